@@ -1,0 +1,103 @@
+//! The one place where clocks are read.
+//!
+//! Two clocks exist. What is due and what is leased is decided by the *ledger's* clock, inside the
+//! statement that acts. In this process [`LedgerClock`] follows it, to know when to look; being a few
+//! milliseconds off costs lateness, never safety. The wall clock of this machine decides nothing.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::task::UnixMs;
+
+/// This machine's wall clock: for log lines, and to start a [`LedgerClock`] that has heard nothing yet.
+#[expect(clippy::disallowed_methods, reason = "the one place where the wall clock is read")]
+pub fn wall() -> UnixMs {
+    let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    UnixMs(0).plus(since_epoch)
+}
+
+/// The ledger's clock, followed from here: its last known reading plus the monotonic time since.
+///
+/// Runs on tokio's clock, so a test that pauses time moves it by hand. Clones share one clock.
+#[derive(Debug, Clone)]
+pub struct LedgerClock(Arc<Mutex<Anchor>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    reading: UnixMs,
+    at: Instant,
+    /// How wrong the reading may be: half the round trip it took.
+    error: Duration,
+}
+
+/// How fast two crystals drift apart at worst; it makes an old reading give way to a newer, coarser one.
+const DRIFT_PER_SECOND: Duration = Duration::from_micros(100);
+
+impl LedgerClock {
+    /// A clock that reads `now` at this instant.
+    pub fn starting_at(now: UnixMs) -> Self {
+        Self(Arc::new(Mutex::new(Anchor { reading: now, at: Instant::now(), error: Duration::MAX })))
+    }
+
+    /// The ledger's time, as far as it is known here.
+    pub fn now(&self) -> UnixMs {
+        let anchor = self.anchor();
+        anchor.reading.plus(anchor.at.elapsed())
+    }
+
+    /// The instant at which the ledger's clock will read `moment`; now if it has passed.
+    pub fn instant_of(&self, moment: UnixMs) -> Instant {
+        Instant::now() + moment.since(self.now())
+    }
+
+    /// Takes in a reading of the ledger's clock: asked for at `asked`, and the answer is in hand now.
+    /// Kept if it is at least as exact as what is known.
+    pub fn observe(&self, reading: UnixMs, asked: Instant) {
+        let error = asked.elapsed() / 2;
+        let mut anchor = self.0.lock().expect("nothing panics while holding the clock");
+        let aged = anchor.error.saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.at.elapsed().as_secs_f64()));
+        if error <= aged {
+            *anchor = Anchor { reading, at: asked + error, error };
+        }
+    }
+
+    fn anchor(&self) -> Anchor {
+        *self.0.lock().expect("nothing panics while holding the clock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_runs_with_monotonic_time() {
+        let clock = LedgerClock::starting_at(UnixMs(1000));
+        tokio::time::advance(Duration::from_millis(250)).await;
+        assert_eq!(clock.now(), UnixMs(1250));
+        assert_eq!(clock.instant_of(UnixMs(1350)), Instant::now() + Duration::from_millis(100));
+        assert_eq!(clock.instant_of(UnixMs(5)), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_more_exact_reading_wins_until_it_is_old() {
+        let clock = LedgerClock::starting_at(UnixMs(0));
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(2)).await;
+        clock.observe(UnixMs(10_001), asked);
+        assert_eq!(clock.now(), UnixMs(10_002));
+
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(400)).await;
+        clock.observe(UnixMs(10_000), asked);
+        assert_eq!(clock.now(), UnixMs(10_402), "a slow answer does not replace a quick one");
+
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(400)).await;
+        clock.observe(UnixMs(5_000_000), asked);
+        assert_eq!(clock.now(), UnixMs(5_000_200), "an hour later it does");
+    }
+}

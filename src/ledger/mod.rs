@@ -1,0 +1,516 @@
+//! The seam to the durable book of record: which tasks there are, and who may run which.
+//!
+//! [`Ledger`] has the verbs of the engine and the producers, [`Catalog`] those of people who look
+//! and mend. Both are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
+//! [`MemoryLedger`](memory::MemoryLedger) obeys the same conformance suite without a server.
+//!
+//! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
+//! that acts. Losing a race is an answer here, never an error.
+
+pub mod memory;
+pub mod migrate;
+pub mod mysql;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::clock::LedgerClock;
+use crate::task::{Attempt, State, TaskKey, UnixMs};
+
+/// One arming of one row: the fence that keeps an older arming from acting on a newer one.
+///
+/// Shown as `<row id>-<end_time ms>`, the stable id of a task over its attempts, which handlers and
+/// targets deduplicate by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arming {
+    /// The row.
+    pub row: u64,
+    /// Its `end_time`.
+    pub due: UnixMs,
+}
+
+impl fmt::Display for Arming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.row, self.due.0)
+    }
+}
+
+/// A task to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTask {
+    /// What it is called. There is one task of a key at a time.
+    pub key: TaskKey,
+    /// When it falls due.
+    pub due: UnixMs,
+    /// JSON, at most [`PAYLOAD_BYTES_MAX`] bytes.
+    pub payload: Option<String>,
+    /// For looking up and cancelling many.
+    pub tag: Option<String>,
+    /// Runs, not retries; over the route's.
+    pub max_attempts: Option<u16>,
+}
+
+/// Longest payload, in bytes.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest tag, in characters.
+pub const TAG_CHARS_MAX: usize = 128;
+
+impl NewTask {
+    /// A task without payload, tag or limit of its own.
+    pub fn new(key: TaskKey, due: UnixMs) -> Self {
+        Self { key, due, payload: None, tag: None, max_attempts: None }
+    }
+}
+
+/// What [`Ledger::create`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    /// The arming that stands now.
+    pub arming: Arming,
+    /// Its state. `Done` and `Dead` say that this very arming has run before: a repeated request
+    /// does not run it twice.
+    pub state: State,
+    /// An older arming of this key is being run; its result will be discarded.
+    pub older_run: bool,
+}
+
+/// What [`Ledger::cancel`] came to, for one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelAnswer {
+    /// It will not start any more.
+    Cancelled,
+    /// It is being run; no further attempt will start.
+    Running,
+    /// It had finished: this is how.
+    Finished(State),
+    /// There is no such task.
+    Unknown,
+}
+
+/// What [`Ledger::reschedule`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RescheduleAnswer {
+    /// It falls due at the new time; this is its new arming.
+    Moved(Arming),
+    /// It is being run.
+    Running,
+    /// It had finished: this is how.
+    Finished(State),
+    /// There is no such task.
+    Unknown,
+}
+
+/// Where a key stands, as [`Ledger::look_up`] sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The arming.
+    pub arming: Arming,
+    /// Its state.
+    pub state: State,
+    /// When it may start: `end_time`, or the retry that lies ahead.
+    pub due_at: UnixMs,
+    /// Deleted by a program that knows only the seed's columns (`sts = 1`, `status = 0`): whether that
+    /// was a cancellation only Redis can tell. See [`Ledger::revive`].
+    pub deleted: bool,
+}
+
+/// A page of pending tasks by due time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueScan {
+    /// Which tasks.
+    pub window: Window,
+    /// Only those behind this one, in the order of the window.
+    pub after: Option<(UnixMs, u64)>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A stretch of due times, seen from the ledger's now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Overdue and leased by nobody, the oldest first.
+    OverdueOldest,
+    /// Overdue and leased by nobody, the newest first.
+    OverdueNewest,
+    /// Due from now until so long from now, the soonest first.
+    Ahead(Duration),
+    /// As `Ahead`, but the rows with `sts = 1` and `status = 0` which a legacy program has deleted.
+    DeletedAhead(Duration),
+}
+
+/// A row of a [`DueScan`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upcoming {
+    /// The task.
+    pub key: TaskKey,
+    /// Its arming.
+    pub arming: Arming,
+    /// When it may start.
+    pub due_at: UnixMs,
+}
+
+/// A page, and where the next one begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DuePage {
+    /// Rows with keys in the grammar.
+    pub rows: Vec<Upcoming>,
+    /// Rows whose key is not a task key: nobody can run them.
+    pub foreign: usize,
+    /// Give this as `after` for the next page; `None` at the end.
+    pub next: Option<(UnixMs, u64)>,
+}
+
+/// 16 random bytes, new for every claim statement. Whoever has the row's owner may act on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner(pub [u8; 16]);
+
+impl Owner {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({:02x}{:02x}..)", self.0[0], self.0[1])
+    }
+}
+
+/// Who claims, and for how long.
+#[derive(Debug, Clone)]
+pub struct Claimant {
+    /// Name of the daemon, for people; at most 64 characters.
+    pub daemon: String,
+    /// Length of the lease.
+    pub lease: Duration,
+}
+
+/// A fenced right to one run: the row, its arming and the claim that holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The arming.
+    pub arming: Arming,
+    /// The claim.
+    pub owner: Owner,
+}
+
+/// A task this process may run once, until the lease runs out.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The right.
+    pub lease: Lease,
+    /// The task.
+    pub key: TaskKey,
+    /// Which run this is.
+    pub attempt: Attempt,
+    /// When the task was created.
+    pub created: UnixMs,
+    /// When it could start: `end_time`, or the retry that was ahead.
+    pub due_at: UnixMs,
+    /// JSON.
+    pub payload: Option<String>,
+    /// For people.
+    pub tag: Option<String>,
+    /// Before the statement was sent: the lease holds at least its length from then.
+    pub claimed: Instant,
+}
+
+/// What is to be written about one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// By what right.
+    pub lease: Lease,
+    /// What.
+    pub ruling: Ruling,
+}
+
+/// What a settlement writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ruling {
+    /// Done.
+    Complete,
+    /// Pending again, not before `at`.
+    RetryAt {
+        /// When.
+        at: UnixMs,
+        /// Why; cut to [`ERROR_BYTES_MAX`].
+        error: String,
+    },
+    /// Dead.
+    Bury {
+        /// Why; cut to [`ERROR_BYTES_MAX`].
+        error: String,
+    },
+    /// Pending again; the attempt is not counted.
+    Release,
+}
+
+/// Longest error text that is kept, in bytes.
+pub const ERROR_BYTES_MAX: usize = 2048;
+
+/// What [`Ledger::settle`] came to, for one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Settled {
+    /// Written.
+    Applied,
+    /// The task was cancelled while it ran, and the run did not succeed: it is cancelled now.
+    Cancelled,
+    /// The handler had marked the row processed itself: it counts as succeeded.
+    ByHandler,
+    /// The key was created anew while it ran: the result is discarded, the lease given back.
+    Superseded,
+    /// Somebody else holds or finished it: the result is discarded.
+    Fenced,
+    /// Another session holds the row's lock: nothing was written, try again later.
+    Locked,
+}
+
+/// What [`Ledger::renew`] came to, for one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Renewal {
+    /// It holds, for its whole length from when the statement was sent.
+    Held,
+    /// It has run out or is somebody else's: stop the run.
+    Lost,
+    /// Another session holds the row's lock: not renewed, try again soon.
+    Locked,
+}
+
+/// The verbs of the engine and of producers.
+#[async_trait]
+pub trait Ledger: Send + Sync + 'static {
+    /// The ledger's clock, as it is known here.
+    fn clock(&self) -> &LedgerClock;
+
+    /// Asks the ledger for its time, so that [`clock`](Self::clock) follows; tells whether the ledger answers.
+    async fn sync_clock(&self) -> Result<UnixMs, LedgerError>;
+
+    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted.
+    async fn check(&self) -> Result<(), LedgerError>;
+
+    /// Creates tasks, or moves those whose key exists with another due time. Answers in the order of
+    /// `tasks`. The same key and due time again changes nothing.
+    ///
+    /// # If we crash right after
+    /// The tasks exist. They need no arming to run: the look-ahead and the sweep find them.
+    async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError>;
+
+    /// Moves a pending task to another due time.
+    async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError>;
+
+    /// Calls tasks off; answers in the order of `keys`.
+    ///
+    /// # If we crash right after
+    /// They are called off; a key that is still armed signals in vain.
+    async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError>;
+
+    /// Where these keys stand, in their order; `None` for a key without a row.
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError>;
+
+    /// A page of pending tasks by due time.
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
+
+    /// Claims those of these armings that are pending, due and leased by nobody. Not in their order.
+    /// A row that another session has locked is left out, and delays no other.
+    ///
+    /// # If we crash right after
+    /// The leases run out, and each claimed task counts one crash.
+    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError>;
+
+    /// Prolongs leases by `length` from now; answers in their order. Never revives one that ran out.
+    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError>;
+
+    /// Writes how runs ended; answers in order. May be repeated after an error: what was written
+    /// the first time answers [`Settled::Applied`] again.
+    ///
+    /// # If we crash right after
+    /// Retries are not armed; the sweep finds them.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError>;
+
+    /// Takes back the deletion of a row by a legacy program that has since armed the key again
+    /// (`sts = 0` where `sts = 1` and `status = 0`). Tells whether it did.
+    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError>;
+}
+
+/// A whole row, for people.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct TaskRecord {
+    /// `<row id>-<end_time ms>`.
+    pub id: String,
+    /// The task.
+    #[serde(serialize_with = "display")]
+    pub key: TaskKey,
+    /// Its state.
+    pub state: State,
+    /// `end_time`.
+    #[serde(serialize_with = "display")]
+    pub due: UnixMs,
+    /// When it may start, if a retry lies ahead.
+    #[serde(serialize_with = "display")]
+    pub due_at: UnixMs,
+    /// `start_time`.
+    #[serde(serialize_with = "display")]
+    pub created: UnixMs,
+    /// Runs started, of this arming.
+    pub attempt: u16,
+    /// Leases that ran out, of this arming.
+    pub crashes: u8,
+    /// The task's own limit of runs.
+    pub max_attempts: Option<u16>,
+    /// Who holds or last held it.
+    pub daemon: String,
+    /// A cancellation waits for its run to end.
+    pub cancel_requested: bool,
+    /// For looking up many.
+    pub tag: Option<String>,
+    /// JSON.
+    pub payload: Option<String>,
+    /// Of the latest run that failed.
+    pub last_error: Option<String>,
+    /// When it finished.
+    #[serde(serialize_with = "display_option")]
+    pub finished: Option<UnixMs>,
+}
+
+fn display<T: fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn display_option<T: fmt::Display, S: serde::Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Which tasks to list; everything that is set must fit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListFilter {
+    /// One of these states; empty for all.
+    pub states: Vec<StateFilter>,
+    /// This class.
+    pub class: Option<String>,
+    /// This method, of any class.
+    pub method: Option<String>,
+    /// This tag.
+    pub tag: Option<String>,
+    /// `end_time` at or after.
+    pub due_after: Option<UnixMs>,
+    /// `end_time` before.
+    pub due_before: Option<UnixMs>,
+    /// Row ids above this one: the last id of the page before.
+    pub cursor: Option<u64>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A state, or the one condition people ask for that is not a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateFilter {
+    /// In this state.
+    Is(State),
+    /// Pending or waiting, and its time has passed.
+    Overdue,
+}
+
+/// A page of tasks in the order of their rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListPage {
+    /// The tasks.
+    pub tasks: Vec<TaskRecord>,
+    /// Give this as `cursor` for the next page; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// How many tasks are in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Stats {
+    /// Pending, not running, no retry ahead.
+    pub pending: u64,
+    /// A retry lies ahead.
+    pub waiting: u64,
+    /// Leased.
+    pub running: u64,
+    /// Succeeded.
+    pub done: u64,
+    /// Failed for good.
+    pub dead: u64,
+    /// Called off.
+    pub cancelled: u64,
+    /// Of the pending and waiting ones, those whose time has passed.
+    pub overdue: u64,
+    /// How long the oldest of those has been overdue, in milliseconds.
+    pub overdue_ms_max: u64,
+}
+
+/// What [`Catalog::run_now`] and [`Catalog::redrive`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NudgeAnswer {
+    /// It is due; this is its arming.
+    Due(Arming),
+    /// Not in a state to do that: this is its state.
+    Refused(State),
+    /// There is no such task.
+    Unknown,
+}
+
+/// The verbs of people who look and mend.
+#[async_trait]
+pub trait Catalog: Send + Sync + 'static {
+    /// One task.
+    async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError>;
+
+    /// Many.
+    async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError>;
+
+    /// Counts.
+    async fn stats(&self) -> Result<Stats, LedgerError>;
+
+    /// Makes a pending or waiting task due now.
+    async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
+
+    /// Brings a dead task back to pending, with the same due time and its counters cleared.
+    async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
+}
+
+/// Why the ledger could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// It did not answer in time, or the connection broke. The statement may or may not have acted.
+    #[error("ledger did not answer: {message}")]
+    Unavailable {
+        /// What happened.
+        message: String,
+        /// The driver's error.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// It answered with an error.
+    #[error("ledger refused: {message}")]
+    Refused {
+        /// What it said, and what to do about it.
+        message: String,
+        /// The driver's error.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// A task cannot be written as it is.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl LedgerError {
+    /// Whether the same call may succeed later, unchanged.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } => true,
+            Self::Refused { .. } | Self::Invalid(_) => false,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The life of a task: its states, how a run can end, and what follows from that.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{RetryPolicy, UnixMs};
+
+/// With so many leases that ran out, a task is taken to kill its daemon: it is buried without running.
+pub const POISON_CRASHES: u8 = 3;
+
+/// With so many, it is suspected: at most one such task runs at a time.
+pub const SUSPECT_CRASHES: u8 = 2;
+
+/// Where a task is in its life.
+///
+/// ```text
+///            create, reschedule                 due, claimed
+///  (any) ---------------------> Pending/Waiting ------------> Running
+///                                 ^  ^                        |  |  |
+///                                 |  +-- retry, release, -----+  |  +-- success --> Done
+///                                 |      lease ran out           +-- exhausted, permanent,
+///                                 +---------- redrive ---------------- poison ----> Dead
+///  cancelled while pending, or when a run ends without success -------------------> Cancelled
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Not due yet, or due and waiting for a slot.
+    Pending,
+    /// Pending, and a retry lies ahead.
+    Waiting,
+    /// Somebody holds its lease.
+    Running,
+    /// It succeeded.
+    Done,
+    /// It failed for good.
+    Dead,
+    /// Somebody called it off.
+    Cancelled,
+}
+
+impl State {
+    /// Every state, in the order of a life.
+    pub const ALL: [Self; 6] =
+        [Self::Pending, Self::Waiting, Self::Running, Self::Done, Self::Dead, Self::Cancelled];
+
+    /// Whether nothing more will happen to the task by itself.
+    pub fn is_finished(self) -> bool {
+        match self {
+            Self::Done | Self::Dead | Self::Cancelled => true,
+            Self::Pending | Self::Waiting | Self::Running => false,
+        }
+    }
+
+    /// The word for it, as in SQL, metrics and pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Which run of a task this is, by the counters of its claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// Runs started, this one included: 1 for the first.
+    pub number: u16,
+    /// Leases of this arming that ran out.
+    pub crashes: u8,
+    /// The task's own limit of runs, over its route's.
+    pub max_attempts: Option<u16>,
+}
+
+/// How one run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The handler returned success.
+    Succeeded,
+    /// The handler's own transaction completed the task: nothing is left to write.
+    Completed,
+    /// The handler's own transaction completed the task and armed its key again.
+    Again(UnixMs),
+    /// The handler returned an error.
+    Failed(Failure),
+    /// The run outlived its time limit.
+    TimedOut {
+        /// The limit.
+        after: Duration,
+    },
+    /// The handler panicked.
+    Panicked {
+        /// What it said.
+        message: String,
+    },
+    /// Too many leases ran out before: not run at all.
+    Poisoned,
+    /// There is nothing here that can run it (any more).
+    Unroutable,
+    /// Shutdown or a lost lease ended it: no fault of the task.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The word for it in metrics and logs.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Succeeded | Self::Completed | Self::Again(_) => "succeeded",
+            Self::Failed(_) => "failed",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Panicked { .. } => "panicked",
+            Self::Poisoned => "poisoned",
+            Self::Unroutable => "unroutable",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// A handler's error, as the lifecycle sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// For people.
+    pub message: String,
+    /// What the handler says about trying again.
+    pub advice: RetryAdvice,
+}
+
+/// What a handler says about trying again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryAdvice {
+    /// Nothing: the retry policy decides.
+    ByPolicy,
+    /// After this long, if any attempt is left.
+    After(Duration),
+    /// Never: trying again cannot help.
+    Never,
+}
+
+/// What the engine does about an outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done.
+    Complete,
+    /// The handler's own transaction has settled it; armed again for this moment, if any.
+    Settled(Option<UnixMs>),
+    /// Pending again, not before this moment.
+    RetryAt {
+        /// When.
+        at: UnixMs,
+        /// Why.
+        error: String,
+    },
+    /// Dead.
+    Bury {
+        /// Why.
+        error: String,
+    },
+    /// Pending again as if it had not been claimed: no attempt and no crash is counted.
+    Release,
+}
+
+/// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
+/// the jitter of the retry.
+pub fn judge(outcome: Outcome, attempt: Attempt, policy: &RetryPolicy, now: UnixMs, unit: f64) -> Verdict {
+    let again = |error: String, delay: Option<Duration>| {
+        let attempts_max = attempt.max_attempts.unwrap_or(policy.max_attempts);
+        if attempt.number >= attempts_max {
+            return Verdict::Bury { error: format!("gave up after {} of {attempts_max} attempts: {error}", attempt.number) };
+        }
+        let delay = delay.unwrap_or_else(|| policy.delay(attempt.number, unit));
+        Verdict::RetryAt { at: now.plus(delay), error }
+    };
+    match outcome {
+        Outcome::Succeeded => Verdict::Complete,
+        Outcome::Completed => Verdict::Settled(None),
+        Outcome::Again(due) => Verdict::Settled(Some(due)),
+        Outcome::Failed(Failure { message, advice: RetryAdvice::ByPolicy }) => again(message, None),
+        Outcome::Failed(Failure { message, advice: RetryAdvice::After(delay) }) => again(message, Some(delay)),
+        Outcome::Failed(Failure { message, advice: RetryAdvice::Never }) => {
+            Verdict::Bury { error: format!("permanent failure: {message}") }
+        }
+        Outcome::TimedOut { after } => again(format!("timed out after {} s", after.as_secs_f64()), None),
+        Outcome::Panicked { message } => again(format!("panicked: {message}"), None),
+        Outcome::Poisoned => {
+            Verdict::Bury { error: format!("poison: {} leases ran out while it was running", attempt.crashes) }
+        }
+        Outcome::Unroutable | Outcome::Interrupted => Verdict::Release,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMs = UnixMs(1_000_000);
+
+    fn attempt(number: u16) -> Attempt {
+        Attempt { number, crashes: 0, max_attempts: None }
+    }
+
+    fn failed(advice: RetryAdvice) -> Outcome {
+        Outcome::Failed(Failure { message: "no".into(), advice })
+    }
+
+    fn judged(outcome: Outcome, attempt: Attempt) -> Verdict {
+        judge(outcome, attempt, &RetryPolicy::default(), NOW, 0.5)
+    }
+
+    #[test]
+    fn success_completes() {
+        assert_eq!(judged(Outcome::Succeeded, attempt(1)), Verdict::Complete);
+    }
+
+    #[test]
+    fn a_failure_waits_its_rung() {
+        let at = NOW.plus(Duration::from_secs(180));
+        assert_eq!(judged(failed(RetryAdvice::ByPolicy), attempt(4)), Verdict::RetryAt { at, error: "no".into() });
+    }
+
+    #[test]
+    fn the_handlers_own_delay_comes_before_the_ladder() {
+        let at = NOW.plus(Duration::from_secs(7));
+        let outcome = failed(RetryAdvice::After(Duration::from_secs(7)));
+        assert_eq!(judged(outcome, attempt(1)), Verdict::RetryAt { at, error: "no".into() });
+    }
+
+    #[test]
+    fn the_last_attempt_buries() {
+        let Verdict::Bury { error } = judged(failed(RetryAdvice::ByPolicy), attempt(16)) else { panic!("not buried") };
+        assert_eq!(error, "gave up after 16 of 16 attempts: no");
+        assert!(matches!(judged(failed(RetryAdvice::ByPolicy), attempt(15)), Verdict::RetryAt { .. }));
+    }
+
+    #[test]
+    fn the_tasks_own_limit_stands_over_the_routes() {
+        let once = Attempt { max_attempts: Some(1), ..attempt(1) };
+        assert!(matches!(judged(failed(RetryAdvice::ByPolicy), once), Verdict::Bury { .. }));
+        let longer = Attempt { max_attempts: Some(20), ..attempt(16) };
+        assert!(matches!(judged(failed(RetryAdvice::ByPolicy), longer), Verdict::RetryAt { .. }));
+    }
+
+    #[test]
+    fn a_permanent_failure_is_buried_at_once() {
+        let verdict = judged(failed(RetryAdvice::Never), attempt(1));
+        assert_eq!(verdict, Verdict::Bury { error: "permanent failure: no".into() });
+    }
+
+    #[test]
+    fn timeouts_and_panics_are_tried_again() {
+        let timed_out = Outcome::TimedOut { after: Duration::from_secs(5) };
+        let panicked = Outcome::Panicked { message: "boom".into() };
+        for outcome in [timed_out, panicked] {
+            assert!(matches!(judged(outcome, attempt(1)), Verdict::RetryAt { .. }));
+        }
+    }
+
+    #[test]
+    fn what_is_no_fault_of_the_task_is_released() {
+        assert_eq!(judged(Outcome::Interrupted, attempt(16)), Verdict::Release);
+        assert_eq!(judged(Outcome::Unroutable, attempt(16)), Verdict::Release);
+    }
+
+    #[test]
+    fn poison_is_buried() {
+        let suspect = Attempt { crashes: POISON_CRASHES, ..attempt(4) };
+        let verdict = judged(Outcome::Poisoned, suspect);
+        assert_eq!(verdict, Verdict::Bury { error: "poison: 3 leases ran out while it was running".into() });
+    }
+}

@@ -1,0 +1,135 @@
+//! How long to wait before a failed task runs again. A pure function of the attempt.
+
+use std::time::Duration;
+
+const SECOND: u64 = 1;
+const MINUTE: u64 = 60;
+const HOUR: u64 = 3600;
+
+/// The default ladder, in seconds: fifteen rungs over a day and a half, close together at first.
+const LADDER_SECS: [u64; 15] = [
+    15 * SECOND,
+    15 * SECOND,
+    30 * SECOND,
+    3 * MINUTE,
+    10 * MINUTE,
+    20 * MINUTE,
+    30 * MINUTE,
+    30 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    3 * HOUR,
+    3 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    6 * HOUR,
+];
+
+/// How the delay grows from attempt to attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backoff {
+    /// The n-th failure waits the n-th rung; beyond the last, the last. Never empty.
+    Ladder(Vec<Duration>),
+    /// `base`, 2 x `base`, 4 x `base`, ... up to `max`.
+    Exponential {
+        /// After the first failure.
+        base: Duration,
+        /// Never longer than this.
+        max: Duration,
+    },
+    /// Always the same.
+    Fixed(Duration),
+}
+
+impl Backoff {
+    /// The delay after the `attempt`-th run failed (counted from 1), before jitter.
+    fn delay(&self, attempt: u16) -> Duration {
+        let nth = usize::from(attempt.max(1)) - 1;
+        match self {
+            Self::Ladder(rungs) => {
+                rungs.get(nth).or(rungs.last()).copied().unwrap_or(Duration::ZERO)
+            }
+            Self::Exponential { base, max } => {
+                let factor = 1u32.checked_shl(nth as u32).unwrap_or(u32::MAX);
+                base.saturating_mul(factor).min(*max)
+            }
+            Self::Fixed(delay) => *delay,
+        }
+    }
+}
+
+/// When to try again, and when to stop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// How the delay grows.
+    pub backoff: Backoff,
+    /// Runs, not retries: 1 never tries again.
+    pub max_attempts: u16,
+    /// Spread of the delay, as a fraction of it: 0.1 is +-10 %. Between 0 and 1.
+    pub jitter: f64,
+}
+
+impl RetryPolicy {
+    /// The delay after the `attempt`-th run failed (counted from 1). `unit` is a random number in
+    /// `[0, 1)`; the result lies within `jitter` of the backoff's delay on both sides.
+    pub fn delay(&self, attempt: u16, unit: f64) -> Duration {
+        let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * unit.clamp(0.0, 1.0) - 1.0);
+        self.backoff.delay(attempt).mul_f64(spread)
+    }
+}
+
+impl Default for RetryPolicy {
+    /// Sixteen runs: the first, and one for each of the fifteen rungs from 15 s to 6 h.
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::Ladder(LADDER_SECS.map(Duration::from_secs).to_vec()),
+            max_attempts: LADDER_SECS.len() as u16 + 1,
+            jitter: 0.1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MID: f64 = 0.5;
+
+    #[test]
+    fn the_default_ladder_has_fifteen_rungs_from_15_s_to_6_h() {
+        let policy = RetryPolicy::default();
+        let rungs: Vec<u64> = (1..=15).map(|attempt| policy.delay(attempt, MID).as_secs()).collect();
+        assert_eq!(
+            rungs,
+            [15, 15, 30, 180, 600, 1200, 1800, 1800, 1800, 3600, 10800, 10800, 10800, 21600, 21600]
+        );
+        assert_eq!(policy.max_attempts, 16);
+    }
+
+    #[test]
+    fn beyond_the_ladder_the_last_rung_repeats() {
+        assert_eq!(RetryPolicy::default().delay(99, MID), Duration::from_secs(21600));
+    }
+
+    #[test]
+    fn exponential_doubles_up_to_its_maximum() {
+        let policy = RetryPolicy {
+            backoff: Backoff::Exponential { base: Duration::from_secs(2), max: Duration::from_secs(3600) },
+            max_attempts: 5,
+            jitter: 0.0,
+        };
+        let delays: Vec<u64> = [1, 2, 3, 4, 12, 40, u16::MAX].map(|n| policy.delay(n, MID).as_secs()).to_vec();
+        assert_eq!(delays, [2, 4, 8, 16, 3600, 3600, 3600]);
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_stays_in_range(attempt in 1u16..40, jitter in 0.0f64..=1.0, unit in 0.0f64..1.0) {
+            let policy = RetryPolicy { jitter, ..RetryPolicy::default() };
+            let plain = policy.backoff.delay(attempt).as_secs_f64();
+            let delay = policy.delay(attempt, unit).as_secs_f64();
+            prop_assert!(delay >= plain * (1.0 - jitter) - 1e-6 && delay <= plain * (1.0 + jitter) + 1e-6);
+        }
+    }
+}

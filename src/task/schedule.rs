@@ -1,0 +1,221 @@
+//! Due-time arithmetic, in whole milliseconds.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The longest delay that is accepted: ten years of 365 days.
+pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A moment on the ledger's clock: milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct UnixMs(pub i64);
+
+impl UnixMs {
+    /// This moment plus `delay`, in whole milliseconds, at most the end of time.
+    #[must_use]
+    pub fn plus(self, delay: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long it is from `earlier` until this moment; zero if it has passed.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for UnixMs {
+    /// RFC 3339 with milliseconds, in UTC.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(timestamp) => write!(f, "{timestamp:.3}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for UnixMs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UnixMs({})", self.0)
+    }
+}
+
+/// When a task is to run: after a delay, or at a moment.
+///
+/// A delay is resolved once, against the ledger's clock, when the task is created.
+///
+/// ```
+/// use lapsed::task::{Due, UnixMs};
+/// use std::time::Duration;
+///
+/// let now = UnixMs(1_000_000);
+/// assert_eq!(Due::after(Duration::from_millis(1500))?.resolve(now), UnixMs(1_001_500));
+/// assert_eq!(Due::after_ms(-5)?.resolve(now), now, "a delay that has passed is due now");
+/// assert!(Due::after_secs_f64(f64::NAN).is_err());
+/// # Ok::<(), lapsed::task::ScheduleError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due(Kind);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    After(Duration),
+    At(UnixMs),
+}
+
+impl Due {
+    /// Due now.
+    pub const NOW: Self = Self(Kind::After(Duration::ZERO));
+
+    /// Due after `delay`; what is below a millisecond is cut off.
+    ///
+    /// # Errors
+    /// [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    pub fn after(delay: Duration) -> Result<Self, ScheduleError> {
+        if delay > DELAY_MAX {
+            return Err(ScheduleError::TooFar);
+        }
+        Ok(Self(Kind::After(delay)))
+    }
+
+    /// Due after `delay` milliseconds; zero or less is due now.
+    ///
+    /// # Errors
+    /// [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    pub fn after_ms(delay: i64) -> Result<Self, ScheduleError> {
+        Self::after(Duration::from_millis(u64::try_from(delay).unwrap_or(0)))
+    }
+
+    /// Due after `delay` seconds; zero or less is due now.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NotFinite`] for NaN and infinities, [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    pub fn after_secs_f64(delay: f64) -> Result<Self, ScheduleError> {
+        if !delay.is_finite() {
+            return Err(ScheduleError::NotFinite);
+        }
+        Self::after(Duration::try_from_secs_f64(delay.max(0.0)).map_err(|_| ScheduleError::TooFar)?)
+    }
+
+    /// Due at `moment`; one that has passed is due now, and keeps its own time as its name.
+    ///
+    /// # Errors
+    /// [`ScheduleError::BeforeEpoch`] for a moment before 1970.
+    pub fn at(moment: UnixMs) -> Result<Self, ScheduleError> {
+        if moment.0 <= 0 {
+            return Err(ScheduleError::BeforeEpoch);
+        }
+        Ok(Self(Kind::At(moment)))
+    }
+
+    /// The due time, seen from `now` on the ledger's clock.
+    pub fn resolve(self, now: UnixMs) -> UnixMs {
+        match self.0 {
+            Kind::After(delay) => now.plus(delay),
+            Kind::At(moment) => moment,
+        }
+    }
+
+    /// The due time, refused if it lies further than [`DELAY_MAX`] ahead of `now`.
+    ///
+    /// # Errors
+    /// [`ScheduleError::TooFar`].
+    pub fn resolve_checked(self, now: UnixMs) -> Result<UnixMs, ScheduleError> {
+        let due = self.resolve(now);
+        if due.since(now) > DELAY_MAX {
+            return Err(ScheduleError::TooFar);
+        }
+        Ok(due)
+    }
+
+    /// Reads a delay written as text: `30m`, `1h 30m`, `1500ms`. A negative one is due now.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Delay`] says what was expected; a bare number has no unit and is refused.
+    pub fn parse_delay(text: &str) -> Result<Self, ScheduleError> {
+        let delay: jiff::SignedDuration =
+            text.trim().parse().map_err(|_| ScheduleError::Delay(text.to_owned()))?;
+        match Duration::try_from(delay) {
+            Ok(delay) => Self::after(delay),
+            Err(_) => Ok(Self::NOW),
+        }
+    }
+
+    /// Reads a moment written as RFC 3339: `2026-11-21T20:00:00.250Z`.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Moment`] says what was expected.
+    pub fn parse_moment(text: &str) -> Result<Self, ScheduleError> {
+        let moment: jiff::Timestamp =
+            text.trim().parse().map_err(|_| ScheduleError::Moment(text.to_owned()))?;
+        Self::at(UnixMs(moment.as_millisecond()))
+    }
+}
+
+/// Why a time was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// NaN or an infinity.
+    #[error("delay is not a finite number of seconds")]
+    NotFinite,
+    /// Further ahead than [`DELAY_MAX`].
+    #[error("due time is too far ahead, expected at most 10 years (3650 days) from now")]
+    TooFar,
+    /// Before 1970.
+    #[error("due time lies before 1970")]
+    BeforeEpoch,
+    /// Not a delay.
+    #[error("`{}` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`", .0.escape_debug())]
+    Delay(String),
+    /// Not a moment.
+    #[error("`{}` is not a moment, expected RFC 3339 such as `2026-11-21T20:00:00.250Z`", .0.escape_debug())]
+    Moment(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMs = UnixMs(1_763_750_000_000);
+
+    #[test]
+    fn a_delay_of_zero_or_less_is_due_now() {
+        for due in [Due::after_ms(0), Due::after_ms(-1), Due::after_ms(i64::MIN), Due::after_secs_f64(-0.5), Due::parse_delay("-5s")] {
+            assert_eq!(due.unwrap().resolve(NOW), NOW);
+        }
+    }
+
+    #[test]
+    fn over_long_and_non_finite_delays_are_refused() {
+        assert_eq!(Due::after_ms(i64::MAX), Err(ScheduleError::TooFar));
+        assert_eq!(Due::after_secs_f64(1e300), Err(ScheduleError::TooFar));
+        assert_eq!(Due::after_secs_f64(f64::INFINITY), Err(ScheduleError::NotFinite));
+        assert_eq!(Due::after_secs_f64(f64::NAN), Err(ScheduleError::NotFinite));
+        assert_eq!(Due::after(DELAY_MAX + Duration::from_millis(1)), Err(ScheduleError::TooFar));
+        assert!(Due::after(DELAY_MAX).is_ok());
+        let in_2099 = Due::parse_moment("2099-01-01T00:00:00Z").unwrap();
+        assert_eq!(in_2099.resolve_checked(NOW), Err(ScheduleError::TooFar));
+    }
+
+    #[test]
+    fn delays_are_read_with_their_unit() {
+        let read = |text| Due::parse_delay(text).map(|due| due.resolve(UnixMs(0)).0);
+        assert_eq!(read("1500ms"), Ok(1500));
+        assert_eq!(read("30m"), Ok(1_800_000));
+        assert_eq!(read("1h 30m"), Ok(5_400_000));
+        assert_eq!(
+            read("30").unwrap_err().to_string(),
+            "`30` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`"
+        );
+    }
+
+    #[test]
+    fn moments_are_read_to_the_millisecond() {
+        let due = Due::parse_moment("2026-11-21T20:00:00.250Z").unwrap().resolve(NOW);
+        assert_eq!(due, UnixMs(1_795_291_200_250));
+        assert_eq!(due.to_string(), "2026-11-21T20:00:00.250Z");
+        assert!(Due::parse_moment("tomorrow").is_err());
+    }
+}

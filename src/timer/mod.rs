@@ -1,0 +1,179 @@
+//! The seam between the engine and whatever tells it that a task may be due.
+//!
+//! A timer says *when to look*; it never says what is true. Its signals may come twice, early, late
+//! or for an arming that no longer exists, and any of them may be lost: the ledger decides, and the
+//! sweep finds what no signal named. A timer knows no ledger and no handler.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::ledger::Arming;
+use crate::task::{TaskKey, UnixMs};
+
+/// A task and its due time, as a timer needs them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alarm {
+    /// The task.
+    pub key: TaskKey,
+    /// When it falls due, on the ledger's clock.
+    pub due: UnixMs,
+    /// The row, where the caller knows it: the signal then carries it, and the ledger need not be
+    /// asked which row the key is.
+    pub arming: Option<Arming>,
+}
+
+/// "This key may be due."
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// Whose.
+    pub key: TaskKey,
+    /// Who says so.
+    pub source: Source,
+    /// The arming it is about, if its source knows.
+    pub arming: Option<Arming>,
+}
+
+/// Where a signal came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Redis said that the key expired.
+    Event,
+    /// This process asked for the key when it fell due.
+    Nudge,
+    /// The sweep found it overdue.
+    Sweep,
+    /// This process itself: a task that came back, or was created due.
+    Direct,
+}
+
+impl Source {
+    /// The word for it in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Nudge => "nudge",
+            Self::Sweep => "sweep",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+/// Why a timer asks for reconciliation with the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The daemon starts.
+    Start,
+    /// A subscription was confirmed: what was said before it is lost.
+    Subscribed,
+    /// A sentinel expired.
+    Sentinel,
+    /// Redis lost its data or is another server: new `run_id`, or keys vanished without an event.
+    RedisChanged,
+    /// Signals were dropped because a queue was full.
+    Overflow,
+    /// Somebody asked for it.
+    Asked,
+}
+
+impl Cause {
+    /// The word for it in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Subscribed => "subscribed",
+            Self::Sentinel => "sentinel",
+            Self::RedisChanged => "redis_changed",
+            Self::Overflow => "overflow",
+            Self::Asked => "asked",
+        }
+    }
+}
+
+/// The one door into the engine. Nothing behind it blocks.
+pub trait SignalSink: Send + Sync + 'static {
+    /// Hands in a signal. When there is no room it is dropped, counted, and a sweep is asked for.
+    fn raise(&self, signal: Signal);
+
+    /// Asks for a sweep soon: something overdue may have gone unheard.
+    fn sweep(&self, cause: Cause);
+
+    /// Asks for an audit soon: keys may be missing.
+    fn audit(&self, cause: Cause);
+}
+
+/// Whether an alarm may replace one that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArmMode {
+    /// The caller has just moved the task: what was there is old.
+    Replace,
+    /// The caller repairs: whoever armed it last is right.
+    IfMissing,
+}
+
+/// What arming came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Armed {
+    /// Keys written.
+    pub written: usize,
+    /// Keys that were there already.
+    pub present: usize,
+}
+
+/// What a timer holds of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remaining {
+    /// Nothing.
+    Missing,
+    /// The key is there and will never fall due.
+    Forever,
+    /// It will fall due in so many milliseconds.
+    Ms(u64),
+}
+
+/// A source of signals.
+///
+/// # If we crash right after a call
+/// Nothing a timer holds is needed: after a restart the ledger has every task, the sweep finds what
+/// is due and the audit arms what is missing.
+#[async_trait]
+pub trait Timer: Send + Sync + 'static {
+    /// Listens, and raises signals, until `stop`; survives every loss of its server, for ever.
+    /// Called once.
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken);
+
+    /// Sees to it that a signal is raised when each alarm falls due, even if no process that hears of
+    /// it now lives then. A due time that has passed raises at once.
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError>;
+
+    /// Forgets these keys. A signal may still come.
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError>;
+
+    /// What the timer holds of these keys, in their order.
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError>;
+
+    /// These fall due soon: raise a signal for each at its due millisecond, from this process's
+    /// memory, whether or not a server answers. Bounded: what does not fit is left to the sweep.
+    /// Never blocks; a key that is known already is moved.
+    fn expect(&self, alarms: Vec<Alarm>);
+
+    /// Whether signals are heard now: `None` for a timer that needs no server.
+    fn is_listening(&self) -> Option<bool>;
+}
+
+/// Why a timer could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct TimerError {
+    message: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl TimerError {
+    /// An error with its cause kept.
+    pub fn new(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { message: message.into(), source: Some(source.into()) }
+    }
+}
