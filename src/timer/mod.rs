@@ -4,6 +4,12 @@
 //! or for an arming that no longer exists, and any of them may be lost: the ledger decides, and the
 //! sweep finds what no signal named. A timer knows no ledger and no handler.
 
+mod agenda;
+pub mod key_expiry;
+pub mod ledger_poll;
+
+pub use agenda::Agenda;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,0 +1,198 @@
+//! Due times in memory: what falls due in the next seconds, in order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+
+use super::Alarm;
+use crate::clock::LedgerClock;
+use crate::ledger::Arming;
+use crate::task::{TaskKey, UnixMs};
+
+/// A bounded set of alarms, one for each key, taken out when they fall due.
+///
+/// When it is full, the alarm that lies furthest ahead gives way: whoever filled it will look ahead
+/// again before that one is due.
+#[derive(Debug)]
+pub struct Agenda {
+    capacity: usize,
+    alarms: Mutex<Alarms>,
+    /// The earliest alarm may have changed.
+    earlier: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Alarms {
+    by_due: BTreeMap<(UnixMs, TaskKey), Option<Arming>>,
+    due_of: HashMap<TaskKey, UnixMs>,
+}
+
+impl Agenda {
+    /// An empty agenda for at most `capacity` keys.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, alarms: Mutex::default(), earlier: Notify::new() }
+    }
+
+    /// Takes alarms in; a key that is known is moved. Tells how many did not fit.
+    pub fn insert(&self, alarms: impl IntoIterator<Item = Alarm>) -> usize {
+        let mut held = self.held();
+        let earliest = held.earliest();
+        let mut left_out = 0;
+        for alarm in alarms {
+            held.insert(alarm);
+            if held.due_of.len() > self.capacity {
+                held.drop_last();
+                left_out += 1;
+            }
+        }
+        if held.earliest() != earliest {
+            self.earlier.notify_one();
+        }
+        left_out
+    }
+
+    /// Forgets a key.
+    pub fn remove(&self, key: &TaskKey) {
+        self.held().remove(key);
+    }
+
+    /// How many keys are known.
+    pub fn len(&self) -> usize {
+        self.held().due_of.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until something is due, and takes out all that is, in order of its due time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is taken out before it is returned. One caller at a time.
+    pub async fn due(&self, clock: &LedgerClock) -> Vec<Alarm> {
+        loop {
+            let wake = match self.earliest() {
+                Some(due) if due <= clock.now() => return self.held().take_until(clock.now()),
+                Some(due) => Some(clock.instant_of(due)),
+                None => None,
+            };
+            tokio::select! {
+                () = self.earlier.notified() => {}
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    fn earliest(&self) -> Option<UnixMs> {
+        self.held().earliest()
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Alarms> {
+        self.alarms.lock().expect("nothing panics while holding the agenda")
+    }
+}
+
+async fn sleep_until(wake: Option<tokio::time::Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Alarms {
+    fn earliest(&self) -> Option<UnixMs> {
+        self.by_due.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    fn insert(&mut self, alarm: Alarm) {
+        let Alarm { key, due, arming } = alarm;
+        if let Some(before) = self.due_of.insert(key.clone(), due)
+            && before != due
+        {
+            self.by_due.remove(&(before, key.clone()));
+        }
+        self.by_due.insert((due, key), arming);
+    }
+
+    fn remove(&mut self, key: &TaskKey) {
+        if let Some(due) = self.due_of.remove(key) {
+            self.by_due.remove(&(due, key.clone()));
+        }
+    }
+
+    fn drop_last(&mut self) {
+        if let Some(((_, key), _)) = self.by_due.pop_last() {
+            self.due_of.remove(&key);
+        }
+    }
+
+    fn take_until(&mut self, now: UnixMs) -> Vec<Alarm> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.by_due.first_entry()
+            && entry.key().0 <= now
+        {
+            let ((at, key), arming) = entry.remove_entry();
+            self.due_of.remove(&key);
+            due.push(Alarm { key, due: at, arming });
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn alarm(name: &str, due: i64) -> Alarm {
+        Alarm { key: TaskKey::build("C", "m", [name]).unwrap(), due: UnixMs(due), arming: None }
+    }
+
+    fn names(alarms: &[Alarm]) -> Vec<&str> {
+        alarms.iter().map(|alarm| alarm.key.args().next().unwrap()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn alarms_come_out_in_order_when_due_and_not_before() {
+        let clock = LedgerClock::starting_at(UnixMs(0));
+        let agenda = Agenda::new(10);
+        agenda.insert([alarm("late", 500), alarm("soon", 100), alarm("same", 100)]);
+        let due = agenda.due(&clock).await;
+        assert_eq!(clock.now(), UnixMs(100));
+        assert_eq!(names(&due), ["same", "soon"]);
+        assert_eq!(names(&agenda.due(&clock).await), ["late"]);
+        assert!(agenda.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_known_key_is_moved() {
+        let clock = LedgerClock::starting_at(UnixMs(0));
+        let agenda = Agenda::new(10);
+        agenda.insert([alarm("a", 100)]);
+        agenda.insert([alarm("a", 300)]);
+        assert_eq!(agenda.due(&clock).await, [alarm("a", 300)]);
+        assert_eq!(clock.now(), UnixMs(300));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_alarm_wakes_the_one_who_waits() {
+        let clock = LedgerClock::starting_at(UnixMs(0));
+        let agenda = Agenda::new(10);
+        agenda.insert([alarm("late", 10_000)]);
+        let (due, ()) = tokio::join!(agenda.due(&clock), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            agenda.insert([alarm("soon", 80)]);
+        });
+        assert_eq!(names(&due), ["soon"]);
+    }
+
+    #[test]
+    fn when_full_the_furthest_gives_way() {
+        let agenda = Agenda::new(2);
+        let left_out = agenda.insert([alarm("a", 1), alarm("b", 9), alarm("c", 5)]);
+        assert_eq!((left_out, agenda.len()), (1, 2));
+        assert_eq!(agenda.held().take_until(UnixMs(9)).len(), 2);
+    }
+}

@@ -1,0 +1,66 @@
+//! A timer without a server: due times come from the look-ahead and the sweep alone.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use super::agenda::Agenda;
+use super::{Alarm, ArmMode, Armed, Remaining, Signal, SignalSink, Source, Timer, TimerError};
+use crate::clock::LedgerClock;
+use crate::task::TaskKey;
+
+/// Most due times held in memory at once.
+const AGENDA_CAPACITY: usize = 200_000;
+
+/// Raises a signal for whatever the engine expects, at its due time.
+///
+/// A task is known here when the daemon's look-ahead reads it from the ledger, so one created with a
+/// delay shorter than the sweep's interval starts up to that interval late.
+#[derive(Debug)]
+pub struct LedgerPoll {
+    clock: LedgerClock,
+    agenda: Agenda,
+}
+
+impl LedgerPoll {
+    /// A timer that runs on the ledger's clock.
+    pub fn new(clock: LedgerClock) -> Self {
+        Self { clock, agenda: Agenda::new(AGENDA_CAPACITY) }
+    }
+}
+
+#[async_trait]
+impl Timer for LedgerPoll {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        let raise_when_due = async {
+            loop {
+                for Alarm { key, due: _, arming } in self.agenda.due(&self.clock).await {
+                    sink.raise(Signal { key, source: Source::Nudge, arming });
+                }
+            }
+        };
+        stop.run_until_cancelled(raise_when_due).await;
+    }
+
+    async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed { written: 0, present: alarms.len() })
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        keys.iter().for_each(|key| self.agenda.remove(key));
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.agenda.insert(alarms);
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        None
+    }
+}
