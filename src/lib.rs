@@ -1,1 +1,16 @@
-pub fn x(){}
+#![doc = "placeholder"]
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod clock;
+pub mod config;
+pub mod engine;
+pub mod handler;
+pub mod ledger;
+pub mod task;
+pub mod telemetry;
+pub mod timer;
+
+pub use config::{Config, ConfigError};
+pub use engine::Engine;
+pub use handler::{HandlerError, HandlerRegistry, TaskContext};

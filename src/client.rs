@@ -1,0 +1,344 @@
+//! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::MySqlConnection;
+
+use crate::config::ConfigError;
+use crate::ledger::mysql::MysqlLedger;
+use crate::ledger::{Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, PAYLOAD_BYTES_MAX, RescheduleAnswer, TAG_CHARS_MAX};
+use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
+use crate::timer::{Alarm, ArmMode, Timer};
+
+/// Most keys that are armed in one call.
+const ARM_BATCH: usize = 1_000;
+
+/// Creates tasks and asks about them. Cloning is cheap; clones share their connections.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), lapsed::ClientError> {
+/// use lapsed::{Config, TaskClient};
+/// use std::time::Duration;
+///
+/// let tasks = TaskClient::connect(&Config::load(None)?).await?;
+/// let made = tasks.create("Order", "close", [42], Duration::from_secs(1800)).await?;
+/// println!("task {} falls due at {}", made.id(), made.due());
+/// tasks.cancel("Order", "close", [42]).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct TaskClient {
+    ledger: Arc<dyn Ledger>,
+    timer: Arc<dyn Timer>,
+}
+
+/// A task to create: what [`TaskClient::create`] takes apart, with everything that can be said of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSpec {
+    /// What it is called.
+    pub key: TaskKey,
+    /// When it is to run.
+    pub due: Due,
+    /// JSON.
+    pub payload: Option<String>,
+    /// For looking up and cancelling many.
+    pub tag: Option<String>,
+    /// Runs, not retries.
+    pub max_attempts: Option<u16>,
+}
+
+impl TaskSpec {
+    /// A task without payload, tag or limit of its own.
+    pub fn new(key: TaskKey, due: Due) -> Self {
+        Self { key, due, payload: None, tag: None, max_attempts: None }
+    }
+
+    fn check(&self) -> Result<(), ClientError> {
+        let refuse = |what: String| Err(ClientError::Invalid(what));
+        if let Some(payload) = &self.payload {
+            if payload.len() > PAYLOAD_BYTES_MAX {
+                return refuse(format!("payload has {} bytes, expected at most {PAYLOAD_BYTES_MAX}", payload.len()));
+            }
+            if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload) {
+                return refuse(format!("payload is not JSON: {error}"));
+            }
+        }
+        match &self.tag {
+            Some(tag) if tag.chars().count() > TAG_CHARS_MAX => {
+                refuse(format!("tag has {} characters, expected at most {TAG_CHARS_MAX}", tag.chars().count()))
+            }
+            Some(tag) if tag.is_empty() || tag.chars().any(char::is_control) => {
+                refuse("tag is empty or contains a control character".to_owned())
+            }
+            _ if self.max_attempts == Some(0) => refuse("max_attempts is 0, expected at least 1".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What creating a task came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    created: Created,
+    /// Whether its key is armed in Redis too. If not, the task runs all the same: the daemon's look-ahead
+    /// and sweep find it in the ledger.
+    pub armed: bool,
+}
+
+impl Made {
+    /// `<row id>-<due ms>`, the id that handlers and targets will see.
+    pub fn id(&self) -> String {
+        self.created.arming.to_string()
+    }
+
+    /// The arming that stands now.
+    pub fn arming(&self) -> Arming {
+        self.created.arming
+    }
+
+    /// When it falls due, on the ledger's clock.
+    pub fn due(&self) -> UnixMs {
+        self.created.arming.due
+    }
+
+    /// Its state now. Anything but `Pending` and `Waiting` says that this very arming existed before: a
+    /// repeated request does not run a task twice.
+    pub fn state(&self) -> State {
+        self.created.state
+    }
+
+    /// Whether an older arming of the same key is being run now.
+    pub fn older_run(&self) -> bool {
+        self.created.older_run
+    }
+}
+
+/// A task created in the caller's own transaction: arm it after the commit.
+#[must_use = "call `arm()` after the commit; without it the task starts up to 2 s late"]
+#[derive(Clone)]
+pub struct Unarmed {
+    created: Created,
+    key: TaskKey,
+    timer: Arc<dyn Timer>,
+    ledger: Arc<dyn Ledger>,
+}
+
+impl Unarmed {
+    /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
+    /// if the transaction was rolled back, the signal leads to nothing.
+    pub async fn arm(self) -> Made {
+        let armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
+        Made { created: self.created, armed }
+    }
+
+    /// The arming that stands once the transaction is committed.
+    pub fn arming(&self) -> Arming {
+        self.created.arming
+    }
+}
+
+impl TaskClient {
+    /// A producer of these parts.
+    pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
+        Self { ledger, timer }
+    }
+
+    /// Creates `Class@method@args`, due after `delay`, or moves it there. The same due time again changes nothing.
+    ///
+    /// # Errors
+    /// [`ClientError`]: a name or delay that is refused, or the ledger. Redis being down is none: see [`Made::armed`].
+    ///
+    /// # Cancel safety
+    /// Safe to drop; the task may or may not exist then.
+    pub async fn create<A>(&self, class: &str, method: &str, args: A, delay: Duration) -> Result<Made, ClientError>
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        self.create_task(TaskSpec::new(key(class, method, args)?, Due::after(delay)?)).await
+    }
+
+    /// As [`create`](Self::create), due after `delay_ms` milliseconds; zero or less is due now.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_ms<A>(&self, class: &str, method: &str, args: A, delay_ms: i64) -> Result<Made, ClientError>
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        self.create_task(TaskSpec::new(key(class, method, args)?, Due::after_ms(delay_ms)?)).await
+    }
+
+    /// Creates one task with everything that can be said of it.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn create_task(&self, task: TaskSpec) -> Result<Made, ClientError> {
+        let made = self.create_many(vec![task]).await?;
+        Ok(made.into_iter().next().expect("one answer for one task"))
+    }
+
+    /// Creates many; answers in their order. All are checked before the first is written.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
+    pub async fn create_many(&self, tasks: Vec<TaskSpec>) -> Result<Vec<Made>, ClientError> {
+        let tasks = self.resolve(tasks).await?;
+        let created = self.ledger.create(&tasks).await?;
+        let made: Vec<(TaskKey, Created)> = tasks.into_iter().map(|task| task.key).zip(created).collect();
+        let armed = arm(&*self.timer, &*self.ledger, &made).await;
+        Ok(made.into_iter().map(|(_, created)| Made { created, armed }).collect())
+    }
+
+    /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); the transaction can then only be rolled back.
+    pub async fn create_in(&self, tx: &mut MySqlConnection, task: TaskSpec) -> Result<Unarmed, ClientError> {
+        let any: &dyn Any = &*self.ledger;
+        let mysql: &MysqlLedger = any.downcast_ref().ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
+        let tasks = self.resolve(vec![task]).await?;
+        let created = mysql.create_in(tx, &tasks).await?;
+        let (task, created) = tasks.into_iter().zip(created).next().expect("one answer for one task");
+        Ok(Unarmed { created, key: task.key, timer: Arc::clone(&self.timer), ledger: Arc::clone(&self.ledger) })
+    }
+
+    /// Calls a task off. One that is being run is not stopped, but not tried again either.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn cancel<A>(&self, class: &str, method: &str, args: A) -> Result<CancelAnswer, ClientError>
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        self.cancel_key(&key(class, method, args)?).await
+    }
+
+    /// As [`cancel`](Self::cancel), by key.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn cancel_key(&self, key: &TaskKey) -> Result<CancelAnswer, ClientError> {
+        let answers = self.ledger.cancel(std::slice::from_ref(key)).await?;
+        let answer = answers.into_iter().next().expect("one answer for one key");
+        if answer == CancelAnswer::Cancelled
+            && let Err(error) = self.timer.disarm(std::slice::from_ref(key)).await
+        {
+            tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
+        }
+        Ok(answer)
+    }
+
+    /// Moves a pending task to another due time.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn reschedule(&self, key: &TaskKey, due: Due) -> Result<RescheduleAnswer, ClientError> {
+        let due = due.resolve_checked(self.now().await?)?;
+        let answer = self.ledger.reschedule(key, due).await?;
+        if let RescheduleAnswer::Moved(arming) = answer {
+            self.arm_again(key, arming).await;
+        }
+        Ok(answer)
+    }
+
+    /// Seconds until the task may start, rounded up; 0 if it is due or running, `None` if it is finished or
+    /// there is none.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn ttl(&self, key: &TaskKey) -> Result<Option<u64>, ClientError> {
+        Ok(self.pttl(key).await?.map(|ms| ms.div_ceil(1000)))
+    }
+
+    /// Milliseconds until the task may start; 0 if it is due or running, `None` if it is finished or there is none.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn pttl(&self, key: &TaskKey) -> Result<Option<u64>, ClientError> {
+        let now = self.now().await?;
+        let standing = self.ledger.look_up(std::slice::from_ref(key)).await?.into_iter().next().flatten();
+        Ok(match standing {
+            None => None,
+            Some(standing) if standing.state.is_finished() => None,
+            Some(standing) if standing.state == State::Running => Some(0),
+            Some(standing) => u64::try_from(standing.due_at.since(now).as_millis()).ok(),
+        })
+    }
+
+    /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails: the ledger has it.
+    pub async fn arm_again(&self, key: &TaskKey, arming: Arming) {
+        let created = Created { arming, state: State::Pending, older_run: false };
+        arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
+    }
+
+    async fn now(&self) -> Result<UnixMs, ClientError> {
+        let any: &dyn Any = &*self.ledger;
+        match any.downcast_ref::<MysqlLedger>() {
+            Some(mysql) => Ok(mysql.now().await?),
+            None => Ok(self.ledger.clock().now()),
+        }
+    }
+
+    async fn resolve(&self, tasks: Vec<TaskSpec>) -> Result<Vec<NewTask>, ClientError> {
+        let now = self.now().await?;
+        tasks
+            .into_iter()
+            .map(|task| {
+                task.check()?;
+                let due = task.due.resolve_checked(now)?;
+                let TaskSpec { key, due: _, payload, tag, max_attempts } = task;
+                Ok(NewTask { key, due, payload, tag, max_attempts })
+            })
+            .collect()
+    }
+}
+
+/// Arms what is pending; tells whether all of it is.
+async fn arm(timer: &dyn Timer, ledger: &dyn Ledger, made: &[(TaskKey, Created)]) -> bool {
+    let pending = made.iter().filter(|(_, created)| !created.state.is_finished());
+    let now = ledger.clock().now();
+    // Even what is due now: its event is how every daemon hears of it.
+    let alarms: Vec<Alarm> = pending.map(|(key, created)| Alarm { key: key.clone(), due: created.arming.due.max(now), arming: Some(created.arming) }).collect();
+    for alarms in alarms.chunks(ARM_BATCH) {
+        if let Err(error) = timer.arm(alarms, ArmMode::Replace).await {
+            tracing::debug!(%error, keys = alarms.len(), "could not arm; the daemon finds the tasks in the ledger");
+            return false;
+        }
+    }
+    true
+}
+
+fn key<A>(class: &str, method: &str, args: A) -> Result<TaskKey, KeyError>
+where
+    A: IntoIterator,
+    A::Item: ToString,
+{
+    TaskKey::build(class, method, args.into_iter().map(|arg| arg.to_string()))
+}
+
+/// Why a producer's call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The key does not fit the grammar.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The time is refused.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// Something else about the task is.
+    #[error("{0}")]
+    Invalid(String),
+    /// The ledger could not do it.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}

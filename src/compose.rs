@@ -1,0 +1,82 @@
+//! The composition root of the library: the one place besides `main` that names concrete adapters.
+
+use std::sync::Arc;
+
+use crate::client::TaskClient;
+use crate::config::{Config, ConfigError, TimerKind};
+use crate::engine::{Engine, Parts};
+use crate::handler::{HandlerRegistry, Router};
+use crate::ledger::Ledger;
+use crate::ledger::mysql::MysqlLedger;
+use crate::telemetry::Metrics;
+use crate::timer::Timer;
+use crate::timer::key_expiry::KeyExpiry;
+use crate::timer::ledger_poll::LedgerPoll;
+
+/// The adapters a configuration asks for. Nothing is connected yet.
+#[derive(Clone)]
+pub struct Adapters {
+    /// The ledger.
+    pub ledger: Arc<MysqlLedger>,
+    /// The timer.
+    pub timer: Arc<dyn Timer>,
+    /// What they count.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Adapters {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for URLs and names that cannot be.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let metrics = Arc::new(Metrics::default());
+        let ledger = Arc::new(MysqlLedger::new(&config.ledger)?);
+        let clock = ledger.clock().clone();
+        let timer: Arc<dyn Timer> = match config.timer {
+            TimerKind::KeyExpiry => {
+                let timer = KeyExpiry::new(&config.redis, config.sentinel, config.nudge, clock, Arc::clone(&metrics));
+                Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
+            }
+            TimerKind::LedgerPoll => Arc::new(LedgerPoll::new(clock)),
+        };
+        Ok(Self { ledger, timer, metrics })
+    }
+
+    /// An engine of these adapters.
+    pub fn engine(&self, config: &Config, handlers: HandlerRegistry) -> Engine {
+        let parts = Parts {
+            ledger: Arc::clone(&self.ledger) as _,
+            catalog: Some(Arc::clone(&self.ledger) as _),
+            timer: Arc::clone(&self.timer),
+            router: Arc::new(Router::new(handlers, config)),
+            metrics: Arc::clone(&self.metrics),
+        };
+        Engine::with_parts(parts, config)
+    }
+}
+
+impl Engine {
+    /// A daemon on the ledger and the timer that the configuration names, with these handlers and the
+    /// configured routes. Connects in [`run_until`](Engine::run_until), which also reports a
+    /// configuration that cannot be used.
+    pub fn new(config: Config, handlers: HandlerRegistry) -> Self {
+        match Adapters::new(&config) {
+            Ok(adapters) => adapters.engine(&config, handlers),
+            Err(error) => Self::unusable(error),
+        }
+    }
+}
+
+impl TaskClient {
+    /// A producer on the ledger and the timer that the configuration names. Asks the ledger for its
+    /// time, so an unreachable one is an error here; Redis is connected when first used.
+    ///
+    /// # Errors
+    /// [`ClientError`](crate::client::ClientError): configuration, or ledger.
+    pub async fn connect(config: &Config) -> Result<Self, crate::client::ClientError> {
+        let Adapters { ledger, timer, metrics: _ } = Adapters::new(config)?;
+        ledger.check().await?;
+        Ok(Self::with_parts(ledger, timer))
+    }
+}

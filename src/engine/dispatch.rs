@@ -1,0 +1,156 @@
+//! The main path: from a signal to a run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::Shared;
+use super::run::Ended;
+use crate::handler::Route;
+use crate::ledger::{Arming, Claim, LedgerError, Standing};
+use crate::task::{State, TaskKey};
+use crate::timer::{Alarm, ArmMode, Cause, Signal, SignalSink};
+
+/// Most signals of one claim.
+const BATCH_MAX: usize = 512;
+
+/// How long to wait before the next claim when the ledger did not answer.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+impl Shared {
+    /// Takes signals as there are free slots for them, claims what is due, and starts the runs.
+    pub(super) async fn dispatch(self: Arc<Self>, ended: mpsc::Sender<Ended>) {
+        loop {
+            let slots = self.free_slots().await;
+            let signals = self.intake.take(slots.num_permits(), self.swept_limit(&slots)).await;
+            let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
+            match self.claim_due(signals).await {
+                Ok(claims) => self.start(claims, keys, slots, &ended),
+                Err(error) => self.wait_out(&error, &keys).await,
+            }
+        }
+    }
+
+    /// From signals to claims: what nothing here can run is left alone, the ledger says which row a key is
+    /// and whether it is due, and the claim decides.
+    async fn claim_due(&self, signals: Vec<Signal>) -> Result<Vec<(Claim, Route)>, LedgerError> {
+        let mut routes = self.route(signals);
+        let named = routes.iter().filter_map(|(key, (_, arming))| arming.is_none().then(|| key.clone())).collect();
+        let mut due: Vec<Arming> = routes.values().filter_map(|(_, arming)| *arming).collect();
+        let known = due.len();
+        due.extend(self.look_up_due(named).await?);
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let claims = self.parts.ledger.claim(&due, &self.claimant).await?;
+        self.parts.metrics.claimed("won", claims.len() as u64);
+        self.parts.metrics.claimed("missed", (due.len() - claims.len()) as u64);
+        let claims = claims.into_iter().filter_map(|claim| routes.remove(&claim.key).map(|(route, _)| (claim, route))).collect();
+        if known > 0 {
+            // Their sources knew the row, but not whether it still stands: say why, and hold what came early.
+            let missed = routes.into_iter().filter_map(|(key, (_, arming))| arming.is_some().then_some(key)).collect();
+            self.look_up_due(missed).await?;
+        }
+        Ok(claims)
+    }
+
+    /// Pairs signals with what runs them.
+    fn route(&self, signals: Vec<Signal>) -> HashMap<TaskKey, (Route, Option<Arming>)> {
+        let mut routes = HashMap::with_capacity(signals.len());
+        for Signal { key, source: _, arming } in signals {
+            match self.parts.router.find(&key) {
+                Some(route) => {
+                    routes.insert(key, (route, arming));
+                }
+                None => self.unroutable(&key),
+            }
+        }
+        routes
+    }
+
+    /// Asks where keys stand. Answers the armings that are due; holds those that will be soon, and counts the
+    /// others by why not.
+    async fn look_up_due(&self, keys: Vec<TaskKey>) -> Result<Vec<Arming>, LedgerError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let standings = self.parts.ledger.look_up(&keys).await?;
+        let now = self.parts.ledger.clock().now();
+        let (mut due, mut early) = (Vec::new(), Vec::new());
+        for (key, standing) in keys.into_iter().zip(standings) {
+            match standing {
+                None => self.parts.metrics.dropped("unknown", 1),
+                Some(Standing { deleted: true, .. }) => self.parts.metrics.dropped("deleted", 1),
+                Some(Standing { state: State::Running, .. }) => self.parts.metrics.dropped("running", 1),
+                Some(Standing { state: State::Done | State::Dead, .. }) => self.parts.metrics.dropped("finished", 1),
+                Some(Standing { state: State::Cancelled, .. }) => self.parts.metrics.dropped("cancelled", 1),
+                Some(Standing { state: State::Pending | State::Waiting, arming, due_at, .. }) if due_at > now => {
+                    early.push(Alarm { key, due: due_at, arming: Some(arming) });
+                }
+                Some(Standing { state: State::Pending | State::Waiting, arming, .. }) => due.push(arming),
+            }
+        }
+        self.parts.metrics.dropped("early", early.len() as u64);
+        self.hold(early);
+        Ok(due)
+    }
+
+    /// Sees to it that a signal comes when these fall due: from memory if that is near, else from the timer.
+    pub(super) fn hold(&self, alarms: Vec<Alarm>) {
+        let horizon = self.parts.ledger.clock().now().plus(self.nudge.horizon);
+        let (near, far): (Vec<Alarm>, Vec<Alarm>) = alarms.into_iter().partition(|alarm| alarm.due <= horizon);
+        if !near.is_empty() {
+            self.parts.timer.expect(near.clone());
+        }
+        let armed: Vec<Alarm> = near.into_iter().chain(far).collect();
+        if armed.is_empty() {
+            return;
+        }
+        let timer = Arc::clone(&self.parts.timer);
+        // Whoever settles or claims must not wait for Redis; a lost arm is found by the look-ahead.
+        self.runs.spawn(async move {
+            if let Err(error) = timer.arm(&armed, ArmMode::IfMissing).await {
+                tracing::debug!(%error, keys = armed.len(), "could not arm again; the look-ahead finds them");
+            }
+        });
+    }
+
+    fn start(self: &Arc<Self>, claims: Vec<(Claim, Route)>, mut keys: Vec<TaskKey>, mut slots: OwnedSemaphorePermit, ended: &mpsc::Sender<Ended>) {
+        let claimed: std::collections::HashSet<&TaskKey> = claims.iter().map(|(claim, _)| &claim.key).collect();
+        keys.retain(|key| !claimed.contains(key));
+        self.intake.land(&keys);
+        for (claim, route) in claims {
+            let slot = slots.split(1).expect("at most as many claims as signals, and as many signals as slots");
+            let held = self.leases.hold(&claim);
+            self.runs.spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
+        }
+    }
+
+    /// At least one slot, and whatever else is free.
+    async fn free_slots(&self) -> OwnedSemaphorePermit {
+        let one = Arc::clone(&self.slots).acquire_owned().await;
+        let mut slots = one.expect("the semaphore is never closed");
+        let more = self.slots.available_permits().min(BATCH_MAX - 1);
+        if let Ok(more) = Arc::clone(&self.slots).try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
+            slots.merge(more);
+        }
+        slots
+    }
+
+    /// The sweep leaves a quarter of the slots to fresh signals, so that a backlog does not make them late.
+    fn swept_limit(&self, slots: &OwnedSemaphorePermit) -> usize {
+        let reserved = self.config.concurrency / 4;
+        let free = self.slots.available_permits() + slots.num_permits();
+        free.saturating_sub(reserved)
+    }
+
+    /// The ledger has every task: the sweep finds them when it answers again.
+    async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey]) {
+        self.ledger_failed("claim tasks", error);
+        self.intake.land(keys);
+        tokio::time::sleep(OUTAGE_PAUSE).await;
+        self.intake.sweep(Cause::Overflow);
+    }
+}

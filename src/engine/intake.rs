@@ -1,0 +1,274 @@
+//! The one door for signals: bounded, and coalesced by key.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+use crate::task::TaskKey;
+use crate::telemetry::Metrics;
+use crate::timer::{Cause, Signal, SignalSink, Source};
+
+/// Most signals that wait, from timers and from the sweep. The sweep comes again, so it needs few.
+const FRESH_MAX: usize = 131_072;
+const SWEPT_MAX: usize = 4_096;
+
+/// Signals that wait to be claimed, and the keys that are on their way.
+///
+/// A key is here once: a second signal for a waiting key is dropped, one for a key in flight is kept
+/// and raised again when that run is settled, since it may be about a newer arming.
+#[derive(Debug)]
+pub struct Intake {
+    queues: Mutex<Queues>,
+    arrived: Notify,
+    /// Room was made for the sweep.
+    drained: Notify,
+    wanted: Mutex<Wanted>,
+    asked: Notify,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    fresh: VecDeque<Signal>,
+    swept: VecDeque<Signal>,
+    known: HashMap<TaskKey, Place>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Waiting,
+    InFlight { again: Option<Signal> },
+}
+
+/// What reconciliation was asked for since it last ran.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// A sweep, and the first cause of it.
+    pub sweep: Option<Cause>,
+    /// An audit, and the strongest cause of it.
+    pub audit: Option<Cause>,
+}
+
+impl Intake {
+    /// An empty one.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            queues: Mutex::default(),
+            arrived: Notify::new(),
+            drained: Notify::new(),
+            wanted: Mutex::default(),
+            asked: Notify::new(),
+            metrics,
+        }
+    }
+
+    /// Waits for signals and takes them: at most `limit` in all, of them at most `swept_limit` from the sweep.
+    /// Signals of timers go first. What is taken is in flight until [`land`](Self::land).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is taken before it is returned.
+    pub async fn take(&self, limit: usize, swept_limit: usize) -> Vec<Signal> {
+        loop {
+            let arrived = self.arrived.notified();
+            let taken = self.take_now(limit, swept_limit);
+            if !taken.is_empty() {
+                return taken;
+            }
+            arrived.await;
+        }
+    }
+
+    fn take_now(&self, limit: usize, swept_limit: usize) -> Vec<Signal> {
+        let mut queues = self.queues();
+        let fresh = queues.fresh.len().min(limit);
+        let swept = queues.swept.len().min(limit - fresh).min(swept_limit);
+        let mut taken: Vec<Signal> = queues.fresh.drain(..fresh).collect();
+        taken.extend(queues.swept.drain(..swept));
+        for signal in &taken {
+            queues.known.insert(signal.key.clone(), Place::InFlight { again: None });
+        }
+        let (more, room) = (!queues.fresh.is_empty() || !queues.swept.is_empty(), queues.swept.len() < SWEPT_MAX / 2);
+        drop(queues);
+        if more {
+            self.arrived.notify_one();
+        }
+        if swept > 0 && room {
+            self.drained.notify_one();
+        }
+        taken
+    }
+
+    /// These keys are no longer in flight; what was signalled about them meanwhile is raised again.
+    pub fn land<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
+        let mut queues = self.queues();
+        let again: Vec<Signal> = keys
+            .into_iter()
+            .filter_map(|key| match queues.known.remove(key) {
+                Some(Place::InFlight { again }) => again,
+                Some(Place::Waiting) | None => None,
+            })
+            .collect();
+        drop(queues);
+        again.into_iter().for_each(|signal| self.admit(signal));
+    }
+
+    /// These keys are about to be settled, which looks at the arming: what was signalled about them until
+    /// now says nothing that the settlement will not find out.
+    pub fn settling<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
+        let mut queues = self.queues();
+        for key in keys {
+            if let Some(Place::InFlight { again }) = queues.known.get_mut(key) {
+                *again = None;
+            }
+        }
+    }
+
+    /// Waits until a sweep or an audit is asked for, or the sweep's queue has room again.
+    pub async fn asked(&self) {
+        tokio::select! {
+            () = self.asked.notified() => {}
+            () = self.drained.notified() => {}
+        }
+    }
+
+    /// What was asked for; asks are answered by being taken.
+    pub fn wanted(&self) -> Wanted {
+        std::mem::take(&mut *self.wanted.lock().expect("nothing panics while holding it"))
+    }
+
+    /// How many more signals of the sweep fit.
+    pub fn swept_room(&self) -> usize {
+        SWEPT_MAX.saturating_sub(self.queues().swept.len())
+    }
+
+    /// How many signals wait.
+    pub fn len(&self) -> usize {
+        let queues = self.queues();
+        queues.fresh.len() + queues.swept.len()
+    }
+
+    fn admit(&self, signal: Signal) {
+        let mut queues = self.queues();
+        match queues.known.get_mut(&signal.key) {
+            Some(Place::Waiting) => return self.drop_signal("coalesced"),
+            Some(Place::InFlight { again }) => {
+                *again = Some(signal);
+                return;
+            }
+            None => {}
+        }
+        let swept = signal.source == Source::Sweep;
+        let (queue, max) = if swept { (&mut queues.swept, SWEPT_MAX) } else { (&mut queues.fresh, FRESH_MAX) };
+        if queue.len() >= max {
+            drop(queues);
+            self.drop_signal("overflow");
+            return self.sweep(Cause::Overflow);
+        }
+        let key = signal.key.clone();
+        queue.push_back(signal);
+        queues.known.insert(key, Place::Waiting);
+        drop(queues);
+        if swept {
+            self.metrics.recovered("overdue", 1);
+        }
+        self.arrived.notify_one();
+    }
+
+    fn drop_signal(&self, reason: &'static str) {
+        self.metrics.dropped(reason, 1);
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().expect("nothing panics while holding the queues")
+    }
+}
+
+impl SignalSink for Intake {
+    fn raise(&self, signal: Signal) {
+        self.metrics.signalled(signal.source.as_str());
+        self.admit(signal);
+    }
+
+    fn sweep(&self, cause: Cause) {
+        self.wanted.lock().expect("nothing panics while holding it").sweep.get_or_insert(cause);
+        self.asked.notify_one();
+    }
+
+    fn audit(&self, cause: Cause) {
+        let mut wanted = self.wanted.lock().expect("nothing panics while holding it");
+        // A Redis that lost its data does not wait for the next minute.
+        if wanted.audit != Some(Cause::RedisChanged) {
+            wanted.audit = Some(cause);
+        }
+        drop(wanted);
+        self.asked.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signal(name: &str, source: Source) -> Signal {
+        Signal { key: TaskKey::build("C", "m", [name]).unwrap(), source, arming: None }
+    }
+
+    fn intake() -> Intake {
+        Intake::new(Arc::new(Metrics::default()))
+    }
+
+    #[tokio::test]
+    async fn a_repeated_signal_comes_out_once() {
+        let intake = intake();
+        intake.raise(signal("a", Source::Event));
+        intake.raise(signal("a", Source::Nudge));
+        assert_eq!(intake.take(10, 10).await, [signal("a", Source::Event)]);
+        assert_eq!(intake.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
+        let intake = intake();
+        intake.raise(signal("a", Source::Event));
+        let taken = intake.take(1, 1).await;
+        intake.raise(signal("a", Source::Nudge));
+        assert_eq!(intake.len(), 0);
+        intake.land(taken.iter().map(|signal| &signal.key));
+        assert_eq!(intake.take(1, 1).await, [signal("a", Source::Nudge)]);
+    }
+
+    #[tokio::test]
+    async fn a_signal_from_before_the_settlement_is_answered_by_it() {
+        let intake = intake();
+        intake.raise(signal("a", Source::Event));
+        let taken = intake.take(1, 1).await;
+        intake.raise(signal("a", Source::Nudge));
+        intake.settling(taken.iter().map(|signal| &signal.key));
+        intake.land(taken.iter().map(|signal| &signal.key));
+        assert_eq!(intake.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn timers_go_before_the_sweep_and_the_sweep_has_its_limit() {
+        let intake = intake();
+        for name in ["a", "b", "c"] {
+            intake.raise(signal(name, Source::Sweep));
+        }
+        intake.raise(signal("d", Source::Event));
+        let taken = intake.take(10, 2).await;
+        let names: Vec<_> = taken.iter().map(|signal| signal.key.args().next().unwrap()).collect();
+        assert_eq!(names, ["d", "a", "b"]);
+    }
+
+    #[test]
+    fn overflow_drops_and_asks_for_a_sweep() {
+        let intake = intake();
+        for n in 0..=FRESH_MAX {
+            intake.raise(signal(&n.to_string(), Source::Event));
+        }
+        assert_eq!(intake.len(), FRESH_MAX);
+        assert_eq!(intake.wanted(), Wanted { sweep: Some(Cause::Overflow), audit: None });
+        assert_eq!(intake.wanted(), Wanted::default());
+    }
+}

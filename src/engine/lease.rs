@@ -1,0 +1,124 @@
+//! The leases this process holds: renewed while their runs go on, given up in time when they cannot be.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use crate::ledger::{Claim, Lease, Renewal};
+
+/// Every lease of this process, from the claim until its settlement is written.
+#[derive(Debug)]
+pub struct Leases {
+    length: Duration,
+    held: Mutex<HashMap<Lease, Held>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// Before the statement was sent that took or last prolonged it.
+    since: Instant,
+    /// Ends the run.
+    ended: CancellationToken,
+}
+
+impl Leases {
+    /// No leases yet; each will be `length` long.
+    pub fn new(length: Duration) -> Self {
+        Self { length, held: Mutex::default() }
+    }
+
+    /// Takes a lease into care. The token is cancelled when the run has to end.
+    pub fn hold(&self, claim: &Claim) -> CancellationToken {
+        let ended = CancellationToken::new();
+        self.held().insert(claim.lease, Held { since: claim.claimed, ended: ended.clone() });
+        ended
+    }
+
+    /// The settlement is written, or will never be.
+    pub fn forget<'a>(&self, leases: impl IntoIterator<Item = &'a Lease>) {
+        let mut held = self.held();
+        for lease in leases {
+            held.remove(lease);
+        }
+    }
+
+    /// How many are held.
+    pub fn len(&self) -> usize {
+        self.held().len()
+    }
+
+    /// Ends every run.
+    pub fn interrupt_all(&self) {
+        self.held().values().for_each(|held| held.ended.cancel());
+    }
+
+    /// A lease is renewed when a third of it is gone.
+    fn to_renew(&self) -> Vec<Lease> {
+        let due = self.length / 3;
+        self.held().iter().filter(|(_, held)| held.since.elapsed() >= due).map(|(lease, _)| *lease).collect()
+    }
+
+    fn renewed(&self, renewals: impl IntoIterator<Item = (Lease, Renewal)>, sent: Instant) {
+        let mut held = self.held();
+        for (lease, renewal) in renewals {
+            match (renewal, held.get_mut(&lease)) {
+                (Renewal::Held, Some(held)) => held.since = sent,
+                (Renewal::Lost, Some(held)) => held.ended.cancel(),
+                (Renewal::Locked, _) | (_, None) => {}
+            }
+        }
+    }
+
+    /// Ends the runs whose lease is about to run out, whether or not the ledger can be asked: on the
+    /// monotonic clock, with a tenth of the lease to spare.
+    fn end_overdue(&self) -> usize {
+        let patience = self.length - self.length / 10;
+        let held = self.held();
+        let overdue = held.values().filter(|held| held.since.elapsed() >= patience && !held.ended.is_cancelled());
+        overdue.map(|held| held.ended.cancel()).count()
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Lease, Held>> {
+        self.held.lock().expect("nothing panics while holding the leases")
+    }
+}
+
+impl Shared {
+    /// Renews leases until it is dropped. A renewal that hangs must not keep a run from being ended in
+    /// time, so the two go on side by side.
+    pub(super) async fn keep_leases(self: Arc<Self>) {
+        let tick = (self.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
+        let renew = async {
+            loop {
+                tokio::time::sleep(tick).await;
+                self.renew_due().await;
+            }
+        };
+        let end = async {
+            loop {
+                tokio::time::sleep(tick).await;
+                let ended = self.leases.end_overdue();
+                if ended > 0 {
+                    tracing::warn!(runs = ended, "could not renew leases in time: their runs are ended, to be run again");
+                }
+            }
+        };
+        tokio::join!(renew, end);
+    }
+
+    async fn renew_due(&self) {
+        let leases = self.leases.to_renew();
+        if leases.is_empty() {
+            return;
+        }
+        let sent = Instant::now();
+        match self.parts.ledger.renew(&leases, self.config.lease).await {
+            Ok(renewals) => self.leases.renewed(leases.into_iter().zip(renewals), sent),
+            Err(error) => self.ledger_failed("renew leases", &error),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The only place where the flow is decided: signals in, claims, runs, settlements out.
+//!
+//! ```text
+//! timer ──┐                                                   ┌── retry: expect, arm again
+//!         ├─> intake ─> dispatch: look up, claim ─> run ─> settle: judge, write
+//! sweep ──┘      ^                            (lease: renew)  └── superseded: signal again
+//!                └──────────────────────────────────────────────────────┘
+//! ```
+//!
+//! It knows the seams (`ledger`, `timer`, `handler`), never a driver.
+
+mod dispatch;
+mod intake;
+mod lease;
+mod reconcile;
+mod run;
+mod settle;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::intake::Intake;
+use self::lease::Leases;
+use self::run::Ended;
+use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
+use crate::handler::Router;
+use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
+use crate::telemetry::Metrics;
+use crate::telemetry::log::RateLimit;
+use crate::timer::{Cause, SignalSink, Timer};
+
+pub use self::reconcile::{AuditReport, SweepReport};
+
+/// Claims in flight at a time; more only fight over the ledger.
+const DISPATCHERS: usize = 2;
+
+/// Ended runs that wait to be settled, for each slot.
+const UNSETTLED_PER_SLOT: usize = 4;
+
+/// How long the last settlements of a stopping engine may take.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an engine is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The book of record.
+    pub ledger: Arc<dyn Ledger>,
+    /// The same, for counting; without it the gauges of tasks by state stay empty.
+    pub catalog: Option<Arc<dyn Catalog>>,
+    /// Who says when to look.
+    pub timer: Arc<dyn Timer>,
+    /// What can be run.
+    pub router: Arc<Router>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The daemon: hears signals, claims tasks, runs them, settles them.
+pub struct Engine {
+    shared: Result<Arc<Shared>, ConfigError>,
+}
+
+/// What the parts of a running engine share.
+pub(crate) struct Shared {
+    parts: Parts,
+    claimant: Claimant,
+    config: EngineConfig,
+    nudge: NudgeConfig,
+    sweep: SweepConfig,
+    intake: Arc<Intake>,
+    slots: Arc<Semaphore>,
+    leases: Arc<Leases>,
+    /// One at a time runs that is suspected of killing its daemon.
+    suspects: Semaphore,
+    /// Settlements are held up by an outage: they go before the next sweep.
+    settlements_held_up: AtomicBool,
+    /// The ledger answered when it was last asked.
+    ledger_answers: AtomicBool,
+    /// No new task is started.
+    stopping: CancellationToken,
+    runs: TaskTracker,
+    /// `Class@method` that was warned about.
+    unroutable: Mutex<HashSet<String>>,
+    complaints: RateLimit,
+}
+
+impl Engine {
+    /// An engine of these parts.
+    pub fn with_parts(parts: Parts, config: &Config) -> Self {
+        let lease = config.engine.lease;
+        Self {
+            shared: Ok(Arc::new(Shared {
+                claimant: Claimant { daemon: daemon_name(), lease },
+                config: config.engine,
+                nudge: config.nudge,
+                sweep: config.sweep,
+                intake: Arc::new(Intake::new(Arc::clone(&parts.metrics))),
+                slots: Arc::new(Semaphore::new(config.engine.concurrency)),
+                leases: Arc::new(Leases::new(lease)),
+                suspects: Semaphore::new(1),
+                settlements_held_up: AtomicBool::new(false),
+                ledger_answers: AtomicBool::new(false),
+                stopping: CancellationToken::new(),
+                runs: TaskTracker::new(),
+                unroutable: Mutex::default(),
+                complaints: RateLimit::every(Duration::from_secs(10)),
+                parts,
+            })),
+        }
+    }
+
+    pub(crate) fn unusable(error: ConfigError) -> Self {
+        Self { shared: Err(error) }
+    }
+
+    /// What the engine is made of.
+    ///
+    /// # Errors
+    /// The configuration it was made from cannot be used.
+    pub fn parts(&self) -> Result<&Parts, ConfigError> {
+        self.shared.as_ref().map(|shared| &shared.parts).map_err(Clone::clone)
+    }
+
+    /// Looks at the engine while it runs.
+    ///
+    /// # Errors
+    /// The configuration it was made from cannot be used.
+    pub fn status(&self) -> Result<Status, ConfigError> {
+        self.shared.as_ref().map(|shared| Status(Arc::clone(shared))).map_err(Clone::clone)
+    }
+
+    /// One sweep and one audit that run nothing: what is overdue is counted, what the timer lost is armed.
+    ///
+    /// # Errors
+    /// [`EngineError`], as for [`run_until`](Self::run_until).
+    pub async fn reconcile(self) -> Result<(SweepReport, AuditReport), EngineError> {
+        Ok(self.shared?.reconcile_for_people().await?)
+    }
+
+    /// Runs until `shutdown` resolves, then stops gracefully: no new run starts, those that go on have
+    /// `drain_timeout` to end, what is left then is released without counting an attempt.
+    ///
+    /// # Errors
+    /// [`EngineError`] at start: an unusable configuration, or a ledger that cannot be used. Later
+    /// outages of the ledger or of Redis are waited out.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops at once; what ran is found by other daemons when its lease runs out.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
+        let shared = self.shared?;
+        shared.parts.ledger.check().await?;
+        shared.ledger_answers.store(true, Ordering::Relaxed);
+        if shared.parts.router.is_empty() {
+            tracing::warn!("no handler and no route: every task stays pending");
+        }
+
+        let (ended, unsettled) = mpsc::channel(shared.config.concurrency * UNSETTLED_PER_SLOT);
+        let helpers = TaskTracker::new();
+        let flushed = CancellationToken::new();
+        let _stop_helpers = flushed.clone().drop_guard();
+        let settler = tokio::spawn(Arc::clone(&shared).settle_all(unsettled, ended.downgrade()));
+        let _stop_settler = AbortOnDrop(settler.abort_handle());
+        helpers.spawn(stop_with(&flushed, Arc::clone(&shared).keep_leases()));
+
+        // Before anything is connected: what fell due while no daemon ran.
+        shared.intake.sweep(Cause::Start);
+        shared.intake.audit(Cause::Start);
+        let _stop = shared.stopping.clone().drop_guard();
+        helpers.spawn(Arc::clone(&shared).reconcile_until_stopped());
+        helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
+        helpers.spawn({
+            let (shared, sink) = (Arc::clone(&shared), Arc::clone(&shared.intake) as Arc<dyn SignalSink>);
+            async move { shared.parts.timer.run(sink, shared.stopping.clone()).await }
+        });
+        for _ in 0..DISPATCHERS {
+            helpers.spawn(stop_with(&shared.stopping, Arc::clone(&shared).dispatch(ended.clone())));
+        }
+
+        shutdown.await;
+        shared.drain(ended, settler).await;
+        flushed.cancel();
+        helpers.close();
+        helpers.wait().await;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Ends what runs, first by waiting, then by force, and writes the last settlements.
+    async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: tokio::task::JoinHandle<()>) {
+        let running = self.leases.len();
+        tracing::info!(running, timeout_ms = self.config.drain_timeout.as_millis() as u64, "stopping: no new run starts");
+        self.stopping.cancel();
+        self.runs.close();
+        if tokio::time::timeout(self.config.drain_timeout, self.runs.wait()).await.is_err() {
+            tracing::warn!(running = self.leases.len(), "runs outlived the drain timeout: releasing them");
+            self.leases.interrupt_all();
+            self.runs.wait().await;
+        }
+        drop(ended);
+        if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
+            tracing::error!("the ledger did not take the last settlements: these tasks run again when their leases run out");
+            settler.abort();
+        }
+        tracing::info!("stopped");
+    }
+
+    fn sink(&self) -> &dyn SignalSink {
+        &*self.intake
+    }
+}
+
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// `work`, until `stop`.
+fn stop_with(stop: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+    let stop = stop.clone();
+    async move {
+        stop.run_until_cancelled(work).await;
+    }
+}
+
+/// Host and process, for people who look at a row and ask who holds it.
+fn daemon_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = format!("{host}:{}", std::process::id());
+    name.chars().rev().take(64).collect::<Vec<_>>().into_iter().rev().collect()
+}
+
+/// A look at a running engine, for health checks.
+#[derive(Clone)]
+pub struct Status(Arc<Shared>);
+
+impl Status {
+    /// Whether the ledger answered when it was last asked, at most some seconds ago.
+    pub fn ledger_answers(&self) -> bool {
+        self.0.ledger_answers.load(Ordering::Relaxed)
+    }
+
+    /// Whether expired events are heard: `None` for a timer without a server.
+    pub fn is_listening(&self) -> Option<bool> {
+        self.0.parts.timer.is_listening()
+    }
+
+    /// Whether the engine is stopping.
+    pub fn is_stopping(&self) -> bool {
+        self.0.stopping.is_cancelled()
+    }
+
+    /// Runs that go on, or wait to be settled.
+    pub fn running(&self) -> usize {
+        self.0.leases.len()
+    }
+}
+
+/// Why an engine could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}

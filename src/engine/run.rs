@@ -1,0 +1,114 @@
+//! One run of one task, from its claim to its outcome.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use crate::handler::{HandlerError, Route, TaskContext};
+use crate::ledger::Claim;
+use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
+
+/// How long a run that was told to end may take to let go of its thread.
+const ABORT_GRACE: Duration = Duration::from_secs(2);
+
+/// A run that is over.
+pub struct Ended {
+    /// What was run.
+    pub claim: Claim,
+    /// By what.
+    pub route: Route,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Shared {
+    /// Runs a claimed task and hands its outcome on to be settled. The slot is free again afterwards.
+    pub(super) async fn run(self: Arc<Self>, claim: Claim, route: Route, ended: CancellationToken, slot: OwnedSemaphorePermit, settler: mpsc::Sender<Ended>) {
+        let outcome = match claim.attempt.crashes {
+            POISON_CRASHES.. => Outcome::Poisoned,
+            // It may have taken its daemon down twice: at worst it takes the next one down alone.
+            SUSPECT_CRASHES => match ended.run_until_cancelled(self.suspects.acquire()).await {
+                Some(_alone) => self.handle(&claim, &route, &ended).await,
+                None => Outcome::Interrupted,
+            },
+            _ => self.handle(&claim, &route, &ended).await,
+        };
+        // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
+        let over = settler.send(Ended { claim, route, outcome }).await;
+        drop(slot);
+        over.unwrap_or_else(|_| tracing::debug!("stopped before a run was settled; its lease will run out"));
+    }
+
+    async fn handle(&self, claim: &Claim, route: &Route, ended: &CancellationToken) -> Outcome {
+        let due = claim.due_at.max(claim.created);
+        let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis()).unwrap_or(u64::MAX);
+        self.parts.metrics.started(&route.name, lateness_ms);
+        tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route = &*route.name, "run starts");
+
+        let context = TaskContext::new(claim.clone(), lateness_ms, Arc::clone(&self.parts.ledger), ended.clone());
+        let started = Instant::now();
+        let outcome = supervise(&context, route, ended).await;
+        // Its own transaction may have settled it before it failed or was ended.
+        let outcome = context.concluded().unwrap_or(outcome);
+        self.parts.metrics.ran(&route.name, outcome.as_str(), started.elapsed());
+        outcome
+    }
+}
+
+/// The handler in a task of its own: a panic or a hang there is an outcome here.
+async fn supervise(context: &TaskContext, route: &Route, ended: &CancellationToken) -> Outcome {
+    let mut handler = {
+        let (handler, context) = (Arc::clone(&route.handler), context.clone());
+        AbortOnDrop(tokio::spawn(async move { handler.run(context).await }))
+    };
+    tokio::select! {
+        biased;
+        result = &mut handler.0 => of_result(result),
+        () = ended.cancelled() => handler.abort(Outcome::Interrupted).await,
+        () = tokio::time::sleep(route.timeout) => handler.abort(Outcome::TimedOut { after: route.timeout }).await,
+    }
+}
+
+struct AbortOnDrop(JoinHandle<Result<(), HandlerError>>);
+
+impl AbortOnDrop {
+    /// Ends the handler; if it had just finished by itself, that counts.
+    async fn abort(mut self, outcome: Outcome) -> Outcome {
+        self.0.abort();
+        match tokio::time::timeout(ABORT_GRACE, &mut self.0).await {
+            Ok(Err(error)) if error.is_cancelled() => outcome,
+            Ok(result) => of_result(result),
+            Err(_) => {
+                tracing::error!("a handler blocks its thread and cannot be ended; use `spawn_blocking` for blocking work");
+                outcome
+            }
+        }
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn of_result(result: Result<Result<(), HandlerError>, JoinError>) -> Outcome {
+    match result {
+        Ok(Ok(())) => Outcome::Succeeded,
+        Ok(Err(error)) => Outcome::Failed(error.into_failure()),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => Outcome::Panicked { message: panic_message(&*panic) },
+            Err(_) => Outcome::Interrupted,
+        },
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,121 @@
+//! What a handler knows of the task it runs.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::HandlerError;
+use crate::ledger::{Claim, Lease, Ledger};
+use crate::task::{Outcome, TaskKey, UnixMs};
+
+/// One run of one task. Cloning is cheap.
+#[derive(Clone)]
+pub struct TaskContext(Arc<Run>);
+
+struct Run {
+    claim: Claim,
+    lateness_ms: u64,
+    ledger: Arc<dyn Ledger>,
+    stopping: CancellationToken,
+    concluded: OnceLock<Outcome>,
+}
+
+impl TaskContext {
+    pub(crate) fn new(claim: Claim, lateness_ms: u64, ledger: Arc<dyn Ledger>, stopping: CancellationToken) -> Self {
+        Self(Arc::new(Run { claim, lateness_ms, ledger, stopping, concluded: OnceLock::new() }))
+    }
+
+    /// `<row id>-<due ms>`: the same over all attempts of this arming. Deduplicate by it.
+    pub fn id(&self) -> String {
+        self.0.claim.lease.arming.to_string()
+    }
+
+    /// `Class@method@args`.
+    pub fn key(&self) -> &TaskKey {
+        &self.0.claim.key
+    }
+
+    /// When the task fell due, on the ledger's clock.
+    pub fn due(&self) -> UnixMs {
+        self.0.claim.lease.arming.due
+    }
+
+    /// Which run this is: 1 for the first.
+    pub fn attempt(&self) -> u16 {
+        self.0.claim.attempt.number
+    }
+
+    /// How long after its due time (or its creation or retry time, if later) this run began, in milliseconds.
+    pub fn lateness_ms(&self) -> u64 {
+        self.0.lateness_ms
+    }
+
+    /// The task's tag.
+    pub fn tag(&self) -> Option<&str> {
+        self.0.claim.tag.as_deref()
+    }
+
+    /// The payload as it was given, JSON.
+    pub fn payload_json(&self) -> Option<&str> {
+        self.0.claim.payload.as_deref()
+    }
+
+    /// The payload, read as `T`.
+    ///
+    /// # Errors
+    /// Permanent: there is none, or it is something else.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
+        let text = self.payload_json().ok_or_else(|| HandlerError::permanent("task has no payload"))?;
+        serde_json::from_str(text).map_err(|error| HandlerError::permanent(format!("payload does not fit: {error}")))
+    }
+
+    /// Resolves when the run is about to be ended from outside: its lease is lost, or the daemon's
+    /// patience at shutdown is over. The future of the handler is dropped right after.
+    pub async fn stopping(&self) {
+        self.0.stopping.cancelled().await;
+    }
+
+    /// The task as targets get it: `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`,
+    /// `lateness_ms`, `payload`, `tag`.
+    pub fn to_json(&self) -> Value {
+        let payload = self.payload_json().map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
+        json!({
+            "id": self.id(),
+            "key": self.key().as_str(),
+            "class": self.key().class(),
+            "method": self.key().method(),
+            "args": self.key().args().collect::<Vec<_>>(),
+            "due": self.due().to_string(),
+            "attempt": self.attempt(),
+            "lateness_ms": self.lateness_ms(),
+            "payload": payload,
+            "tag": self.tag(),
+        })
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        self.0.claim.lease
+    }
+
+    pub(crate) fn ledger(&self) -> &dyn Ledger {
+        &*self.0.ledger
+    }
+
+    /// The handler's own transaction has settled the task; whatever it returns now changes nothing.
+    pub(crate) fn conclude(&self, outcome: Outcome) {
+        // Only the first of two transactions can have matched the claim.
+        let _ = self.0.concluded.set(outcome);
+    }
+
+    pub(crate) fn concluded(&self) -> Option<Outcome> {
+        self.0.concluded.get().cloned()
+    }
+}
+
+impl std::fmt::Debug for TaskContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskContext").field("key", self.key()).field("attempt", &self.attempt()).finish_non_exhaustive()
+    }
+}

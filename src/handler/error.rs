@@ -1,0 +1,71 @@
+//! How a handler says that it failed, and whether trying again can help.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::task::{Failure, RetryAdvice};
+
+/// Why a run failed. Any error converts into one that is tried again by the retry policy, so `?` works.
+///
+/// Not itself a [`std::error::Error`], which is what makes that conversion possible.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandlerError {
+    message: String,
+    advice: RetryAdvice,
+    fenced: bool,
+}
+
+impl HandlerError {
+    /// Tried again as the route's retry policy says.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), advice: RetryAdvice::ByPolicy, fenced: false }
+    }
+
+    /// Never tried again: the task is dead, and can be redriven by hand.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { advice: RetryAdvice::Never, ..Self::new(message) }
+    }
+
+    /// Tried again after `delay`, if any attempt is left.
+    pub fn retry_after(message: impl Into<String>, delay: Duration) -> Self {
+        Self { advice: RetryAdvice::After(delay), ..Self::new(message) }
+    }
+
+    /// The claim is no longer this run's: somebody else has the task, and nothing was written.
+    pub fn fenced() -> Self {
+        Self { fenced: true, ..Self::new("fenced: the claim is no longer ours, everything was rolled back") }
+    }
+
+    /// Whether this is [`HandlerError::fenced`].
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    pub(crate) fn into_failure(self) -> Failure {
+        let Self { message, advice, fenced: _ } = self;
+        Failure { message, advice }
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl<E: std::error::Error> From<E> for HandlerError {
+    /// The error and its sources, one after the other.
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            let text = error.to_string();
+            if !message.ends_with(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            source = error.source();
+        }
+        Self::new(message)
+    }
+}

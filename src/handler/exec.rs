@@ -1,0 +1,170 @@
+//! A program as the target of a route: argv from the configuration, never a shell; the task as JSON on
+//! stdin; an environment of named variables only; a process group of its own that dies with the run.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use super::{Handler, HandlerError, TaskContext};
+use crate::config::ExecConfig;
+
+/// How much of a program's output is kept, of each stream.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// How much of it goes into the task's error.
+const ERROR_TAIL_BYTES: usize = 500;
+
+/// How long to wait for the end of the output once the program has ended: a process that it left
+/// behind may hold the pipe.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+
+/// `EX_DATAERR` of sysexits.h: trying again cannot help.
+const EXIT_PERMANENT: i32 = 65;
+
+const PLACEHOLDERS: [&str; 5] = ["{key}", "{class}", "{method}", "{args}", "{id}"];
+
+/// Whether an element of `exec` is one placeholder, or text without any.
+pub fn is_template(arg: &str) -> bool {
+    PLACEHOLDERS.contains(&arg) || !PLACEHOLDERS.iter().any(|placeholder| arg.contains(placeholder))
+}
+
+/// Runs a program for each task: exit 0 succeeded, 65 failed for good, anything else is tried again.
+#[derive(Debug)]
+pub struct Exec {
+    config: ExecConfig,
+}
+
+impl Exec {
+    /// A target from its configuration.
+    pub fn new(config: ExecConfig) -> Self {
+        Self { config }
+    }
+
+    fn argv(&self, context: &TaskContext) -> Result<Vec<String>, HandlerError> {
+        let key = context.key();
+        let mut argv = Vec::new();
+        for template in &self.config.argv {
+            match template.as_str() {
+                "{key}" => argv.push(key.to_string()),
+                "{class}" => argv.push(key.class().to_owned()),
+                "{method}" => argv.push(key.method().to_owned()),
+                "{id}" => argv.push(context.id()),
+                "{args}" => {
+                    if let Some(arg) = key.args().find(|arg| arg.starts_with('-') && !self.config.allow_dash) {
+                        let arg = arg.escape_debug();
+                        return Err(HandlerError::permanent(format!("argument `{arg}` begins with `-`, which the route does not allow (`allow_dash`)")));
+                    }
+                    argv.extend(key.args().map(str::to_owned));
+                }
+                text => argv.push(text.to_owned()),
+            }
+        }
+        Ok(argv)
+    }
+
+    fn command(&self, argv: &[String]) -> Command {
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).env_clear();
+        for name in &self.config.env {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).kill_on_drop(true);
+        command
+    }
+}
+
+#[async_trait]
+impl Handler for Exec {
+    async fn run(&self, context: TaskContext) -> Result<(), HandlerError> {
+        let argv = self.argv(&context)?;
+        let program = &argv[0];
+        let spawned = self.command(&argv).spawn();
+        let mut child = spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
+        let group = ProcessGroup::of(&child);
+        let input = context.to_json().to_string();
+        let waited = wait(&mut child, input).await;
+        let (status, stdout, stderr) = waited.map_err(|error| HandlerError::new(format!("wait for `{program}`: {error}")))?;
+        group.ended();
+        tracing::debug!(task.key = %context.key(), %status, stdout = %show(&stdout), stderr = %show(&stderr), "program ended");
+        verdict(program, status, &stderr)
+    }
+}
+
+/// Feeds the program and reads it until it ends.
+async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let stdin = child.stdin.take();
+    let feed = tokio::spawn(async move {
+        if let Some(mut stdin) = stdin {
+            // A program that does not read its input is none the worse for it.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+    });
+    let stdout = tokio::spawn(head(child.stdout.take()));
+    let stderr = tokio::spawn(head(child.stderr.take()));
+    let status = child.wait().await?;
+    feed.abort();
+    let output = tokio::time::timeout(OUTPUT_GRACE, async { (stdout.await, stderr.await) }).await;
+    let (stdout, stderr) = output.map(|(out, err)| (out.unwrap_or_default(), err.unwrap_or_default())).unwrap_or_default();
+    Ok((status, stdout, stderr))
+}
+
+/// The beginning of a stream; the rest is read and thrown away, so that the program does not block.
+async fn head(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let Some(mut stream) = stream else { return kept };
+    let mut chunk = vec![0; 8 * 1024];
+    while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+        let room = OUTPUT_BYTES_MAX - kept.len();
+        kept.extend_from_slice(&chunk[..read.min(room)]);
+    }
+    kept
+}
+
+fn verdict(program: &str, status: ExitStatus, stderr: &[u8]) -> Result<(), HandlerError> {
+    if status.success() {
+        return Ok(());
+    }
+    let said = match show(stderr) {
+        said if said.is_empty() => String::new(),
+        said => format!(": {}", &said[said.ceil_char_boundary(said.len().saturating_sub(ERROR_TAIL_BYTES))..]),
+    };
+    let message = format!("`{program}` ended with {status}{said}");
+    match status.code() {
+        Some(EXIT_PERMANENT) => Err(HandlerError::permanent(message)),
+        _ => Err(HandlerError::new(message)),
+    }
+}
+
+/// Output as one line of text.
+fn show(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).trim().escape_debug().to_string()
+}
+
+/// Kills the program and whatever it started, unless it ended by itself.
+struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
+    }
+
+    fn ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It may have ended in between.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}

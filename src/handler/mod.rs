@@ -1,0 +1,33 @@
+//! The seam to whatever does the work of a task: code of this process, or a target of a route.
+
+mod args;
+mod context;
+mod error;
+pub mod exec;
+mod log_target;
+mod registry;
+mod router;
+
+pub use args::{FromArg, FromArgs};
+pub use context::TaskContext;
+pub use error::HandlerError;
+pub use registry::HandlerRegistry;
+pub use router::{Route, Router};
+
+use async_trait::async_trait;
+
+/// Does the work of one task.
+///
+/// It may be called again for the same task: after an error, a timeout, a panic, or when a daemon was
+/// killed in the middle of it. [`TaskContext::id`] stays the same over attempts, to deduplicate by;
+/// with the MySQL ledger, [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in) makes effects
+/// in its database happen exactly once.
+///
+/// # Cancel safety
+/// The future is dropped when the run times out, loses its lease, or is still going on at the end of
+/// a graceful stop.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Runs the task once.
+    async fn run(&self, context: TaskContext) -> Result<(), HandlerError>;
+}

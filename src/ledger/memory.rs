@@ -1,0 +1,513 @@
+//! The ledger in memory: the same rules as the real one, for tests without servers.
+//!
+//! Its clock is tokio's, so a test that pauses time moves it by hand. Nothing survives the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, ERROR_BYTES_MAX, Lease, Ledger, LedgerError, ListFilter,
+    ListPage, NewTask, NudgeAnswer, Owner, Renewal, RescheduleAnswer, Ruling, Settled, Settlement, Standing, StateFilter, Stats, TaskRecord,
+    Upcoming, Window,
+};
+use crate::clock::LedgerClock;
+use crate::task::{Attempt, State, TaskKey, UnixMs};
+
+/// A ledger without a server.
+#[derive(Debug)]
+pub struct MemoryLedger {
+    clock: LedgerClock,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    rows: BTreeMap<u64, Row>,
+    by_key: BTreeMap<TaskKey, u64>,
+}
+
+/// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
+#[derive(Debug, Clone)]
+struct Row {
+    id: u64,
+    key: TaskKey,
+    status: Status,
+    deleted: bool,
+    start_time: UnixMs,
+    end_time: UnixMs,
+    owner: Option<Owner>,
+    daemon: String,
+    lease_until: UnixMs,
+    run_end: UnixMs,
+    retry_at: UnixMs,
+    attempt: u16,
+    crashes: u8,
+    max_attempts: Option<u16>,
+    tag: Option<String>,
+    payload: Option<String>,
+    last_error: Option<String>,
+    finished_at: Option<UnixMs>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Unprocessed,
+    Processed,
+    Dead,
+    Cancelled,
+}
+
+const NEVER: UnixMs = UnixMs(0);
+
+impl Row {
+    fn new(id: u64, task: &NewTask, now: UnixMs) -> Self {
+        let NewTask { key, due, payload, tag, max_attempts } = task.clone();
+        Self {
+            id,
+            key,
+            status: Status::Unprocessed,
+            deleted: false,
+            start_time: now,
+            end_time: due,
+            owner: None,
+            daemon: String::new(),
+            lease_until: NEVER,
+            run_end: NEVER,
+            retry_at: NEVER,
+            attempt: 0,
+            crashes: 0,
+            max_attempts,
+            tag,
+            payload,
+            last_error: None,
+            finished_at: None,
+        }
+    }
+
+    fn arming(&self) -> Arming {
+        Arming { row: self.id, due: self.end_time }
+    }
+
+    fn has_run(&self) -> bool {
+        self.run_end == self.end_time
+    }
+
+    fn due_at(&self) -> UnixMs {
+        if self.has_run() { self.end_time.max(self.retry_at) } else { self.end_time }
+    }
+
+    fn leased(&self, now: UnixMs) -> bool {
+        self.lease_until >= now
+    }
+
+    fn free_and_due(&self, now: UnixMs) -> bool {
+        self.status == Status::Unprocessed && !self.deleted && self.due_at() <= now && !self.leased(now)
+    }
+
+    fn is_ours(&self, lease: Lease) -> bool {
+        self.owner == Some(lease.owner) && self.arming() == lease.arming
+    }
+
+    fn state(&self, now: UnixMs) -> State {
+        match self.status {
+            Status::Processed => State::Done,
+            Status::Dead => State::Dead,
+            Status::Cancelled => State::Cancelled,
+            Status::Unprocessed if self.leased(now) => State::Running,
+            Status::Unprocessed if self.deleted => State::Cancelled,
+            Status::Unprocessed if self.has_run() && self.retry_at > now => State::Waiting,
+            Status::Unprocessed => State::Pending,
+        }
+    }
+
+    /// The row of this key becomes another arming, or nothing changes.
+    fn create_over(&mut self, task: &NewTask, now: UnixMs) {
+        if self.end_time == task.due && self.status != Status::Cancelled {
+            self.deleted &= self.status != Status::Unprocessed;
+            return;
+        }
+        let Self { id, owner, lease_until, daemon, .. } = self.clone();
+        *self = Self { owner, lease_until, daemon, ..Self::new(id, task, now) };
+    }
+
+    fn claim(&mut self, by: &Claimant, owner: Owner, now: UnixMs) {
+        let counts = self.has_run();
+        self.attempt = if counts { self.attempt } else { 0 }.saturating_add(1);
+        self.crashes = if counts { self.crashes.saturating_add(u8::from(self.lease_until > NEVER)) } else { 0 };
+        self.retry_at = if counts { self.retry_at } else { NEVER };
+        self.run_end = self.end_time;
+        self.owner = Some(owner);
+        self.daemon.clone_from(&by.daemon);
+        self.lease_until = now.plus(by.lease);
+    }
+
+    fn finish(&mut self, status: Status, now: UnixMs) {
+        self.status = status;
+        self.lease_until = NEVER;
+        self.finished_at = Some(now);
+    }
+
+    /// Pending again, unless a cancellation waited for the run to end.
+    fn reopen(&mut self, now: UnixMs) -> Settled {
+        if self.deleted {
+            self.finish(Status::Cancelled, now);
+            return Settled::Cancelled;
+        }
+        self.lease_until = NEVER;
+        Settled::Applied
+    }
+
+    fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
+        let Settlement { lease, ruling } = settlement;
+        if self.owner != Some(lease.owner) {
+            return Settled::Fenced;
+        }
+        if self.arming() != lease.arming {
+            self.lease_until = NEVER;
+            return Settled::Superseded;
+        }
+        if self.status != Status::Unprocessed || self.lease_until == NEVER {
+            return self.settled_before(ruling);
+        }
+        match ruling {
+            Ruling::Complete => {
+                self.last_error = None;
+                self.finish(Status::Processed, now);
+                Settled::Applied
+            }
+            Ruling::RetryAt { at, error } => {
+                self.retry_at = *at;
+                self.crashes = 0;
+                self.last_error = Some(cut(error));
+                self.reopen(now)
+            }
+            Ruling::Bury { error } => {
+                self.last_error = Some(cut(error));
+                let (status, settled) = if self.deleted { (Status::Cancelled, Settled::Cancelled) } else { (Status::Dead, Settled::Applied) };
+                self.finish(status, now);
+                settled
+            }
+            Ruling::Release => {
+                self.attempt -= 1;
+                self.reopen(now)
+            }
+        }
+    }
+
+    fn settled_before(&mut self, ruling: &Ruling) -> Settled {
+        let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
+        match self.status {
+            Status::Processed if lease_left || *ruling != Ruling::Complete => Settled::ByHandler,
+            Status::Cancelled => Settled::Cancelled,
+            _ => Settled::Applied,
+        }
+    }
+
+    fn record(&self, now: UnixMs) -> TaskRecord {
+        let state = self.state(now);
+        TaskRecord {
+            id: self.arming().to_string(),
+            key: self.key.clone(),
+            state,
+            due: self.end_time,
+            due_at: self.due_at(),
+            created: self.start_time,
+            attempt: if self.has_run() { self.attempt } else { 0 },
+            crashes: if self.has_run() { self.crashes } else { 0 },
+            max_attempts: self.max_attempts,
+            daemon: self.daemon.clone(),
+            cancel_requested: state == State::Running && self.deleted,
+            tag: self.tag.clone(),
+            payload: self.payload.clone(),
+            last_error: self.last_error.clone(),
+            finished: self.finished_at,
+        }
+    }
+
+    fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {
+        let ListFilter { states, class, method, tag, due_after, due_before, cursor: _, limit: _ } = filter;
+        let in_state = |wanted: &StateFilter| match wanted {
+            StateFilter::Is(state) => self.state(now) == *state,
+            StateFilter::Overdue => self.free_and_due(now),
+        };
+        (states.is_empty() || states.iter().any(in_state))
+            && class.as_ref().is_none_or(|class| self.key.class() == class)
+            && method.as_ref().is_none_or(|method| self.key.method() == method)
+            && tag.as_ref().is_none_or(|tag| self.tag.as_ref() == Some(tag))
+            && due_after.is_none_or(|due| self.end_time >= due)
+            && due_before.is_none_or(|due| self.end_time < due)
+    }
+}
+
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(ERROR_BYTES_MAX)].to_owned()
+}
+
+impl Book {
+    fn of_key(&mut self, key: &TaskKey) -> Option<&mut Row> {
+        let id = self.by_key.get(key)?;
+        self.rows.get_mut(id)
+    }
+
+    fn create(&mut self, task: &NewTask, now: UnixMs) -> &Row {
+        let next = self.rows.len() as u64 + 1;
+        let id = *self.by_key.entry(task.key.clone()).or_insert(next);
+        let row = self.rows.entry(id).and_modify(|row| row.create_over(task, now));
+        row.or_insert_with(|| Row::new(id, task, now))
+    }
+}
+
+impl MemoryLedger {
+    /// An empty ledger whose clock starts at `now`.
+    pub fn new(now: UnixMs) -> Self {
+        Self { clock: LedgerClock::starting_at(now), book: Mutex::default() }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("nothing panics while holding the book")
+    }
+
+    fn mend(&self, key: &TaskKey, mend: impl FnOnce(&mut Row, UnixMs) -> bool) -> NudgeAnswer {
+        let now = self.clock.now();
+        match self.book().of_key(key) {
+            None => NudgeAnswer::Unknown,
+            Some(row) if mend(row, now) => NudgeAnswer::Due(row.arming()),
+            Some(row) => NudgeAnswer::Refused(row.state(now)),
+        }
+    }
+}
+
+impl Default for MemoryLedger {
+    /// An empty ledger whose clock starts at this machine's time.
+    fn default() -> Self {
+        Self::new(crate::clock::wall())
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    fn clock(&self) -> &LedgerClock {
+        &self.clock
+    }
+
+    async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
+        Ok(self.clock.now())
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        Ok(())
+    }
+
+    async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        for task in tasks {
+            book.create(task, now);
+        }
+        let answer = |row: &Row| Created { arming: row.arming(), state: row.state(now), older_run: row.leased(now) && !row.has_run() };
+        Ok(tasks.iter().map(|task| answer(book.of_key(&task.key).expect("just created"))).collect())
+    }
+
+    async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let Some(row) = book.of_key(key) else { return Ok(RescheduleAnswer::Unknown) };
+        Ok(match row.state(now) {
+            State::Pending | State::Waiting => {
+                row.end_time = due;
+                row.run_end = NEVER;
+                row.last_error = None;
+                RescheduleAnswer::Moved(row.arming())
+            }
+            State::Running => RescheduleAnswer::Running,
+            state @ (State::Done | State::Dead | State::Cancelled) => RescheduleAnswer::Finished(state),
+        })
+    }
+
+    async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let mut cancel = |key: &TaskKey| {
+            let Some(row) = book.of_key(key) else { return CancelAnswer::Unknown };
+            match row.state(now) {
+                State::Pending | State::Waiting | State::Cancelled => {
+                    row.deleted = true;
+                    row.owner = None;
+                    row.finish(Status::Cancelled, now);
+                    CancelAnswer::Cancelled
+                }
+                State::Running => {
+                    row.deleted = true;
+                    CancelAnswer::Running
+                }
+                state @ (State::Done | State::Dead) => CancelAnswer::Finished(state),
+            }
+        };
+        Ok(keys.iter().map(&mut cancel).collect())
+    }
+
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let mut standing = |key: &TaskKey| {
+            let row = book.of_key(key)?;
+            let deleted = row.status == Status::Unprocessed && row.deleted && !row.leased(now);
+            Some(Standing { arming: row.arming(), state: row.state(now), due_at: row.due_at(), deleted })
+        };
+        Ok(keys.iter().map(&mut standing).collect())
+    }
+
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        let now = self.clock.now();
+        let ahead = |row: &Row, span: Duration, deleted: bool| {
+            row.status == Status::Unprocessed && row.deleted == deleted && row.due_at() > now && row.due_at() <= now.plus(span)
+        };
+        let book = self.book();
+        let mut rows: Vec<&Row> = book
+            .rows
+            .values()
+            .filter(|row| match scan.window {
+                Window::OverdueOldest | Window::OverdueNewest => row.free_and_due(now),
+                Window::Ahead(span) => ahead(row, span, false),
+                Window::DeletedAhead(span) => ahead(row, span, true),
+            })
+            .collect();
+        rows.sort_by_key(|row| (row.due_at(), row.id));
+        let place = |row: &Row| (row.due_at(), row.id);
+        if scan.window == Window::OverdueNewest {
+            rows.reverse();
+            rows.retain(|row| scan.after.is_none_or(|after| place(row) < after));
+        } else {
+            rows.retain(|row| scan.after.is_none_or(|after| place(row) > after));
+        }
+        let more = rows.len() > scan.limit as usize;
+        rows.truncate(scan.limit as usize);
+        Ok(DuePage {
+            next: rows.last().map(|row| place(row)).filter(|_| more),
+            rows: rows.iter().map(|row| Upcoming { key: row.key.clone(), arming: row.arming(), due_at: row.due_at() }).collect(),
+            foreign: 0,
+        })
+    }
+
+    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        let (now, claimed, owner) = (self.clock.now(), Instant::now(), Owner::random());
+        let mut book = self.book();
+        let mut claims = Vec::new();
+        for arming in armings {
+            let Some(row) = book.rows.get_mut(&arming.row) else { continue };
+            if !row.free_and_due(now) {
+                continue;
+            }
+            row.claim(by, owner, now);
+            claims.push(Claim {
+                lease: Lease { arming: row.arming(), owner },
+                key: row.key.clone(),
+                attempt: Attempt { number: row.attempt, crashes: row.crashes, max_attempts: row.max_attempts },
+                created: row.start_time,
+                due_at: row.due_at(),
+                payload: row.payload.clone(),
+                tag: row.tag.clone(),
+                claimed,
+            });
+        }
+        Ok(claims)
+    }
+
+    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let mut renew = |lease: &Lease| match book.rows.get_mut(&lease.arming.row) {
+            Some(row) if row.owner == Some(lease.owner) && row.leased(now) => {
+                row.lease_until = now.plus(length);
+                Renewal::Held
+            }
+            _ => Renewal::Lost,
+        };
+        Ok(leases.iter().map(&mut renew).collect())
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let mut settle = |settlement: &Settlement| match book.rows.get_mut(&settlement.lease.arming.row) {
+            Some(row) => row.settle(settlement, now),
+            None => Settled::Fenced,
+        };
+        Ok(settlements.iter().map(&mut settle).collect())
+    }
+
+    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let mut book = self.book();
+        let row = book.rows.get_mut(&arming.row);
+        let row = row.filter(|row| row.arming() == arming && row.status == Status::Unprocessed && row.deleted);
+        Ok(row.map(|row| row.deleted = false).is_some())
+    }
+}
+
+#[async_trait]
+impl Catalog for MemoryLedger {
+    async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
+        let now = self.clock.now();
+        Ok(self.book().of_key(key).map(|row| row.record(now)))
+    }
+
+    async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
+        let now = self.clock.now();
+        let book = self.book();
+        let limit = filter.limit as usize;
+        let rows = book.rows.range(filter.cursor.unwrap_or(0).saturating_add(1)..).map(|(_, row)| row);
+        let rows: Vec<&Row> = rows.filter(|row| row.fits(filter, now)).take(limit).collect();
+        let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit);
+        Ok(ListPage { tasks: rows.iter().map(|row| row.record(now)).collect(), next })
+    }
+
+    async fn stats(&self) -> Result<Stats, LedgerError> {
+        let now = self.clock.now();
+        let mut stats = Stats::default();
+        for row in self.book().rows.values() {
+            let count = match row.state(now) {
+                State::Pending => &mut stats.pending,
+                State::Waiting => &mut stats.waiting,
+                State::Running => &mut stats.running,
+                State::Done => &mut stats.done,
+                State::Dead => &mut stats.dead,
+                State::Cancelled => &mut stats.cancelled,
+            };
+            *count += 1;
+            if row.free_and_due(now) {
+                stats.overdue += 1;
+                let overdue = now.since(row.due_at()).as_millis();
+                stats.overdue_ms_max = stats.overdue_ms_max.max(u64::try_from(overdue).unwrap_or(u64::MAX));
+            }
+        }
+        Ok(stats)
+    }
+
+    async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+        Ok(self.mend(key, |row, now| {
+            let pending = matches!(row.state(now), State::Pending | State::Waiting);
+            if pending {
+                row.end_time = row.end_time.min(now);
+                row.retry_at = NEVER;
+            }
+            pending
+        }))
+    }
+
+    async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+        Ok(self.mend(key, |row, _| {
+            let dead = row.status == Status::Dead;
+            if dead {
+                row.status = Status::Unprocessed;
+                row.deleted = false;
+                row.run_end = NEVER;
+                row.finished_at = None;
+            }
+            dead
+        }))
+    }
+}

@@ -1,0 +1,208 @@
+//! Connections under a deadline.
+//!
+//! The driver has no statement timeout, is not cancel-safe in the middle of a statement, and leaks a
+//! pool permit when a connection whose peer fell silent goes back. So a connection that is dropped in
+//! the middle of a statement, or after an error of the connection itself, is taken out of the pool
+//! and closed; only one that is known to be sound goes back.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
+
+use super::super::LedgerError;
+use crate::config::{ConfigError, LedgerConfig};
+
+/// A session of the engine: rows are waited for one second at most, and nothing is read that is not committed.
+const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+     SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
+
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A prepared statement with its values.
+pub(super) type Statement<'q> = Query<'q, MySql, MySqlArguments>;
+
+/// A statement from a text made of this module's constants.
+pub(super) fn statement(sql: String) -> Statement<'static> {
+    sqlx::query(AssertSqlSafe(sql))
+}
+
+/// The pools: one for the engine's own statements, one for the transactions of handlers, whose
+/// sessions are left as the server has them.
+#[derive(Debug, Clone)]
+pub(super) struct Pools {
+    engine: MySqlPool,
+    handlers: MySqlPool,
+    statement_timeout: Duration,
+}
+
+impl Pools {
+    /// Connects when first used.
+    pub fn lazy(config: &LedgerConfig) -> Result<Self, ConfigError> {
+        let options: MySqlConnectOptions = config.url.expose().parse().map_err(|error: sqlx::Error| {
+            ConfigError::one("ledger.url", format!("expected mysql://user:password@host:port/database: {error}"))
+        })?;
+        if options.get_database().is_none_or(str::is_empty) {
+            return Err(ConfigError::one("ledger.url", "names no database, expected mysql://user:password@host:port/database".into()));
+        }
+        let options = options
+            .statement_cache_capacity(256)
+            .pipes_as_concat(false)
+            .log_statements(tracing::log::LevelFilter::Trace);
+        let pool = || {
+            MySqlPoolOptions::new()
+                .max_connections(config.max_connections)
+                .acquire_timeout(ACQUIRE_TIMEOUT)
+                .idle_timeout(Duration::from_secs(300))
+        };
+        let engine = pool()
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(ENGINE_SESSION).await?;
+                    Ok(())
+                })
+            })
+            .connect_lazy_with(options.clone());
+        // A transaction that was dropped half-way must not meet the next user of its connection.
+        let handlers = pool()
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    let rollback = tokio::time::timeout(Duration::from_secs(2), connection.execute("ROLLBACK")).await;
+                    Ok(matches!(rollback, Ok(Ok(_))))
+                })
+            })
+            .connect_lazy_with(options);
+        Ok(Self { engine, handlers, statement_timeout: config.statement_timeout })
+    }
+
+    /// A connection for the engine's statements.
+    pub async fn acquire(&self) -> Result<Conn, LedgerError> {
+        let connection = self.engine.acquire().await.map_err(error)?;
+        Ok(Conn { connection: Some(connection), sound: true, timeout: self.statement_timeout })
+    }
+
+    /// The pool of handlers' transactions.
+    pub fn handlers(&self) -> &MySqlPool {
+        &self.handlers
+    }
+
+    /// Waits until every connection is closed.
+    pub async fn close(&self) {
+        tokio::join!(self.engine.close(), self.handlers.close());
+    }
+}
+
+/// A connection that is closed, rather than given back, if anything about it is in doubt.
+pub(super) struct Conn {
+    connection: Option<PoolConnection<MySql>>,
+    /// Not in the middle of a statement, and no connection error seen.
+    sound: bool,
+    timeout: Duration,
+}
+
+impl Conn {
+    /// Rows matched (not changed: the driver asks for found rows).
+    pub async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
+        let (connection, timeout) = self.begin();
+        let result = tokio::time::timeout(timeout, statement.execute(connection)).await;
+        Ok(self.end(result)?.rows_affected())
+    }
+
+    /// All rows.
+    pub async fn fetch(&mut self, statement: Statement<'_>) -> Result<Vec<MySqlRow>, sqlx::Error> {
+        let (connection, timeout) = self.begin();
+        let result = tokio::time::timeout(timeout, statement.fetch(connection).try_collect()).await;
+        self.end(result)
+    }
+
+    /// The bare connection, for work that has its own deadline. Not given back afterwards.
+    pub fn detach(mut self) -> sqlx::MySqlConnection {
+        self.connection.take().expect("present until dropped").detach()
+    }
+
+    fn begin(&mut self) -> (&mut sqlx::MySqlConnection, Duration) {
+        self.sound = false;
+        (self.connection.as_mut().expect("present until dropped"), self.timeout)
+    }
+
+    fn end<T>(&mut self, result: Result<sqlx::Result<T>, tokio::time::error::Elapsed>) -> sqlx::Result<T> {
+        let result = result.unwrap_or_else(|_| {
+            let after = format!("no answer within {} ms", self.timeout.as_millis());
+            Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, after)))
+        });
+        self.sound = match &result {
+            Ok(_) => true,
+            Err(error) => error.as_database_error().is_some() && !is_transient(error),
+        };
+        result
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        match self.connection.take() {
+            Some(connection) if !self.sound => drop(connection.detach()),
+            connection => drop(connection),
+        }
+    }
+}
+
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+const DEADLOCK: u16 = 1213;
+/// MariaDB 11.6 and newer: the row changed since this statement's snapshot.
+const RECORD_CHANGED: u16 = 1020;
+
+/// Shutting down, read-only, too many connections, killed: another connection or a little later it may work.
+const PASSING: [u16; 13] = [1040, 1047, 1053, 1080, 1152, 1159, 1161, 1203, 1205, 1226, 1290, 1317, 1836];
+
+fn number(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(error.number())
+}
+
+/// Whether another session's lock was in the way.
+pub(super) fn is_locked(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK | RECORD_CHANGED))
+}
+
+/// Whether the statement was rolled back to resolve a conflict, and may simply be tried again.
+pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(DEADLOCK | RECORD_CHANGED))
+}
+
+fn is_transient(error: &sqlx::Error) -> bool {
+    match number(error) {
+        Some(number) => PASSING.contains(&number) || number == DEADLOCK || number == RECORD_CHANGED,
+        None => matches!(
+            error,
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed
+        ),
+    }
+}
+
+/// The driver's error as the seam's, with what to do about it.
+pub(super) fn error(error: sqlx::Error) -> LedgerError {
+    let hint = match number(&error) {
+        Some(1045 | 1698) => "; check user and password in `ledger.url`",
+        Some(1044 | 1142 | 1143) => "; grant SELECT, INSERT, UPDATE on the table to this user",
+        Some(1049) => "; create the database or mend `ledger.url`",
+        Some(1146) => "; run `lapsed migrate`",
+        Some(1054) => "; run `lapsed migrate`",
+        Some(1290 | 1836) => "; the server is read-only",
+        _ => "",
+    };
+    let message = match &error {
+        sqlx::Error::Database(error) => format!("{}{hint}", error.message()),
+        sqlx::Error::PoolTimedOut => format!("no connection within {} s; is the server up, and `ledger.max_connections` large enough?", ACQUIRE_TIMEOUT.as_secs()),
+        other => other.to_string(),
+    };
+    let transient = is_transient(&error);
+    let source = Some(Box::new(error) as _);
+    match transient {
+        true => LedgerError::Unavailable { message, source },
+        false => LedgerError::Refused { message, source },
+    }
+}

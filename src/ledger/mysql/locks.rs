@@ -1,0 +1,123 @@
+//! Getting past rows that another session has locked.
+//!
+//! InnoDB makes a whole statement wait for one locked row. When that happens the batch is asked which
+//! of its rows are free (`SKIP LOCKED`, only as a hint) and acts on those; where the hint says nothing
+//! (a server that ignores it), the batch is halved until the locked row stands alone. While locks were
+//! seen lately, the question comes first, so that a transaction that stays open for minutes does not
+//! cost every batch a second.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sqlx::Row as _;
+use tokio::time::Instant;
+
+use super::connection::{Conn, is_deadlock, is_locked, statement};
+use super::queries::{Queries, UNLOCKED, padded};
+
+/// How long after the last locked row batches still ask first.
+const WARY_FOR: Duration = Duration::from_secs(10);
+
+/// How often a deadlock is answered by simply trying again.
+const DEADLOCK_RETRIES: u32 = 3;
+
+/// Remembers whether locks were met lately.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    met: Mutex<Option<Instant>>,
+}
+
+/// What [`Locks::get_past`] came to.
+#[derive(Debug)]
+pub(super) struct Past<T> {
+    /// Rows that the statements matched.
+    pub matched: u64,
+    /// Items whose rows were locked: nothing was done to them.
+    pub locked: Vec<T>,
+}
+
+impl Locks {
+    /// Runs `act` over `items` (each names one row), in the order of their rows, leaving out those
+    /// that another session has locked.
+    pub async fn get_past<T, F>(&self, conn: &mut Conn, queries: &Queries, items: &[T], row: fn(&T) -> u64, act: F) -> sqlx::Result<Past<T>>
+    where
+        T: Clone + Send + Sync,
+        F: for<'a> Fn(&'a mut Conn, &'a [T]) -> BoxFuture<'a, sqlx::Result<u64>> + Send + Sync,
+    {
+        let mut items = items.to_vec();
+        items.sort_by_key(row);
+        let mut past = Past { matched: 0, locked: Vec::new() };
+        if self.is_wary() {
+            let (free, locked) = self.part(conn, queries, items, row).await?;
+            items = free;
+            past.locked = locked;
+        }
+        let mut batches = vec![items];
+        let mut retries = 0;
+        while let Some(batch) = batches.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            match act(conn, &batch).await {
+                Ok(matched) => past.matched += matched,
+                Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => {
+                    retries += 1;
+                    batches.push(batch);
+                }
+                Err(error) if is_locked(&error) => {
+                    self.met();
+                    self.divide(conn, queries, batch, row, &mut batches, &mut past.locked).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(past)
+    }
+
+    async fn divide<T: Clone + Send>(&self, conn: &mut Conn, queries: &Queries, batch: Vec<T>, row: fn(&T) -> u64, batches: &mut Vec<Vec<T>>, locked: &mut Vec<T>) -> sqlx::Result<()> {
+        if batch.len() == 1 {
+            locked.extend(batch);
+            return Ok(());
+        }
+        let (free, held) = self.part(conn, queries, batch, row).await?;
+        if held.is_empty() {
+            let (left, right) = free.split_at(free.len() / 2);
+            batches.push(right.to_vec());
+            batches.push(left.to_vec());
+        } else {
+            locked.extend(held);
+            batches.push(free);
+        }
+        Ok(())
+    }
+
+    /// Parts items into free and locked. A server that does not know the question locks nothing.
+    async fn part<T: Clone>(&self, conn: &mut Conn, queries: &Queries, items: Vec<T>, row: fn(&T) -> u64) -> sqlx::Result<(Vec<T>, Vec<T>)> {
+        if items.is_empty() {
+            return Ok((items, Vec::new()));
+        }
+        let ids = padded(&items.iter().map(row).collect::<Vec<_>>());
+        let question = ids.iter().fold(statement(queries.with_rows(UNLOCKED, ids.len())), |question, id| question.bind(*id));
+        let free: HashSet<u64> = match conn.fetch(question).await {
+            Ok(rows) => rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?,
+            Err(error) if error.as_database_error().is_some() => return Ok((items, Vec::new())),
+            Err(error) => return Err(error),
+        };
+        let (free, held): (Vec<T>, Vec<T>) = items.into_iter().partition(|item| free.contains(&row(item)));
+        if !held.is_empty() {
+            self.met();
+        }
+        Ok((free, held))
+    }
+
+    fn met(&self) {
+        *self.met.lock().expect("nothing panics while holding it") = Some(Instant::now());
+    }
+
+    fn is_wary(&self) -> bool {
+        let met = *self.met.lock().expect("nothing panics while holding it");
+        met.is_some_and(|met| met.elapsed() < WARY_FOR)
+    }
+}

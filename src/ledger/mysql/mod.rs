@@ -1,0 +1,329 @@
+//! The ledger in MySQL or MariaDB.
+
+mod catalog;
+mod connection;
+mod locks;
+pub mod queries;
+mod rows;
+mod settle;
+mod transaction;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use self::connection::{Conn, Pools, error, statement};
+use self::locks::Locks;
+use self::queries::{Queries, padded};
+use self::rows::StandingRow;
+pub use self::transaction::{MysqlTask, TaskTransaction};
+use super::migrate::{self, Table};
+use super::{
+    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger, LedgerError, NewTask, Owner, Renewal, RescheduleAnswer,
+    Settled, Settlement, Standing, Window,
+};
+use crate::clock::{self, LedgerClock};
+use crate::config::{ConfigError, LedgerConfig};
+use crate::task::{State, TaskKey, UnixMs};
+
+/// Most rows of one statement; above it only latency grows.
+const BATCH_MAX: usize = 512;
+
+/// How old a reading of the server's clock may be before a producer asks again.
+const CLOCK_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// The ledger in MySQL or MariaDB (or whatever speaks their protocol and has single-row conditional
+/// updates). Connects when first used; clones share their connections.
+#[derive(Debug, Clone)]
+pub struct MysqlLedger {
+    pools: Pools,
+    queries: Queries,
+    table: Table,
+    clock: LedgerClock,
+    clock_read: std::sync::Arc<std::sync::Mutex<Option<Instant>>>,
+    locks: std::sync::Arc<Locks>,
+}
+
+impl MysqlLedger {
+    /// A ledger that connects when first used.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a URL or a table name that cannot be.
+    pub fn new(config: &LedgerConfig) -> Result<Self, ConfigError> {
+        let table = Table::new(&config.table).map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
+        Ok(Self {
+            pools: Pools::lazy(config)?,
+            queries: Queries::new(&table),
+            table,
+            clock: LedgerClock::starting_at(clock::wall()),
+            clock_read: std::sync::Arc::default(),
+            locks: std::sync::Arc::default(),
+        })
+    }
+
+    /// The table's name.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// A connection of its own for work that is not the ledger's: migration, diagnosis.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`] or `Refused`, as the server says.
+    pub async fn connection(&self) -> Result<sqlx::MySqlConnection, LedgerError> {
+        Ok(self.pools.acquire().await?.detach())
+    }
+
+    /// Waits until every connection is closed.
+    pub async fn close(&self) {
+        self.pools.close().await;
+    }
+
+    /// The server's time, asked for again if what is known is old: for producers, which have no
+    /// daemon that follows the clock.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if it has to be asked for and does not answer.
+    pub async fn now(&self) -> Result<UnixMs, LedgerError> {
+        let read = *self.clock_read.lock().expect("nothing panics while holding it");
+        match read {
+            Some(read) if read.elapsed() < CLOCK_AGE_MAX => Ok(self.clock.now()),
+            _ => self.sync_clock().await,
+        }
+    }
+
+    async fn standings(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<HashMap<String, StandingRow>> {
+        let keys = padded(keys);
+        let question = self.queries.with_keys(queries::STANDING, keys.len());
+        let question = keys.iter().fold(statement(question), |question, key| question.bind((*key).to_owned()));
+        conn.fetch(question).await?.iter().map(|row| StandingRow::read(row).map(|row| (row.key.clone(), row))).collect()
+    }
+
+    async fn create_batch(&self, conn: &mut Conn, tasks: &[&NewTask]) -> sqlx::Result<Vec<Created>> {
+        conn.execute(self.creation(tasks)).await?;
+        let keys: Vec<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
+        let standings = self.standings(conn, &keys).await?;
+        keys.iter().map(|key| standings.get(*key).map(StandingRow::created).ok_or(sqlx::Error::RowNotFound)).collect()
+    }
+
+    /// The upsert. Rows go in the order of their keys, so that two batches do not lock crosswise.
+    fn creation(&self, tasks: &[&NewTask]) -> connection::Statement<'static> {
+        let now = self.clock.now();
+        let mut tasks = tasks.to_vec();
+        tasks.sort_by(|a, b| a.key.cmp(&b.key));
+        tasks.iter().fold(statement(self.queries.create(tasks.len())), |upsert, task| {
+            let NewTask { key, due, payload, tag, max_attempts } = task;
+            upsert.bind(key.to_string()).bind(now.0).bind(due.0).bind(*max_attempts).bind(tag.clone()).bind(payload.clone())
+        })
+    }
+
+    /// Tries again what a deadlock undid; a row that stays locked is an error the caller hears of.
+    async fn retried<T>(&self, mut act: impl AsyncFnMut(&mut Conn) -> sqlx::Result<T>) -> Result<T, LedgerError> {
+        const ATTEMPTS: u32 = 5;
+        let mut conn = self.pools.acquire().await?;
+        let mut attempt = 1;
+        loop {
+            match act(&mut conn).await {
+                Err(error) if connection::is_locked(&error) && attempt < ATTEMPTS => attempt += 1,
+                result => return result.map_err(error),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Ledger for MysqlLedger {
+    fn clock(&self) -> &LedgerClock {
+        &self.clock
+    }
+
+    async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let asked = Instant::now();
+        let rows = conn.fetch(statement(queries::CLOCK.to_owned())).await.map_err(error)?;
+        let now = UnixMs(rows::first_i64(&rows).map_err(error)?);
+        self.clock.observe(now, asked);
+        *self.clock_read.lock().expect("nothing panics while holding it") = Some(asked);
+        Ok(self.clock.now())
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        self.sync_clock().await?;
+        let mut connection = self.connection().await?;
+        migrate::check(&mut connection, &self.table).await.map_err(|error| LedgerError::Refused { message: error.to_string(), source: Some(Box::new(error)) })?;
+        let mut conn = self.pools.acquire().await?;
+        // Matches no row; refused at once if the rights are missing.
+        let probe = statement(self.queries.with_rows(queries::RENEW, 1)).bind(0i64).bind(0u64).bind(0u64).bind(vec![0u8; 16]);
+        conn.execute(probe).await.map_err(error)?;
+        Ok(())
+    }
+
+    async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
+        self.now().await?;
+        let mut created = Vec::with_capacity(tasks.len());
+        let tasks: Vec<&NewTask> = tasks.iter().collect();
+        for batch in tasks.chunks(BATCH_MAX) {
+            created.extend(self.retried(async |conn| self.create_batch(conn, batch).await).await?);
+        }
+        Ok(created)
+    }
+
+    async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError> {
+        let text = self.queries.plain(queries::RESCHEDULE);
+        self.retried(async |conn| {
+            let matched = conn.execute(statement(text.clone()).bind(due.0).bind(key.to_string())).await?;
+            let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
+            Ok(match standing {
+                None => RescheduleAnswer::Unknown,
+                Some(row) if matched > 0 => RescheduleAnswer::Moved(row.arming),
+                Some(row) => match row.state() {
+                    State::Running => RescheduleAnswer::Running,
+                    state => RescheduleAnswer::Finished(state),
+                },
+            })
+        })
+        .await
+    }
+
+    async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
+        let mut answers = Vec::with_capacity(keys.len());
+        let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
+        for batch in texts.chunks(BATCH_MAX) {
+            let batch_answers = self
+                .retried(async |conn| {
+                    let before = self.standings(conn, batch).await?;
+                    let sorted = { let mut sorted = batch.to_vec(); sorted.sort_unstable(); padded(&sorted) };
+                    let update = self.queries.with_keys(queries::CANCEL, sorted.len());
+                    let update = sorted.iter().fold(statement(update), |update, key| update.bind((*key).to_owned()));
+                    conn.execute(update).await?;
+                    let after = self.standings(conn, batch).await?;
+                    Ok(batch.iter().map(|key| rows::cancel_answer(before.get(*key), after.get(*key))).collect::<Vec<_>>())
+                })
+                .await?;
+            answers.extend(batch_answers);
+        }
+        Ok(answers)
+    }
+
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let mut found = Vec::with_capacity(keys.len());
+        let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
+        for batch in texts.chunks(BATCH_MAX) {
+            let standings = self.standings(&mut conn, batch).await.map_err(error)?;
+            found.extend(batch.iter().map(|key| standings.get(*key).map(StandingRow::standing)));
+        }
+        Ok(found)
+    }
+
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2);
+        let question = match scan.window {
+            Window::OverdueOldest => statement(self.queries.plain(queries::SCAN_OVERDUE_OLDEST)),
+            Window::OverdueNewest => statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST)),
+            Window::Ahead(span) => statement(self.queries.plain(queries::SCAN_AHEAD)).bind(0i64).bind(ms(span)),
+            Window::DeletedAhead(span) => statement(self.queries.plain(queries::SCAN_AHEAD)).bind(1i64).bind(ms(span)),
+        };
+        let from_the_end = (UnixMs(9_999_999_999_999), u64::MAX);
+        let (due, row) = scan.after.unwrap_or(if scan.window == Window::OverdueNewest { from_the_end } else { Default::default() });
+        let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
+        let rows = conn.fetch(question).await.map_err(error)?;
+        rows::due_page(&rows, scan.limit).map_err(error)
+    }
+
+    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        let mut claims = Vec::with_capacity(armings.len());
+        for batch in armings.chunks(BATCH_MAX) {
+            claims.extend(self.claim_batch(batch, by).await?);
+        }
+        Ok(claims)
+    }
+
+    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
+        let mut renewals = HashMap::with_capacity(leases.len());
+        for batch in leases.chunks(BATCH_MAX) {
+            renewals.extend(self.renew_batch(batch, length).await?);
+        }
+        Ok(leases.iter().map(|lease| renewals[lease]).collect())
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
+        let mut settled = Vec::with_capacity(settlements.len());
+        for batch in settlements.chunks(BATCH_MAX) {
+            settled.extend(self.settle_batch(batch).await?);
+        }
+        Ok(settled)
+    }
+
+    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let text = self.queries.plain(queries::REVIVE);
+        let matched = self.retried(async |conn| conn.execute(statement(text.clone()).bind(arming.row).bind(arming.due.0)).await).await?;
+        Ok(matched > 0)
+    }
+}
+
+impl MysqlLedger {
+    /// One claim: take what is free, then read back what became ours.
+    async fn claim_batch(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        let owner = Owner::random();
+        let mut conn = self.pools.acquire().await?;
+        let claimed = Instant::now();
+        let lease_ms = by.lease.as_millis() as i64;
+        let past = self
+            .locks
+            .get_past(&mut conn, &self.queries, armings, |arming| arming.row, |conn, batch| {
+                let ids = padded(&batch.iter().map(|arming| arming.row).collect::<Vec<_>>());
+                let update = statement(self.queries.with_rows(queries::CLAIM, ids.len())).bind(owner.0.to_vec()).bind(by.daemon.clone()).bind(lease_ms);
+                let update = ids.into_iter().fold(update, |update, id| update.bind(id));
+                Box::pin(conn.execute(update))
+            })
+            .await
+            .map_err(error)?;
+        if past.matched == 0 {
+            return Ok(Vec::new());
+        }
+        let ids = padded(&armings.iter().map(|arming| arming.row).collect::<Vec<_>>());
+        let question = ids.iter().fold(statement(self.queries.with_rows(queries::CLAIMED, ids.len())), |question, id| question.bind(*id));
+        let rows = conn.fetch(question.bind(owner.0.to_vec())).await.map_err(error)?;
+        rows.iter().filter_map(|row| rows::claim(row, owner, claimed).transpose()).collect::<Result<_, _>>().map_err(error)
+    }
+
+    /// One renewal: prolong what is ours; read back only if something was missing.
+    async fn renew_batch(&self, leases: &[Lease], length: Duration) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let length_ms = length.as_millis() as i64;
+        let past = self
+            .locks
+            .get_past(&mut conn, &self.queries, leases, |lease| lease.arming.row, |conn, batch| {
+                let padded = padded(batch);
+                let update = statement(self.queries.with_rows(queries::RENEW, padded.len())).bind(length_ms);
+                let update = padded.iter().fold(update, |update, lease| update.bind(lease.arming.row));
+                let update = padded.iter().fold(update, |update, lease| update.bind(lease.arming.row).bind(lease.owner.0.to_vec()));
+                Box::pin(conn.execute(update))
+            })
+            .await
+            .map_err(error)?;
+        let all_matched = past.matched == leases.len() as u64;
+        let held = if all_matched { Vec::new() } else { self.held(&mut conn, leases).await.map_err(error)? };
+        Ok(leases
+            .iter()
+            .map(|lease| {
+                let renewal = match () {
+                    () if past.locked.contains(lease) => Renewal::Locked,
+                    () if all_matched || held.contains(&(lease.arming.row, lease.owner)) => Renewal::Held,
+                    () => Renewal::Lost,
+                };
+                (*lease, renewal)
+            })
+            .collect())
+    }
+
+    async fn held(&self, conn: &mut Conn, leases: &[Lease]) -> sqlx::Result<Vec<(u64, Owner)>> {
+        let ids = padded(&leases.iter().map(|lease| lease.arming.row).collect::<Vec<_>>());
+        let question = ids.iter().fold(statement(self.queries.with_rows(queries::RENEWED, ids.len())), |question, id| question.bind(*id));
+        conn.fetch(question).await?.iter().filter_map(|row| rows::held(row).transpose()).collect()
+    }
+}

@@ -1,0 +1,256 @@
+//! Every SQL statement of the adapter, and why it is written the way it is.
+//!
+//! `{t}` is the table, `{keys}`, `{ids}`, `{fences}` and `{rows}` are lists of bound values; nothing
+//! else is ever put into a text. Lists are padded to a power of two by repeating their last value, so
+//! that a handful of prepared statements serves every batch size.
+//!
+//! Times are bound and read as integer milliseconds. `UNIX_TIMESTAMP(NOW(3))` is the clock that
+//! decides; the session's time zone is UTC, so no hour of it comes twice.
+//!
+//! All updates are single autocommit statements over rows named by id. Assignments run from left to
+//! right, and several rely on it: a column must not be read behind its own assignment.
+
+/// The ledger's clock. Used by every process that follows it, once in a few seconds.
+pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+
+/// `create`: inserts, or turns the row of the key into the arming that is asked for. Unique key.
+///
+/// A row with the same `end_time` is left as it is unless it was cancelled, because a repeated
+/// request must not run a task twice. A live lease stays where it is: the run in progress is fenced
+/// by the new `end_time`, and nobody else may start before it ends. `run_end = 0` makes the counters
+/// of the older arming void.
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts) \
+     VALUES {rows} \
+     ON DUPLICATE KEY UPDATE \
+       start_time = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(start_time), start_time), \
+       run_end = IF(end_time <> VALUES(end_time) OR status = 3, 0, run_end), \
+       retry_at = IF(end_time <> VALUES(end_time) OR status = 3, 0, retry_at), \
+       attempt = IF(end_time <> VALUES(end_time) OR status = 3, 0, attempt), \
+       crashes = IF(end_time <> VALUES(end_time) OR status = 3, 0, crashes), \
+       max_attempts = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(max_attempts), max_attempts), \
+       adopted = IF(end_time <> VALUES(end_time) OR status = 3, 0, adopted), \
+       tag = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(tag), tag), \
+       payload = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(payload), payload), \
+       last_error = IF(end_time <> VALUES(end_time) OR status = 3, NULL, last_error), \
+       finished_at = IF(end_time <> VALUES(end_time) OR status = 3, NULL, finished_at), \
+       sts = IF(end_time <> VALUES(end_time) OR status IN (0, 3), 0, sts), \
+       status = IF(end_time <> VALUES(end_time) OR status = 3, 0, status), \
+       end_time = VALUES(end_time)";
+
+/// One row of [`CREATE`].
+pub const CREATE_ROW: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0)";
+
+/// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
+pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run \
+     FROM `{t}` WHERE `key` IN ({keys})";
+
+/// `scan`, overdue and free, the oldest first. Range on `ix_due`.
+///
+/// `FORCE INDEX`, because with most of the table overdue the statistics speak for a full scan and a sort.
+pub const SCAN_OVERDUE_OLDEST: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+     ORDER BY due_at, id LIMIT ?";
+
+/// `scan`, overdue and free, the newest first. Range on `ix_due`, backwards.
+pub const SCAN_OVERDUE_NEWEST: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
+       AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id < ?) \
+     ORDER BY due_at DESC, id DESC LIMIT ?";
+
+/// `scan`, due from now until the horizon; `sts` is 0 for live rows and 1 for those a legacy program
+/// has deleted. Range on `ix_due`.
+pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = ? AND due_at > UNIX_TIMESTAMP(NOW(3)) \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+     ORDER BY due_at, id LIMIT ?";
+
+/// `claim`: takes those that are pending, due and free. Primary key.
+///
+/// Changes no indexed value (`due_at` stays what it was), which makes it twice as fast. The counters
+/// belong to `run_end`: with another `end_time` they start anew. A lease that was still there has run
+/// out, and counts as a crash.
+pub const CLAIM: &str = "UPDATE `{t}` SET \
+       attempt = IF(run_end = end_time, attempt, 0) + 1, \
+       crashes = IF(run_end = end_time, crashes + (lease_until > 0), 0), \
+       retry_at = IF(run_end = end_time, retry_at, 0), \
+       run_end = end_time, owner = ?, daemon = ?, \
+       lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+     WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+
+/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Primary key.
+pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload \
+     FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
+
+/// `renew`: prolongs what is still ours; never revives a lease that ran out. Primary key.
+pub const RENEW: &str = "UPDATE `{t}` SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
+/// `renew`: which ones hold. Primary key.
+pub const RENEWED: &str = "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
+/// `settle`, success. Exact per row; `id IN` stands beside the row constructor because MariaDB scans
+/// the table for a row constructor alone. Primary key.
+pub const COMPLETE: &str = "UPDATE `{t}` SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
+     WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0";
+
+/// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
+/// A cancellation that waited for the run's end takes effect. Primary key.
+pub const RELEASE: &str = "UPDATE `{t}` SET attempt = attempt - 1, lease_until = 0, \
+       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+     WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
+
+/// `settle`, to be tried again. An attempt that ended by itself clears the crashes. Primary key.
+pub const RETRY: &str = "UPDATE `{t}` SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, lease_until = 0, \
+       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
+
+/// `settle`, given up. Primary key.
+pub const BURY: &str = "UPDATE `{t}` SET last_error = ?, lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
+       status = IF(sts = 1, 3, 2) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
+
+/// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
+pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
+       CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left FROM `{t}` WHERE id IN ({ids})";
+
+/// `settle`: the key was created anew during the run: gives the lease back. Primary key.
+pub const GIVE_BACK: &str = "UPDATE `{t}` SET lease_until = 0 \
+     WHERE id = ? AND owner = ? AND end_time <> CAST(? AS SIGNED) / 1000 AND status = 0";
+
+/// `settle`: the handler marked the row processed itself, as programs do that know only the first
+/// six columns. Primary key.
+pub const TIDY: &str = "UPDATE `{t}` SET lease_until = 0, finished_at = COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))) \
+     WHERE id = ? AND owner = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 1";
+
+/// Which of these rows no other session has locked. Only a hint (the locks are gone when it
+/// returns): it spares the others of a batch from waiting for one. Primary key.
+pub const UNLOCKED: &str = "SELECT id FROM `{t}` WHERE id IN ({ids}) FOR UPDATE SKIP LOCKED";
+
+/// `cancel`: what is not running is cancelled; what runs gets `sts = 1` and no further attempt. A
+/// lease that ran out counts as not running, and its owner goes, so that a frozen run is fenced. Unique key.
+pub const CANCEL: &str = "UPDATE `{t}` SET sts = 1, \
+       owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
+       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
+       status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
+       lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
+     WHERE `key` IN ({keys}) AND status = 0";
+
+/// `reschedule`: only what is pending. Unique key.
+pub const RESCHEDULE: &str = "UPDATE `{t}` SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
+       last_error = NULL, adopted = 0 \
+     WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+
+/// `run_now`: only what is pending. Unique key.
+pub const RUN_NOW: &str = "UPDATE `{t}` SET end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
+     WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+
+/// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. Unique key.
+pub const REDRIVE: &str = "UPDATE `{t}` SET run_end = 0, retry_at = 0, attempt = 0, crashes = 0, finished_at = NULL, sts = 0, status = 0 \
+     WHERE `key` = ? AND status = 2";
+
+/// `revive`: a legacy program deleted the row, then armed the key again. Primary key.
+pub const REVIVE: &str = "UPDATE `{t}` SET sts = 0 WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1";
+
+/// `complete_in`: the completion as the last statement of the handler's own transaction. Primary key.
+pub const COMPLETE_IN: &str = "UPDATE `{t}` SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
+
+/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
+/// that was cancelled during the run is only completed. Primary key.
+pub const AGAIN_IN: &str = "UPDATE `{t}` SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), \
+       start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
+
+/// `list` and `find`: a whole row. Filters are added behind it.
+pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
+       CAST(due_at * 1000 AS SIGNED) AS due_ms, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, \
+       CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
+     FROM `{t}` WHERE ";
+
+/// `find`. Unique key.
+pub const RECORD_BY_KEY: &str = "`key` = ?";
+
+/// `stats`. Reads every row: for people, and for a gauge that is refreshed at leisure.
+pub const STATS: &str = "SELECT \
+       CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND NOT (run_end = end_time AND retry_at > n)), 0) AS SIGNED) AS pending, \
+       CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND run_end = end_time AND retry_at > n), 0) AS SIGNED) AS waiting, \
+       CAST(COALESCE(SUM(status = 0 AND lease_until >= n), 0) AS SIGNED) AS running, \
+       CAST(COALESCE(SUM(status = 1), 0) AS SIGNED) AS done, \
+       CAST(COALESCE(SUM(status = 2), 0) AS SIGNED) AS dead, \
+       CAST(COALESCE(SUM(status = 3 OR (status = 0 AND sts = 1 AND lease_until < n)), 0) AS SIGNED) AS cancelled, \
+       CAST(COALESCE(SUM(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n), 0) AS SIGNED) AS overdue, \
+       CAST(COALESCE(MAX(IF(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n, n - due_at, 0)), 0) * 1000 AS SIGNED) AS overdue_ms \
+     FROM `{t}`, (SELECT UNIX_TIMESTAMP(NOW(3)) AS n) AS clock";
+
+/// The statements of one table.
+#[derive(Debug, Clone)]
+pub struct Queries {
+    table: String,
+}
+
+impl Queries {
+    /// Statements for `table`, whose name is plain letters, digits and `_`.
+    pub fn new(table: &super::super::migrate::Table) -> Self {
+        Self { table: table.to_string() }
+    }
+
+    /// A statement without lists.
+    pub fn plain(&self, template: &str) -> String {
+        template.replace("{t}", &self.table)
+    }
+
+    /// A statement with its list of keys, `n` long.
+    pub fn with_keys(&self, template: &str, n: usize) -> String {
+        self.plain(template).replace("{keys}", &list("?", n))
+    }
+
+    /// A statement with its lists of ids, owners and fences, each `n` long.
+    pub fn with_rows(&self, template: &str, n: usize) -> String {
+        self.plain(template)
+            .replace("{ids}", &list("?", n))
+            .replace("{owners}", &list("(?, ?)", n))
+            .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
+    }
+
+    /// [`CREATE`] for `n` rows.
+    pub fn create(&self, n: usize) -> String {
+        self.plain(CREATE).replace("{rows}", &list(CREATE_ROW, n))
+    }
+}
+
+fn list(item: &str, n: usize) -> String {
+    let mut text = String::with_capacity(n * (item.len() + 2));
+    for index in 0..n {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(item);
+    }
+    text
+}
+
+/// Pads a list to the next power of two by repeating its last item.
+pub fn padded<T: Copy>(items: &[T]) -> Vec<T> {
+    let mut padded = items.to_vec();
+    if let Some(last) = items.last() {
+        padded.resize(items.len().next_power_of_two(), *last);
+    }
+    padded
+}

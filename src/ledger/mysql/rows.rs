@@ -1,0 +1,208 @@
+//! Rows as the seam's types. A row is data somebody else may have written: what does not fit is left
+//! out or answered with an error, never trusted.
+
+use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+use tokio::time::Instant;
+
+use super::super::{Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming};
+use crate::task::{Attempt, State, TaskKey, UnixMs};
+
+pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
+    rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+}
+
+fn ms(row: &MySqlRow, column: &str) -> sqlx::Result<UnixMs> {
+    row.try_get(column).map(UnixMs)
+}
+
+fn flag(row: &MySqlRow, column: &str) -> sqlx::Result<bool> {
+    Ok(row.try_get::<i64, _>(column)? != 0)
+}
+
+fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
+    Ok(Arming { row: id(row)?, due: ms(row, "end_ms")? })
+}
+
+/// Tables that lapsed adopted may have a 32-bit id.
+fn id(row: &MySqlRow) -> sqlx::Result<u64> {
+    row.try_get_unchecked::<u64, _>("id")
+}
+
+fn owner(row: &MySqlRow) -> sqlx::Result<Option<Owner>> {
+    let bytes: Option<Vec<u8>> = row.try_get("owner")?;
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Owner))
+}
+
+/// A key written by anyone may lie outside the grammar.
+fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
+    let text: String = row.try_get("key")?;
+    Ok(TaskKey::parse(&text).ok())
+}
+
+/// A row of the query `STANDING`.
+pub(super) struct StandingRow {
+    pub key: String,
+    pub arming: Arming,
+    due_at: UnixMs,
+    status: i64,
+    deleted: bool,
+    leased: bool,
+    waiting: bool,
+    older_run: bool,
+}
+
+impl StandingRow {
+    pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            key: row.try_get("key")?,
+            arming: arming(row)?,
+            due_at: ms(row, "due_ms")?,
+            status: row.try_get("status")?,
+            deleted: flag(row, "sts")?,
+            leased: flag(row, "leased")?,
+            waiting: flag(row, "waiting")?,
+            older_run: flag(row, "older_run")?,
+        })
+    }
+
+    pub fn state(&self) -> State {
+        state(self.status, self.deleted, self.leased, self.waiting)
+    }
+
+    pub fn standing(&self) -> Standing {
+        let deleted = self.status == 0 && self.deleted && !self.leased;
+        Standing { arming: self.arming, state: self.state(), due_at: self.due_at, deleted }
+    }
+
+    pub fn created(&self) -> Created {
+        Created { arming: self.arming, state: self.state(), older_run: self.leased && self.older_run }
+    }
+}
+
+/// The state that a row's columns stand for.
+fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
+    match status {
+        1 => State::Done,
+        2 => State::Dead,
+        3 => State::Cancelled,
+        _ if leased => State::Running,
+        _ if deleted => State::Cancelled,
+        _ if waiting => State::Waiting,
+        _ => State::Pending,
+    }
+}
+
+/// What a cancellation came to, from what was seen before and after it.
+pub(super) fn cancel_answer(before: Option<&StandingRow>, after: Option<&StandingRow>) -> CancelAnswer {
+    let Some(after) = after else { return CancelAnswer::Unknown };
+    match (before.map(StandingRow::state), after.state()) {
+        (_, State::Running) => CancelAnswer::Running,
+        (Some(before), State::Cancelled) if before.is_finished() && after.status == 3 && before != State::Cancelled => CancelAnswer::Finished(before),
+        (_, State::Cancelled) => CancelAnswer::Cancelled,
+        (_, state) => CancelAnswer::Finished(state),
+    }
+}
+
+pub(super) fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
+    let mut page = DuePage::default();
+    for row in rows {
+        let (arming, due_at) = (arming(row)?, ms(row, "due_ms")?);
+        page.next = Some((due_at, arming.row));
+        match key(row)? {
+            Some(key) => page.rows.push(Upcoming { key, arming, due_at }),
+            None => page.foreign += 1,
+        }
+    }
+    if rows.len() < limit as usize {
+        page.next = None;
+    }
+    Ok(page)
+}
+
+/// A row of the query `CLAIMED`; `None` if its key is not a task's, which nobody asks to claim.
+pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Result<Option<Claim>> {
+    let Some(key) = key(row)? else { return Ok(None) };
+    let attempt = Attempt {
+        number: narrow(row.try_get("attempt")?),
+        crashes: narrow(row.try_get("crashes")?),
+        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+    };
+    Ok(Some(Claim {
+        lease: Lease { arming: arming(row)?, owner },
+        key,
+        attempt,
+        created: ms(row, "start_ms")?,
+        due_at: ms(row, "due_ms")?,
+        payload: row.try_get("payload")?,
+        tag: row.try_get("tag")?,
+        claimed,
+    }))
+}
+
+fn narrow<T: TryFrom<i64> + Bounded>(value: i64) -> T {
+    T::try_from(value).unwrap_or(T::MAX)
+}
+
+trait Bounded {
+    const MAX: Self;
+}
+
+impl Bounded for u16 {
+    const MAX: Self = u16::MAX;
+}
+
+impl Bounded for u8 {
+    const MAX: Self = u8::MAX;
+}
+
+/// A row of the query `RENEWED`.
+pub(super) fn held(row: &MySqlRow) -> sqlx::Result<Option<(u64, Owner)>> {
+    Ok(owner(row)?.map(|owner| (id(row).unwrap_or_default(), owner)))
+}
+
+/// A row of the query `SETTLED`.
+pub(super) struct SettledRow {
+    pub arming: Arming,
+    pub owner: Option<Owner>,
+    pub status: i64,
+    pub deleted: bool,
+    pub lease_left: bool,
+}
+
+impl SettledRow {
+    pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            arming: arming(row)?,
+            owner: owner(row)?,
+            status: row.try_get("status")?,
+            deleted: flag(row, "sts")?,
+            lease_left: flag(row, "lease_left")?,
+        })
+    }
+}
+
+/// A row of the query `RECORD`; `None` if its key is not a task's.
+pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
+    let Some(key) = key(row)? else { return Ok(None) };
+    let (leased, deleted) = (flag(row, "leased")?, flag(row, "sts")?);
+    let state = state(row.try_get("status")?, deleted, leased, flag(row, "waiting")?);
+    let arming = arming(row)?;
+    Ok(Some(TaskRecord {
+        id: arming.to_string(),
+        key,
+        state,
+        due: arming.due,
+        due_at: ms(row, "due_ms")?,
+        created: ms(row, "start_ms")?,
+        attempt: narrow(row.try_get("attempt")?),
+        crashes: narrow(row.try_get("crashes")?),
+        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+        daemon: row.try_get("daemon")?,
+        cancel_requested: state == State::Running && deleted,
+        tag: row.try_get("tag")?,
+        payload: row.try_get("payload")?,
+        last_error: row.try_get("last_error")?,
+        finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
+    }))
+}

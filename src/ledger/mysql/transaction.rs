@@ -1,0 +1,144 @@
+//! Effects exactly once: a handler's own transaction, with the completion as its last statement.
+
+use std::any::Any;
+
+use async_trait::async_trait;
+use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
+
+use super::connection::{error, statement};
+use super::queries;
+use super::rows::{SettledRow, StandingRow};
+use super::{MysqlLedger, padded};
+use crate::handler::{HandlerError, TaskContext};
+use crate::ledger::{Created, Lease, LedgerError, NewTask};
+use crate::task::{Due, Outcome, UnixMs};
+
+/// A transaction on the ledger's database, begun by [`MysqlTask::begin`].
+pub type TaskTransaction = MySqlTransaction<'static>;
+
+/// What a handler can do in the ledger's own database.
+#[async_trait]
+pub trait MysqlTask {
+    /// Begins a transaction on the ledger's database, for the handler's own statements.
+    ///
+    /// The session is the server's default in everything but the time zone, which is UTC.
+    ///
+    /// # Errors
+    /// Retryable: the database did not answer, or the engine runs on another ledger.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn begin(&self) -> Result<TaskTransaction, HandlerError>;
+
+    /// Completes the task as the last statement of `tx`, and commits: effects and completion happen
+    /// together, once, or not at all.
+    ///
+    /// # Errors
+    /// [`HandlerError::fenced`] if the claim is no longer ours: everything is rolled back. Retryable if
+    /// the database does not answer; when the reply to the commit is lost, the row is read back and
+    /// tells.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe in its result: the commit may or may not have happened. The row tells.
+    async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError>;
+
+    /// As [`complete_in`](Self::complete_in), and in the same transaction makes the next arming of the same key. If the
+    /// task was cancelled during the run it is only completed.
+    ///
+    /// # Errors
+    /// As for `complete_in`; permanent if the due time is refused.
+    async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError>;
+}
+
+#[async_trait]
+impl MysqlTask for TaskContext {
+    async fn begin(&self) -> Result<TaskTransaction, HandlerError> {
+        let pool = ledger(self)?.pools.handlers().clone();
+        // The driver's `begin` is not cancel safe: a task of its own sees it through.
+        let begun = tokio::spawn(async move { pool.begin().await }).await;
+        let begun = begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))?;
+        begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))
+    }
+
+    async fn complete_in(&self, mut tx: TaskTransaction) -> Result<(), HandlerError> {
+        let ledger = ledger(self)?;
+        let Lease { arming, owner } = self.lease();
+        let update = statement(ledger.queries.plain(queries::COMPLETE_IN)).bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec());
+        let matched = update.execute(&mut *tx).await.map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
+        if matched.rows_affected() == 0 {
+            return Err(HandlerError::fenced());
+        }
+        self.close(tx, Outcome::Completed).await
+    }
+
+    async fn again_in(&self, mut tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
+        let ledger = ledger(self)?;
+        let Lease { arming, owner } = self.lease();
+        let now = ledger.clock.now();
+        let due = due.resolve_checked(now).map_err(|error| HandlerError::permanent(error.to_string()))?;
+        // The same due time would be the same arming, which has just been completed.
+        let due = if due == arming.due { UnixMs(due.0 + 1) } else { due };
+        let update = statement(ledger.queries.plain(queries::AGAIN_IN)).bind(now.0).bind(due.0).bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec());
+        let matched = update.execute(&mut *tx).await.map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
+        if matched.rows_affected() == 0 {
+            return Err(HandlerError::fenced());
+        }
+        self.close(tx, Outcome::Again(due)).await
+    }
+}
+
+impl TaskContext {
+    /// Commits; a lost reply is resolved by reading the row.
+    async fn close(&self, tx: TaskTransaction, outcome: Outcome) -> Result<(), HandlerError> {
+        let Err(commit_error) = tx.commit().await else {
+            self.conclude(outcome);
+            return Ok(());
+        };
+        match ledger(self)?.was_settled(self.lease(), &outcome).await {
+            Ok(true) => {
+                self.conclude(outcome);
+                Ok(())
+            }
+            Ok(false) => Err(HandlerError::new(format!("commit transaction: {commit_error}"))),
+            Err(error) => Err(HandlerError::new(format!("commit transaction: {commit_error}; its result is not known: {error}"))),
+        }
+    }
+}
+
+fn ledger(context: &TaskContext) -> Result<&MysqlLedger, HandlerError> {
+    let any: &dyn Any = context.ledger();
+    any.downcast_ref().ok_or_else(|| HandlerError::new("transactions need the MySQL ledger, this engine runs on another one"))
+}
+
+impl MysqlLedger {
+    async fn was_settled(&self, lease: Lease, outcome: &Outcome) -> Result<bool, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let rows = conn.fetch(statement(self.queries.with_rows(queries::SETTLED, 1)).bind(lease.arming.row)).await.map_err(error)?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let row = SettledRow::read(row).map_err(error)?;
+        Ok(match outcome {
+            Outcome::Again(due) => row.arming.due == *due,
+            _ => row.status == 1 && row.owner == Some(lease.owner) && row.arming == lease.arming,
+        })
+    }
+
+    /// Creates tasks in the caller's own transaction: they exist if and only if it commits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the transaction can then only be rolled back.
+    pub async fn create_in(&self, tx: &mut MySqlConnection, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
+        let connection = tx.acquire().await.map_err(error)?;
+        let refs: Vec<&NewTask> = tasks.iter().collect();
+        sqlx::query::Query::<MySql, _>::execute(self.creation(&refs), &mut *connection).await.map_err(error)?;
+        let keys = padded(&refs.iter().map(|task| task.key.as_str()).collect::<Vec<_>>());
+        let question = statement(self.queries.with_keys(queries::STANDING, keys.len()));
+        let question = keys.iter().fold(question, |question, key| question.bind((*key).to_owned()));
+        let rows = question.fetch_all(&mut *connection).await.map_err(error)?;
+        let standings: Vec<StandingRow> = rows.iter().map(StandingRow::read).collect::<Result<_, _>>().map_err(error)?;
+        tasks
+            .iter()
+            .map(|task| standings.iter().find(|row| row.key == task.key.as_str()).map(StandingRow::created))
+            .map(|created| created.ok_or_else(|| error(sqlx::Error::RowNotFound)))
+            .collect()
+    }
+}
