@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod compose;
 pub mod clock;
 pub mod config;
 pub mod engine;
@@ -11,6 +12,7 @@ pub mod task;
 pub mod telemetry;
 pub mod timer;
 
+pub use client::{ClientError, TaskClient};
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Shared;
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, Cause, Remaining, Signal, SignalSink, Source};
+use crate::timer::{Alarm, ArmMode, Cause, Remaining, Signal, Source};
 
 /// Rows of one page.
 const PAGE: u32 = 1_000;

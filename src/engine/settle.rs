@@ -10,7 +10,7 @@ use super::Shared;
 use super::run::Ended;
 use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
 use crate::task::{Outcome, Verdict, judge};
-use crate::timer::{Alarm, Signal, SignalSink, Source};
+use crate::timer::{Alarm, Signal, Source};
 
 /// Most settlements of one statement.
 const BATCH_MAX: usize = 512;

@@ -108,9 +108,6 @@ impl Row {
         self.status == Status::Unprocessed && !self.deleted && self.due_at() <= now && !self.leased(now)
     }
 
-    fn is_ours(&self, lease: Lease) -> bool {
-        self.owner == Some(lease.owner) && self.arming() == lease.arming
-    }
 
     fn state(&self, now: UnixMs) -> State {
         match self.status {
@@ -275,8 +272,10 @@ impl MemoryLedger {
         let now = self.clock.now();
         match self.book().of_key(key) {
             None => NudgeAnswer::Unknown,
-            Some(row) if mend(row, now) => NudgeAnswer::Due(row.arming()),
-            Some(row) => NudgeAnswer::Refused(row.state(now)),
+            Some(row) => match mend(row, now) {
+                true => NudgeAnswer::Due(row.arming()),
+                false => NudgeAnswer::Refused(row.state(now)),
+            },
         }
     }
 }

@@ -283,7 +283,7 @@ pub enum Renewal {
 
 /// The verbs of the engine and of producers.
 #[async_trait]
-pub trait Ledger: Send + Sync + 'static {
+pub trait Ledger: std::any::Any + Send + Sync {
     /// The ledger's clock, as it is known here.
     fn clock(&self) -> &LedgerClock;
 

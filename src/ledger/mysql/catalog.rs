@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use sqlx::Row;
 
-use super::connection::{error, statement};
-use super::{MysqlLedger, queries, rows};
+use super::connection::{Conn, error, statement};
+use super::{LOCK_ATTEMPTS, MysqlLedger, queries, retried, rows};
 use crate::ledger::{Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord};
 use crate::task::{State, TaskKey};
 
@@ -88,17 +88,17 @@ impl Catalog for MysqlLedger {
 
 impl MysqlLedger {
     async fn mend(&self, template: &str, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
-        let text = self.queries.plain(template);
-        self.retried(async |conn| {
-            let matched = conn.execute(statement(text.clone()).bind(key.to_string())).await?;
-            let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
-            Ok(match standing {
-                None => NudgeAnswer::Unknown,
-                Some(row) if matched > 0 => NudgeAnswer::Due(row.arming),
-                Some(row) => NudgeAnswer::Refused(row.state()),
-            })
+        retried!(self, |conn| self.mend_once(conn, template, key))
+    }
+
+    async fn mend_once(&self, conn: &mut Conn, template: &str, key: &TaskKey) -> sqlx::Result<NudgeAnswer> {
+        let matched = conn.execute(statement(self.queries.plain(template)).bind(key.to_string())).await?;
+        let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
+        Ok(match standing {
+            None => NudgeAnswer::Unknown,
+            Some(row) if matched > 0 => NudgeAnswer::Due(row.arming),
+            Some(row) => NudgeAnswer::Refused(row.state()),
         })
-        .await
     }
 }
 

@@ -34,6 +34,26 @@ const BATCH_MAX: usize = 512;
 /// How old a reading of the server's clock may be before a producer asks again.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(30);
 
+/// How often a producer's statement meets another session's lock before its caller hears of it.
+const LOCK_ATTEMPTS: u32 = 5;
+
+/// Runs an expression of a connection, again after a deadlock or a lock that was waited for in vain. A macro,
+/// because the future of an async closure over borrowed things cannot be shown to be `Send`.
+macro_rules! retried {
+    ($ledger:expr, |$conn:ident| $act:expr) => {{
+        let mut connection = $ledger.pools.acquire().await?;
+        let $conn = &mut connection;
+        let mut attempt = 1;
+        loop {
+            match $act.await {
+                Err(error) if $crate::ledger::mysql::connection::is_locked(&error) && attempt < LOCK_ATTEMPTS => attempt += 1,
+                result => break result.map_err($crate::ledger::mysql::connection::error),
+            }
+        }
+    }};
+}
+use retried;
+
 /// The ledger in MySQL or MariaDB (or whatever speaks their protocol and has single-row conditional
 /// updates). Connects when first used; clones share their connections.
 #[derive(Debug, Clone)]
@@ -118,19 +138,6 @@ impl MysqlLedger {
             upsert.bind(key.to_string()).bind(now.0).bind(due.0).bind(*max_attempts).bind(tag.clone()).bind(payload.clone())
         })
     }
-
-    /// Tries again what a deadlock undid; a row that stays locked is an error the caller hears of.
-    async fn retried<T>(&self, mut act: impl AsyncFnMut(&mut Conn) -> sqlx::Result<T>) -> Result<T, LedgerError> {
-        const ATTEMPTS: u32 = 5;
-        let mut conn = self.pools.acquire().await?;
-        let mut attempt = 1;
-        loop {
-            match act(&mut conn).await {
-                Err(error) if connection::is_locked(&error) && attempt < ATTEMPTS => attempt += 1,
-                result => return result.map_err(error),
-            }
-        }
-    }
 }
 
 #[async_trait]
@@ -165,44 +172,20 @@ impl Ledger for MysqlLedger {
         let mut created = Vec::with_capacity(tasks.len());
         let tasks: Vec<&NewTask> = tasks.iter().collect();
         for batch in tasks.chunks(BATCH_MAX) {
-            created.extend(self.retried(async |conn| self.create_batch(conn, batch).await).await?);
+            created.extend(retried!(self, |conn| self.create_batch(conn, batch))?);
         }
         Ok(created)
     }
 
     async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError> {
-        let text = self.queries.plain(queries::RESCHEDULE);
-        self.retried(async |conn| {
-            let matched = conn.execute(statement(text.clone()).bind(due.0).bind(key.to_string())).await?;
-            let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
-            Ok(match standing {
-                None => RescheduleAnswer::Unknown,
-                Some(row) if matched > 0 => RescheduleAnswer::Moved(row.arming),
-                Some(row) => match row.state() {
-                    State::Running => RescheduleAnswer::Running,
-                    state => RescheduleAnswer::Finished(state),
-                },
-            })
-        })
-        .await
+        retried!(self, |conn| self.reschedule_once(conn, key, due))
     }
 
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
         let mut answers = Vec::with_capacity(keys.len());
         let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
         for batch in texts.chunks(BATCH_MAX) {
-            let batch_answers = self
-                .retried(async |conn| {
-                    let before = self.standings(conn, batch).await?;
-                    let sorted = { let mut sorted = batch.to_vec(); sorted.sort_unstable(); padded(&sorted) };
-                    let update = self.queries.with_keys(queries::CANCEL, sorted.len());
-                    let update = sorted.iter().fold(statement(update), |update, key| update.bind((*key).to_owned()));
-                    conn.execute(update).await?;
-                    let after = self.standings(conn, batch).await?;
-                    Ok(batch.iter().map(|key| rows::cancel_answer(before.get(*key), after.get(*key))).collect::<Vec<_>>())
-                })
-                .await?;
-            answers.extend(batch_answers);
+            answers.extend(retried!(self, |conn| self.cancel_once(conn, batch))?);
         }
         Ok(answers)
     }
@@ -259,13 +242,36 @@ impl Ledger for MysqlLedger {
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let text = self.queries.plain(queries::REVIVE);
-        let matched = self.retried(async |conn| conn.execute(statement(text.clone()).bind(arming.row).bind(arming.due.0)).await).await?;
+        let revive = || statement(self.queries.plain(queries::REVIVE)).bind(arming.row).bind(arming.due.0);
+        let matched = retried!(self, |conn| conn.execute(revive()))?;
         Ok(matched > 0)
     }
 }
 
 impl MysqlLedger {
+    async fn reschedule_once(&self, conn: &mut Conn, key: &TaskKey, due: UnixMs) -> sqlx::Result<RescheduleAnswer> {
+        let matched = conn.execute(statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0).bind(key.to_string())).await?;
+        let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
+        Ok(match standing {
+            None => RescheduleAnswer::Unknown,
+            Some(row) if matched > 0 => RescheduleAnswer::Moved(row.arming),
+            Some(row) => match row.state() {
+                State::Running => RescheduleAnswer::Running,
+                state => RescheduleAnswer::Finished(state),
+            },
+        })
+    }
+
+    async fn cancel_once(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<Vec<CancelAnswer>> {
+        let mut sorted = keys.to_vec();
+        sorted.sort_unstable();
+        let sorted = padded(&sorted);
+        let update = statement(self.queries.with_keys(queries::CANCEL, sorted.len()));
+        conn.execute(sorted.iter().fold(update, |update, key| update.bind((*key).to_owned()))).await?;
+        let standings = self.standings(conn, keys).await?;
+        Ok(keys.iter().map(|key| rows::cancel_answer(standings.get(*key))).collect())
+    }
+
     /// One claim: take what is free, then read back what became ours.
     async fn claim_batch(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
         let owner = Owner::random();

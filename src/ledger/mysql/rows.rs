@@ -93,14 +93,13 @@ fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
     }
 }
 
-/// What a cancellation came to, from what was seen before and after it.
-pub(super) fn cancel_answer(before: Option<&StandingRow>, after: Option<&StandingRow>) -> CancelAnswer {
-    let Some(after) = after else { return CancelAnswer::Unknown };
-    match (before.map(StandingRow::state), after.state()) {
-        (_, State::Running) => CancelAnswer::Running,
-        (Some(before), State::Cancelled) if before.is_finished() && after.status == 3 && before != State::Cancelled => CancelAnswer::Finished(before),
-        (_, State::Cancelled) => CancelAnswer::Cancelled,
-        (_, state) => CancelAnswer::Finished(state),
+/// What a cancellation came to, from what is seen after it.
+pub(super) fn cancel_answer(after: Option<&StandingRow>) -> CancelAnswer {
+    match after.map(StandingRow::state) {
+        None => CancelAnswer::Unknown,
+        Some(State::Running) => CancelAnswer::Running,
+        Some(State::Cancelled) => CancelAnswer::Cancelled,
+        Some(state) => CancelAnswer::Finished(state),
     }
 }
 

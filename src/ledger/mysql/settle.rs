@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::MysqlLedger;
-use super::connection::{Conn, error, statement};
+use super::connection::{Conn, Statement, error, statement};
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
@@ -27,7 +27,7 @@ impl MysqlLedger {
         ] {
             let past = self
                 .locks
-                .get_past(conn, &self.queries, &leases, |lease| lease.arming.row, |conn, batch| Box::pin(self.write_fenced(conn, template, batch)))
+                .get_past(conn, &self.queries, &leases, |lease| lease.arming.row, |conn, batch| Box::pin(conn.execute(self.fenced(template, batch))))
                 .await?;
             matched += past.matched;
             locked.extend(past.locked);
@@ -37,7 +37,7 @@ impl MysqlLedger {
         for one in failed.chunks(1) {
             let past = self
                 .locks
-                .get_past(conn, &self.queries, one, |settlement| settlement.lease.arming.row, |conn, one| Box::pin(self.write_failed(conn, &one[0])))
+                .get_past(conn, &self.queries, one, |settlement| settlement.lease.arming.row, |conn, one| Box::pin(conn.execute(self.failed(&one[0]))))
                 .await?;
             matched += past.matched;
             locked.extend(past.locked.iter().map(|settlement| settlement.lease));
@@ -49,22 +49,21 @@ impl MysqlLedger {
         self.look_back(conn, settlements, &locked).await
     }
 
-    async fn write_fenced(&self, conn: &mut Conn, template: &str, leases: &[Lease]) -> sqlx::Result<u64> {
+    fn fenced(&self, template: &str, leases: &[Lease]) -> Statement<'static> {
         let leases = padded(leases);
         let update = statement(self.queries.with_rows(template, leases.len()));
         let update = leases.iter().fold(update, |update, lease| update.bind(lease.arming.row));
-        let update = leases.iter().fold(update, |update, lease| update.bind(lease.arming.row).bind(lease.arming.due.0).bind(lease.owner.0.to_vec()));
-        conn.execute(update).await
+        leases.iter().fold(update, |update, lease| update.bind(lease.arming.row).bind(lease.arming.due.0).bind(lease.owner.0.to_vec()))
     }
 
-    async fn write_failed(&self, conn: &mut Conn, settlement: &Settlement) -> sqlx::Result<u64> {
+    fn failed(&self, settlement: &Settlement) -> Statement<'static> {
         let Lease { arming, owner } = settlement.lease;
         let update = match &settlement.ruling {
             Ruling::RetryAt { at, error } => statement(self.queries.plain(queries::RETRY)).bind(at.0).bind(cut(error).to_owned()),
             Ruling::Bury { error } => statement(self.queries.plain(queries::BURY)).bind(cut(error).to_owned()),
-            Ruling::Complete | Ruling::Release => return Ok(0),
+            Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
-        conn.execute(update.bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec())).await
+        update.bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec())
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
