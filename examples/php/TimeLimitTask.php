@@ -8,8 +8,8 @@ declare(strict_types=1);
  *
  * It knows the six columns of the old table (id and the five it writes) and none of those that `lapsed` adds.
  *
- * There is a shorter way. With `adopt` enabled (the default) `lapsed` writes the row itself, and scheduling is one
- * command from any language, without this class:
+ * There is a shorter way. Once adoption is enabled (`adopt.enabled`), `lapsed` writes the row itself, and scheduling is
+ * one command from any language, without this class:
  *
  *     $redis->setex('AuctionCutDown@auctionEndCutDown@42', 1800, '');
  *

@@ -10,7 +10,7 @@ declare(strict_types=1);
  *   LAPSED_PHP_PASSWORD  (empty)
  *   LAPSED_PHP_REDIS     redis://127.0.0.1:6379/0   or   unix:///run/redis/redis.sock?db=0
  *
- * An exec target of `lapsed` starts with an empty environment plus a configured list of names: put these on that list.
+ * An exec target of `lapsed` starts with an empty environment plus the names in `env` of its route: list these there.
  */
 function setting(string $name, string $default): string
 {
