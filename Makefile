@@ -1,0 +1,32 @@
+.PHONY: help demo test lint doc clean
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## see it work: an auction closes on time, on a private Redis and MySQL
+	@scripts/install-servers
+	$(CARGO) run --locked --release --example auction
+
+test: ## every test, doc tests too
+	@scripts/install-servers
+	$(CARGO) test --locked
+
+lint: ## formatting, clippy, doc warnings, licences and banned crates
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		echo "$(CARGO) deny --offline check bans licenses sources"; \
+		$(CARGO) deny --offline check bans licenses sources; \
+	else \
+		echo "lint: cargo-deny is not installed; licences, bans and sources were not checked"; \
+	fi
+
+doc: ## the API documentation, in target/doc
+	$(CARGO) doc --no-deps --locked
+
+clean: ## remove target/
+	$(CARGO) clean
