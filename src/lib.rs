@@ -1,1 +1,3 @@
-pub fn x(){}
+#![forbid(unsafe_code)]
+
+pub mod sandbox;
