@@ -8,6 +8,7 @@ pub mod config;
 pub mod engine;
 pub mod handler;
 pub mod ledger;
+pub mod sandbox;
 pub mod task;
 pub mod telemetry;
 pub mod timer;

@@ -1,0 +1,352 @@
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection};
+
+use super::SandboxError;
+use super::home::{self, Home};
+use super::port::free_port;
+use super::process::{Server, locate, run};
+
+const PORT_TRIES: usize = 5;
+const PACKAGE: &str = "mariadb-server";
+
+/// A MariaDB server of one's own, without password, binary log or performance schema.
+#[derive(Debug)]
+pub struct PrivateMaria {
+    // Declared first, so that the server is dead before its directory goes.
+    server: Server,
+    home: Home,
+    port: u16,
+    args: Vec<OsString>,
+}
+
+/// How to start a [`PrivateMaria`].
+#[derive(Debug, Clone)]
+pub struct MariaOptions {
+    program: String,
+    installer: String,
+    buffer_pool: String,
+    durable: bool,
+    args: Vec<OsString>,
+}
+
+impl Default for MariaOptions {
+    fn default() -> Self {
+        Self {
+            program: "mariadbd".to_owned(),
+            installer: "mariadb-install-db".to_owned(),
+            buffer_pool: "64M".to_owned(),
+            durable: false,
+            args: Vec::new(),
+        }
+    }
+}
+
+impl MariaOptions {
+    /// The server's name in PATH, or its path.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.program = program.into();
+        self
+    }
+
+    /// The name or path of the `mariadb-install-db` that belongs to the server.
+    #[must_use]
+    pub fn installer(mut self, installer: impl Into<String>) -> Self {
+        self.installer = installer.into();
+        self
+    }
+
+    /// `innodb_buffer_pool_size`, as the server writes it; 64M by default.
+    #[must_use]
+    pub fn buffer_pool(mut self, size: impl Into<String>) -> Self {
+        self.buffer_pool = size.into();
+        self
+    }
+
+    /// Whether each commit waits for the disk, as in production. Off by default: tests kill servers, not machines.
+    #[must_use]
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
+        self
+    }
+
+    /// Any other server option: `.set("max-connections", "500")`. The last one of a name wins.
+    #[must_use]
+    pub fn set(mut self, option: &str, value: &str) -> Self {
+        self.args.push(format!("--{option}={value}").into());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// The first start on a machine also builds a template data directory, which later ones copy.
+    ///
+    /// # Errors
+    /// When a program is missing, or ends or stays silent for 30 s; the message then ends with its log.
+    pub async fn start(self) -> Result<PrivateMaria, SandboxError> {
+        let program = locate(&self.program, PACKAGE)?;
+        let home = tokio::task::spawn_blocking({
+            let (program, installer) = (program.clone(), self.installer.clone());
+            move || furnish(&program, &installer)
+        })
+        .await
+        .expect("the task is never aborted and does not panic")?;
+        let server = Server::new(program, home.path().join("log"));
+        let mut maria = PrivateMaria {
+            server,
+            home,
+            port: 0,
+            args: self.server_args(),
+        };
+        for _ in 1..PORT_TRIES {
+            maria.port = free_port();
+            match maria.launch().await {
+                Err(SandboxError::Ended { log, .. }) if log.contains("Address already in use") => {}
+                started => return started.map(|()| maria),
+            }
+        }
+        maria.port = free_port();
+        maria.launch().await.map(|()| maria)
+    }
+
+    fn server_args(&self) -> Vec<OsString> {
+        let mut args = vec![format!("--innodb-buffer-pool-size={}", self.buffer_pool)];
+        let durability: &[&str] = if self.durable {
+            &["--innodb-flush-log-at-trx-commit=1"]
+        } else {
+            &[
+                "--innodb-flush-log-at-trx-commit=0",
+                "--innodb-doublewrite=0",
+                "--innodb-log-file-size=32M",
+            ]
+        };
+        args.extend(durability.iter().map(ToString::to_string));
+        args.into_iter()
+            .map(OsString::from)
+            .chain(self.args.iter().cloned())
+            .collect()
+    }
+}
+
+impl PrivateMaria {
+    /// Starts a server with the default options.
+    ///
+    /// # Errors
+    /// As [`MariaOptions::start`].
+    pub async fn start() -> Result<Self, SandboxError> {
+        Self::options().start().await
+    }
+
+    #[must_use]
+    pub fn options() -> MariaOptions {
+        MariaOptions::default()
+    }
+
+    /// The URL of a database, over TCP as root; it stays the same through restarts.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("mysql://root@127.0.0.1:{}/{database}", self.port)
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The path of the unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.home.path().join("socket")
+    }
+
+    /// Creates a database and returns its URL.
+    ///
+    /// # Errors
+    /// When it exists, or the server does not answer.
+    pub async fn create_database(&self, name: &str) -> Result<String, SandboxError> {
+        let mut connection = self.connect().await?;
+        let quoted = name.replace('`', "``");
+        let statement = format!("CREATE DATABASE `{quoted}` CHARACTER SET utf8mb4");
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(&mut connection)
+            .await?;
+        connection.close().await?;
+        Ok(self.url(name))
+    }
+
+    /// SIGKILL, as a crash of the server would be; committed data stays.
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// SIGTERM, and waits until the server has flushed its data and ended.
+    ///
+    /// # Errors
+    /// When it is not running, or still is after 30 s.
+    pub async fn shutdown(&mut self) -> Result<(), SandboxError> {
+        self.server.terminate().await
+    }
+
+    /// Kills the server if it runs and starts it on the same port and data.
+    ///
+    /// # Errors
+    /// As [`MariaOptions::start`]; also when somebody else listens on the port by now.
+    pub async fn restart(&mut self) -> Result<(), SandboxError> {
+        self.launch().await
+    }
+
+    /// SIGSTOP: the kernel still accepts connections, nobody answers.
+    ///
+    /// # Errors
+    /// When the server is not running.
+    pub fn stop_process(&self) -> Result<(), SandboxError> {
+        self.server.signal(Signal::STOP)
+    }
+
+    /// SIGCONT: ends [`stop_process`](Self::stop_process).
+    ///
+    /// # Errors
+    /// When the server is not running.
+    pub fn continue_process(&self) -> Result<(), SandboxError> {
+        self.server.signal(Signal::CONT)
+    }
+
+    async fn launch(&mut self) -> Result<(), SandboxError> {
+        let home = self.home.path();
+        let mut args: Vec<OsString> = vec!["--no-defaults".into()];
+        args.extend(run_as_root());
+        args.extend(
+            [
+                "--bind-address=127.0.0.1",
+                "--skip-name-resolve",
+                "--skip-log-bin",
+                "--performance-schema=0",
+            ]
+            .map(OsString::from),
+        );
+        args.push(option("--datadir", &data_dir(home)));
+        args.push(option("--socket", &self.socket()));
+        args.push(option("--pid-file", &home.join("pid")));
+        args.push(format!("--port={}", self.port).into());
+        args.extend(self.args.iter().cloned());
+
+        let (data, port) = (data_dir(home), self.port);
+        let is_ours = |_pid| {
+            let data = data.clone();
+            async move {
+                answering_data_dir(port)
+                    .await
+                    .is_ok_and(|found| Path::new(&found) == data)
+            }
+        };
+        self.server.start(&args, is_ours).await
+    }
+
+    async fn connect(&self) -> Result<MySqlConnection, sqlx::Error> {
+        connect_options(self.port).connect().await
+    }
+}
+
+fn connect_options(port: u16) -> MySqlConnectOptions {
+    MySqlConnectOptions::new()
+        .host("127.0.0.1")
+        .port(port)
+        .username("root")
+        .ssl_mode(MySqlSslMode::Disabled)
+}
+
+/// The data directory of the server that answers on `port`: proof that it is ours.
+async fn answering_data_dir(port: u16) -> Result<String, sqlx::Error> {
+    let mut connection = connect_options(port).connect().await?;
+    let dir = sqlx::query_scalar("SELECT CAST(@@datadir AS CHAR)")
+        .fetch_one(&mut connection)
+        .await?;
+    connection.close().await?;
+    Ok(dir)
+}
+
+fn data_dir(home: &Path) -> PathBuf {
+    home.join("data")
+}
+
+/// A new home with a fresh copy of the template in it.
+fn furnish(program: &Path, installer: &str) -> Result<Home, SandboxError> {
+    let template = template(program, installer)?;
+    let home = Home::new()?;
+    let copy = ["-a".into(), "--reflink=auto".into()];
+    run(
+        &locate("cp", "coreutils")?,
+        &[&copy[..], &[template.into(), data_dir(home.path()).into()]].concat(),
+    )?;
+    Ok(home)
+}
+
+/// The template data directory for this version of the server, built by whoever needs it first.
+fn template(program: &Path, installer: &str) -> Result<PathBuf, SandboxError> {
+    let base = home::base();
+    let version = run(program, &["--no-defaults".into(), "--version".into()])?;
+    let template = base.join(template_name(&version));
+    let _gate = home::gate(&base, "template").map_err(SandboxError::io(|| {
+        format!("lock `{}`", template.display())
+    }))?;
+    if template.is_dir() {
+        return Ok(template);
+    }
+    // Built beside its place and renamed into it: a template is whole or absent, whoever is killed meanwhile.
+    let draft = Home::new()?;
+    let data = data_dir(draft.path());
+    let mut args: Vec<OsString> = vec!["--no-defaults".into()];
+    args.extend(run_as_root());
+    args.extend(
+        [
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            "--innodb-log-file-size=8M",
+        ]
+        .map(OsString::from),
+    );
+    args.push(option("--datadir", &data));
+    run(&locate(installer, PACKAGE)?, &args)?;
+    fs::rename(&data, &template).map_err(SandboxError::io(|| {
+        format!("make `{}`", template.display())
+    }))?;
+    Ok(template)
+}
+
+/// `mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu ...` becomes `lapsed-maria-10.11.19-MariaDB-0_deb12u1-<uid>`.
+fn template_name(version: &str) -> String {
+    let word = version
+        .split_whitespace()
+        .skip_while(|w| *w != "Ver")
+        .nth(1);
+    let version: String = word
+        .unwrap_or("unknown")
+        .chars()
+        .map(|c| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => c,
+            _ => '_',
+        })
+        .collect();
+    let user = rustix::process::geteuid().as_raw();
+    format!("lapsed-maria-{version}-{user}")
+}
+
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push("=");
+    option.push(path);
+    option
+}
+
+/// The server refuses to run as root unless told to.
+fn run_as_root() -> Option<OsString> {
+    rustix::process::geteuid()
+        .is_root()
+        .then(|| "--user=root".into())
+}
