@@ -131,6 +131,7 @@ async fn a_stopped_maria_is_silent_until_it_continues() -> Result {
     let maria = PrivateMaria::start().await?;
     let mut connection = MySqlConnection::connect(&maria.url("")).await?;
     maria.stop_process()?;
+    maria.stop_process()?;
     let mut answer = Box::pin(connection.ping());
     let silence = tokio::time::timeout(Duration::from_millis(100), &mut answer).await;
     assert!(silence.is_err());

@@ -2,7 +2,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection};
 
@@ -200,12 +199,12 @@ impl PrivateMaria {
         self.launch().await
     }
 
-    /// SIGSTOP: the kernel still accepts connections, nobody answers.
+    /// SIGSTOP: the kernel still accepts connections, nobody answers. In force when this returns.
     ///
     /// # Errors
     /// When the server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
-        self.server.signal(Signal::STOP)
+        self.server.stop()
     }
 
     /// SIGCONT: ends [`stop_process`](Self::stop_process).
@@ -213,7 +212,7 @@ impl PrivateMaria {
     /// # Errors
     /// When the server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
-        self.server.signal(Signal::CONT)
+        self.server.resume()
     }
 
     async fn launch(&mut self) -> Result<(), SandboxError> {
