@@ -122,7 +122,7 @@ async fn a_restarted_maria_keeps_its_data_and_url() -> Result {
     maria.restart().await?;
     assert_eq!(maria.url("lapsed"), url);
     assert_eq!(count(&url).await?, 1);
-    assert!(maria.socket().exists());
+    assert_eq!(count(&maria.socket_url("lapsed")).await?, 1);
     Ok(())
 }
 

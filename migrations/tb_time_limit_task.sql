@@ -1,0 +1,30 @@
+-- The ledger: one row per task. `{table}` is replaced by the configured name.
+--
+-- The first six columns are those of the programs that `lapsed` adopts, with their meaning; all others have
+-- defaults, so that such a program goes on inserting rows. Times are unix seconds with milliseconds.
+-- One column to a line: `migrate` reads the definitions of missing columns from here.
+CREATE TABLE `{table}` (
+  `id`           BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  `key`          VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- Class@method[@arg]*
+  `status`       TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 0 unprocessed, 1 processed, 2 dead, 3 cancelled by lapsed
+  `start_time`   DECIMAL(13,3) UNSIGNED NOT NULL, -- created
+  `end_time`     DECIMAL(13,3) UNSIGNED NOT NULL, -- falls due; identifies the arming
+  `sts`          TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 0 live, 1 deleted
+  `owner`        BINARY(16) NULL, -- random token of the latest claim; stays after settling, as proof of who settled
+  `daemon`       VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- who holds it, for people
+  `lease_until`  DECIMAL(13,3) NOT NULL DEFAULT 0, -- 0 = free; void once past
+  `run_end`      DECIMAL(13,3) NOT NULL DEFAULT 0, -- the arming (end_time) that retry_at, attempt and crashes belong to
+  `retry_at`     DECIMAL(13,3) NOT NULL DEFAULT 0, -- not before, after a failed attempt
+  `attempt`      SMALLINT UNSIGNED NOT NULL DEFAULT 0, -- runs started
+  `crashes`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- leases that ran out
+  `max_attempts` SMALLINT UNSIGNED NULL, -- runs, not retries; null = the route's
+  `adopted`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 1: written on behalf of a bare SETEX
+  `tag`          VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- chosen by the creator, to find and cancel by
+  `payload`      MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON
+  `last_error`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- of the latest failed attempt
+  `finished_at`  DECIMAL(13,3) NULL, -- done, dead or cancelled since
+  `due_at`       DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL, -- when it may run next
+  UNIQUE KEY `uk_key` (`key`), -- one row per key, so that one claim decides
+  KEY `ix_due` (`status`, `sts`, `due_at`, `id`), -- sweep and look-ahead
+  KEY `ix_tag` (`tag`)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
