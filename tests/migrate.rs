@@ -220,6 +220,21 @@ async fn of_live_rows_that_fall_due_together_the_newest_is_kept() -> Result {
 }
 
 #[tokio::test]
+async fn a_live_row_is_kept_even_if_it_was_due_at_0() -> Result {
+    let mut database = Database::with(
+        "due_at_0",
+        &[
+            SEED,
+            "INSERT INTO tb (`key`, status, start_time, end_time) VALUES ('A@b', 0, 0, 0), ('A@b', 1, 1, 9)",
+        ],
+    )
+    .await?;
+    database.migrate().await?;
+    assert_eq!(database.kept().await?, ["1"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn many_duplicates_are_moved_in_batches() -> Result {
     let mut database = Database::with(
         "many",
