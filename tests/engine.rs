@@ -64,12 +64,14 @@ impl Rig {
     /// Waits (in paused time, without waiting) until the task is in this state.
     async fn until(&self, key: &str, state: State) -> TaskRecord {
         let wait = async {
+            let mut pause = Duration::from_millis(1);
             loop {
                 let record = self.record(key).await;
                 if record.state == state {
                     return record;
                 }
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(pause).await;
+                pause = pause.mul_f64(1.1).min(Duration::from_secs(60));
             }
         };
         match tokio::time::timeout(Duration::from_secs(7 * 24 * 3600), wait).await {

@@ -32,7 +32,7 @@ async fn mysql() -> Rig<MysqlLedger> {
     config.url = url.as_str().into();
     let ledger = MysqlLedger::new(&config).unwrap();
     let mut connection = ledger.connection().await.unwrap();
-    lapsed::ledger::migrate::apply(&mut connection, ledger.table(), &mut |_| ()).await.unwrap();
+    lapsed::ledger::migrate::apply(&mut connection, ledger.table(), &Default::default(), &mut |_| ()).await.unwrap();
     ledger.check().await.unwrap();
     Rig { ledger, _server: Some(server) }
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Shared;
+use super::intake::Lane;
 use super::run::Ended;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
@@ -21,10 +22,11 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 impl Shared {
     /// Takes signals as there are free slots for them, claims what is due, and starts the runs.
-    pub(super) async fn dispatch(self: Arc<Self>, ended: mpsc::Sender<Ended>) {
+    pub(super) async fn dispatch(self: Arc<Self>, lane: Lane, ended: mpsc::Sender<Ended>) {
         loop {
-            let slots = self.free_slots().await;
-            let signals = self.intake.take(slots.num_permits(), self.swept_limit(&slots)).await;
+            let waiting = self.intake.ready(lane).await;
+            let slots = self.free_slots(lane, waiting).await;
+            let signals = self.intake.take(lane, slots.count());
             let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
             match self.claim_due(signals).await {
                 Ok(claims) => self.start(claims, keys, slots, &ended),
@@ -117,33 +119,26 @@ impl Shared {
         });
     }
 
-    fn start(self: &Arc<Self>, claims: Vec<(Claim, Route)>, mut keys: Vec<TaskKey>, mut slots: OwnedSemaphorePermit, ended: &mpsc::Sender<Ended>) {
+    fn start(self: &Arc<Self>, claims: Vec<(Claim, Route)>, mut keys: Vec<TaskKey>, mut slots: Slots, ended: &mpsc::Sender<Ended>) {
         let claimed: std::collections::HashSet<&TaskKey> = claims.iter().map(|(claim, _)| &claim.key).collect();
         keys.retain(|key| !claimed.contains(key));
         self.intake.land(&keys);
         for (claim, route) in claims {
-            let slot = slots.split(1).expect("at most as many claims as signals, and as many signals as slots");
+            let slot = slots.split().expect("at most as many claims as signals, and as many signals as slots");
             let held = self.leases.hold(&claim);
             self.runs.spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
         }
     }
 
-    /// At least one slot, and whatever else is free.
-    async fn free_slots(&self) -> OwnedSemaphorePermit {
-        let one = Arc::clone(&self.slots).acquire_owned().await;
-        let mut slots = one.expect("the semaphore is never closed");
-        let more = self.slots.available_permits().min(BATCH_MAX - 1);
-        if let Ok(more) = Arc::clone(&self.slots).try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
-            slots.merge(more);
-        }
-        slots
-    }
-
-    /// The sweep leaves a quarter of the slots to fresh signals, so that a backlog does not make them late.
-    fn swept_limit(&self, slots: &OwnedSemaphorePermit) -> usize {
-        let reserved = self.config.concurrency / 4;
-        let free = self.slots.available_permits() + slots.num_permits();
-        free.saturating_sub(reserved)
+    /// At least one slot, and as many more as are free and wanted. Those for the sweep are limited, so that a
+    /// quarter is always left to fresh signals.
+    async fn free_slots(&self, lane: Lane, wanted: usize) -> Slots {
+        let backlog = match lane {
+            Lane::Fresh => None,
+            Lane::Swept => Some(some_of(&self.backlog_slots, wanted).await),
+        };
+        let wanted = backlog.as_ref().map_or(wanted, OwnedSemaphorePermit::num_permits);
+        Slots { runs: some_of(&self.slots, wanted).await, backlog }
     }
 
     /// The ledger has every task: the sweep finds them when it answers again.
@@ -153,4 +148,36 @@ impl Shared {
         tokio::time::sleep(OUTAGE_PAUSE).await;
         self.intake.sweep(Cause::Overflow);
     }
+}
+
+/// Rights to run: each is a slot of the process and, for what the sweep found, one of the backlog's share.
+pub(super) struct Slots {
+    runs: OwnedSemaphorePermit,
+    backlog: Option<OwnedSemaphorePermit>,
+}
+
+impl Slots {
+    fn count(&self) -> usize {
+        let backlog = self.backlog.as_ref().map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
+        self.runs.num_permits().min(backlog)
+    }
+
+    fn split(&mut self) -> Option<Self> {
+        let backlog = match &mut self.backlog {
+            Some(backlog) => Some(backlog.split(1)?),
+            None => None,
+        };
+        Some(Self { runs: self.runs.split(1)?, backlog })
+    }
+}
+
+/// Waits for one permit, and takes as many more as are free, up to `wanted`.
+async fn some_of(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePermit {
+    let one = Arc::clone(semaphore).acquire_owned().await;
+    let mut permits = one.expect("the semaphore is never closed");
+    let more = wanted.min(BATCH_MAX).saturating_sub(1).min(semaphore.available_permits());
+    if let Ok(more) = Arc::clone(semaphore).try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
+        permits.merge(more);
+    }
+    permits
 }

@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::intake::Intake;
+use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
 use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
@@ -38,8 +38,9 @@ use crate::timer::{Cause, SignalSink, Timer};
 
 pub use self::reconcile::{AuditReport, SweepReport};
 
-/// Claims in flight at a time; more only fight over the ledger.
-const DISPATCHERS: usize = 2;
+/// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
+/// one for the sweep. More only fight over the same rows.
+const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
 
 /// Ended runs that wait to be settled, for each slot.
 const UNSETTLED_PER_SLOT: usize = 4;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     sweep: SweepConfig,
     intake: Arc<Intake>,
     slots: Arc<Semaphore>,
+    /// The share of the slots that a backlog may take.
+    backlog_slots: Arc<Semaphore>,
     leases: Arc<Leases>,
     /// One at a time runs that is suspected of killing its daemon.
     suspects: Semaphore,
@@ -103,6 +106,7 @@ impl Engine {
                 sweep: config.sweep,
                 intake: Arc::new(Intake::new(Arc::clone(&parts.metrics))),
                 slots: Arc::new(Semaphore::new(config.engine.concurrency)),
+                backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
                 suspects: Semaphore::new(1),
                 settlements_held_up: AtomicBool::new(false),
@@ -179,8 +183,8 @@ impl Engine {
             let (shared, sink) = (Arc::clone(&shared), Arc::clone(&shared.intake) as Arc<dyn SignalSink>);
             async move { shared.parts.timer.run(sink, shared.stopping.clone()).await }
         });
-        for _ in 0..DISPATCHERS {
-            helpers.spawn(stop_with(&shared.stopping, Arc::clone(&shared).dispatch(ended.clone())));
+        for lane in DISPATCHERS {
+            helpers.spawn(stop_with(&shared.stopping, Arc::clone(&shared).dispatch(lane, ended.clone())));
         }
 
         shutdown.await;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::dispatch::Slots;
 use crate::handler::{HandlerError, Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
@@ -28,7 +29,7 @@ pub struct Ended {
 
 impl Shared {
     /// Runs a claimed task and hands its outcome on to be settled. The slot is free again afterwards.
-    pub(super) async fn run(self: Arc<Self>, claim: Claim, route: Route, ended: CancellationToken, slot: OwnedSemaphorePermit, settler: mpsc::Sender<Ended>) {
+    pub(super) async fn run(self: Arc<Self>, claim: Claim, route: Route, ended: CancellationToken, slot: Slots, settler: mpsc::Sender<Ended>) {
         let outcome = match claim.attempt.crashes {
             POISON_CRASHES.. => Outcome::Poisoned,
             // It may have taken its daemon down twice: at worst it takes the next one down alone.
