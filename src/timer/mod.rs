@@ -7,6 +7,11 @@
 mod agenda;
 pub mod key_expiry;
 pub mod ledger_poll;
+mod link;
+mod listener;
+mod nudge;
+mod probe;
+mod sentinel;
 
 pub use agenda::Agenda;
 
