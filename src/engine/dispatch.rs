@@ -39,7 +39,10 @@ impl Shared {
     /// and whether it is due, and the claim decides.
     async fn claim_due(&self, signals: Vec<Signal>) -> Result<Vec<(Claim, Route)>, LedgerError> {
         let mut routes = self.route(signals);
-        let named = routes.iter().filter_map(|(key, (_, arming))| arming.is_none().then(|| key.clone())).collect();
+        let named = routes
+            .iter()
+            .filter_map(|(key, (_, arming))| arming.is_none().then(|| key.clone()))
+            .collect();
         let mut due: Vec<Arming> = routes.values().filter_map(|(_, arming)| *arming).collect();
         let known = due.len();
         due.extend(self.look_up_due(named).await?);
@@ -48,11 +51,19 @@ impl Shared {
         }
         let claims = self.parts.ledger.claim(&due, &self.claimant).await?;
         self.parts.metrics.claimed("won", claims.len() as u64);
-        self.parts.metrics.claimed("missed", (due.len() - claims.len()) as u64);
-        let claims = claims.into_iter().filter_map(|claim| routes.remove(&claim.key).map(|(route, _)| (claim, route))).collect();
+        self.parts
+            .metrics
+            .claimed("missed", (due.len() - claims.len()) as u64);
+        let claims = claims
+            .into_iter()
+            .filter_map(|claim| routes.remove(&claim.key).map(|(route, _)| (claim, route)))
+            .collect();
         if known > 0 {
             // Their sources knew the row, but not whether it still stands: say why, and hold what came early.
-            let missed = routes.into_iter().filter_map(|(key, (_, arming))| arming.is_some().then_some(key)).collect();
+            let missed = routes
+                .into_iter()
+                .filter_map(|(key, (_, arming))| arming.is_some().then_some(key))
+                .collect();
             self.look_up_due(missed).await?;
         }
         Ok(claims)
@@ -61,7 +72,12 @@ impl Shared {
     /// Pairs signals with what runs them.
     fn route(&self, signals: Vec<Signal>) -> HashMap<TaskKey, (Route, Option<Arming>)> {
         let mut routes = HashMap::with_capacity(signals.len());
-        for Signal { key, source: _, arming } in signals {
+        for Signal {
+            key,
+            source: _,
+            arming,
+        } in signals
+        {
             match self.parts.router.find(&key) {
                 Some(route) => {
                     routes.insert(key, (route, arming));
@@ -85,13 +101,35 @@ impl Shared {
             match standing {
                 None => self.parts.metrics.dropped("unknown", 1),
                 Some(Standing { deleted: true, .. }) => self.parts.metrics.dropped("deleted", 1),
-                Some(Standing { state: State::Running, .. }) => self.parts.metrics.dropped("running", 1),
-                Some(Standing { state: State::Done | State::Dead, .. }) => self.parts.metrics.dropped("finished", 1),
-                Some(Standing { state: State::Cancelled, .. }) => self.parts.metrics.dropped("cancelled", 1),
-                Some(Standing { state: State::Pending | State::Waiting, arming, due_at, .. }) if due_at > now => {
-                    early.push(Alarm { key, due: due_at, arming: Some(arming) });
+                Some(Standing {
+                    state: State::Running,
+                    ..
+                }) => self.parts.metrics.dropped("running", 1),
+                Some(Standing {
+                    state: State::Done | State::Dead,
+                    ..
+                }) => self.parts.metrics.dropped("finished", 1),
+                Some(Standing {
+                    state: State::Cancelled,
+                    ..
+                }) => self.parts.metrics.dropped("cancelled", 1),
+                Some(Standing {
+                    state: State::Pending | State::Waiting,
+                    arming,
+                    due_at,
+                    ..
+                }) if due_at > now => {
+                    early.push(Alarm {
+                        key,
+                        due: due_at,
+                        arming: Some(arming),
+                    });
                 }
-                Some(Standing { state: State::Pending | State::Waiting, arming, .. }) => due.push(arming),
+                Some(Standing {
+                    state: State::Pending | State::Waiting,
+                    arming,
+                    ..
+                }) => due.push(arming),
             }
         }
         self.parts.metrics.dropped("early", early.len() as u64);
@@ -102,7 +140,8 @@ impl Shared {
     /// Sees to it that a signal comes when these fall due: from memory if that is near, else from the timer.
     pub(super) fn hold(&self, alarms: Vec<Alarm>) {
         let horizon = self.parts.ledger.clock().now().plus(self.nudge.horizon);
-        let (near, far): (Vec<Alarm>, Vec<Alarm>) = alarms.into_iter().partition(|alarm| alarm.due <= horizon);
+        let (near, far): (Vec<Alarm>, Vec<Alarm>) =
+            alarms.into_iter().partition(|alarm| alarm.due <= horizon);
         if !near.is_empty() {
             self.parts.timer.expect(near.clone());
         }
@@ -119,14 +158,24 @@ impl Shared {
         });
     }
 
-    fn start(self: &Arc<Self>, claims: Vec<(Claim, Route)>, mut keys: Vec<TaskKey>, mut slots: Slots, ended: &mpsc::Sender<Ended>) {
-        let claimed: std::collections::HashSet<&TaskKey> = claims.iter().map(|(claim, _)| &claim.key).collect();
+    fn start(
+        self: &Arc<Self>,
+        claims: Vec<(Claim, Route)>,
+        mut keys: Vec<TaskKey>,
+        mut slots: Slots,
+        ended: &mpsc::Sender<Ended>,
+    ) {
+        let claimed: std::collections::HashSet<&TaskKey> =
+            claims.iter().map(|(claim, _)| &claim.key).collect();
         keys.retain(|key| !claimed.contains(key));
         self.intake.land(&keys);
         for (claim, route) in claims {
-            let slot = slots.split().expect("at most as many claims as signals, and as many signals as slots");
+            let slot = slots
+                .split()
+                .expect("at most as many claims as signals, and as many signals as slots");
             let held = self.leases.hold(&claim);
-            self.runs.spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
+            self.runs
+                .spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
         }
     }
 
@@ -137,8 +186,13 @@ impl Shared {
             Lane::Fresh => None,
             Lane::Swept => Some(some_of(&self.backlog_slots, wanted).await),
         };
-        let wanted = backlog.as_ref().map_or(wanted, OwnedSemaphorePermit::num_permits);
-        Slots { runs: some_of(&self.slots, wanted).await, backlog }
+        let wanted = backlog
+            .as_ref()
+            .map_or(wanted, OwnedSemaphorePermit::num_permits);
+        Slots {
+            runs: some_of(&self.slots, wanted).await,
+            backlog,
+        }
     }
 
     /// The ledger has every task: the sweep finds them when it answers again.
@@ -158,7 +212,10 @@ pub(super) struct Slots {
 
 impl Slots {
     fn count(&self) -> usize {
-        let backlog = self.backlog.as_ref().map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
+        let backlog = self
+            .backlog
+            .as_ref()
+            .map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
         self.runs.num_permits().min(backlog)
     }
 
@@ -167,7 +224,10 @@ impl Slots {
             Some(backlog) => Some(backlog.split(1)?),
             None => None,
         };
-        Some(Self { runs: self.runs.split(1)?, backlog })
+        Some(Self {
+            runs: self.runs.split(1)?,
+            backlog,
+        })
     }
 }
 
@@ -175,8 +235,12 @@ impl Slots {
 async fn some_of(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePermit {
     let one = Arc::clone(semaphore).acquire_owned().await;
     let mut permits = one.expect("the semaphore is never closed");
-    let more = wanted.min(BATCH_MAX).saturating_sub(1).min(semaphore.available_permits());
-    if let Ok(more) = Arc::clone(semaphore).try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
+    let more = wanted
+        .min(BATCH_MAX)
+        .saturating_sub(1)
+        .min(semaphore.available_permits());
+    if let Ok(more) = Arc::clone(semaphore).try_acquire_many_owned(u32::try_from(more).unwrap_or(0))
+    {
         permits.merge(more);
     }
     permits

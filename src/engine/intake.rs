@@ -122,7 +122,9 @@ impl Intake {
         let taken: Vec<Signal> = queue.drain(..count).collect();
         let left = queue.len();
         for signal in &taken {
-            queues.known.insert(signal.key.clone(), Place::InFlight { again: None });
+            queues
+                .known
+                .insert(signal.key.clone(), Place::InFlight { again: None });
         }
         drop(queues);
         if left > 0 {
@@ -216,7 +218,9 @@ impl Intake {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().expect("nothing panics while holding the queues")
+        self.queues
+            .lock()
+            .expect("nothing panics while holding the queues")
     }
 }
 
@@ -227,7 +231,11 @@ impl SignalSink for Intake {
     }
 
     fn sweep(&self, cause: Cause) {
-        self.wanted.lock().expect("nothing panics while holding it").sweep.get_or_insert(cause);
+        self.wanted
+            .lock()
+            .expect("nothing panics while holding it")
+            .sweep
+            .get_or_insert(cause);
         self.asked.notify_one();
     }
 
@@ -247,7 +255,11 @@ mod tests {
     use super::*;
 
     fn signal(name: &str, source: Source) -> Signal {
-        Signal { key: TaskKey::build("C", "m", [name]).unwrap(), source, arming: None }
+        Signal {
+            key: TaskKey::build("C", "m", [name]).unwrap(),
+            source,
+            arming: None,
+        }
     }
 
     fn intake() -> Intake {
@@ -297,7 +309,13 @@ mod tests {
             intake.raise(signal(name, Source::Sweep));
         }
         intake.raise(signal("d", Source::Direct));
-        assert_eq!((intake.ready(Lane::Fresh).await, intake.ready(Lane::Swept).await), (1, 3));
+        assert_eq!(
+            (
+                intake.ready(Lane::Fresh).await,
+                intake.ready(Lane::Swept).await
+            ),
+            (1, 3)
+        );
         assert_eq!(intake.take(Lane::Fresh, 9), [signal("d", Source::Direct)]);
         assert_eq!(intake.take(Lane::Swept, 2).len(), 2);
     }
@@ -309,7 +327,13 @@ mod tests {
             intake.raise(signal(&n.to_string(), Source::Sweep));
         }
         assert_eq!(waiting(&intake), SWEPT_MAX);
-        assert_eq!(intake.wanted(), Wanted { sweep: Some(Cause::Overflow), audit: None });
+        assert_eq!(
+            intake.wanted(),
+            Wanted {
+                sweep: Some(Cause::Overflow),
+                audit: None
+            }
+        );
         assert_eq!(intake.wanted(), Wanted::default());
     }
 }

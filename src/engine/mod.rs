@@ -18,8 +18,8 @@ mod settle;
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -100,7 +100,10 @@ impl Engine {
         let lease = config.engine.lease;
         Self {
             shared: Ok(Arc::new(Shared {
-                claimant: Claimant { daemon: daemon_name(), lease },
+                claimant: Claimant {
+                    daemon: daemon_name(),
+                    lease,
+                },
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
@@ -129,7 +132,10 @@ impl Engine {
     /// # Errors
     /// The configuration it was made from cannot be used.
     pub fn parts(&self) -> Result<&Parts, ConfigError> {
-        self.shared.as_ref().map(|shared| &shared.parts).map_err(Clone::clone)
+        self.shared
+            .as_ref()
+            .map(|shared| &shared.parts)
+            .map_err(Clone::clone)
     }
 
     /// Looks at the engine while it runs.
@@ -137,7 +143,10 @@ impl Engine {
     /// # Errors
     /// The configuration it was made from cannot be used.
     pub fn status(&self) -> Result<Status, ConfigError> {
-        self.shared.as_ref().map(|shared| Status(Arc::clone(shared))).map_err(Clone::clone)
+        self.shared
+            .as_ref()
+            .map(|shared| Status(Arc::clone(shared)))
+            .map_err(Clone::clone)
     }
 
     /// One sweep and one audit that run nothing: what is overdue is counted, what the timer lost is armed.
@@ -180,11 +189,17 @@ impl Engine {
         helpers.spawn(Arc::clone(&shared).reconcile_until_stopped());
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
-            let (shared, sink) = (Arc::clone(&shared), Arc::clone(&shared.intake) as Arc<dyn SignalSink>);
+            let (shared, sink) = (
+                Arc::clone(&shared),
+                Arc::clone(&shared.intake) as Arc<dyn SignalSink>,
+            );
             async move { shared.parts.timer.run(sink, shared.stopping.clone()).await }
         });
         for lane in DISPATCHERS {
-            helpers.spawn(stop_with(&shared.stopping, Arc::clone(&shared).dispatch(lane, ended.clone())));
+            helpers.spawn(stop_with(
+                &shared.stopping,
+                Arc::clone(&shared).dispatch(lane, ended.clone()),
+            ));
         }
 
         shutdown.await;
@@ -200,17 +215,32 @@ impl Shared {
     /// Ends what runs, first by waiting, then by force, and writes the last settlements.
     async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: tokio::task::JoinHandle<()>) {
         let running = self.leases.len();
-        tracing::info!(running, timeout_ms = self.config.drain_timeout.as_millis() as u64, "stopping: no new run starts");
+        tracing::info!(
+            running,
+            timeout_ms = self.config.drain_timeout.as_millis() as u64,
+            "stopping: no new run starts"
+        );
         self.stopping.cancel();
         self.runs.close();
-        if tokio::time::timeout(self.config.drain_timeout, self.runs.wait()).await.is_err() {
-            tracing::warn!(running = self.leases.len(), "runs outlived the drain timeout: releasing them");
+        if tokio::time::timeout(self.config.drain_timeout, self.runs.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                running = self.leases.len(),
+                "runs outlived the drain timeout: releasing them"
+            );
             self.leases.interrupt_all();
             self.runs.wait().await;
         }
         drop(ended);
-        if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
-            tracing::error!("the ledger did not take the last settlements: these tasks run again when their leases run out");
+        if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler)
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "the ledger did not take the last settlements: these tasks run again when their leases run out"
+            );
             settler.abort();
         }
         tracing::info!("stopped");
@@ -230,7 +260,10 @@ impl Drop for AbortOnDrop {
 }
 
 /// `work`, until `stop`.
-fn stop_with(stop: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+fn stop_with(
+    stop: &CancellationToken,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
     let stop = stop.clone();
     async move {
         stop.run_until_cancelled(work).await;
@@ -239,9 +272,18 @@ fn stop_with(stop: &CancellationToken, work: impl Future<Output = ()> + Send + '
 
 /// Host and process, for people who look at a row and ask who holds it.
 fn daemon_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let name = format!("{host}:{}", std::process::id());
-    name.chars().rev().take(64).collect::<Vec<_>>().into_iter().rev().collect()
+    name.chars()
+        .rev()
+        .take(64)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect()
 }
 
 /// A look at a running engine, for health checks.
