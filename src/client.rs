@@ -217,6 +217,16 @@ impl TaskClient {
         Ok(made.into_iter().next().expect("one answer for one task"))
     }
 
+    /// Whether a task could be created as it is, seen from the ledger's clock as it is known here.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what is refused.
+    pub fn check(&self, task: &TaskSpec) -> Result<(), ClientError> {
+        task.check()?;
+        task.due.resolve_checked(self.ledger.clock().now())?;
+        Ok(())
+    }
+
     /// Creates many; answers in their order. All are checked before the first is written.
     ///
     /// # Errors
