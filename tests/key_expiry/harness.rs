@@ -79,7 +79,11 @@ impl Recorder {
         self.wait_after(0, wanted).await
     }
 
-    pub(crate) async fn wait_after(&self, mark: usize, wanted: impl Fn(&Recorded) -> bool) -> Recorded {
+    pub(crate) async fn wait_after(
+        &self,
+        mark: usize,
+        wanted: impl Fn(&Recorded) -> bool,
+    ) -> Recorded {
         self.wait_after_within(mark, DEADLINE, wanted).await
     }
 

@@ -57,7 +57,10 @@ fn number_after(info: &str, name: &str) -> i64 {
     rest[..end.unwrap_or(rest.len())].parse().unwrap()
 }
 
-pub(crate) async fn run<T: redis::FromRedisValue>(admin: &mut MultiplexedConnection, words: &[&str]) -> T {
+pub(crate) async fn run<T: redis::FromRedisValue>(
+    admin: &mut MultiplexedConnection,
+    words: &[&str],
+) -> T {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     command.query_async(admin).await.unwrap()
