@@ -122,7 +122,7 @@ async fn a_restarted_maria_keeps_its_data_and_url() -> Result {
     maria.restart().await?;
     assert_eq!(maria.url("lapsed"), url);
     assert_eq!(count(&url).await?, 1);
-    assert!(maria.socket().exists());
+    assert_eq!(count(&maria.socket_url("lapsed")).await?, 1);
     Ok(())
 }
 
@@ -130,6 +130,7 @@ async fn a_restarted_maria_keeps_its_data_and_url() -> Result {
 async fn a_stopped_maria_is_silent_until_it_continues() -> Result {
     let maria = PrivateMaria::start().await?;
     let mut connection = MySqlConnection::connect(&maria.url("")).await?;
+    maria.stop_process()?;
     maria.stop_process()?;
     let mut answer = Box::pin(connection.ping());
     let silence = tokio::time::timeout(Duration::from_millis(100), &mut answer).await;

@@ -2,7 +2,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection};
 
@@ -164,6 +163,17 @@ impl PrivateMaria {
         self.home.path().join("socket")
     }
 
+    /// The URL of a database over the unix socket.
+    ///
+    /// Over TCP the driver, which leaves Nagle's algorithm on, now and then waits 40 ms for an acknowledgement.
+    #[must_use]
+    pub fn socket_url(&self, database: &str) -> String {
+        format!(
+            "mysql://root@localhost/{database}?socket={}",
+            self.socket().display()
+        )
+    }
+
     /// Creates a database and returns its URL.
     ///
     /// # Errors
@@ -200,12 +210,12 @@ impl PrivateMaria {
         self.launch().await
     }
 
-    /// SIGSTOP: the kernel still accepts connections, nobody answers.
+    /// SIGSTOP: the kernel still accepts connections, nobody answers. In force when this returns.
     ///
     /// # Errors
     /// When the server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
-        self.server.signal(Signal::STOP)
+        self.server.stop()
     }
 
     /// SIGCONT: ends [`stop_process`](Self::stop_process).
@@ -213,7 +223,7 @@ impl PrivateMaria {
     /// # Errors
     /// When the server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
-        self.server.signal(Signal::CONT)
+        self.server.resume()
     }
 
     async fn launch(&mut self) -> Result<(), SandboxError> {

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SandboxError;
@@ -124,17 +124,35 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> Result<(), SandboxError> {
-        let pid = self
-            .child
+    /// SIGSTOP, and waits until no thread of the process runs any more: the signal alone stops them some time later.
+    pub(super) fn stop(&self) -> Result<(), SandboxError> {
+        self.signal(Signal::STOP)?;
+        // NOWAIT leaves the state to be seen again, so stopping twice does not wait for ever.
+        let until = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        rustix::process::waitid(WaitId::Pid(self.pid()?), until)
+            .map(drop)
+            .map_err(io::Error::from)
+            .map_err(SandboxError::io(|| format!("stop `{}`", self.name())))
+    }
+
+    /// SIGCONT: ends [`stop`](Self::stop).
+    pub(super) fn resume(&self) -> Result<(), SandboxError> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), SandboxError> {
+        rustix::process::kill_process(self.pid()?, signal)
+            .map_err(io::Error::from)
+            .map_err(SandboxError::io(|| format!("signal `{}`", self.name())))
+    }
+
+    fn pid(&self) -> Result<Pid, SandboxError> {
+        self.child
             .as_ref()
             .and_then(|child| Pid::from_raw(child.id().cast_signed()))
             .ok_or_else(|| SandboxError::NotRunning {
                 program: self.name(),
-            })?;
-        rustix::process::kill_process(pid, signal)
-            .map_err(io::Error::from)
-            .map_err(SandboxError::io(|| format!("signal `{}`", self.name())))
+            })
     }
 
     fn exited(&mut self) -> Result<Option<ExitStatus>, SandboxError> {

@@ -1,8 +1,6 @@
 use std::ffi::OsString;
 use std::fs;
 
-use rustix::process::Signal;
-
 use super::SandboxError;
 use super::home::Home;
 use super::port::free_port;
@@ -129,12 +127,12 @@ impl PrivateRedis {
         self.launch().await
     }
 
-    /// SIGSTOP: the kernel still accepts connections, nobody answers.
+    /// SIGSTOP: the kernel still accepts connections, nobody answers. In force when this returns.
     ///
     /// # Errors
     /// When the server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
-        self.server.signal(Signal::STOP)
+        self.server.stop()
     }
 
     /// SIGCONT: ends [`stop_process`](Self::stop_process).
@@ -142,7 +140,7 @@ impl PrivateRedis {
     /// # Errors
     /// When the server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
-        self.server.signal(Signal::CONT)
+        self.server.resume()
     }
 
     fn data_dir(&self) -> std::path::PathBuf {

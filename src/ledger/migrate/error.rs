@@ -1,0 +1,87 @@
+use super::Table;
+
+/// Why a table could not be checked, planned for or migrated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MigrateError {
+    #[error(
+        "table name `{name}` is not usable: expected 1 to 55 of the characters `A-Z a-z 0-9 _`"
+    )]
+    Name { name: String },
+    #[error("no database is selected: name one in the URL, as in `mysql://host/lapsed`")]
+    NoDatabase,
+    #[error("table `{table}` does not exist: run `lapsed migrate`")]
+    Absent { table: Table },
+    #[error("table `{table}` {lack}: run `lapsed migrate`")]
+    Outdated { table: Table, lack: String },
+    /// The table has the right name and a shape that cannot be adopted without losing something.
+    #[error("table `{table}` cannot be adopted: {problem}")]
+    Incompatible { table: Table, problem: String },
+    #[error("this server is `{version}`: {bug}")]
+    ServerBug { version: String, bug: &'static str },
+    #[error("another `lapsed migrate` of table `{table}` is still running after {seconds} s")]
+    Busy { table: Table, seconds: u64 },
+    #[error(
+        "table `{table}` was in use by other transactions for {seconds} s, so `{statement}` could not begin: \
+         find them in `SHOW PROCESSLIST` or `information_schema.INNODB_TRX`, and run `lapsed migrate` again; it goes on from here"
+    )]
+    Blocked {
+        table: Table,
+        statement: String,
+        seconds: u64,
+    },
+    #[error(
+        "table `{table}` was changed by others each of {rounds} times that it was nearly done: \
+         stop the programs that insert the same key twice, and run `lapsed migrate` again"
+    )]
+    Restless { table: Table, rounds: usize },
+    #[error("cannot {action}")]
+    Sql {
+        action: String,
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+impl MigrateError {
+    /// Wraps a driver's error: `.map_err(MigrateError::sql("read the columns of the table"))`.
+    pub(super) fn sql(action: impl Into<String>) -> impl FnOnce(sqlx::Error) -> Self {
+        let action = action.into();
+        move |source| Self::Sql { action, source }
+    }
+}
+
+/// The error numbers of MySQL and MariaDB that migrating knows an answer to.
+pub(super) mod number {
+    pub const TABLE_EXISTS: u16 = 1050;
+    pub const DUPLICATE_COLUMN: u16 = 1060;
+    pub const DUPLICATE_KEY_NAME: u16 = 1061;
+    pub const DUPLICATE_ENTRY: u16 = 1062;
+    /// The table is not as it was when the plan was made.
+    pub const STALE: [u16; 4] = [
+        TABLE_EXISTS,
+        DUPLICATE_COLUMN,
+        DUPLICATE_KEY_NAME,
+        DUPLICATE_ENTRY,
+    ];
+
+    pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    pub const DEADLOCK: u16 = 1213;
+    /// MariaDB 11.6 and later: the row changed since the snapshot was taken.
+    pub const RECORD_CHANGED: u16 = 1020;
+    pub const TRANSIENT: [u16; 3] = [LOCK_WAIT_TIMEOUT, DEADLOCK, RECORD_CHANGED];
+
+    /// Unknown algorithm, unsupported, unsupported for a reason, row format full of instant columns (two spellings).
+    pub const ALGORITHM_REFUSED: [u16; 5] = [1800, 1845, 1846, 4080, 4092];
+}
+
+/// The server's error number, if the server refused the statement.
+pub(super) fn number_of(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?;
+    let error = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()?;
+    Some(error.number())
+}
+
+pub(super) fn is_one_of(error: &sqlx::Error, numbers: &[u16]) -> bool {
+    number_of(error).is_some_and(|number| numbers.contains(&number))
+}

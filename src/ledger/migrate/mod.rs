@@ -1,0 +1,246 @@
+//! Creates the ledger's table, or adopts one that an older program has filled.
+//!
+//! ```text
+//! look: information_schema -> Found        compare: Found -> [Step]        act: one statement a step
+//! ```
+//!
+//! - Nothing remembers how far a migration came: the table itself says so. Each step is complete in itself, so a
+//!   migration that was interrupted, at whatever point, is finished by running it again.
+//! - No row is lost: surplus rows of a duplicated key move to `<table>_duplicates`.
+//! - Programs that know only the first six columns go on working while it runs and after it.
+//! - What it does not know: how the ledger uses the table. Who wants another column adds it to
+//!   `migrations/tb_time_limit_task.sql` and to the rules in `shape`.
+
+mod duplicates;
+mod error;
+mod found;
+mod session;
+mod shape;
+mod step;
+mod table;
+mod version;
+
+use std::fmt;
+use std::time::Duration;
+
+use sqlx::MySqlConnection;
+
+pub use error::MigrateError;
+pub use shape::Index;
+pub use step::{Method, Step};
+pub use table::Table;
+pub use version::generated_index_bug;
+
+use found::Found;
+use session::Ran;
+
+/// How often a migration starts over because others changed the table meanwhile.
+const ROUNDS: usize = 10;
+
+/// How to migrate.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long one statement may wait for transactions that use the table, and the whole for another migration.
+    pub lock_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lock_wait: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Options {
+    #[must_use]
+    pub fn lock_wait(mut self, lock_wait: Duration) -> Self {
+        self.lock_wait = lock_wait;
+        self
+    }
+}
+
+/// What it takes to bring a table up to date. Its `Display` is what `lapsed migrate --dry-run` prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub table: Table,
+    /// In the order in which they must run; empty when the table is up to date.
+    pub steps: Vec<Step>,
+    /// The server's own guess; often 10 % off, sometimes more.
+    pub rows_estimate: u64,
+}
+
+/// What [`apply`] tells of its progress.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Progress<'a> {
+    Begun(&'a Step),
+    /// `method` is the one that the server accepted.
+    Done {
+        step: &'a Step,
+        method: Method,
+    },
+    /// Others changed the table; the steps are planned anew.
+    StartedOver(&'a Step),
+}
+
+/// Checks that the table has the wanted shape. Reads `information_schema` alone, so it is cheap.
+///
+/// # Errors
+/// When the table is absent, outdated, or none that could be adopted.
+pub async fn check(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+    require_database(conn).await?;
+    let found = Found::read(conn, table.as_str())
+        .await?
+        .ok_or_else(|| MigrateError::Absent {
+            table: table.clone(),
+        })?;
+    let steps = shape::steps(table, &found, 0, None)?;
+    match shape::first_lack(&steps) {
+        None => Ok(()),
+        Some(lack) => Err(MigrateError::Outdated {
+            table: table.clone(),
+            lack,
+        }),
+    }
+}
+
+/// Compares the table with the wanted shape. Changes nothing; counts duplicated keys if there is no unique key.
+///
+/// # Errors
+/// When the table cannot be adopted, or the server cannot be trusted with it.
+pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, MigrateError> {
+    refuse_broken_server(conn).await?;
+    require_database(conn).await?;
+    let plan = |steps, rows_estimate| Plan {
+        table: table.clone(),
+        steps,
+        rows_estimate,
+    };
+    let Some(found) = Found::read(conn, table.as_str()).await? else {
+        return Ok(plan(vec![Step::CreateTable], 0));
+    };
+    // Refuses what cannot be adopted before it reads a single row of it.
+    let mut steps = shape::steps(table, &found, 0, None)?;
+    if shape::lacks_unique_key(&found) {
+        let surplus = duplicates::count(conn, table, &found).await?;
+        let there = Found::read(conn, &table.duplicates()).await?;
+        steps = shape::steps(table, &found, surplus, there.as_ref())?;
+    }
+    Ok(plan(steps, found.rows_estimate))
+}
+
+/// Brings the table up to date, step by step, and tells of each.
+///
+/// Wants a connection of its own: session settings stay changed. Two migrations at once are safe, as are programs
+/// that go on writing.
+///
+/// # Errors
+/// Whatever is done by then stays done and is correct; running again goes on from there.
+///
+/// # Cancel safety
+/// As after an error, but the connection must be closed.
+pub async fn apply(
+    conn: &mut MySqlConnection,
+    table: &Table,
+    options: &Options,
+    tell: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Result<(), MigrateError> {
+    require_database(conn).await?;
+    session::prepare(conn, options).await?;
+    session::lock(conn, table, options).await?;
+    let applied = apply_locked(conn, table, options, tell).await;
+    let unlocked = session::unlock(conn, table).await;
+    applied.and(unlocked)
+}
+
+async fn apply_locked(
+    conn: &mut MySqlConnection,
+    table: &Table,
+    options: &Options,
+    tell: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Result<(), MigrateError> {
+    for _ in 0..ROUNDS {
+        let plan = plan(conn, table).await?;
+        if plan.is_empty() {
+            return Ok(());
+        }
+        for step in &plan.steps {
+            tell(Progress::Begun(step));
+            match run(conn, table, step, options).await? {
+                Ran::Done(method) => tell(Progress::Done { step, method }),
+                Ran::Stale => {
+                    tell(Progress::StartedOver(step));
+                    break;
+                }
+            }
+        }
+    }
+    Err(MigrateError::Restless {
+        table: table.clone(),
+        rounds: ROUNDS,
+    })
+}
+
+async fn run(
+    conn: &mut MySqlConnection,
+    table: &Table,
+    step: &Step,
+    options: &Options,
+) -> Result<Ran, MigrateError> {
+    if let Step::MoveDuplicates { .. } = step {
+        duplicates::move_away(conn, table).await?;
+        Ok(Ran::Done(Method::Plain))
+    } else {
+        session::run_ddl(conn, table, step, options).await
+    }
+}
+
+async fn require_database(conn: &mut MySqlConnection) -> Result<(), MigrateError> {
+    let database: Option<String> = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)")
+        .fetch_one(conn)
+        .await
+        .map_err(MigrateError::sql("ask for the database"))?;
+    database.map(drop).ok_or(MigrateError::NoDatabase)
+}
+
+async fn refuse_broken_server(conn: &mut MySqlConnection) -> Result<(), MigrateError> {
+    let version: String = sqlx::query_scalar("SELECT CAST(VERSION() AS CHAR)")
+        .fetch_one(conn)
+        .await
+        .map_err(MigrateError::sql("ask for the version of the server"))?;
+    match generated_index_bug(&version) {
+        None => Ok(()),
+        Some(bug) => Err(MigrateError::ServerBug { version, bug }),
+    }
+}
+
+impl Plan {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            table,
+            steps,
+            rows_estimate,
+        } = self;
+        if steps.is_empty() {
+            return writeln!(f, "table `{table}` is up to date");
+        }
+        writeln!(f, "table `{table}`, about {rows_estimate} rows")?;
+        for (number, step) in (1..).zip(steps) {
+            writeln!(f, "{number}. {step}")?;
+            writeln!(f, "   {}", step.method())?;
+            for line in step.statement(table).lines() {
+                writeln!(f, "   {line}")?;
+            }
+        }
+        Ok(())
+    }
+}

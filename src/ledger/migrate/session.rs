@@ -1,0 +1,137 @@
+//! The connection while it migrates: its settings, its advisory lock, and how it runs a DDL statement.
+
+use std::time::{Duration, Instant};
+
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use super::error::{is_one_of, number};
+use super::step::{Method, Step};
+use super::{MigrateError, Options, Table};
+
+/// Everybody else's statements queue behind a DDL statement that waits for a long transaction. So it waits in
+/// short spells, and lets the queue run dry in between.
+const SPELL: Duration = Duration::from_secs(3);
+const REST: Duration = Duration::from_millis(500);
+
+/// The name of the lock is hashed, because database and table together may exceed its 64 characters.
+const LOCK: &str =
+    "SELECT CAST(GET_LOCK(CONCAT('lapsed:', SHA1(CONCAT(DATABASE(), '.', ?))), ?) AS SIGNED)";
+const UNLOCK: &str = "DO RELEASE_LOCK(CONCAT('lapsed:', SHA1(CONCAT(DATABASE(), '.', ?))))";
+
+/// What a DDL statement came to.
+pub(super) enum Ran {
+    Done(Method),
+    /// Somebody else changed the table first.
+    Stale,
+}
+
+pub(super) async fn prepare(
+    conn: &mut MySqlConnection,
+    options: &Options,
+) -> Result<(), MigrateError> {
+    let spell = whole_seconds(options.lock_wait.min(SPELL));
+    // NO_AUTO_VALUE_ON_ZERO: a row with id 0 keeps it when it is moved.
+    let settings = format!(
+        "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO', \
+         lock_wait_timeout = {spell}, innodb_lock_wait_timeout = {spell}; \
+         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    );
+    sqlx::raw_sql(AssertSqlSafe(settings))
+        .execute(conn)
+        .await
+        .map(drop)
+        .map_err(MigrateError::sql("set up the session"))
+}
+
+/// Takes the lock that keeps two migrations of one table apart. It ends with the connection at the latest.
+pub(super) async fn lock(
+    conn: &mut MySqlConnection,
+    table: &Table,
+    options: &Options,
+) -> Result<(), MigrateError> {
+    let seconds = whole_seconds(options.lock_wait);
+    let taken: Option<i64> = sqlx::query_scalar(LOCK)
+        .bind(table.as_str())
+        .bind(seconds)
+        .fetch_one(conn)
+        .await
+        .map_err(MigrateError::sql("lock the migration"))?;
+    if taken == Some(1) {
+        Ok(())
+    } else {
+        Err(MigrateError::Busy {
+            table: table.clone(),
+            seconds,
+        })
+    }
+}
+
+pub(super) async fn unlock(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+    sqlx::query(UNLOCK)
+        .bind(table.as_str())
+        .execute(conn)
+        .await
+        .map(drop)
+        .map_err(MigrateError::sql("unlock the migration"))
+}
+
+/// Runs one DDL statement by the best method that the server accepts.
+pub(super) async fn run_ddl(
+    conn: &mut MySqlConnection,
+    table: &Table,
+    step: &Step,
+    options: &Options,
+) -> Result<Ran, MigrateError> {
+    let statement = step.statement(table);
+    let mut methods = step.methods().iter().copied().peekable();
+    while let Some(method) = methods.next() {
+        let is_last = methods.peek().is_none();
+        let sql = format!("{statement}{}", method.clause());
+        match execute_patiently(conn, &sql, options).await {
+            Ok(()) => return Ok(Ran::Done(method)),
+            Err(error) if !is_last && is_one_of(&error, &number::ALGORITHM_REFUSED) => {}
+            Err(error) if is_one_of(&error, &number::STALE) => return Ok(Ran::Stale),
+            Err(error) if is_one_of(&error, &[number::LOCK_WAIT_TIMEOUT]) => {
+                return Err(MigrateError::Blocked {
+                    table: table.clone(),
+                    statement,
+                    seconds: whole_seconds(options.lock_wait),
+                });
+            }
+            Err(source) => {
+                return Err(MigrateError::Sql {
+                    action: format!("run `{sql}`"),
+                    source,
+                });
+            }
+        }
+    }
+    unreachable!("each step has a method, and the last one returns")
+}
+
+/// Repeats a statement that cannot get its metadata lock until the time for that is up.
+async fn execute_patiently(
+    conn: &mut MySqlConnection,
+    sql: &str,
+    options: &Options,
+) -> sqlx::Result<()> {
+    let deadline = Instant::now() + options.lock_wait;
+    loop {
+        let ran = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+            .execute(&mut *conn)
+            .await;
+        match ran {
+            Err(error)
+                if is_one_of(&error, &[number::LOCK_WAIT_TIMEOUT])
+                    && Instant::now() + REST < deadline =>
+            {
+                tokio::time::sleep(REST).await;
+            }
+            ran => return ran.map(drop),
+        }
+    }
+}
+
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().max(1)
+}

@@ -1,0 +1,436 @@
+//! The wanted shape of the table, and what it takes to get there from a found one.
+
+use super::found::{self, Found};
+use super::step::Step;
+use super::{MigrateError, Table};
+
+/// The one place where columns are defined; new tables are made from it, old ones completed.
+const CREATE: &str = include_str!("../../../migrations/tb_time_limit_task.sql");
+
+pub(super) const DUE_AT: &str = "due_at";
+const KEY: &str = "key";
+const KEY_LENGTH: u64 = 255;
+
+/// An index of the table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Index {
+    pub name: &'static str,
+    pub unique: bool,
+    pub columns: &'static [&'static str],
+}
+
+static UK_KEY: Index = Index {
+    name: "uk_key",
+    unique: true,
+    columns: &[KEY],
+};
+static IX_DUE: Index = Index {
+    name: "ix_due",
+    unique: false,
+    columns: &["status", "sts", DUE_AT, "id"],
+};
+static IX_TAG: Index = Index {
+    name: "ix_tag",
+    unique: false,
+    columns: &["tag"],
+};
+
+/// What an existing column must be like for the statements of the ledger to work on it.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Id,
+    /// Judged by its type alone here: [`change_key`] repairs the rest.
+    Key,
+    /// 0, 1, 2, ...: any integer type holds it.
+    Flag,
+    /// Up to 65 535.
+    Count,
+    /// Unix seconds and milliseconds. More decimals would make `end_time` differ from what we write back.
+    Time,
+    /// 16 random bytes.
+    Token,
+    /// At least so many characters.
+    Text(u64),
+    DueAt,
+}
+
+/// In the order of the table; those of the programs we adopt from come first.
+const RULES: [(&str, Rule); 20] = [
+    ("id", Rule::Id),
+    (KEY, Rule::Key),
+    ("status", Rule::Flag),
+    ("start_time", Rule::Time),
+    ("end_time", Rule::Time),
+    ("sts", Rule::Flag),
+    ("owner", Rule::Token),
+    ("daemon", Rule::Text(64)),
+    ("lease_until", Rule::Time),
+    ("run_end", Rule::Time),
+    ("retry_at", Rule::Time),
+    ("attempt", Rule::Count),
+    ("crashes", Rule::Flag),
+    ("max_attempts", Rule::Count),
+    ("adopted", Rule::Flag),
+    ("tag", Rule::Text(128)),
+    ("payload", Rule::Text((1 << 24) - 1)),
+    ("last_error", Rule::Text((1 << 16) - 1)),
+    ("finished_at", Rule::Time),
+    (DUE_AT, Rule::DueAt),
+];
+
+/// A table without one of these is something else that happens to have our table's name.
+const SEED_COLUMNS: [&str; 5] = ["id", KEY, "status", "start_time", "end_time"];
+const DEFAULT_ZERO: [&str; 2] = ["status", "sts"];
+
+pub(super) fn create_statement(table: &Table) -> String {
+    CREATE
+        .lines()
+        .filter(|line| !line.starts_with("--"))
+        .map(|line| line.replace("{table}", table.as_str()))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The definition of one of the table's columns.
+pub(super) fn definition(name: &str) -> &'static str {
+    let quoted = format!("`{name}`");
+    CREATE
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(&quoted))
+        .and_then(|line| line.split(" -- ").next())
+        .map(|line| line.trim().trim_end_matches(','))
+        .expect("each name in `RULES` has its line: a test compares them")
+}
+
+impl Index {
+    pub(super) fn definition(&self) -> String {
+        let kind = if self.unique { "UNIQUE KEY" } else { "KEY" };
+        format!("{kind} `{}` (`{}`)", self.name, self.columns.join("`, `"))
+    }
+
+    fn is(&self, found: &found::Index) -> bool {
+        found.unique == self.unique
+            && found.columns.len() == self.columns.len()
+            && found
+                .columns
+                .iter()
+                .zip(self.columns)
+                .all(|(found, wanted)| found.eq_ignore_ascii_case(wanted))
+    }
+}
+
+/// The steps from `found` to the wanted shape, in order. `surplus` counts the rows that a unique key would refuse,
+/// `duplicates` is the table for them, if it exists.
+pub(super) fn steps(
+    table: &Table,
+    found: &Found,
+    surplus: u64,
+    duplicates: Option<&Found>,
+) -> Result<Vec<Step>, MigrateError> {
+    refuse_foreign(found)
+        .and_then(|()| refuse_unfit_columns(found))
+        .and_then(|()| refuse_unfit_indexes(found))
+        .map_err(|problem| MigrateError::Incompatible {
+            table: table.clone(),
+            problem,
+        })?;
+
+    let mut steps = Vec::new();
+    steps.extend(change_key(found));
+    steps.extend(add_columns(found));
+    steps.extend(defaults(found));
+    if surplus > 0 {
+        match duplicates {
+            None => steps.push(Step::CreateDuplicates),
+            Some(duplicates) => refuse_narrow_duplicates(table, found, duplicates)?,
+        }
+        steps.push(Step::MoveDuplicates { rows: surplus });
+    }
+    steps.extend(add_indexes(found));
+    Ok(steps)
+}
+
+/// What `table` lacks, for one line of an error; `None` when nothing.
+pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
+    let missing: Vec<&str> = steps
+        .iter()
+        .flat_map(|step| match step {
+            Step::AddColumns(names) => names.clone(),
+            Step::AddDueAt => vec![DUE_AT],
+            _ => vec![],
+        })
+        .collect();
+    match missing[..] {
+        [] => steps.first().map(|step| match step {
+            Step::AddIndex(index) => format!("lacks index `{}`", index.name),
+            other => format!("is not up to date ({other})"),
+        }),
+        [only] => Some(format!("lacks column `{only}`")),
+        [first, ref more @ ..] => Some(format!("lacks column `{first}` (and {} more)", more.len())),
+    }
+}
+
+/// Whether nothing but the unique key itself keeps a key from being inserted twice.
+pub(super) fn lacks_unique_key(found: &Found) -> bool {
+    // Whatever its name: a table may have come by it on its own.
+    !found.indexes.iter().any(|index| UK_KEY.is(index))
+}
+
+/// The collation under which the unique key will compare, if the column has another one now.
+pub(super) fn key_collation_to_be(found: &Found) -> Option<String> {
+    match change_key(found)? {
+        Step::ChangeKey { charset, .. } => Some(format!("{charset}_bin")),
+        _ => None,
+    }
+}
+
+fn refuse_foreign(found: &Found) -> Result<(), String> {
+    if found.kind != "BASE TABLE" {
+        return Err(format!(
+            "it is a {}, expected a table",
+            found.kind.to_lowercase()
+        ));
+    }
+    let engine = found.engine.as_deref().unwrap_or("unknown");
+    if !engine.eq_ignore_ascii_case("InnoDB") {
+        return Err(format!(
+            "its engine is `{engine}`, expected `InnoDB`: change it with `ALTER TABLE ... ENGINE=InnoDB` first"
+        ));
+    }
+    match SEED_COLUMNS
+        .iter()
+        .find(|name| found.column(name).is_none())
+    {
+        Some(name) => Err(format!(
+            "it has no column `{name}`, so it is not a table of tasks"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn refuse_unfit_columns(found: &Found) -> Result<(), String> {
+    for column in &found.columns {
+        let rule = RULES
+            .iter()
+            .find(|(name, _)| column.name.eq_ignore_ascii_case(name));
+        match rule {
+            Some((name, rule)) if !rule.admits(column) => {
+                return Err(format!(
+                    "column `{name}` is `{}`, expected `{}`",
+                    describe(column),
+                    definition(name)
+                ));
+            }
+            None if !column.is_optional() => {
+                return Err(format!(
+                    "column `{}` has no default, so no row could be inserted without it: give it one",
+                    column.name
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn refuse_unfit_indexes(found: &Found) -> Result<(), String> {
+    let primary = found.indexes.iter().find(|index| index.name == "PRIMARY");
+    if primary.is_none_or(|index| index.columns != ["id"]) {
+        return Err("its primary key is not `id` alone".to_owned());
+    }
+    for wanted in [&UK_KEY, &IX_DUE, &IX_TAG] {
+        let namesake = found
+            .indexes
+            .iter()
+            .find(|index| index.name.eq_ignore_ascii_case(wanted.name));
+        if let Some(found) = namesake.filter(|index| !wanted.is(index)) {
+            return Err(format!(
+                "its index `{}` is on ({}), expected `{}`: rename or drop it first",
+                found.name,
+                found.columns.join(", "),
+                wanted.definition()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_narrow_duplicates(
+    table: &Table,
+    found: &Found,
+    duplicates: &Found,
+) -> Result<(), MigrateError> {
+    let missing = found
+        .stored_columns()
+        .find(|column| duplicates.column(&column.name).is_none());
+    missing.map_or(Ok(()), |column| {
+        Err(MigrateError::Incompatible {
+            table: table.clone(),
+            problem: format!(
+                "table `{}` for its surplus rows exists, but lacks column `{}`: rename it",
+                table.duplicates(),
+                column.name
+            ),
+        })
+    })
+}
+
+impl Rule {
+    fn admits(self, column: &found::Column) -> bool {
+        let data_type = column.data_type.as_str();
+        let is_integer = data_type.ends_with("int") || data_type == "integer";
+        let has_type = match self {
+            Self::Id => is_integer && column.is_auto_increment(),
+            Self::Key => data_type == "varchar" && !column.nullable,
+            Self::Flag => is_integer,
+            Self::Count => is_integer && data_type != "tinyint",
+            Self::Time => is_time(&column.column_type),
+            Self::Token => column.column_type == "binary(16)",
+            Self::Text(length) => {
+                column.charset.is_some() && column.length >= length
+                // A JSON column of MySQL has neither character set nor length.
+                || data_type == "json"
+            }
+            Self::DueAt => is_time(&column.column_type) && is_due_at(&column.expression),
+        };
+        let is_wanted_null = |wanted: &str| !wanted.contains("NOT NULL");
+        let name = column.name.to_ascii_lowercase();
+        let null_fits = match self {
+            Self::DueAt => true,
+            _ => column.nullable == is_wanted_null(definition(&name)),
+        };
+        // The first columns are always written; ours are not, by programs that do not know them.
+        let default_fits = SEED_COLUMNS.contains(&name.as_str())
+            || DEFAULT_ZERO.contains(&name.as_str())
+            || column.is_optional();
+        has_type && null_fits && default_fits
+    }
+}
+
+fn is_time(column_type: &str) -> bool {
+    let numbers = column_type
+        .strip_prefix("decimal(")
+        .and_then(|rest| rest.split(')').next())
+        .and_then(|numbers| numbers.split_once(','));
+    numbers.is_some_and(|(precision, scale)| {
+        scale == "3"
+            && precision
+                .parse()
+                .is_ok_and(|precision: u32| precision >= 13)
+    })
+}
+
+/// Servers write an expression back with backticks, spaces and parentheses of their own.
+fn is_due_at(expression: &str) -> bool {
+    let bare = |text: &str| -> String {
+        let text = text.to_ascii_lowercase();
+        text.chars()
+            .filter(|c| !matches!(c, '`' | '(' | ')') && !c.is_whitespace())
+            .collect()
+    };
+    let wanted = definition(DUE_AT)
+        .split_once(" AS ")
+        .and_then(|(_, rest)| rest.rsplit_once(' '))
+        .map(|(expression, _kind)| expression)
+        .expect("the definition reads `... AS (expression) KIND`");
+    bare(expression) == bare(wanted)
+}
+
+fn describe(column: &found::Column) -> String {
+    let mut text = column.column_type.clone();
+    if column.is_generated() {
+        text += &format!(" AS ({})", column.expression);
+    } else if !column.nullable {
+        text += " NOT NULL";
+    }
+    text
+}
+
+fn change_key(found: &Found) -> Option<Step> {
+    let key = found.column(KEY)?;
+    let collation = key.collation.as_deref().unwrap_or_default();
+    if collation.ends_with("_bin") && key.length >= KEY_LENGTH {
+        return None;
+    }
+    Some(Step::ChangeKey {
+        from: format!("{} {collation}", key.column_type),
+        charset: key.charset.clone()?,
+        length: key.length.max(KEY_LENGTH),
+        comment: key.comment.clone(),
+    })
+}
+
+fn add_columns(found: &Found) -> Vec<Step> {
+    let missing = |name: &&str| found.column(name).is_none();
+    let names: Vec<&'static str> = RULES
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| *name != DUE_AT)
+        .filter(missing)
+        .collect();
+    let stored = (!names.is_empty()).then_some(Step::AddColumns(names));
+    let generated = missing(&DUE_AT).then_some(Step::AddDueAt);
+    stored.into_iter().chain(generated).collect()
+}
+
+/// A missing column is added with its default, so only found ones can lack it.
+fn defaults(found: &Found) -> Vec<Step> {
+    DEFAULT_ZERO
+        .into_iter()
+        .filter(|name| {
+            found
+                .column(name)
+                .is_some_and(|column| column.default.as_deref() != Some("0"))
+        })
+        .map(Step::DefaultZero)
+        .collect()
+}
+
+fn add_indexes(found: &Found) -> Vec<Step> {
+    let has = |name: &str| {
+        let mut indexes = found.indexes.iter();
+        indexes.any(|index| index.name.eq_ignore_ascii_case(name))
+    };
+    let unique = lacks_unique_key(found).then_some(Step::AddIndex(&UK_KEY));
+    let due = (!has(IX_DUE.name)).then_some(Step::AddIndex(&IX_DUE));
+    let tag = (!has(IX_TAG.name)).then_some(Step::AddIndex(&IX_TAG));
+    unique.into_iter().chain(due).chain(tag).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CREATE, IX_DUE, IX_TAG, RULES, UK_KEY, definition, is_due_at};
+
+    #[test]
+    fn every_column_of_the_table_has_its_rule_in_the_same_order() {
+        let defined: Vec<&str> = CREATE
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix('`')?.split('`').next())
+            .collect();
+        assert_eq!(defined, RULES.map(|(name, _)| name));
+    }
+
+    #[test]
+    fn every_index_is_written_the_same_in_both_places() {
+        for index in [&UK_KEY, &IX_DUE, &IX_TAG] {
+            assert!(CREATE.contains(&index.definition()), "{index:?}");
+        }
+    }
+
+    #[test]
+    fn a_definition_ends_before_its_comment() {
+        assert_eq!(definition("owner"), "BINARY(16) NULL");
+        assert_eq!(
+            definition("attempt"),
+            "SMALLINT UNSIGNED NOT NULL DEFAULT 0"
+        );
+    }
+
+    #[test]
+    fn due_at_is_recognised_as_each_server_writes_it_back() {
+        let mariadb = "if(`run_end` = `end_time`,greatest(`end_time`,`retry_at`),`end_time`)";
+        let mysql = "if((`run_end` = `end_time`),greatest(`end_time`,`retry_at`),`end_time`)";
+        assert!(is_due_at(mariadb) && is_due_at(mysql));
+        assert!(!is_due_at("greatest(`end_time`,`retry_at`)"));
+    }
+}

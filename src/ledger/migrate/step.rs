@@ -1,0 +1,168 @@
+use std::fmt;
+
+use super::Table;
+use super::shape::{self, Index};
+
+/// One change to the database, complete in itself: a migration may be interrupted between any two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    CreateTable,
+    /// The key's column compares without case, or holds too little: two tasks would be taken for one.
+    ChangeKey {
+        /// What it is now, as in `varchar(255) utf8_general_ci`.
+        from: String,
+        charset: String,
+        length: u64,
+        comment: String,
+    },
+    AddColumns(Vec<&'static str>),
+    /// Apart from the others, because servers refuse to add generated and stored columns in one go.
+    AddDueAt,
+    /// Programs may leave the column out of their INSERTs.
+    DefaultZero(&'static str),
+    CreateDuplicates,
+    MoveDuplicates {
+        rows: u64,
+    },
+    AddIndex(&'static Index),
+}
+
+/// How the server changes a table, and what others may do meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Method {
+    /// Not an ALTER TABLE.
+    Plain,
+    /// Only the table's description is written.
+    Instant,
+    /// Reads and writes go on.
+    InPlace,
+    /// The table is copied; reads go on, writes wait.
+    Copy,
+    /// The server accepted none of the above by name.
+    ServersChoice,
+}
+
+impl Step {
+    /// The statement, without the clause that names the method.
+    #[must_use]
+    pub fn statement(&self, table: &Table) -> String {
+        let alter = format!("ALTER TABLE `{table}` ");
+        match self {
+            Self::CreateTable => shape::create_statement(table),
+            Self::ChangeKey {
+                charset,
+                length,
+                comment,
+                ..
+            } => {
+                let comment = comment.replace('\\', r"\\").replace('\'', "''");
+                alter
+                    + &format!(
+                        "MODIFY COLUMN `key` VARCHAR({length}) CHARACTER SET {charset} COLLATE {charset}_bin NOT NULL COMMENT '{comment}'"
+                    )
+            }
+            Self::AddColumns(names) => {
+                let clauses: Vec<String> = names.iter().map(|name| add_column(name)).collect();
+                alter + &clauses.join(", ")
+            }
+            Self::AddDueAt => alter + &add_column(shape::DUE_AT),
+            Self::DefaultZero(name) => alter + &format!("ALTER COLUMN `{name}` SET DEFAULT 0"),
+            Self::CreateDuplicates => {
+                format!("CREATE TABLE `{}` LIKE `{table}`", table.duplicates())
+            }
+            Self::MoveDuplicates { .. } => format!(
+                "INSERT INTO `{}` SELECT ... FROM `{table}`; DELETE FROM `{table}` ... (batches, a transaction each)",
+                table.duplicates()
+            ),
+            Self::AddIndex(index) => alter + &format!("ADD {}", index.definition()),
+        }
+    }
+
+    /// The methods to ask for, best first; the last one is always accepted.
+    pub(super) fn methods(&self) -> &'static [Method] {
+        match self {
+            Self::CreateTable | Self::CreateDuplicates | Self::MoveDuplicates { .. } => {
+                &[Method::Plain]
+            }
+            Self::ChangeKey { .. } => &[Method::Copy, Method::ServersChoice],
+            Self::AddColumns(_) | Self::AddDueAt | Self::DefaultZero(_) => &[
+                Method::Instant,
+                Method::InPlace,
+                Method::Copy,
+                Method::ServersChoice,
+            ],
+            Self::AddIndex(_) => &[Method::InPlace, Method::Copy, Method::ServersChoice],
+        }
+    }
+
+    /// The method that will be asked for first; a server that refuses it gets the next one.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.methods()[0]
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateTable => f.write_str("create the table"),
+            Self::ChangeKey {
+                from,
+                charset,
+                length,
+                ..
+            } => write!(
+                f,
+                "change column `key` from {from} to varchar({length}) {charset}_bin, so that keys compare byte by byte"
+            ),
+            Self::AddColumns(names) => write!(f, "add columns {}", quoted(names)),
+            Self::AddDueAt => write!(f, "add generated column `{}`", shape::DUE_AT),
+            Self::DefaultZero(name) => write!(f, "give column `{name}` the default 0"),
+            Self::CreateDuplicates => {
+                f.write_str("create a table for the surplus rows of duplicated keys")
+            }
+            Self::MoveDuplicates { rows } => write!(
+                f,
+                "move {rows} surplus rows of duplicated keys there (kept: the live row that falls due last, else the newest)"
+            ),
+            Self::AddIndex(index) if index.unique => write!(f, "add unique key `{}`", index.name),
+            Self::AddIndex(index) => write!(f, "add key `{}`", index.name),
+        }
+    }
+}
+
+impl Method {
+    /// What to append to an ALTER TABLE.
+    pub(super) fn clause(self) -> &'static str {
+        match self {
+            Self::Plain | Self::ServersChoice => "",
+            // Servers differ in whether they let a LOCK be named beside INSTANT.
+            Self::Instant => ", ALGORITHM=INSTANT",
+            Self::InPlace => ", ALGORITHM=INPLACE, LOCK=NONE",
+            Self::Copy => ", ALGORITHM=COPY, LOCK=SHARED",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "no ALTER TABLE, at most row locks",
+            Self::Instant => "algorithm INSTANT, lock none",
+            Self::InPlace => "algorithm INPLACE, lock NONE",
+            Self::Copy => "algorithm COPY, lock SHARED (writers wait)",
+            Self::ServersChoice => "algorithm and lock chosen by the server",
+        })
+    }
+}
+
+fn add_column(name: &str) -> String {
+    format!("ADD COLUMN `{name}` {}", shape::definition(name))
+}
+
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}

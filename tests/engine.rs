@@ -1,0 +1,386 @@
+//! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapsed::engine::{EngineError, Parts};
+use lapsed::handler::Router;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Catalog, Claimant, Ledger, NewTask, TaskRecord};
+use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::telemetry::Metrics;
+use lapsed::timer::Timer;
+use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::{Config, Engine, HandlerError, HandlerRegistry, TaskClient, TaskContext};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+const START: UnixMs = UnixMs(1_800_000_000_000);
+
+/// An engine that runs, and what it takes to look at it.
+struct Rig {
+    ledger: Arc<MemoryLedger>,
+    parts: Parts,
+    tasks: TaskClient,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), EngineError>>,
+}
+
+fn start(config: &str, handlers: HandlerRegistry) -> Rig {
+    start_on(Arc::new(MemoryLedger::new(START)), config, handlers)
+}
+
+fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) -> Rig {
+    let config = Config::from_toml(config).unwrap();
+    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let parts = Parts {
+        ledger: Arc::clone(&ledger) as _,
+        catalog: Some(Arc::clone(&ledger) as _),
+        timer: Arc::clone(&timer),
+        router: Arc::new(Router::new(handlers, &config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    let (stop, stopped) = oneshot::channel();
+    let engine = Engine::with_parts(parts.clone(), &config);
+    let running = tokio::spawn(engine.run_until(async move {
+        let _ = stopped.await;
+    }));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, timer);
+    Rig { ledger, parts, tasks, stop: Some(stop), running }
+}
+
+impl Rig {
+    async fn stop(mut self) -> Arc<MemoryLedger> {
+        let _ = self.stop.take().unwrap().send(());
+        self.running.await.unwrap().unwrap();
+        self.ledger
+    }
+
+    async fn record(&self, key: &str) -> TaskRecord {
+        self.ledger.find(&TaskKey::parse(key).unwrap()).await.unwrap().unwrap()
+    }
+
+    /// Waits (in paused time, without waiting) until the task is in this state.
+    async fn until(&self, key: &str, state: State) -> TaskRecord {
+        let wait = async {
+            loop {
+                let record = self.record(key).await;
+                if record.state == state {
+                    return record;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(7 * 24 * 3600), wait).await {
+            Ok(record) => record,
+            Err(_) => panic!("`{key}` never became {state}: {:?}", self.record(key).await),
+        }
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        self.parts.metrics.render().lines().any(|found| found == line)
+    }
+}
+
+/// Handlers that count, and say when they ran.
+fn counting(count: &Arc<AtomicU32>) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let count = Arc::clone(count);
+    handlers.on("Job", "count", move |_: TaskContext, _: Vec<String>| {
+        let count = Arc::clone(&count);
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    });
+    handlers
+}
+
+/// A handler that does what the closure says, given the attempt.
+fn failing(act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "fail", move |ctx: TaskContext, ()| {
+        let result = act(ctx.attempt());
+        async move { result }
+    });
+    handlers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_runs_once_at_its_due_millisecond() {
+    let (seen, mut ran) = mpsc::unbounded_channel();
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Order", "close", move |ctx: TaskContext, (id, why): (u64, String)| {
+        let seen = seen.clone();
+        async move {
+            seen.send((ctx.id(), id, why, ctx.lateness_ms())).unwrap();
+            Ok(())
+        }
+    });
+    let rig = start("", handlers);
+    let made = rig.tasks.create("Order", "close", ["42", "unpaid"], Duration::from_millis(5_000)).await.unwrap();
+    let (id, order, why, lateness_ms) = ran.recv().await.unwrap();
+    assert_eq!((id, order, why.as_str()), (made.id(), 42, "unpaid"));
+    assert!(lateness_ms <= 1, "{lateness_ms}");
+    rig.until("Order@close@42@unpaid", State::Done).await;
+    rig.stop().await;
+    assert!(ran.recv().await.is_none(), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let tasks: Vec<NewTask> =
+        (0..5_000).map(|n| NewTask::new(TaskKey::build("Job", "count", [n.to_string()]).unwrap(), UnixMs(START.0 - n))).collect();
+    ledger.create(&tasks).await.unwrap();
+    let count = Arc::default();
+    let rig = start_on(ledger, "", counting(&count));
+    while rig.ledger.stats().await.unwrap().done < 5_000 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(10));
+    rig.stop().await;
+    assert_eq!(count.load(Ordering::SeqCst), 5_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_climbs_the_ladder_until_it_succeeds() {
+    let rig = start("", failing(|attempt| if attempt < 4 { Err(HandlerError::new("not yet")) } else { Ok(()) }));
+    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    let record = rig.until("Job@fail", State::Done).await;
+    assert_eq!((record.attempt, record.last_error), (4, None));
+    let waited = rig.ledger.clock().now().since(START).as_secs_f64();
+    assert!((54.0..=67.0).contains(&waited), "15 + 15 + 30 s, each +-10 %: {waited}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_ladder_the_task_is_dead_and_says_why() {
+    let rig = start("", failing(|_| Err(HandlerError::new("never"))));
+    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    let record = rig.until("Job@fail", State::Dead).await;
+    assert_eq!((record.attempt, record.last_error.as_deref()), (16, Some("gave up after 16 of 16 attempts: never")));
+    assert!(rig.metric("lapsed_dead_total{route=\"Job@fail\"} 1"));
+    assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"failed\"} 16"));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_error_and_arguments_that_do_not_parse_are_not_tried_again() {
+    let mut handlers = failing(|_| Err(HandlerError::permanent("no such order")));
+    handlers.on("Job", "typed", |_, (_,): (u64,)| async { Ok(()) });
+    let rig = start("", handlers);
+    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    rig.tasks.create("Job", "typed", ["x"], Duration::ZERO).await.unwrap();
+    let record = rig.until("Job@fail", State::Dead).await;
+    assert_eq!((record.attempt, record.last_error.as_deref()), (1, Some("permanent failure: no such order")));
+    let record = rig.until("Job@typed@x", State::Dead).await;
+    assert!(record.last_error.unwrap().contains("argument 1: expected `u64`, found `x`"));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_outcome_and_the_daemon_lives() {
+    let rig = start("", failing(|attempt| if attempt == 1 { panic!("boom") } else { Ok(()) }));
+    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    let record = rig.until("Job@fail", State::Waiting).await;
+    assert_eq!(record.last_error.as_deref(), Some("panicked: boom"));
+    assert_eq!(rig.until("Job@fail", State::Done).await.attempt, 2);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_hangs_is_ended_at_its_timeout_and_renewed_until_then() {
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "hang", |ctx: TaskContext, ()| async move {
+        if ctx.attempt() == 1 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    });
+    let rig = start("engine.timeout = '90s'\nengine.lease = '10s'", handlers);
+    rig.tasks.create("Job", "hang", [""; 0], Duration::ZERO).await.unwrap();
+    let record = rig.until("Job@hang", State::Waiting).await;
+    assert_eq!((record.attempt, record.crashes, record.last_error.as_deref()), (1, 0, Some("timed out after 90 s")));
+    assert!(rig.ledger.clock().now().since(START) >= Duration::from_secs(90));
+    assert_eq!(rig.until("Job@hang", State::Done).await.attempt, 2);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_kills_its_daemons_is_buried_without_running() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let key = TaskKey::parse("Job@count").unwrap();
+    let arming = ledger.create(&[NewTask::new(key, START)]).await.unwrap()[0].arming;
+    let dying = Claimant { daemon: "dies".into(), lease: Duration::from_secs(1) };
+    for _ in 0..3 {
+        assert_eq!(ledger.claim(&[arming], &dying).await.unwrap().len(), 1);
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+    let count = Arc::default();
+    let rig = start_on(ledger, "", counting(&count));
+    let record = rig.until("Job@count", State::Dead).await;
+    assert_eq!(record.last_error.as_deref(), Some("poison: 3 leases ran out while it was running"));
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nothing_here_can_run_stays_pending_until_a_route_appears() {
+    let count = Arc::default();
+    let rig = start("", counting(&count));
+    rig.tasks.create("Other", "job", ["1"], Duration::ZERO).await.unwrap();
+    rig.tasks.create("Job", "count", ["1"], Duration::from_secs(5)).await.unwrap();
+    rig.until("Job@count@1", State::Done).await;
+    let record = rig.record("Other@job@1").await;
+    assert_eq!((record.state, record.attempt, record.daemon.as_str()), (State::Pending, 0, ""));
+    rig.parts.router.reload(&Config::from_toml("[[routes]]\nmatch = '^Other@'\nlog = {}").unwrap());
+    rig.until("Other@job@1", State::Done).await;
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_daemons_on_one_ledger_run_each_task_once() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let count = Arc::default();
+    let one = start_on(Arc::clone(&ledger), "engine.concurrency = 8", counting(&count));
+    let two = start_on(Arc::clone(&ledger), "engine.concurrency = 8", counting(&count));
+    for n in 0..500u64 {
+        one.tasks.create("Job", "count", [n], Duration::from_millis(n * 7)).await.unwrap();
+    }
+    while ledger.stats().await.unwrap().done < 500 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    one.stop().await;
+    two.stop().await;
+    assert_eq!(count.load(Ordering::SeqCst), 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_runs_go_on_than_there_are_slots() {
+    let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut handlers = HandlerRegistry::new();
+    let (at, peak) = (Arc::clone(&now), Arc::clone(&most));
+    handlers.on("Job", "slow", move |_, (_,): (u64,)| {
+        let (at, peak) = (Arc::clone(&at), Arc::clone(&peak));
+        async move {
+            peak.fetch_max(at.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            at.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+    });
+    let rig = start("engine.concurrency = 4", handlers);
+    for n in 0..40u64 {
+        rig.tasks.create("Job", "slow", [n], Duration::from_secs(3)).await.unwrap();
+    }
+    while rig.ledger.stats().await.unwrap().done < 40 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 4);
+    rig.stop().await;
+}
+
+/// A handler that runs until it is let go.
+fn held(started: mpsc::UnboundedSender<String>, go: &Arc<Notify>) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let go = Arc::clone(go);
+    handlers.on("Job", "held", move |ctx: TaskContext, ()| {
+        started.send(ctx.id()).unwrap();
+        let go = Arc::clone(&go);
+        async move {
+            go.notified().await;
+            Ok(())
+        }
+    });
+    handlers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_graceful_stop_waits_for_what_runs() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let go = Arc::new(Notify::new());
+    let rig = start("", held(started, &go));
+    rig.tasks.create("Job", "held", [""; 0], Duration::ZERO).await.unwrap();
+    runs.recv().await.unwrap();
+    let letting_go = Arc::clone(&go);
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        letting_go.notify_one();
+    });
+    let ledger = rig.stop().await;
+    let record = ledger.find(&TaskKey::parse("Job@held").unwrap()).await.unwrap().unwrap();
+    assert_eq!(record.state, State::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outlives_the_drain_is_released_without_counting() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let rig = start("engine.drain_timeout = '3s'", held(started, &Arc::default()));
+    rig.tasks.create("Job", "held", [""; 0], Duration::ZERO).await.unwrap();
+    runs.recv().await.unwrap();
+    let ledger = rig.stop().await;
+    let record = ledger.find(&TaskKey::parse("Job@held").unwrap()).await.unwrap().unwrap();
+    assert_eq!((record.state, record.attempt, record.crashes), (State::Pending, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_discarded() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let go = Arc::new(Notify::new());
+    let rig = start("", held(started, &go));
+    let first = rig.tasks.create("Job", "held", [""; 0], Duration::ZERO).await.unwrap();
+    assert_eq!(runs.recv().await.unwrap(), first.id());
+    let second = rig.tasks.create("Job", "held", [""; 0], Duration::from_millis(10)).await.unwrap();
+    assert!(second.older_run());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(runs.try_recv().is_err(), "leases of one row never overlap");
+    go.notify_one();
+    assert_eq!(runs.recv().await.unwrap(), second.id());
+    go.notify_one();
+    let record = rig.until("Job@held", State::Done).await;
+    assert_eq!(record.id, second.id());
+    assert!(rig.metric("lapsed_fenced_total 1"));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_task_does_not_start() {
+    let count = Arc::default();
+    let rig = start("", counting(&count));
+    rig.tasks.create("Job", "count", ["1"], Duration::from_secs(3)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2_999)).await;
+    rig.tasks.cancel("Job", "count", ["1"]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(rig.record("Job@count@1").await.state, State::Cancelled);
+    rig.stop().await;
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parts_of_a_task_reach_its_handler() {
+    let (seen, mut ran) = mpsc::unbounded_channel();
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "json", move |ctx: TaskContext, _: Vec<String>| {
+        let seen = seen.clone();
+        async move {
+            let amount: serde_json::Value = ctx.payload()?;
+            seen.send((ctx.to_json(), amount)).unwrap();
+            Ok(())
+        }
+    });
+    let rig = start("", handlers);
+    let key = TaskKey::parse("Job@json@a@b").unwrap();
+    let due = lapsed::task::Due::at(UnixMs(START.0 + 250)).unwrap();
+    let spec = lapsed::client::TaskSpec { payload: Some("{\"amount\":3}".into()), tag: Some("vip".into()), ..lapsed::client::TaskSpec::new(key, due) };
+    let made = rig.tasks.create_task(spec).await.unwrap();
+    let (json, amount) = ran.recv().await.unwrap();
+    assert_eq!(amount["amount"], 3);
+    assert_eq!(json["id"], made.id());
+    assert_eq!((json["class"].as_str(), json["method"].as_str()), (Some("Job"), Some("json")));
+    assert_eq!(json["args"], serde_json::json!(["a", "b"]));
+    assert_eq!((json["due"].as_str(), json["tag"].as_str()), (Some("2027-01-15T08:00:00.250Z"), Some("vip")));
+    assert_eq!((json["attempt"].as_u64(), json["payload"]["amount"].as_u64()), (Some(1), Some(3)));
+    rig.stop().await;
+}
