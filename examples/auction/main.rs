@@ -9,16 +9,17 @@
 //! code is 0 only if nothing was lost, nothing was done twice and nothing was early.
 //!
 //! - `market.rs`: the application. It schedules and cancels tasks; no daemon in this process.
-//! - `worker.rs`: the daemon, a child process. It has the handlers.
+//! - `worker.rs`: the daemon, a child process. It has the handlers; `daemon.rs` is how this process starts and kills it.
 //! - `report.rs`: the count, from what the handlers' transactions left in the database.
 
+mod daemon;
 mod market;
 mod report;
 mod worker;
 
 use std::io::IsTerminal;
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -27,10 +28,9 @@ use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Catalog, migrate};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::daemon::Daemon;
 use crate::market::{AUCTIONS, Market};
 use crate::report::{Outage, Report};
 
@@ -96,7 +96,13 @@ async fn play(dir: &Path) -> Result<bool> {
     let config = Config::from_toml(&toml)?;
 
     let ledger = MysqlLedger::new(&config.ledger)?;
-    migrate::apply(&mut ledger.connection().await?, ledger.table(), &mut |_| {}).await?;
+    migrate::apply(
+        &mut ledger.connection().await?,
+        ledger.table(),
+        &migrate::Options::default(),
+        &mut |_| {},
+    )
+    .await?;
     let market = Market::new(&config).await?;
     let mut daemon = Daemon::start(dir, &config_file).await?;
 
@@ -127,78 +133,6 @@ async fn play(dir: &Path) -> Result<bool> {
     let report = Report::of(&market, opened, outage).await?;
     println!("{report}");
     Ok(report.is_clean())
-}
-
-/// The daemon: this very program with other arguments.
-struct Daemon<'a> {
-    dir: &'a Path,
-    config: &'a Path,
-    child: Child,
-}
-
-impl<'a> Daemon<'a> {
-    /// Starts it and waits until it hears Redis.
-    async fn start(dir: &'a Path, config: &'a Path) -> Result<Self> {
-        Ok(Self {
-            dir,
-            config,
-            child: spawn(dir, config).await?,
-        })
-    }
-
-    async fn start_again(&mut self) -> Result<()> {
-        self.child = spawn(self.dir, self.config).await?;
-        Ok(())
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id().unwrap_or(0)
-    }
-
-    /// SIGKILL: no handler ends, no lease is given back.
-    async fn kill(&mut self) -> Result<()> {
-        self.child.kill().await.context("kill the daemon")
-    }
-
-    /// Closes its standard input, which it takes as the order to stop gracefully.
-    async fn stop(mut self) -> Result<()> {
-        drop(self.child.stdin.take());
-        let status = timeout(Duration::from_secs(30), self.child.wait())
-            .await
-            .context("stop the daemon")??;
-        ensure!(status.success(), "the daemon ended with {status}");
-        Ok(())
-    }
-}
-
-async fn spawn(dir: &Path, config: &Path) -> Result<Child> {
-    let log = std::fs::File::options()
-        .create(true)
-        .append(true)
-        .open(dir.join("daemon.log"))
-        .context("open the daemon's log")?;
-    let mut child = Command::new(std::env::current_exe()?)
-        .arg("worker")
-        .arg(config)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .kill_on_drop(true)
-        .spawn()
-        .context("start the daemon")?;
-    let stdout = child
-        .stdout
-        .take()
-        .context("the daemon's output is piped")?;
-    let mut lines = BufReader::new(stdout).lines();
-    let line = timeout(Duration::from_secs(20), lines.next_line())
-        .await
-        .context("the daemon was not ready within 20 s")??;
-    ensure!(
-        line.as_deref() == Some("ready"),
-        "the daemon ended at its start"
-    );
-    Ok(child)
 }
 
 /// Where the story is told.

@@ -218,7 +218,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         writeln!(
             f,
-            "cut off by the kill, rolled back and run again: {}; run though cancelled: {though_cancelled}",
+            "took effect in a second attempt, the first being cut off: {}; run though cancelled: {though_cancelled}",
             self.again
         )?;
         writeln!(
