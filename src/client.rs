@@ -8,7 +8,10 @@ use sqlx::MySqlConnection;
 
 use crate::config::ConfigError;
 use crate::ledger::mysql::MysqlLedger;
-use crate::ledger::{Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, PAYLOAD_BYTES_MAX, RescheduleAnswer, TAG_CHARS_MAX};
+use crate::ledger::{
+    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, PAYLOAD_BYTES_MAX,
+    RescheduleAnswer, TAG_CHARS_MAX,
+};
 use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 
@@ -53,27 +56,39 @@ pub struct TaskSpec {
 impl TaskSpec {
     /// A task without payload, tag or limit of its own.
     pub fn new(key: TaskKey, due: Due) -> Self {
-        Self { key, due, payload: None, tag: None, max_attempts: None }
+        Self {
+            key,
+            due,
+            payload: None,
+            tag: None,
+            max_attempts: None,
+        }
     }
 
     fn check(&self) -> Result<(), ClientError> {
         let refuse = |what: String| Err(ClientError::Invalid(what));
         if let Some(payload) = &self.payload {
             if payload.len() > PAYLOAD_BYTES_MAX {
-                return refuse(format!("payload has {} bytes, expected at most {PAYLOAD_BYTES_MAX}", payload.len()));
+                return refuse(format!(
+                    "payload has {} bytes, expected at most {PAYLOAD_BYTES_MAX}",
+                    payload.len()
+                ));
             }
             if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload) {
                 return refuse(format!("payload is not JSON: {error}"));
             }
         }
         match &self.tag {
-            Some(tag) if tag.chars().count() > TAG_CHARS_MAX => {
-                refuse(format!("tag has {} characters, expected at most {TAG_CHARS_MAX}", tag.chars().count()))
-            }
+            Some(tag) if tag.chars().count() > TAG_CHARS_MAX => refuse(format!(
+                "tag has {} characters, expected at most {TAG_CHARS_MAX}",
+                tag.chars().count()
+            )),
             Some(tag) if tag.is_empty() || tag.chars().any(char::is_control) => {
                 refuse("tag is empty or contains a control character".to_owned())
             }
-            _ if self.max_attempts == Some(0) => refuse("max_attempts is 0, expected at least 1".to_owned()),
+            _ if self.max_attempts == Some(0) => {
+                refuse("max_attempts is 0, expected at least 1".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -131,7 +146,10 @@ impl Unarmed {
     /// if the transaction was rolled back, the signal leads to nothing.
     pub async fn arm(self) -> Made {
         let armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
-        Made { created: self.created, armed }
+        Made {
+            created: self.created,
+            armed,
+        }
     }
 
     /// The arming that stands once the transaction is committed.
@@ -153,24 +171,41 @@ impl TaskClient {
     ///
     /// # Cancel safety
     /// Safe to drop; the task may or may not exist then.
-    pub async fn create<A>(&self, class: &str, method: &str, args: A, delay: Duration) -> Result<Made, ClientError>
+    pub async fn create<A>(
+        &self,
+        class: &str,
+        method: &str,
+        args: A,
+        delay: Duration,
+    ) -> Result<Made, ClientError>
     where
         A: IntoIterator,
         A::Item: ToString,
     {
-        self.create_task(TaskSpec::new(key(class, method, args)?, Due::after(delay)?)).await
+        self.create_task(TaskSpec::new(key(class, method, args)?, Due::after(delay)?))
+            .await
     }
 
     /// As [`create`](Self::create), due after `delay_ms` milliseconds; zero or less is due now.
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub async fn create_ms<A>(&self, class: &str, method: &str, args: A, delay_ms: i64) -> Result<Made, ClientError>
+    pub async fn create_ms<A>(
+        &self,
+        class: &str,
+        method: &str,
+        args: A,
+        delay_ms: i64,
+    ) -> Result<Made, ClientError>
     where
         A: IntoIterator,
         A::Item: ToString,
     {
-        self.create_task(TaskSpec::new(key(class, method, args)?, Due::after_ms(delay_ms)?)).await
+        self.create_task(TaskSpec::new(
+            key(class, method, args)?,
+            Due::after_ms(delay_ms)?,
+        ))
+        .await
     }
 
     /// Creates one task with everything that can be said of it.
@@ -189,29 +224,56 @@ impl TaskClient {
     pub async fn create_many(&self, tasks: Vec<TaskSpec>) -> Result<Vec<Made>, ClientError> {
         let tasks = self.resolve(tasks).await?;
         let created = self.ledger.create(&tasks).await?;
-        let made: Vec<(TaskKey, Created)> = tasks.into_iter().map(|task| task.key).zip(created).collect();
+        let made: Vec<(TaskKey, Created)> = tasks
+            .into_iter()
+            .map(|task| task.key)
+            .zip(created)
+            .collect();
         let armed = arm(&*self.timer, &*self.ledger, &made).await;
-        Ok(made.into_iter().map(|(_, created)| Made { created, armed }).collect())
+        Ok(made
+            .into_iter()
+            .map(|(_, created)| Made { created, armed })
+            .collect())
     }
 
     /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.
     ///
     /// # Errors
     /// As [`create`](Self::create); the transaction can then only be rolled back.
-    pub async fn create_in(&self, tx: &mut MySqlConnection, task: TaskSpec) -> Result<Unarmed, ClientError> {
+    pub async fn create_in(
+        &self,
+        tx: &mut MySqlConnection,
+        task: TaskSpec,
+    ) -> Result<Unarmed, ClientError> {
         let any: &dyn Any = &*self.ledger;
-        let mysql: &MysqlLedger = any.downcast_ref().ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
+        let mysql: &MysqlLedger = any
+            .downcast_ref()
+            .ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
         let tasks = self.resolve(vec![task]).await?;
         let created = mysql.create_in(tx, &tasks).await?;
-        let (task, created) = tasks.into_iter().zip(created).next().expect("one answer for one task");
-        Ok(Unarmed { created, key: task.key, timer: Arc::clone(&self.timer), ledger: Arc::clone(&self.ledger) })
+        let (task, created) = tasks
+            .into_iter()
+            .zip(created)
+            .next()
+            .expect("one answer for one task");
+        Ok(Unarmed {
+            created,
+            key: task.key,
+            timer: Arc::clone(&self.timer),
+            ledger: Arc::clone(&self.ledger),
+        })
     }
 
     /// Calls a task off. One that is being run is not stopped, but not tried again either.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn cancel<A>(&self, class: &str, method: &str, args: A) -> Result<CancelAnswer, ClientError>
+    pub async fn cancel<A>(
+        &self,
+        class: &str,
+        method: &str,
+        args: A,
+    ) -> Result<CancelAnswer, ClientError>
     where
         A: IntoIterator,
         A::Item: ToString,
@@ -238,7 +300,11 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn reschedule(&self, key: &TaskKey, due: Due) -> Result<RescheduleAnswer, ClientError> {
+    pub async fn reschedule(
+        &self,
+        key: &TaskKey,
+        due: Due,
+    ) -> Result<RescheduleAnswer, ClientError> {
         let due = due.resolve_checked(self.now().await?)?;
         let answer = self.ledger.reschedule(key, due).await?;
         if let RescheduleAnswer::Moved(arming) = answer {
@@ -262,7 +328,13 @@ impl TaskClient {
     /// [`ClientError`].
     pub async fn pttl(&self, key: &TaskKey) -> Result<Option<u64>, ClientError> {
         let now = self.now().await?;
-        let standing = self.ledger.look_up(std::slice::from_ref(key)).await?.into_iter().next().flatten();
+        let standing = self
+            .ledger
+            .look_up(std::slice::from_ref(key))
+            .await?
+            .into_iter()
+            .next()
+            .flatten();
         Ok(match standing {
             None => None,
             Some(standing) if standing.state.is_finished() => None,
@@ -273,7 +345,11 @@ impl TaskClient {
 
     /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails: the ledger has it.
     pub async fn arm_again(&self, key: &TaskKey, arming: Arming) {
-        let created = Created { arming, state: State::Pending, older_run: false };
+        let created = Created {
+            arming,
+            state: State::Pending,
+            older_run: false,
+        };
         arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
     }
 
@@ -292,8 +368,20 @@ impl TaskClient {
             .map(|task| {
                 task.check()?;
                 let due = task.due.resolve_checked(now)?;
-                let TaskSpec { key, due: _, payload, tag, max_attempts } = task;
-                Ok(NewTask { key, due, payload, tag, max_attempts })
+                let TaskSpec {
+                    key,
+                    due: _,
+                    payload,
+                    tag,
+                    max_attempts,
+                } = task;
+                Ok(NewTask {
+                    key,
+                    due,
+                    payload,
+                    tag,
+                    max_attempts,
+                })
             })
             .collect()
     }
@@ -301,10 +389,18 @@ impl TaskClient {
 
 /// Arms what is pending; tells whether all of it is.
 async fn arm(timer: &dyn Timer, ledger: &dyn Ledger, made: &[(TaskKey, Created)]) -> bool {
-    let pending = made.iter().filter(|(_, created)| !created.state.is_finished());
+    let pending = made
+        .iter()
+        .filter(|(_, created)| !created.state.is_finished());
     let now = ledger.clock().now();
     // Even what is due now: its event is how every daemon hears of it.
-    let alarms: Vec<Alarm> = pending.map(|(key, created)| Alarm { key: key.clone(), due: created.arming.due.max(now), arming: Some(created.arming) }).collect();
+    let alarms: Vec<Alarm> = pending
+        .map(|(key, created)| Alarm {
+            key: key.clone(),
+            due: created.arming.due.max(now),
+            arming: Some(created.arming),
+        })
+        .collect();
     for alarms in alarms.chunks(ARM_BATCH) {
         if let Err(error) = timer.arm(alarms, ArmMode::Replace).await {
             tracing::debug!(%error, keys = alarms.len(), "could not arm; the daemon finds the tasks in the ledger");

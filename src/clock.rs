@@ -12,9 +12,14 @@ use tokio::time::Instant;
 use crate::task::UnixMs;
 
 /// This machine's wall clock: for log lines, and to start a [`LedgerClock`] that has heard nothing yet.
-#[expect(clippy::disallowed_methods, reason = "the one place where the wall clock is read")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the wall clock is read"
+)]
 pub fn wall() -> UnixMs {
-    let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let since_epoch = std::time::SystemTime::UNIX_EPOCH
+        .elapsed()
+        .unwrap_or_default();
     UnixMs(0).plus(since_epoch)
 }
 
@@ -38,7 +43,11 @@ const DRIFT_PER_SECOND: Duration = Duration::from_micros(100);
 impl LedgerClock {
     /// A clock that reads `now` at this instant.
     pub fn starting_at(now: UnixMs) -> Self {
-        Self(Arc::new(Mutex::new(Anchor { reading: now, at: Instant::now(), error: Duration::MAX })))
+        Self(Arc::new(Mutex::new(Anchor {
+            reading: now,
+            at: Instant::now(),
+            error: Duration::MAX,
+        })))
     }
 
     /// The ledger's time, as far as it is known here.
@@ -56,15 +65,27 @@ impl LedgerClock {
     /// Kept if it is at least as exact as what is known.
     pub fn observe(&self, reading: UnixMs, asked: Instant) {
         let error = asked.elapsed() / 2;
-        let mut anchor = self.0.lock().expect("nothing panics while holding the clock");
-        let aged = anchor.error.saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.at.elapsed().as_secs_f64()));
+        let mut anchor = self
+            .0
+            .lock()
+            .expect("nothing panics while holding the clock");
+        let aged = anchor
+            .error
+            .saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.at.elapsed().as_secs_f64()));
         if error <= aged {
-            *anchor = Anchor { reading, at: asked + error, error };
+            *anchor = Anchor {
+                reading,
+                at: asked + error,
+                error,
+            };
         }
     }
 
     fn anchor(&self) -> Anchor {
-        *self.0.lock().expect("nothing panics while holding the clock")
+        *self
+            .0
+            .lock()
+            .expect("nothing panics while holding the clock")
     }
 }
 
@@ -77,7 +98,10 @@ mod tests {
         let clock = LedgerClock::starting_at(UnixMs(1000));
         tokio::time::advance(Duration::from_millis(250)).await;
         assert_eq!(clock.now(), UnixMs(1250));
-        assert_eq!(clock.instant_of(UnixMs(1350)), Instant::now() + Duration::from_millis(100));
+        assert_eq!(
+            clock.instant_of(UnixMs(1350)),
+            Instant::now() + Duration::from_millis(100)
+        );
         assert_eq!(clock.instant_of(UnixMs(5)), Instant::now());
     }
 
@@ -92,7 +116,11 @@ mod tests {
         let asked = Instant::now();
         tokio::time::advance(Duration::from_millis(400)).await;
         clock.observe(UnixMs(10_000), asked);
-        assert_eq!(clock.now(), UnixMs(10_402), "a slow answer does not replace a quick one");
+        assert_eq!(
+            clock.now(),
+            UnixMs(10_402),
+            "a slow answer does not replace a quick one"
+        );
 
         tokio::time::advance(Duration::from_secs(3600)).await;
         let asked = Instant::now();

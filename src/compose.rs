@@ -35,12 +35,22 @@ impl Adapters {
         let clock = ledger.clock().clone();
         let timer: Arc<dyn Timer> = match config.timer {
             TimerKind::KeyExpiry => {
-                let timer = KeyExpiry::new(&config.redis, config.sentinel, config.nudge, clock, Arc::clone(&metrics));
+                let timer = KeyExpiry::new(
+                    &config.redis,
+                    config.sentinel,
+                    config.nudge,
+                    clock,
+                    Arc::clone(&metrics),
+                );
                 Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
             TimerKind::LedgerPoll => Arc::new(LedgerPoll::new(clock)),
         };
-        Ok(Self { ledger, timer, metrics })
+        Ok(Self {
+            ledger,
+            timer,
+            metrics,
+        })
     }
 
     /// An engine of these adapters.
@@ -75,7 +85,11 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`](crate::client::ClientError): configuration, or ledger.
     pub async fn connect(config: &Config) -> Result<Self, crate::client::ClientError> {
-        let Adapters { ledger, timer, metrics: _ } = Adapters::new(config)?;
+        let Adapters {
+            ledger,
+            timer,
+            metrics: _,
+        } = Adapters::new(config)?;
         ledger.check().await?;
         Ok(Self::with_parts(ledger, timer))
     }

@@ -222,8 +222,15 @@ impl Config {
     /// [`ConfigError`] has every problem found.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         let env = std::env::vars().collect();
-        let path = file.map(Path::to_owned).or_else(|| std::env::var_os("LAPSED_CONFIG").map(PathBuf::from));
-        let path = path.or_else(|| SEARCH_PATHS.iter().map(PathBuf::from).find(|path| path.exists()));
+        let path = file
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os("LAPSED_CONFIG").map(PathBuf::from));
+        let path = path.or_else(|| {
+            SEARCH_PATHS
+                .iter()
+                .map(PathBuf::from)
+                .find(|path| path.exists())
+        });
         let text = match &path {
             None => String::new(),
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
@@ -251,17 +258,28 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`] has every problem found.
-    pub fn from_toml_and_env(text: &str, env: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+    pub fn from_toml_and_env(
+        text: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
         let defaults: Table = DEFAULT_TOML.parse().expect("a test reads the defaults");
         let mut table = defaults.clone();
-        let file: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::one("", error.to_string()))?;
+        let file: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| ConfigError::one("", error.to_string()))?;
         let mut problems = Problems::default();
         overlay_file(&mut table, file);
         overlay_env(&mut table, &defaults, env, &mut problems);
-        let config = Reader { table, path: String::new() }.config(&mut problems);
+        let config = Reader {
+            table,
+            path: String::new(),
+        }
+        .config(&mut problems);
         match config {
             Some(config) if problems.0.is_empty() => Ok(config),
-            _ => Err(ConfigError { problems: problems.0 }),
+            _ => Err(ConfigError {
+                problems: problems.0,
+            }),
         }
     }
 }
@@ -286,20 +304,33 @@ fn overlay_file(table: &mut Table, file: Table) {
 
 /// `LAPSED__SECTION__KEY=value`, or `LAPSED__SECTION__KEY_FILE=path of a file that holds the value`.
 /// The type of the default decides how the text is read: a string is taken as it is.
-fn overlay_env(table: &mut Table, defaults: &Table, env: &BTreeMap<String, String>, problems: &mut Problems) {
+fn overlay_env(
+    table: &mut Table,
+    defaults: &Table,
+    env: &BTreeMap<String, String>,
+    problems: &mut Problems,
+) {
     for (name, value) in env {
-        let Some(path) = name.strip_prefix(ENV_PREFIX) else { continue };
+        let Some(path) = name.strip_prefix(ENV_PREFIX) else {
+            continue;
+        };
         let path = path.to_lowercase().replace("__", ".");
         let direct = lookup(defaults, &path);
         let (path, default, text) = match (direct, path.strip_suffix("_file")) {
             (Some(default), _) => (path.as_str(), default, value.clone()),
-            (None, Some(stem)) if lookup(defaults, stem).is_some() => match std::fs::read_to_string(value) {
-                Ok(text) => (stem, lookup(defaults, stem).expect("just found"), text.trim_end().to_owned()),
-                Err(error) => {
-                    problems.add(name, format!("cannot read `{value}`: {error}"));
-                    continue;
+            (None, Some(stem)) if lookup(defaults, stem).is_some() => {
+                match std::fs::read_to_string(value) {
+                    Ok(text) => (
+                        stem,
+                        lookup(defaults, stem).expect("just found"),
+                        text.trim_end().to_owned(),
+                    ),
+                    Err(error) => {
+                        problems.add(name, format!("cannot read `{value}`: {error}"));
+                        continue;
+                    }
                 }
-            },
+            }
             _ => {
                 problems.add(name, "is not the name of a setting".to_owned());
                 continue;
@@ -338,9 +369,15 @@ fn insert(table: &mut Table, path: &str, value: Value) {
 fn read_as(default: &Value, text: &str) -> Result<Value, &'static str> {
     match default {
         Value::String(_) => Ok(Value::String(text.to_owned())),
-        Value::Integer(_) => text.parse().map(Value::Integer).map_err(|_| "a whole number"),
+        Value::Integer(_) => text
+            .parse()
+            .map(Value::Integer)
+            .map_err(|_| "a whole number"),
         Value::Float(_) => text.parse().map(Value::Float).map_err(|_| "a number"),
-        Value::Boolean(_) => text.parse().map(Value::Boolean).map_err(|_| "`true` or `false`"),
+        Value::Boolean(_) => text
+            .parse()
+            .map(Value::Boolean)
+            .map_err(|_| "`true` or `false`"),
         Value::Array(_) => {
             let table: Result<Table, _> = format!("value = {text}").parse();
             match table.ok().and_then(|mut table| table.remove("value")) {
@@ -348,7 +385,9 @@ fn read_as(default: &Value, text: &str) -> Result<Value, &'static str> {
                 _ => Err("a TOML array such as `[\"a\", \"b\"]`"),
             }
         }
-        Value::Datetime(_) | Value::Table(_) => Err("nothing: this cannot be set from the environment"),
+        Value::Datetime(_) | Value::Table(_) => {
+            Err("nothing: this cannot be set from the environment")
+        }
     }
 }
 
@@ -363,18 +402,30 @@ struct Problems(Vec<Problem>);
 
 impl Problems {
     fn add(&mut self, path: &str, message: String) {
-        self.0.push(Problem { path: path.to_owned(), message });
+        self.0.push(Problem {
+            path: path.to_owned(),
+            message,
+        });
     }
 }
 
 impl Reader {
     fn at(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 
     fn optional<T: DeserializeOwned>(&mut self, key: &str, problems: &mut Problems) -> Option<T> {
         let value = self.table.remove(key)?;
-        value.try_into().map_err(|error: toml::de::Error| problems.add(&self.at(key), error.message().to_owned())).ok()
+        value
+            .try_into()
+            .map_err(|error: toml::de::Error| {
+                problems.add(&self.at(key), error.message().to_owned())
+            })
+            .ok()
     }
 
     fn take<T: DeserializeOwned>(&mut self, key: &str, problems: &mut Problems) -> Option<T> {
@@ -400,9 +451,17 @@ impl Reader {
         None
     }
 
-    fn duration(&mut self, key: &str, problems: &mut Problems, least: Duration) -> Option<Duration> {
+    fn duration(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+        least: Duration,
+    ) -> Option<Duration> {
         let expected = format!("at least {} ms", least.as_millis());
-        Some(self.checked::<Span>(key, problems, |span| span.0 >= least, &expected)?.0)
+        Some(
+            self.checked::<Span>(key, problems, |span| span.0 >= least, &expected)?
+                .0,
+        )
     }
 
     fn section(&mut self, key: &str, problems: &mut Problems) -> Self {
@@ -454,7 +513,12 @@ impl Reader {
 
     fn redis(mut self, p: &mut Problems) -> Option<RedisConfig> {
         let schemes = ["redis://", "rediss://", "unix://", "redis+unix://"];
-        let url = self.checked("url", p, |url: &String| schemes.iter().any(|s| url.starts_with(s)), "redis://, rediss:// or unix://");
+        let url = self.checked(
+            "url",
+            p,
+            |url: &String| schemes.iter().any(|s| url.starts_with(s)),
+            "redis://, rediss:// or unix://",
+        );
         let key_prefix = self.checked(
             "key_prefix",
             p,
@@ -474,14 +538,24 @@ impl Reader {
 
     fn ledger(mut self, p: &mut Problems) -> Option<LedgerConfig> {
         let schemes = ["mysql://", "mariadb://"];
-        let url = self.checked("url", p, |url: &String| schemes.iter().any(|s| url.starts_with(s)), "mysql://user:password@host:port/database");
+        let url = self.checked(
+            "url",
+            p,
+            |url: &String| schemes.iter().any(|s| url.starts_with(s)),
+            "mysql://user:password@host:port/database",
+        );
         let table = self.checked(
             "table",
             p,
             |table: &String| crate::ledger::migrate::Table::new(table).is_ok(),
             "1 to 55 letters, digits or `_`",
         );
-        let max_connections = self.checked("max_connections", p, |n| (2..=1000).contains(n), "2 to 1000");
+        let max_connections = self.checked(
+            "max_connections",
+            p,
+            |n| (2..=1000).contains(n),
+            "2 to 1000",
+        );
         let statement_timeout = self.duration("statement_timeout", p, Duration::from_millis(100));
         self.done(p);
         Some(LedgerConfig {
@@ -496,44 +570,76 @@ impl Reader {
         let count = self.checked("count", p, |n| (1..=1000).contains(n), "1 to 1000");
         let interval = self.duration("interval", p, Duration::from_millis(100));
         self.done(p);
-        Some(SentinelConfig { count: count?, interval: interval? })
+        Some(SentinelConfig {
+            count: count?,
+            interval: interval?,
+        })
     }
 
     fn nudge(mut self, p: &mut Problems) -> Option<NudgeConfig> {
         let enabled = self.take("enabled", p);
         let horizon = self.duration("horizon", p, Duration::from_secs(2));
         self.done(p);
-        Some(NudgeConfig { enabled: enabled?, horizon: horizon? })
+        Some(NudgeConfig {
+            enabled: enabled?,
+            horizon: horizon?,
+        })
     }
 
     fn adopt(mut self, p: &mut Problems) {
-        self.checked("enabled", p, |enabled: &bool| !enabled, "`false`: this version does not take over keys without a row");
+        self.checked(
+            "enabled",
+            p,
+            |enabled: &bool| !enabled,
+            "`false`: this version does not take over keys without a row",
+        );
         self.done(p);
     }
 
     fn sweep(mut self, p: &mut Problems) -> Option<SweepConfig> {
         let interval = self.duration("interval", p, Duration::from_millis(50));
         self.done(p);
-        Some(SweepConfig { interval: interval? })
+        Some(SweepConfig {
+            interval: interval?,
+        })
     }
 
     fn engine(mut self, p: &mut Problems) -> Option<EngineConfig> {
-        let concurrency = self.checked("concurrency", p, |n| (1..=100_000).contains(n), "1 to 100000");
+        let concurrency = self.checked(
+            "concurrency",
+            p,
+            |n| (1..=100_000).contains(n),
+            "1 to 100000",
+        );
         let lease = self.duration("lease", p, Duration::from_secs(1));
         let timeout = self.duration("timeout", p, Duration::from_millis(1));
         let drain_timeout = self.duration("drain_timeout", p, Duration::ZERO);
         self.done(p);
-        Some(EngineConfig { concurrency: concurrency?, lease: lease?, timeout: timeout?, drain_timeout: drain_timeout? })
+        Some(EngineConfig {
+            concurrency: concurrency?,
+            lease: lease?,
+            timeout: timeout?,
+            drain_timeout: drain_timeout?,
+        })
     }
 
     /// `[retry]`
     fn ladder(mut self, p: &mut Problems) -> Option<RetryPolicy> {
-        let rungs: Option<Vec<Span>> = self.checked("ladder", p, |rungs: &Vec<Span>| !rungs.is_empty(), "at least one rung");
+        let rungs: Option<Vec<Span>> = self.checked(
+            "ladder",
+            p,
+            |rungs: &Vec<Span>| !rungs.is_empty(),
+            "at least one rung",
+        );
         let max_attempts = self.checked("max_attempts", p, |n| *n >= 1, "at least 1");
         let jitter = self.checked("jitter", p, |jitter| (0.0..=1.0).contains(jitter), "0 to 1");
         self.done(p);
         let backoff = Backoff::Ladder(rungs?.into_iter().map(|span| span.0).collect());
-        Some(RetryPolicy { backoff, max_attempts: max_attempts?, jitter: jitter? })
+        Some(RetryPolicy {
+            backoff,
+            max_attempts: max_attempts?,
+            jitter: jitter?,
+        })
     }
 
     fn http(mut self, p: &mut Problems) -> Option<HttpConfig> {
@@ -544,7 +650,10 @@ impl Reader {
             address => match address.parse::<std::net::SocketAddr>() {
                 Ok(address) => Some(Some(address)),
                 Err(_) => {
-                    p.add(&self.at("listen"), format!("`{address}` is not an address, expected `127.0.0.1:8787` or \"\""));
+                    p.add(
+                        &self.at("listen"),
+                        format!("`{address}` is not an address, expected `127.0.0.1:8787` or \"\""),
+                    );
                     None
                 }
             },
@@ -554,17 +663,28 @@ impl Reader {
             && !address.ip().is_loopback()
             && tokens.is_empty()
         {
-            p.add(&self.at("tokens"), format!("expected at least one, because `{address}` is not a loopback address"));
+            p.add(
+                &self.at("tokens"),
+                format!("expected at least one, because `{address}` is not a loopback address"),
+            );
         }
         self.done(p);
         let tokens = tokens?.into_iter().map(Secret).collect();
-        Some(HttpConfig { listen: listen?, tokens })
+        Some(HttpConfig {
+            listen: listen?,
+            tokens,
+        })
     }
 
     fn routes(&mut self, retry: Option<&RetryPolicy>, p: &mut Problems) -> Vec<RouteConfig> {
         let tables: Vec<Table> = self.optional("routes", p).unwrap_or_default();
-        let readers = tables.into_iter().enumerate().map(|(index, table)| Self { table, path: format!("routes[{index}]") });
-        readers.filter_map(|reader| reader.route(retry, p)).collect()
+        let readers = tables.into_iter().enumerate().map(|(index, table)| Self {
+            table,
+            path: format!("routes[{index}]"),
+        });
+        readers
+            .filter_map(|reader| reader.route(retry, p))
+            .collect()
     }
 
     fn route(mut self, retry: Option<&RetryPolicy>, p: &mut Problems) -> Option<RouteConfig> {
@@ -572,44 +692,78 @@ impl Reader {
         let matches = pattern.and_then(|pattern| match Regex::new(&pattern) {
             Ok(regex) => Some(regex),
             Err(error) => {
-                p.add(&self.at("match"), format!("is not a regular expression: {error}"));
+                p.add(
+                    &self.at("match"),
+                    format!("is not a regular expression: {error}"),
+                );
                 None
             }
         });
-        let timeout = self.table.contains_key("timeout").then(|| self.duration("timeout", p, Duration::from_millis(1)));
+        let timeout = self
+            .table
+            .contains_key("timeout")
+            .then(|| self.duration("timeout", p, Duration::from_millis(1)));
         let retry = match self.table.contains_key("retry") {
             true => self.section("retry", p).route_retry(retry, p).map(Some),
             false => Some(None),
         };
         let target = self.target(p);
         self.done(p);
-        Some(RouteConfig { matches: matches?, target: target?, timeout: timeout.flatten(), retry: retry? })
+        Some(RouteConfig {
+            matches: matches?,
+            target: target?,
+            timeout: timeout.flatten(),
+            retry: retry?,
+        })
     }
 
     fn target(&mut self, p: &mut Problems) -> Option<TargetConfig> {
         let has = |key| self.table.contains_key(key);
         match (has("exec"), has("log")) {
             (true, false) => {
-                let argv = self.checked("exec", p, |argv: &Vec<String>| argv.first().is_some_and(|program| !program.is_empty() && !program.contains('{')), "a program and its arguments, the program without placeholder");
+                let argv = self.checked(
+                    "exec",
+                    p,
+                    |argv: &Vec<String>| {
+                        argv.first()
+                            .is_some_and(|program| !program.is_empty() && !program.contains('{'))
+                    },
+                    "a program and its arguments, the program without placeholder",
+                );
                 let allow_dash = self.optional("allow_dash", p).unwrap_or(false);
-                let env = self.optional("env", p).unwrap_or_else(|| EXEC_ENV.map(str::to_owned).to_vec());
+                let env = self
+                    .optional("env", p)
+                    .unwrap_or_else(|| EXEC_ENV.map(str::to_owned).to_vec());
                 let argv = argv?;
-                if let Some(arg) = argv.iter().find(|arg| !crate::handler::exec::is_template(arg)) {
+                if let Some(arg) = argv
+                    .iter()
+                    .find(|arg| !crate::handler::exec::is_template(arg))
+                {
                     p.add(&self.at("exec"), format!("`{arg}` holds no whole placeholder, expected plain text or one of {{key}} {{class}} {{method}} {{args}} {{id}} as an argument of its own"));
                     return None;
                 }
-                Some(TargetConfig::Exec(ExecConfig { argv, allow_dash, env }))
+                Some(TargetConfig::Exec(ExecConfig {
+                    argv,
+                    allow_dash,
+                    env,
+                }))
             }
             (false, true) => {
                 self.section("log", p).done(p);
                 Some(TargetConfig::Log)
             }
             (false, false) => {
-                p.add(&self.path, "has no target, expected `exec = [..]` or `log = {}`".to_owned());
+                p.add(
+                    &self.path,
+                    "has no target, expected `exec = [..]` or `log = {}`".to_owned(),
+                );
                 None
             }
             (true, true) => {
-                p.add(&self.path, "has two targets, expected one of `exec` and `log`".to_owned());
+                p.add(
+                    &self.path,
+                    "has two targets, expected one of `exec` and `log`".to_owned(),
+                );
                 None
             }
         }
@@ -619,23 +773,38 @@ impl Reader {
     /// said is taken from `[retry]`.
     fn route_retry(mut self, below: Option<&RetryPolicy>, p: &mut Problems) -> Option<RetryPolicy> {
         let below = below.cloned().unwrap_or_default();
-        let max_attempts = self.optional("max_attempts", p).unwrap_or(below.max_attempts);
+        let max_attempts = self
+            .optional("max_attempts", p)
+            .unwrap_or(below.max_attempts);
         let jitter = self.optional("jitter", p).unwrap_or(below.jitter);
         let kind: Option<String> = self.optional("backoff", p);
         let backoff = match kind.as_deref() {
             None | Some("ladder") if self.table.contains_key("ladder") => {
-                let rungs: Vec<Span> = self.checked("ladder", p, |rungs: &Vec<Span>| !rungs.is_empty(), "at least one rung")?;
-                Some(Backoff::Ladder(rungs.into_iter().map(|span| span.0).collect()))
+                let rungs: Vec<Span> = self.checked(
+                    "ladder",
+                    p,
+                    |rungs: &Vec<Span>| !rungs.is_empty(),
+                    "at least one rung",
+                )?;
+                Some(Backoff::Ladder(
+                    rungs.into_iter().map(|span| span.0).collect(),
+                ))
             }
             None | Some("ladder") => Some(below.backoff),
-            Some("fixed") => self.duration("delay", p, Duration::ZERO).map(Backoff::Fixed),
+            Some("fixed") => self
+                .duration("delay", p, Duration::ZERO)
+                .map(Backoff::Fixed),
             Some("exponential") => {
                 let base = self.duration("base", p, Duration::from_millis(1));
                 let max = self.duration("max", p, Duration::from_millis(1));
-                base.zip(max).map(|(base, max)| Backoff::Exponential { base, max })
+                base.zip(max)
+                    .map(|(base, max)| Backoff::Exponential { base, max })
             }
             Some(other) => {
-                p.add(&self.at("backoff"), format!("`{other}` is none of `ladder`, `exponential`, `fixed`"));
+                p.add(
+                    &self.at("backoff"),
+                    format!("`{other}` is none of `ladder`, `exponential`, `fixed`"),
+                );
                 None
             }
         };
@@ -646,7 +815,11 @@ impl Reader {
             p.add(&self.at("jitter"), "expected 0 to 1".to_owned());
         }
         self.done(p);
-        Some(RetryPolicy { backoff: backoff?, max_attempts, jitter })
+        Some(RetryPolicy {
+            backoff: backoff?,
+            max_attempts,
+            jitter,
+        })
     }
 }
 
@@ -656,11 +829,14 @@ struct Span(Duration);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const EXPECTED: &str = "expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"";
+        const EXPECTED: &str =
+            "expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"";
         let value = Value::deserialize(deserializer)?;
         let text = value.as_str().ok_or_else(|| D::Error::custom(EXPECTED))?;
         let span: jiff::SignedDuration = text.parse().map_err(|_| D::Error::custom(EXPECTED))?;
-        Duration::try_from(span).map(Self).map_err(|_| D::Error::custom("expected a duration that is not negative"))
+        Duration::try_from(span)
+            .map(Self)
+            .map_err(|_| D::Error::custom("expected a duration that is not negative"))
     }
 }
 
@@ -682,7 +858,12 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn one(path: &str, message: String) -> Self {
-        Self { problems: vec![Problem { path: path.to_owned(), message }] }
+        Self {
+            problems: vec![Problem {
+                path: path.to_owned(),
+                message,
+            }],
+        }
     }
 }
 
@@ -711,7 +892,10 @@ mod tests {
     }
 
     fn with_env(env: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let env = env
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
         Config::from_toml_and_env("", &env)
     }
 
@@ -726,7 +910,9 @@ mod tests {
 
     #[test]
     fn all_problems_are_reported_at_once() {
-        let found = problems("engin = 1\n[engine]\nconcurrency = 0\nlease = 30\nspeed = 9\n[redis]\nurl = \"http://x\"\n");
+        let found = problems(
+            "engin = 1\n[engine]\nconcurrency = 0\nlease = 30\nspeed = 9\n[redis]\nurl = \"http://x\"\n",
+        );
         assert_eq!(
             found,
             [
@@ -741,7 +927,12 @@ mod tests {
 
     #[test]
     fn the_environment_stands_over_the_file_and_never_guesses_types() {
-        let config = with_env(&[("LAPSED__REDIS__KEY_PREFIX", "007"), ("LAPSED__ENGINE__LEASE", "7s"), ("LAPSED__NUDGE__ENABLED", "false")]).unwrap();
+        let config = with_env(&[
+            ("LAPSED__REDIS__KEY_PREFIX", "007"),
+            ("LAPSED__ENGINE__LEASE", "7s"),
+            ("LAPSED__NUDGE__ENABLED", "false"),
+        ])
+        .unwrap();
         assert_eq!(config.redis.key_prefix, "007");
         assert_eq!(config.engine.lease, Duration::from_secs(7));
         assert!(!config.nudge.enabled);
@@ -750,16 +941,23 @@ mod tests {
     #[test]
     fn an_unknown_variable_is_refused() {
         let error = with_env(&[("LAPSED__REDIS__URI", "x")]).unwrap_err();
-        assert_eq!(error.to_string(), "`LAPSED__REDIS__URI`: is not the name of a setting");
+        assert_eq!(
+            error.to_string(),
+            "`LAPSED__REDIS__URI`: is not the name of a setting"
+        );
     }
 
     #[test]
     fn a_secret_may_come_from_a_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "mysql://app:s3cret@db/app\n").unwrap();
-        let config = with_env(&[("LAPSED__LEDGER__URL_FILE", file.path().to_str().unwrap())]).unwrap();
+        let config =
+            with_env(&[("LAPSED__LEDGER__URL_FILE", file.path().to_str().unwrap())]).unwrap();
         assert_eq!(config.ledger.url.expose(), "mysql://app:s3cret@db/app");
-        assert_eq!(config.ledger.url.to_string(), "mysql://app:[redacted]@db/app");
+        assert_eq!(
+            config.ledger.url.to_string(),
+            "mysql://app:[redacted]@db/app"
+        );
         assert!(!format!("{config:?}").contains("s3cret"));
     }
 
@@ -767,7 +965,9 @@ mod tests {
     fn a_public_address_needs_a_token() {
         assert_eq!(
             problems("http.listen = \"0.0.0.0:8787\""),
-            ["`http.tokens`: expected at least one, because `0.0.0.0:8787` is not a loopback address"]
+            [
+                "`http.tokens`: expected at least one, because `0.0.0.0:8787` is not a loopback address"
+            ]
         );
     }
 
@@ -791,10 +991,30 @@ mod tests {
 
     #[test]
     fn broken_routes_say_what_was_expected() {
-        let found = problems("[[routes]]\nmatch = \"(\"\n[[routes]]\nmatch = \"x\"\nexec = [\"sh\", \"-c\", \"run {key}\"]\nlogg = 1\n");
-        assert!(found[0].starts_with("`routes[0].match`: is not a regular expression"), "{found:?}");
-        assert!(found.iter().any(|p| p == "`routes[0]`: has no target, expected `exec = [..]` or `log = {}`"), "{found:?}");
-        assert!(found.iter().any(|p| p.starts_with("`routes[1].exec`: `run {key}` holds no whole placeholder")), "{found:?}");
-        assert!(found.iter().any(|p| p == "`routes[1].logg`: is not the name of a setting"), "{found:?}");
+        let found = problems(
+            "[[routes]]\nmatch = \"(\"\n[[routes]]\nmatch = \"x\"\nexec = [\"sh\", \"-c\", \"run {key}\"]\nlogg = 1\n",
+        );
+        assert!(
+            found[0].starts_with("`routes[0].match`: is not a regular expression"),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|p| p == "`routes[0]`: has no target, expected `exec = [..]` or `log = {}`"),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|p| p.starts_with("`routes[1].exec`: `run {key}` holds no whole placeholder")),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|p| p == "`routes[1].logg`: is not the name of a setting"),
+            "{found:?}"
+        );
     }
 }

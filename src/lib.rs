@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
-mod compose;
 pub mod clock;
+pub mod compose;
 pub mod config;
 pub mod engine;
 pub mod handler;
 pub mod ledger;
+pub mod redis;
 pub mod sandbox;
 pub mod task;
 pub mod telemetry;

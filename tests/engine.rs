@@ -1,7 +1,7 @@
 //! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::engine::{EngineError, Parts};
@@ -47,7 +47,13 @@ fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) 
         let _ = stopped.await;
     }));
     let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, timer);
-    Rig { ledger, parts, tasks, stop: Some(stop), running }
+    Rig {
+        ledger,
+        parts,
+        tasks,
+        stop: Some(stop),
+        running,
+    }
 }
 
 impl Rig {
@@ -58,18 +64,24 @@ impl Rig {
     }
 
     async fn record(&self, key: &str) -> TaskRecord {
-        self.ledger.find(&TaskKey::parse(key).unwrap()).await.unwrap().unwrap()
+        self.ledger
+            .find(&TaskKey::parse(key).unwrap())
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// Waits (in paused time, without waiting) until the task is in this state.
     async fn until(&self, key: &str, state: State) -> TaskRecord {
         let wait = async {
+            let mut pause = Duration::from_millis(1);
             loop {
                 let record = self.record(key).await;
                 if record.state == state {
                     return record;
                 }
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(pause).await;
+                pause = pause.mul_f64(1.1).min(Duration::from_secs(60));
             }
         };
         match tokio::time::timeout(Duration::from_secs(7 * 24 * 3600), wait).await {
@@ -79,7 +91,11 @@ impl Rig {
     }
 
     fn metric(&self, line: &str) -> bool {
-        self.parts.metrics.render().lines().any(|found| found == line)
+        self.parts
+            .metrics
+            .render()
+            .lines()
+            .any(|found| found == line)
     }
 }
 
@@ -98,7 +114,9 @@ fn counting(count: &Arc<AtomicU32>) -> HandlerRegistry {
 }
 
 /// A handler that does what the closure says, given the attempt.
-fn failing(act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static) -> HandlerRegistry {
+fn failing(
+    act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static,
+) -> HandlerRegistry {
     let mut handlers = HandlerRegistry::new();
     handlers.on("Job", "fail", move |ctx: TaskContext, ()| {
         let result = act(ctx.attempt());
@@ -111,15 +129,28 @@ fn failing(act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static
 async fn a_task_runs_once_at_its_due_millisecond() {
     let (seen, mut ran) = mpsc::unbounded_channel();
     let mut handlers = HandlerRegistry::new();
-    handlers.on("Order", "close", move |ctx: TaskContext, (id, why): (u64, String)| {
-        let seen = seen.clone();
-        async move {
-            seen.send((ctx.id(), id, why, ctx.lateness_ms())).unwrap();
-            Ok(())
-        }
-    });
+    handlers.on(
+        "Order",
+        "close",
+        move |ctx: TaskContext, (id, why): (u64, String)| {
+            let seen = seen.clone();
+            async move {
+                seen.send((ctx.id(), id, why, ctx.lateness_ms())).unwrap();
+                Ok(())
+            }
+        },
+    );
     let rig = start("", handlers);
-    let made = rig.tasks.create("Order", "close", ["42", "unpaid"], Duration::from_millis(5_000)).await.unwrap();
+    let made = rig
+        .tasks
+        .create(
+            "Order",
+            "close",
+            ["42", "unpaid"],
+            Duration::from_millis(5_000),
+        )
+        .await
+        .unwrap();
     let (id, order, why, lateness_ms) = ran.recv().await.unwrap();
     assert_eq!((id, order, why.as_str()), (made.id(), 42, "unpaid"));
     assert!(lateness_ms <= 1, "{lateness_ms}");
@@ -131,8 +162,14 @@ async fn a_task_runs_once_at_its_due_millisecond() {
 #[tokio::test(start_paused = true)]
 async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
     let ledger = Arc::new(MemoryLedger::new(START));
-    let tasks: Vec<NewTask> =
-        (0..5_000).map(|n| NewTask::new(TaskKey::build("Job", "count", [n.to_string()]).unwrap(), UnixMs(START.0 - n))).collect();
+    let tasks: Vec<NewTask> = (0..5_000)
+        .map(|n| {
+            NewTask::new(
+                TaskKey::build("Job", "count", [n.to_string()]).unwrap(),
+                UnixMs(START.0 - n),
+            )
+        })
+        .collect();
     ledger.create(&tasks).await.unwrap();
     let count = Arc::default();
     let rig = start_on(ledger, "", counting(&count));
@@ -146,21 +183,42 @@ async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_climbs_the_ladder_until_it_succeeds() {
-    let rig = start("", failing(|attempt| if attempt < 4 { Err(HandlerError::new("not yet")) } else { Ok(()) }));
-    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    let rig = start(
+        "",
+        failing(|attempt| {
+            if attempt < 4 {
+                Err(HandlerError::new("not yet"))
+            } else {
+                Ok(())
+            }
+        }),
+    );
+    rig.tasks
+        .create("Job", "fail", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     let record = rig.until("Job@fail", State::Done).await;
     assert_eq!((record.attempt, record.last_error), (4, None));
     let waited = rig.ledger.clock().now().since(START).as_secs_f64();
-    assert!((54.0..=67.0).contains(&waited), "15 + 15 + 30 s, each +-10 %: {waited}");
+    assert!(
+        (54.0..=67.0).contains(&waited),
+        "15 + 15 + 30 s, each +-10 %: {waited}"
+    );
     rig.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_the_ladder_the_task_is_dead_and_says_why() {
     let rig = start("", failing(|_| Err(HandlerError::new("never"))));
-    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    rig.tasks
+        .create("Job", "fail", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     let record = rig.until("Job@fail", State::Dead).await;
-    assert_eq!((record.attempt, record.last_error.as_deref()), (16, Some("gave up after 16 of 16 attempts: never")));
+    assert_eq!(
+        (record.attempt, record.last_error.as_deref()),
+        (16, Some("gave up after 16 of 16 attempts: never"))
+    );
     assert!(rig.metric("lapsed_dead_total{route=\"Job@fail\"} 1"));
     assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"failed\"} 16"));
     rig.stop().await;
@@ -171,19 +229,39 @@ async fn a_permanent_error_and_arguments_that_do_not_parse_are_not_tried_again()
     let mut handlers = failing(|_| Err(HandlerError::permanent("no such order")));
     handlers.on("Job", "typed", |_, (_,): (u64,)| async { Ok(()) });
     let rig = start("", handlers);
-    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
-    rig.tasks.create("Job", "typed", ["x"], Duration::ZERO).await.unwrap();
+    rig.tasks
+        .create("Job", "fail", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
+    rig.tasks
+        .create("Job", "typed", ["x"], Duration::ZERO)
+        .await
+        .unwrap();
     let record = rig.until("Job@fail", State::Dead).await;
-    assert_eq!((record.attempt, record.last_error.as_deref()), (1, Some("permanent failure: no such order")));
+    assert_eq!(
+        (record.attempt, record.last_error.as_deref()),
+        (1, Some("permanent failure: no such order"))
+    );
     let record = rig.until("Job@typed@x", State::Dead).await;
-    assert!(record.last_error.unwrap().contains("argument 1: expected `u64`, found `x`"));
+    assert!(
+        record
+            .last_error
+            .unwrap()
+            .contains("argument 1: expected `u64`, found `x`")
+    );
     rig.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_an_outcome_and_the_daemon_lives() {
-    let rig = start("", failing(|attempt| if attempt == 1 { panic!("boom") } else { Ok(()) }));
-    rig.tasks.create("Job", "fail", [""; 0], Duration::ZERO).await.unwrap();
+    let rig = start(
+        "",
+        failing(|attempt| if attempt == 1 { panic!("boom") } else { Ok(()) }),
+    );
+    rig.tasks
+        .create("Job", "fail", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     let record = rig.until("Job@fail", State::Waiting).await;
     assert_eq!(record.last_error.as_deref(), Some("panicked: boom"));
     assert_eq!(rig.until("Job@fail", State::Done).await.attempt, 2);
@@ -200,9 +278,15 @@ async fn a_run_that_hangs_is_ended_at_its_timeout_and_renewed_until_then() {
         Ok(())
     });
     let rig = start("engine.timeout = '90s'\nengine.lease = '10s'", handlers);
-    rig.tasks.create("Job", "hang", [""; 0], Duration::ZERO).await.unwrap();
+    rig.tasks
+        .create("Job", "hang", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     let record = rig.until("Job@hang", State::Waiting).await;
-    assert_eq!((record.attempt, record.crashes, record.last_error.as_deref()), (1, 0, Some("timed out after 90 s")));
+    assert_eq!(
+        (record.attempt, record.crashes, record.last_error.as_deref()),
+        (1, 0, Some("timed out after 90 s"))
+    );
     assert!(rig.ledger.clock().now().since(START) >= Duration::from_secs(90));
     assert_eq!(rig.until("Job@hang", State::Done).await.attempt, 2);
     rig.stop().await;
@@ -213,7 +297,10 @@ async fn a_task_that_kills_its_daemons_is_buried_without_running() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let key = TaskKey::parse("Job@count").unwrap();
     let arming = ledger.create(&[NewTask::new(key, START)]).await.unwrap()[0].arming;
-    let dying = Claimant { daemon: "dies".into(), lease: Duration::from_secs(1) };
+    let dying = Claimant {
+        daemon: "dies".into(),
+        lease: Duration::from_secs(1),
+    };
     for _ in 0..3 {
         assert_eq!(ledger.claim(&[arming], &dying).await.unwrap().len(), 1);
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -221,7 +308,10 @@ async fn a_task_that_kills_its_daemons_is_buried_without_running() {
     let count = Arc::default();
     let rig = start_on(ledger, "", counting(&count));
     let record = rig.until("Job@count", State::Dead).await;
-    assert_eq!(record.last_error.as_deref(), Some("poison: 3 leases ran out while it was running"));
+    assert_eq!(
+        record.last_error.as_deref(),
+        Some("poison: 3 leases ran out while it was running")
+    );
     assert_eq!(count.load(Ordering::SeqCst), 0);
     rig.stop().await;
 }
@@ -230,12 +320,23 @@ async fn a_task_that_kills_its_daemons_is_buried_without_running() {
 async fn what_nothing_here_can_run_stays_pending_until_a_route_appears() {
     let count = Arc::default();
     let rig = start("", counting(&count));
-    rig.tasks.create("Other", "job", ["1"], Duration::ZERO).await.unwrap();
-    rig.tasks.create("Job", "count", ["1"], Duration::from_secs(5)).await.unwrap();
+    rig.tasks
+        .create("Other", "job", ["1"], Duration::ZERO)
+        .await
+        .unwrap();
+    rig.tasks
+        .create("Job", "count", ["1"], Duration::from_secs(5))
+        .await
+        .unwrap();
     rig.until("Job@count@1", State::Done).await;
     let record = rig.record("Other@job@1").await;
-    assert_eq!((record.state, record.attempt, record.daemon.as_str()), (State::Pending, 0, ""));
-    rig.parts.router.reload(&Config::from_toml("[[routes]]\nmatch = '^Other@'\nlog = {}").unwrap());
+    assert_eq!(
+        (record.state, record.attempt, record.daemon.as_str()),
+        (State::Pending, 0, "")
+    );
+    rig.parts
+        .router
+        .reload(&Config::from_toml("[[routes]]\nmatch = '^Other@'\nlog = {}").unwrap());
     rig.until("Other@job@1", State::Done).await;
     rig.stop().await;
 }
@@ -244,10 +345,21 @@ async fn what_nothing_here_can_run_stays_pending_until_a_route_appears() {
 async fn two_daemons_on_one_ledger_run_each_task_once() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let count = Arc::default();
-    let one = start_on(Arc::clone(&ledger), "engine.concurrency = 8", counting(&count));
-    let two = start_on(Arc::clone(&ledger), "engine.concurrency = 8", counting(&count));
+    let one = start_on(
+        Arc::clone(&ledger),
+        "engine.concurrency = 8",
+        counting(&count),
+    );
+    let two = start_on(
+        Arc::clone(&ledger),
+        "engine.concurrency = 8",
+        counting(&count),
+    );
     for n in 0..500u64 {
-        one.tasks.create("Job", "count", [n], Duration::from_millis(n * 7)).await.unwrap();
+        one.tasks
+            .create("Job", "count", [n], Duration::from_millis(n * 7))
+            .await
+            .unwrap();
     }
     while ledger.stats().await.unwrap().done < 500 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -273,7 +385,10 @@ async fn no_more_runs_go_on_than_there_are_slots() {
     });
     let rig = start("engine.concurrency = 4", handlers);
     for n in 0..40u64 {
-        rig.tasks.create("Job", "slow", [n], Duration::from_secs(3)).await.unwrap();
+        rig.tasks
+            .create("Job", "slow", [n], Duration::from_secs(3))
+            .await
+            .unwrap();
     }
     while rig.ledger.stats().await.unwrap().done < 40 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -302,7 +417,10 @@ async fn a_graceful_stop_waits_for_what_runs() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let rig = start("", held(started, &go));
-    rig.tasks.create("Job", "held", [""; 0], Duration::ZERO).await.unwrap();
+    rig.tasks
+        .create("Job", "held", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     runs.recv().await.unwrap();
     let letting_go = Arc::clone(&go);
     tokio::spawn(async move {
@@ -310,19 +428,36 @@ async fn a_graceful_stop_waits_for_what_runs() {
         letting_go.notify_one();
     });
     let ledger = rig.stop().await;
-    let record = ledger.find(&TaskKey::parse("Job@held").unwrap()).await.unwrap().unwrap();
+    let record = ledger
+        .find(&TaskKey::parse("Job@held").unwrap())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(record.state, State::Done);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_outlives_the_drain_is_released_without_counting() {
     let (started, mut runs) = mpsc::unbounded_channel();
-    let rig = start("engine.drain_timeout = '3s'", held(started, &Arc::default()));
-    rig.tasks.create("Job", "held", [""; 0], Duration::ZERO).await.unwrap();
+    let rig = start(
+        "engine.drain_timeout = '3s'",
+        held(started, &Arc::default()),
+    );
+    rig.tasks
+        .create("Job", "held", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     runs.recv().await.unwrap();
     let ledger = rig.stop().await;
-    let record = ledger.find(&TaskKey::parse("Job@held").unwrap()).await.unwrap().unwrap();
-    assert_eq!((record.state, record.attempt, record.crashes), (State::Pending, 0, 0));
+    let record = ledger
+        .find(&TaskKey::parse("Job@held").unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (record.state, record.attempt, record.crashes),
+        (State::Pending, 0, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,9 +465,17 @@ async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_di
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let rig = start("", held(started, &go));
-    let first = rig.tasks.create("Job", "held", [""; 0], Duration::ZERO).await.unwrap();
+    let first = rig
+        .tasks
+        .create("Job", "held", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!(runs.recv().await.unwrap(), first.id());
-    let second = rig.tasks.create("Job", "held", [""; 0], Duration::from_millis(10)).await.unwrap();
+    let second = rig
+        .tasks
+        .create("Job", "held", [""; 0], Duration::from_millis(10))
+        .await
+        .unwrap();
     assert!(second.older_run());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(runs.try_recv().is_err(), "leases of one row never overlap");
@@ -349,7 +492,10 @@ async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_di
 async fn a_cancelled_task_does_not_start() {
     let count = Arc::default();
     let rig = start("", counting(&count));
-    rig.tasks.create("Job", "count", ["1"], Duration::from_secs(3)).await.unwrap();
+    rig.tasks
+        .create("Job", "count", ["1"], Duration::from_secs(3))
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(2_999)).await;
     rig.tasks.cancel("Job", "count", ["1"]).await.unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -373,14 +519,27 @@ async fn the_parts_of_a_task_reach_its_handler() {
     let rig = start("", handlers);
     let key = TaskKey::parse("Job@json@a@b").unwrap();
     let due = lapsed::task::Due::at(UnixMs(START.0 + 250)).unwrap();
-    let spec = lapsed::client::TaskSpec { payload: Some("{\"amount\":3}".into()), tag: Some("vip".into()), ..lapsed::client::TaskSpec::new(key, due) };
+    let spec = lapsed::client::TaskSpec {
+        payload: Some("{\"amount\":3}".into()),
+        tag: Some("vip".into()),
+        ..lapsed::client::TaskSpec::new(key, due)
+    };
     let made = rig.tasks.create_task(spec).await.unwrap();
     let (json, amount) = ran.recv().await.unwrap();
     assert_eq!(amount["amount"], 3);
     assert_eq!(json["id"], made.id());
-    assert_eq!((json["class"].as_str(), json["method"].as_str()), (Some("Job"), Some("json")));
+    assert_eq!(
+        (json["class"].as_str(), json["method"].as_str()),
+        (Some("Job"), Some("json"))
+    );
     assert_eq!(json["args"], serde_json::json!(["a", "b"]));
-    assert_eq!((json["due"].as_str(), json["tag"].as_str()), (Some("2027-01-15T08:00:00.250Z"), Some("vip")));
-    assert_eq!((json["attempt"].as_u64(), json["payload"]["amount"].as_u64()), (Some(1), Some(3)));
+    assert_eq!(
+        (json["due"].as_str(), json["tag"].as_str()),
+        (Some("2027-01-15T08:00:00.250Z"), Some("vip"))
+    );
+    assert_eq!(
+        (json["attempt"].as_u64(), json["payload"]["amount"].as_u64()),
+        (Some(1), Some(3))
+    );
     rig.stop().await;
 }

@@ -6,8 +6,8 @@ use lapsed::Config;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, DueScan, Ledger, ListFilter, NewTask, NudgeAnswer, Renewal, RescheduleAnswer, Ruling,
-    Settled, Settlement, StateFilter, Window,
+    Arming, CancelAnswer, Catalog, Claim, Claimant, DueScan, Ledger, ListFilter, NewTask,
+    NudgeAnswer, Renewal, RescheduleAnswer, Ruling, Settled, Settlement, StateFilter, Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{State, TaskKey, UnixMs};
@@ -22,19 +22,36 @@ struct Rig<L> {
 }
 
 async fn memory() -> Rig<MemoryLedger> {
-    Rig { ledger: MemoryLedger::default(), _server: None }
+    Rig {
+        ledger: MemoryLedger::default(),
+        _server: None,
+    }
 }
 
 async fn mysql() -> Rig<MysqlLedger> {
-    let server = PrivateMaria::options().durable(false).start().await.unwrap();
+    let server = PrivateMaria::options()
+        .durable(false)
+        .start()
+        .await
+        .unwrap();
     let url = server.create_database("conformance").await.unwrap();
     let mut config = Config::default().ledger;
     config.url = url.as_str().into();
     let ledger = MysqlLedger::new(&config).unwrap();
     let mut connection = ledger.connection().await.unwrap();
-    lapsed::ledger::migrate::apply(&mut connection, ledger.table(), &mut |_| ()).await.unwrap();
+    lapsed::ledger::migrate::apply(
+        &mut connection,
+        ledger.table(),
+        &Default::default(),
+        &mut |_| (),
+    )
+    .await
+    .unwrap();
     ledger.check().await.unwrap();
-    Rig { ledger, _server: Some(server) }
+    Rig {
+        ledger,
+        _server: Some(server),
+    }
 }
 
 /// Each rule becomes a test of each ledger.
@@ -95,12 +112,19 @@ fn key(rule: &str, arg: impl ToString) -> TaskKey {
 }
 
 fn by(lease: Duration) -> Claimant {
-    Claimant { daemon: "test:1".into(), lease }
+    Claimant {
+        daemon: "test:1".into(),
+        lease,
+    }
 }
 
 async fn create(ledger: &impl Ledger, key: &TaskKey, in_ms: i64) -> Arming {
     let due = UnixMs(ledger.sync_clock().await.unwrap().0 + in_ms);
-    ledger.create(&[NewTask::new(key.clone(), due)]).await.unwrap()[0].arming
+    ledger
+        .create(&[NewTask::new(key.clone(), due)])
+        .await
+        .unwrap()[0]
+        .arming
 }
 
 /// Waits until the ledger's clock has passed `moment`.
@@ -111,7 +135,12 @@ async fn pass(ledger: &impl Ledger, moment: UnixMs) {
 }
 
 async fn claim(ledger: &impl Ledger, arming: Arming, lease: Duration) -> Option<Claim> {
-    ledger.claim(&[arming], &by(lease)).await.unwrap().into_iter().next()
+    ledger
+        .claim(&[arming], &by(lease))
+        .await
+        .unwrap()
+        .into_iter()
+        .next()
 }
 
 async fn claim_due(ledger: &impl Ledger, key: &TaskKey, lease: Duration) -> Claim {
@@ -120,11 +149,20 @@ async fn claim_due(ledger: &impl Ledger, key: &TaskKey, lease: Duration) -> Clai
 }
 
 async fn settle(ledger: &impl Ledger, claim: &Claim, ruling: Ruling) -> Settled {
-    ledger.settle(&[Settlement { lease: claim.lease, ruling }]).await.unwrap()[0]
+    ledger
+        .settle(&[Settlement {
+            lease: claim.lease,
+            ruling,
+        }])
+        .await
+        .unwrap()[0]
 }
 
 async fn state(ledger: &impl Ledger, key: &TaskKey) -> State {
-    ledger.look_up(std::slice::from_ref(key)).await.unwrap()[0].clone().unwrap().state
+    ledger.look_up(std::slice::from_ref(key)).await.unwrap()[0]
+        .clone()
+        .unwrap()
+        .state
 }
 
 async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
@@ -132,29 +170,51 @@ async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
 }
 
 fn retry_at(at: UnixMs) -> Ruling {
-    Ruling::RetryAt { at, error: "no".into() }
+    Ruling::RetryAt {
+        at,
+        error: "no".into(),
+    }
 }
 
 fn bury() -> Ruling {
-    Ruling::Bury { error: "for good".into() }
+    Ruling::Bury {
+        error: "for good".into(),
+    }
 }
 
 async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
     let key = key("create", 1);
     let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
-    let task = NewTask { payload: Some("{\"a\":1}".into()), tag: Some("t".into()), max_attempts: Some(3), ..NewTask::new(key.clone(), due) };
+    let task = NewTask {
+        payload: Some("{\"a\":1}".into()),
+        tag: Some("t".into()),
+        max_attempts: Some(3),
+        ..NewTask::new(key.clone(), due)
+    };
     let created = ledger.create(&[task]).await.unwrap()[0];
-    assert_eq!((created.arming.due, created.state, created.older_run), (due, State::Pending, false));
+    assert_eq!(
+        (created.arming.due, created.state, created.older_run),
+        (due, State::Pending, false)
+    );
     let record = ledger.find(&key).await.unwrap().unwrap();
-    assert_eq!((record.due, record.attempt, record.max_attempts), (due, 0, Some(3)));
-    assert_eq!((record.tag.as_deref(), record.payload.as_deref()), (Some("t"), Some("{\"a\":1}")));
+    assert_eq!(
+        (record.due, record.attempt, record.max_attempts),
+        (due, 0, Some(3))
+    );
+    assert_eq!(
+        (record.tag.as_deref(), record.payload.as_deref()),
+        (Some("t"), Some("{\"a\":1}"))
+    );
     assert_eq!(record.id, format!("{}-{}", created.arming.row, due.0));
 }
 
 async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog)) {
     let key = key("same", 1);
     let arming = create(ledger, &key, 60_000).await;
-    let again = NewTask { tag: Some("other".into()), ..NewTask::new(key.clone(), arming.due) };
+    let again = NewTask {
+        tag: Some("other".into()),
+        ..NewTask::new(key.clone(), arming.due)
+    };
     let created = ledger.create(&[again]).await.unwrap()[0];
     assert_eq!((created.arming, created.state), (arming, State::Pending));
     assert_eq!(ledger.find(&key).await.unwrap().unwrap().tag, None);
@@ -164,7 +224,10 @@ async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl L
     let key = key("finished", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     settle(ledger, &claimed, Ruling::Complete).await;
-    let again = ledger.create(&[NewTask::new(key.clone(), claimed.lease.arming.due)]).await.unwrap()[0];
+    let again = ledger
+        .create(&[NewTask::new(key.clone(), claimed.lease.arming.due)])
+        .await
+        .unwrap()[0];
     assert_eq!(again.state, State::Done);
     assert!(claim(ledger, again.arming, LEASE).await.is_none());
 }
@@ -181,30 +244,61 @@ async fn creating_with_another_due_time_moves_it(ledger: &(impl Ledger + Catalog
     };
     settle(ledger, &claimed, Ruling::Complete).await;
     let fourth = create(ledger, &key, 60_000).await;
-    assert_eq!((state(ledger, &key).await, fourth.row), (State::Pending, first.row));
+    assert_eq!(
+        (state(ledger, &key).await, fourth.row),
+        (State::Pending, first.row)
+    );
 }
 
 async fn creating_a_cancelled_task_again_revives_it(ledger: &(impl Ledger + Catalog)) {
     let key = key("recreate", 1);
     let arming = create(ledger, &key, -5).await;
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
-    let again = ledger.create(&[NewTask::new(key.clone(), arming.due)]).await.unwrap()[0];
+    let again = ledger
+        .create(&[NewTask::new(key.clone(), arming.due)])
+        .await
+        .unwrap()[0];
     assert_eq!(again.state, State::Pending);
-    assert_eq!(claim(ledger, arming, LEASE).await.unwrap().attempt.number, 1);
+    assert_eq!(
+        claim(ledger, arming, LEASE).await.unwrap().attempt.number,
+        1
+    );
 }
 
 async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catalog)) {
     let key = key("supersede", 1);
     let older = claim_due(ledger, &key, LEASE).await;
     let due = UnixMs(older.lease.arming.due.0 + 1);
-    let newer = ledger.create(&[NewTask::new(key.clone(), due)]).await.unwrap()[0];
+    let newer = ledger
+        .create(&[NewTask::new(key.clone(), due)])
+        .await
+        .unwrap()[0];
     assert_eq!((newer.state, newer.older_run), (State::Running, true));
-    assert!(claim(ledger, newer.arming, LEASE).await.is_none(), "not before the older run has ended");
-    assert_eq!(settle(ledger, &older, Ruling::Complete).await, Settled::Superseded);
+    assert!(
+        claim(ledger, newer.arming, LEASE).await.is_none(),
+        "not before the older run has ended"
+    );
+    assert_eq!(
+        settle(ledger, &older, Ruling::Complete).await,
+        Settled::Superseded
+    );
     let claimed = claim(ledger, newer.arming, LEASE).await.unwrap();
-    assert_eq!((claimed.lease.arming, claimed.attempt.number, claimed.attempt.crashes), (newer.arming, 1, 0));
-    assert_eq!(settle(ledger, &older, Ruling::Complete).await, Settled::Fenced);
-    assert_eq!(settle(ledger, &claimed, Ruling::Complete).await, Settled::Applied);
+    assert_eq!(
+        (
+            claimed.lease.arming,
+            claimed.attempt.number,
+            claimed.attempt.crashes
+        ),
+        (newer.arming, 1, 0)
+    );
+    assert_eq!(
+        settle(ledger, &older, Ruling::Complete).await,
+        Settled::Fenced
+    );
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied
+    );
 }
 
 async fn nothing_is_claimed_before_it_is_due(ledger: &(impl Ledger + Catalog)) {
@@ -223,7 +317,12 @@ async fn one_claim_wins(ledger: &(impl Ledger + Catalog)) {
     }
     let (one, other) = (by(LEASE), by(LEASE));
     let (one, other) = tokio::join!(ledger.claim(&armings, &one), ledger.claim(&armings, &other));
-    let mut rows: Vec<u64> = one.unwrap().iter().chain(&other.unwrap()).map(|claim| claim.lease.arming.row).collect();
+    let mut rows: Vec<u64> = one
+        .unwrap()
+        .iter()
+        .chain(&other.unwrap())
+        .map(|claim| claim.lease.arming.row)
+        .collect();
     rows.sort_unstable();
     let mut expected: Vec<u64> = armings.iter().map(|arming| arming.row).collect();
     expected.sort_unstable();
@@ -239,37 +338,72 @@ async fn a_lease_that_ran_out_counts_a_crash_and_can_be_claimed(ledger: &(impl L
     pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
     let second = claim(ledger, first.lease.arming, LEASE).await.unwrap();
     assert_eq!((second.attempt.number, second.attempt.crashes), (2, 1));
-    assert_eq!(settle(ledger, &first, Ruling::Complete).await, Settled::Fenced);
+    assert_eq!(
+        settle(ledger, &first, Ruling::Complete).await,
+        Settled::Fenced
+    );
 }
 
 async fn a_renewed_lease_holds_and_an_expired_one_is_not_revived(ledger: &(impl Ledger + Catalog)) {
     let key = key("renew", 1);
     let claimed = claim_due(ledger, &key, SHORT_LEASE).await;
-    assert_eq!(ledger.renew(&[claimed.lease], LEASE).await.unwrap(), [Renewal::Held]);
+    assert_eq!(
+        ledger.renew(&[claimed.lease], LEASE).await.unwrap(),
+        [Renewal::Held]
+    );
     pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
     assert_eq!(state(ledger, &key).await, State::Running);
-    assert_eq!(ledger.renew(&[claimed.lease], Duration::from_millis(20)).await.unwrap(), [Renewal::Held]);
+    assert_eq!(
+        ledger
+            .renew(&[claimed.lease], Duration::from_millis(20))
+            .await
+            .unwrap(),
+        [Renewal::Held]
+    );
     pass(ledger, ledger.clock().now().plus(Duration::from_millis(50))).await;
-    assert_eq!(ledger.renew(&[claimed.lease], LEASE).await.unwrap(), [Renewal::Lost]);
+    assert_eq!(
+        ledger.renew(&[claimed.lease], LEASE).await.unwrap(),
+        [Renewal::Lost]
+    );
     assert_eq!(state(ledger, &key).await, State::Pending);
-    assert_eq!(settle(ledger, &claimed, Ruling::Complete).await, Settled::Applied, "nobody else has claimed it");
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied,
+        "nobody else has claimed it"
+    );
 }
 
 async fn success_is_done(ledger: &(impl Ledger + Catalog)) {
     let key = key("done", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
-    assert_eq!(settle(ledger, &claimed, Ruling::Complete).await, Settled::Applied);
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied
+    );
     let record = ledger.find(&key).await.unwrap().unwrap();
-    assert_eq!((record.state, record.attempt, record.finished.is_some()), (State::Done, 1, true));
+    assert_eq!(
+        (record.state, record.attempt, record.finished.is_some()),
+        (State::Done, 1, true)
+    );
 }
 
 async fn a_retry_waits_and_counts_its_attempts(ledger: &(impl Ledger + Catalog)) {
     let key = key("retry", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
-    let at = ledger.sync_clock().await.unwrap().plus(Duration::from_millis(300));
-    assert_eq!(settle(ledger, &claimed, retry_at(at)).await, Settled::Applied);
+    let at = ledger
+        .sync_clock()
+        .await
+        .unwrap()
+        .plus(Duration::from_millis(300));
+    assert_eq!(
+        settle(ledger, &claimed, retry_at(at)).await,
+        Settled::Applied
+    );
     let record = ledger.find(&key).await.unwrap().unwrap();
-    assert_eq!((record.state, record.due_at, record.last_error.as_deref()), (State::Waiting, at, Some("no")));
+    assert_eq!(
+        (record.state, record.due_at, record.last_error.as_deref()),
+        (State::Waiting, at, Some("no"))
+    );
     assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
     pass(ledger, at).await;
     let again = claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
@@ -283,7 +417,14 @@ async fn an_attempt_that_ends_by_itself_clears_the_crashes(ledger: &(impl Ledger
     let second = claim(ledger, first.lease.arming, LEASE).await.unwrap();
     assert_eq!(second.attempt.crashes, 1);
     settle(ledger, &second, retry_at(UnixMs(1))).await;
-    assert_eq!(claim(ledger, first.lease.arming, LEASE).await.unwrap().attempt.crashes, 0);
+    assert_eq!(
+        claim(ledger, first.lease.arming, LEASE)
+            .await
+            .unwrap()
+            .attempt
+            .crashes,
+        0
+    );
 }
 
 async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catalog)) {
@@ -291,26 +432,61 @@ async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catal
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(settle(ledger, &claimed, bury()).await, Settled::Applied);
     let record = ledger.find(&key).await.unwrap().unwrap();
-    assert_eq!((record.state, record.last_error.as_deref()), (State::Dead, Some("for good")));
-    assert_eq!(ledger.run_now(&key).await.unwrap(), NudgeAnswer::Refused(State::Dead));
-    assert_eq!(ledger.redrive(&key).await.unwrap(), NudgeAnswer::Due(claimed.lease.arming), "the same stable id");
-    assert_eq!(claim(ledger, claimed.lease.arming, LEASE).await.unwrap().attempt.number, 1);
-    assert_eq!(ledger.redrive(&key).await.unwrap(), NudgeAnswer::Refused(State::Running));
+    assert_eq!(
+        (record.state, record.last_error.as_deref()),
+        (State::Dead, Some("for good"))
+    );
+    assert_eq!(
+        ledger.run_now(&key).await.unwrap(),
+        NudgeAnswer::Refused(State::Dead)
+    );
+    assert_eq!(
+        ledger.redrive(&key).await.unwrap(),
+        NudgeAnswer::Due(claimed.lease.arming),
+        "the same stable id"
+    );
+    assert_eq!(
+        claim(ledger, claimed.lease.arming, LEASE)
+            .await
+            .unwrap()
+            .attempt
+            .number,
+        1
+    );
+    assert_eq!(
+        ledger.redrive(&key).await.unwrap(),
+        NudgeAnswer::Refused(State::Running)
+    );
 }
 
 async fn a_released_task_has_not_been_tried(ledger: &(impl Ledger + Catalog)) {
     let key = key("release", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
-    assert_eq!(settle(ledger, &claimed, Ruling::Release).await, Settled::Applied);
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Release).await,
+        Settled::Applied
+    );
     let again = claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
     assert_eq!((again.attempt.number, again.attempt.crashes), (1, 0));
 }
 
 async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
-    for (n, ruling) in [Ruling::Complete, retry_at(UnixMs(9_000_000_000_000)), bury(), Ruling::Release].into_iter().enumerate() {
+    for (n, ruling) in [
+        Ruling::Complete,
+        retry_at(UnixMs(9_000_000_000_000)),
+        bury(),
+        Ruling::Release,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let claimed = claim_due(ledger, &key("twice", n), LEASE).await;
         for _ in 0..2 {
-            assert_eq!(settle(ledger, &claimed, ruling.clone()).await, Settled::Applied, "{ruling:?}");
+            assert_eq!(
+                settle(ledger, &claimed, ruling.clone()).await,
+                Settled::Applied,
+                "{ruling:?}"
+            );
         }
         let attempts = ledger.find(&claimed.key).await.unwrap().unwrap().attempt;
         assert_eq!(attempts, u16::from(ruling != Ruling::Release), "{ruling:?}");
@@ -318,7 +494,15 @@ async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
 }
 
 async fn a_fenced_settlement_writes_nothing(ledger: &(impl Ledger + Catalog)) {
-    for (n, ruling) in [Ruling::Complete, retry_at(UnixMs(1)), bury(), Ruling::Release].into_iter().enumerate() {
+    for (n, ruling) in [
+        Ruling::Complete,
+        retry_at(UnixMs(1)),
+        bury(),
+        Ruling::Release,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let mut claimed = claim_due(ledger, &key("fenced", n), LEASE).await;
         claimed.lease.owner = lapsed::ledger::Owner::random();
         assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Fenced);
@@ -336,14 +520,27 @@ async fn a_cancelled_task_is_not_claimed(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
     let done = claim_due(ledger, &key, LEASE).await;
     settle(ledger, &done, Ruling::Complete).await;
-    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Finished(State::Done));
+    assert_eq!(
+        cancel(ledger, &key).await,
+        CancelAnswer::Finished(State::Done)
+    );
 }
 
 async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &(impl Ledger + Catalog)) {
-    for (n, ruling) in [retry_at(UnixMs(1)), bury(), Ruling::Release].into_iter().enumerate() {
+    for (n, ruling) in [retry_at(UnixMs(1)), bury(), Ruling::Release]
+        .into_iter()
+        .enumerate()
+    {
         let claimed = claim_due(ledger, &key("during", n), LEASE).await;
         assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Running);
-        assert!(ledger.find(&claimed.key).await.unwrap().unwrap().cancel_requested);
+        assert!(
+            ledger
+                .find(&claimed.key)
+                .await
+                .unwrap()
+                .unwrap()
+                .cancel_requested
+        );
         assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Cancelled);
         assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
         assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
@@ -354,47 +551,86 @@ async fn a_cancellation_fences_a_frozen_run(ledger: &(impl Ledger + Catalog)) {
     let claimed = claim_due(ledger, &key("frozen", 1), Duration::from_millis(20)).await;
     pass(ledger, ledger.clock().now().plus(Duration::from_millis(50))).await;
     assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Cancelled);
-    assert_eq!(settle(ledger, &claimed, Ruling::Complete).await, Settled::Fenced);
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Fenced
+    );
     assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
 }
 
 async fn a_success_after_a_cancellation_is_a_success(ledger: &(impl Ledger + Catalog)) {
     let claimed = claim_due(ledger, &key("late_cancel", 1), LEASE).await;
     cancel(ledger, &claimed.key).await;
-    assert_eq!(settle(ledger, &claimed, Ruling::Complete).await, Settled::Applied);
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied
+    );
     assert_eq!(state(ledger, &claimed.key).await, State::Done);
 }
 
 async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)) {
     let key = key("reschedule", 1);
     let due = UnixMs(ledger.sync_clock().await.unwrap().0 - 5);
-    assert_eq!(ledger.reschedule(&key, due).await.unwrap(), RescheduleAnswer::Unknown);
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Unknown
+    );
     let arming = create(ledger, &key, 60_000).await;
     let moved = Arming { due, ..arming };
-    assert_eq!(ledger.reschedule(&key, due).await.unwrap(), RescheduleAnswer::Moved(moved));
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Moved(moved)
+    );
     let claimed = claim(ledger, moved, LEASE).await.unwrap();
-    assert_eq!(ledger.reschedule(&key, due).await.unwrap(), RescheduleAnswer::Running);
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Running
+    );
     settle(ledger, &claimed, Ruling::Complete).await;
-    assert_eq!(ledger.reschedule(&key, due).await.unwrap(), RescheduleAnswer::Finished(State::Done));
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Finished(State::Done)
+    );
 }
 
 async fn run_now_makes_a_task_due(ledger: &(impl Ledger + Catalog)) {
     let key = key("run_now", 1);
     assert_eq!(ledger.run_now(&key).await.unwrap(), NudgeAnswer::Unknown);
     create(ledger, &key, 60_000).await;
-    let NudgeAnswer::Due(arming) = ledger.run_now(&key).await.unwrap() else { panic!("refused") };
+    let NudgeAnswer::Due(arming) = ledger.run_now(&key).await.unwrap() else {
+        panic!("refused")
+    };
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     settle(ledger, &claimed, retry_at(UnixMs(9_000_000_000_000))).await;
     assert_eq!(state(ledger, &key).await, State::Waiting);
-    assert_eq!(ledger.run_now(&key).await.unwrap(), NudgeAnswer::Due(arming), "a retry keeps its stable id");
-    assert_eq!(claim(ledger, arming, LEASE).await.unwrap().attempt.number, 2);
+    assert_eq!(
+        ledger.run_now(&key).await.unwrap(),
+        NudgeAnswer::Due(arming),
+        "a retry keeps its stable id"
+    );
+    assert_eq!(
+        claim(ledger, arming, LEASE).await.unwrap().attempt.number,
+        2
+    );
 }
 
 async fn pages(ledger: &impl Ledger, window: Window, rule: &str) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = ledger.scan(DueScan { window, after, limit: 2 }).await.unwrap();
-        found.extend(page.rows.iter().filter(|row| row.key.method() == rule).map(|row| row.key.args().next().unwrap().to_owned()));
+        let page = ledger
+            .scan(DueScan {
+                window,
+                after,
+                limit: 2,
+            })
+            .await
+            .unwrap();
+        found.extend(
+            page.rows
+                .iter()
+                .filter(|row| row.key.method() == rule)
+                .map(|row| row.key.args().next().unwrap().to_owned()),
+        );
         after = page.next;
         if after.is_none() {
             return found;
@@ -403,46 +639,130 @@ async fn pages(ledger: &impl Ledger, window: Window, rule: &str) -> Vec<String> 
 }
 
 async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
-    for (name, in_ms) in [("c", -1_000), ("a", -3_000), ("b", -2_000), ("far", 3_600_000), ("near", 5_000)] {
+    for (name, in_ms) in [
+        ("c", -1_000),
+        ("a", -3_000),
+        ("b", -2_000),
+        ("far", 3_600_000),
+        ("near", 5_000),
+    ] {
         create(ledger, &key("scan", name), in_ms).await;
     }
     let leased = create(ledger, &key("scan", "leased"), -2_500).await;
     claim(ledger, leased, LEASE).await.unwrap();
-    assert_eq!(pages(ledger, Window::OverdueOldest, "scan").await, ["a", "b", "c"]);
-    assert_eq!(pages(ledger, Window::OverdueNewest, "scan").await, ["c", "b", "a"]);
-    assert_eq!(pages(ledger, Window::Ahead(Duration::from_secs(10)), "scan").await, ["near"]);
-    assert_eq!(pages(ledger, Window::Ahead(Duration::from_secs(7200)), "scan").await, ["near", "far"]);
-    assert!(pages(ledger, Window::DeletedAhead(Duration::from_secs(7200)), "scan").await.is_empty());
+    assert_eq!(
+        pages(ledger, Window::OverdueOldest, "scan").await,
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        pages(ledger, Window::OverdueNewest, "scan").await,
+        ["c", "b", "a"]
+    );
+    assert_eq!(
+        pages(ledger, Window::Ahead(Duration::from_secs(10)), "scan").await,
+        ["near"]
+    );
+    assert_eq!(
+        pages(ledger, Window::Ahead(Duration::from_secs(7200)), "scan").await,
+        ["near", "far"]
+    );
+    assert!(
+        pages(
+            ledger,
+            Window::DeletedAhead(Duration::from_secs(7200)),
+            "scan"
+        )
+        .await
+        .is_empty()
+    );
 }
 
 async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {
     let due = ledger.sync_clock().await.unwrap();
     let class = |class: &str, arg: &str| TaskKey::build(class, "list", [arg]).unwrap();
     for n in 0..5 {
-        let task = NewTask { tag: Some("list_tag".into()), ..NewTask::new(class("List_x", &n.to_string()), UnixMs(due.0 + 60_000 + n)) };
+        let task = NewTask {
+            tag: Some("list_tag".into()),
+            ..NewTask::new(class("List_x", &n.to_string()), UnixMs(due.0 + 60_000 + n))
+        };
         ledger.create(&[task]).await.unwrap();
     }
-    ledger.create(&[NewTask::new(class("Listyx", "other"), UnixMs(due.0 - 5))]).await.unwrap();
-    let all = ListFilter { class: Some("List_x".into()), limit: 100, ..ListFilter::default() };
-    assert_eq!(ledger.list(&all).await.unwrap().tasks.len(), 5, "`_` is no wildcard");
-    let tagged = ListFilter { tag: Some("list_tag".into()), limit: 2, ..ListFilter::default() };
+    ledger
+        .create(&[NewTask::new(class("Listyx", "other"), UnixMs(due.0 - 5))])
+        .await
+        .unwrap();
+    let all = ListFilter {
+        class: Some("List_x".into()),
+        limit: 100,
+        ..ListFilter::default()
+    };
+    assert_eq!(
+        ledger.list(&all).await.unwrap().tasks.len(),
+        5,
+        "`_` is no wildcard"
+    );
+    let tagged = ListFilter {
+        tag: Some("list_tag".into()),
+        limit: 2,
+        ..ListFilter::default()
+    };
     let first = ledger.list(&tagged).await.unwrap();
-    let second = ledger.list(&ListFilter { cursor: first.next, ..tagged.clone() }).await.unwrap();
-    let third = ledger.list(&ListFilter { cursor: second.next, ..tagged }).await.unwrap();
-    assert_eq!((first.tasks.len(), second.tasks.len(), third.tasks.len(), third.next), (2, 2, 1, None));
-    let overdue = ListFilter { states: vec![StateFilter::Overdue], method: Some("list".into()), limit: 100, ..ListFilter::default() };
+    let second = ledger
+        .list(&ListFilter {
+            cursor: first.next,
+            ..tagged.clone()
+        })
+        .await
+        .unwrap();
+    let third = ledger
+        .list(&ListFilter {
+            cursor: second.next,
+            ..tagged
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            first.tasks.len(),
+            second.tasks.len(),
+            third.tasks.len(),
+            third.next
+        ),
+        (2, 2, 1, None)
+    );
+    let overdue = ListFilter {
+        states: vec![StateFilter::Overdue],
+        method: Some("list".into()),
+        limit: 100,
+        ..ListFilter::default()
+    };
     assert_eq!(ledger.list(&overdue).await.unwrap().tasks.len(), 1);
-    let window = ListFilter { due_after: Some(UnixMs(due.0 + 60_001)), due_before: Some(UnixMs(due.0 + 60_003)), ..all };
+    let window = ListFilter {
+        due_after: Some(UnixMs(due.0 + 60_001)),
+        due_before: Some(UnixMs(due.0 + 60_003)),
+        ..all
+    };
     assert_eq!(ledger.list(&window).await.unwrap().tasks.len(), 2);
-    let none = ListFilter { states: vec![StateFilter::Is(State::Dead)], ..window };
+    let none = ListFilter {
+        states: vec![StateFilter::Is(State::Dead)],
+        ..window
+    };
     assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
 }
 
 async fn answers_come_in_the_order_of_the_questions(ledger: &(impl Ledger + Catalog)) {
     let due = ledger.sync_clock().await.unwrap();
-    let tasks: Vec<NewTask> = [3, 1, 2].map(|n| NewTask::new(key("order", n), UnixMs(due.0 - n))).to_vec();
+    let tasks: Vec<NewTask> = [3, 1, 2]
+        .map(|n| NewTask::new(key("order", n), UnixMs(due.0 - n)))
+        .to_vec();
     let created = ledger.create(&tasks).await.unwrap();
-    assert_eq!(created.iter().map(|created| due.0 - created.arming.due.0).collect::<Vec<_>>(), [3, 1, 2]);
+    assert_eq!(
+        created
+            .iter()
+            .map(|created| due.0 - created.arming.due.0)
+            .collect::<Vec<_>>(),
+        [3, 1, 2]
+    );
     let keys = [key("order", 2), key("order", "nobody"), key("order", 3)];
     let standings = ledger.look_up(&keys).await.unwrap();
     assert_eq!(standings[0].as_ref().unwrap().arming, created[2].arming);
@@ -451,16 +771,39 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &(impl Ledger + Cata
     let armings: Vec<Arming> = created.iter().map(|created| created.arming).collect();
     let claims = ledger.claim(&armings, &by(LEASE)).await.unwrap();
     let rulings = [Ruling::Complete, bury(), Ruling::Release];
-    let settlements: Vec<Settlement> = claims.iter().zip(rulings).map(|(claim, ruling)| Settlement { lease: claim.lease, ruling }).collect();
+    let settlements: Vec<Settlement> = claims
+        .iter()
+        .zip(rulings)
+        .map(|(claim, ruling)| Settlement {
+            lease: claim.lease,
+            ruling,
+        })
+        .collect();
     ledger.settle(&settlements).await.unwrap();
-    for (claim, expected) in claims.iter().zip([State::Done, State::Dead, State::Pending]) {
+    for (claim, expected) in claims
+        .iter()
+        .zip([State::Done, State::Dead, State::Pending])
+    {
         assert_eq!(state(ledger, &claim.key).await, expected);
     }
 }
 
 async fn long_errors_are_cut(ledger: &(impl Ledger + Catalog)) {
     let claimed = claim_due(ledger, &key("long", 1), LEASE).await;
-    settle(ledger, &claimed, Ruling::Bury { error: "é".repeat(100_000) }).await;
-    let error = ledger.find(&claimed.key).await.unwrap().unwrap().last_error.unwrap();
+    settle(
+        ledger,
+        &claimed,
+        Ruling::Bury {
+            error: "é".repeat(100_000),
+        },
+    )
+    .await;
+    let error = ledger
+        .find(&claimed.key)
+        .await
+        .unwrap()
+        .unwrap()
+        .last_error
+        .unwrap();
     assert_eq!(error, "é".repeat(1024));
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Shared;
+use super::intake::Lane;
 use super::run::Ended;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
@@ -21,10 +22,11 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 impl Shared {
     /// Takes signals as there are free slots for them, claims what is due, and starts the runs.
-    pub(super) async fn dispatch(self: Arc<Self>, ended: mpsc::Sender<Ended>) {
+    pub(super) async fn dispatch(self: Arc<Self>, lane: Lane, ended: mpsc::Sender<Ended>) {
         loop {
-            let slots = self.free_slots().await;
-            let signals = self.intake.take(slots.num_permits(), self.swept_limit(&slots)).await;
+            let waiting = self.intake.ready(lane).await;
+            let slots = self.free_slots(lane, waiting).await;
+            let signals = self.intake.take(lane, slots.count());
             let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
             match self.claim_due(signals).await {
                 Ok(claims) => self.start(claims, keys, slots, &ended),
@@ -37,7 +39,10 @@ impl Shared {
     /// and whether it is due, and the claim decides.
     async fn claim_due(&self, signals: Vec<Signal>) -> Result<Vec<(Claim, Route)>, LedgerError> {
         let mut routes = self.route(signals);
-        let named = routes.iter().filter_map(|(key, (_, arming))| arming.is_none().then(|| key.clone())).collect();
+        let named = routes
+            .iter()
+            .filter_map(|(key, (_, arming))| arming.is_none().then(|| key.clone()))
+            .collect();
         let mut due: Vec<Arming> = routes.values().filter_map(|(_, arming)| *arming).collect();
         let known = due.len();
         due.extend(self.look_up_due(named).await?);
@@ -46,11 +51,19 @@ impl Shared {
         }
         let claims = self.parts.ledger.claim(&due, &self.claimant).await?;
         self.parts.metrics.claimed("won", claims.len() as u64);
-        self.parts.metrics.claimed("missed", (due.len() - claims.len()) as u64);
-        let claims = claims.into_iter().filter_map(|claim| routes.remove(&claim.key).map(|(route, _)| (claim, route))).collect();
+        self.parts
+            .metrics
+            .claimed("missed", (due.len() - claims.len()) as u64);
+        let claims = claims
+            .into_iter()
+            .filter_map(|claim| routes.remove(&claim.key).map(|(route, _)| (claim, route)))
+            .collect();
         if known > 0 {
             // Their sources knew the row, but not whether it still stands: say why, and hold what came early.
-            let missed = routes.into_iter().filter_map(|(key, (_, arming))| arming.is_some().then_some(key)).collect();
+            let missed = routes
+                .into_iter()
+                .filter_map(|(key, (_, arming))| arming.is_some().then_some(key))
+                .collect();
             self.look_up_due(missed).await?;
         }
         Ok(claims)
@@ -59,7 +72,12 @@ impl Shared {
     /// Pairs signals with what runs them.
     fn route(&self, signals: Vec<Signal>) -> HashMap<TaskKey, (Route, Option<Arming>)> {
         let mut routes = HashMap::with_capacity(signals.len());
-        for Signal { key, source: _, arming } in signals {
+        for Signal {
+            key,
+            source: _,
+            arming,
+        } in signals
+        {
             match self.parts.router.find(&key) {
                 Some(route) => {
                     routes.insert(key, (route, arming));
@@ -83,13 +101,35 @@ impl Shared {
             match standing {
                 None => self.parts.metrics.dropped("unknown", 1),
                 Some(Standing { deleted: true, .. }) => self.parts.metrics.dropped("deleted", 1),
-                Some(Standing { state: State::Running, .. }) => self.parts.metrics.dropped("running", 1),
-                Some(Standing { state: State::Done | State::Dead, .. }) => self.parts.metrics.dropped("finished", 1),
-                Some(Standing { state: State::Cancelled, .. }) => self.parts.metrics.dropped("cancelled", 1),
-                Some(Standing { state: State::Pending | State::Waiting, arming, due_at, .. }) if due_at > now => {
-                    early.push(Alarm { key, due: due_at, arming: Some(arming) });
+                Some(Standing {
+                    state: State::Running,
+                    ..
+                }) => self.parts.metrics.dropped("running", 1),
+                Some(Standing {
+                    state: State::Done | State::Dead,
+                    ..
+                }) => self.parts.metrics.dropped("finished", 1),
+                Some(Standing {
+                    state: State::Cancelled,
+                    ..
+                }) => self.parts.metrics.dropped("cancelled", 1),
+                Some(Standing {
+                    state: State::Pending | State::Waiting,
+                    arming,
+                    due_at,
+                    ..
+                }) if due_at > now => {
+                    early.push(Alarm {
+                        key,
+                        due: due_at,
+                        arming: Some(arming),
+                    });
                 }
-                Some(Standing { state: State::Pending | State::Waiting, arming, .. }) => due.push(arming),
+                Some(Standing {
+                    state: State::Pending | State::Waiting,
+                    arming,
+                    ..
+                }) => due.push(arming),
             }
         }
         self.parts.metrics.dropped("early", early.len() as u64);
@@ -100,7 +140,8 @@ impl Shared {
     /// Sees to it that a signal comes when these fall due: from memory if that is near, else from the timer.
     pub(super) fn hold(&self, alarms: Vec<Alarm>) {
         let horizon = self.parts.ledger.clock().now().plus(self.nudge.horizon);
-        let (near, far): (Vec<Alarm>, Vec<Alarm>) = alarms.into_iter().partition(|alarm| alarm.due <= horizon);
+        let (near, far): (Vec<Alarm>, Vec<Alarm>) =
+            alarms.into_iter().partition(|alarm| alarm.due <= horizon);
         if !near.is_empty() {
             self.parts.timer.expect(near.clone());
         }
@@ -117,33 +158,41 @@ impl Shared {
         });
     }
 
-    fn start(self: &Arc<Self>, claims: Vec<(Claim, Route)>, mut keys: Vec<TaskKey>, mut slots: OwnedSemaphorePermit, ended: &mpsc::Sender<Ended>) {
-        let claimed: std::collections::HashSet<&TaskKey> = claims.iter().map(|(claim, _)| &claim.key).collect();
+    fn start(
+        self: &Arc<Self>,
+        claims: Vec<(Claim, Route)>,
+        mut keys: Vec<TaskKey>,
+        mut slots: Slots,
+        ended: &mpsc::Sender<Ended>,
+    ) {
+        let claimed: std::collections::HashSet<&TaskKey> =
+            claims.iter().map(|(claim, _)| &claim.key).collect();
         keys.retain(|key| !claimed.contains(key));
         self.intake.land(&keys);
         for (claim, route) in claims {
-            let slot = slots.split(1).expect("at most as many claims as signals, and as many signals as slots");
+            let slot = slots
+                .split()
+                .expect("at most as many claims as signals, and as many signals as slots");
             let held = self.leases.hold(&claim);
-            self.runs.spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
+            self.runs
+                .spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
         }
     }
 
-    /// At least one slot, and whatever else is free.
-    async fn free_slots(&self) -> OwnedSemaphorePermit {
-        let one = Arc::clone(&self.slots).acquire_owned().await;
-        let mut slots = one.expect("the semaphore is never closed");
-        let more = self.slots.available_permits().min(BATCH_MAX - 1);
-        if let Ok(more) = Arc::clone(&self.slots).try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
-            slots.merge(more);
+    /// At least one slot, and as many more as are free and wanted. Those for the sweep are limited, so that a
+    /// quarter is always left to fresh signals.
+    async fn free_slots(&self, lane: Lane, wanted: usize) -> Slots {
+        let backlog = match lane {
+            Lane::Fresh => None,
+            Lane::Swept => Some(some_of(&self.backlog_slots, wanted).await),
+        };
+        let wanted = backlog
+            .as_ref()
+            .map_or(wanted, OwnedSemaphorePermit::num_permits);
+        Slots {
+            runs: some_of(&self.slots, wanted).await,
+            backlog,
         }
-        slots
-    }
-
-    /// The sweep leaves a quarter of the slots to fresh signals, so that a backlog does not make them late.
-    fn swept_limit(&self, slots: &OwnedSemaphorePermit) -> usize {
-        let reserved = self.config.concurrency / 4;
-        let free = self.slots.available_permits() + slots.num_permits();
-        free.saturating_sub(reserved)
     }
 
     /// The ledger has every task: the sweep finds them when it answers again.
@@ -153,4 +202,46 @@ impl Shared {
         tokio::time::sleep(OUTAGE_PAUSE).await;
         self.intake.sweep(Cause::Overflow);
     }
+}
+
+/// Rights to run: each is a slot of the process and, for what the sweep found, one of the backlog's share.
+pub(super) struct Slots {
+    runs: OwnedSemaphorePermit,
+    backlog: Option<OwnedSemaphorePermit>,
+}
+
+impl Slots {
+    fn count(&self) -> usize {
+        let backlog = self
+            .backlog
+            .as_ref()
+            .map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
+        self.runs.num_permits().min(backlog)
+    }
+
+    fn split(&mut self) -> Option<Self> {
+        let backlog = match &mut self.backlog {
+            Some(backlog) => Some(backlog.split(1)?),
+            None => None,
+        };
+        Some(Self {
+            runs: self.runs.split(1)?,
+            backlog,
+        })
+    }
+}
+
+/// Waits for one permit, and takes as many more as are free, up to `wanted`.
+async fn some_of(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePermit {
+    let one = Arc::clone(semaphore).acquire_owned().await;
+    let mut permits = one.expect("the semaphore is never closed");
+    let more = wanted
+        .min(BATCH_MAX)
+        .saturating_sub(1)
+        .min(semaphore.available_permits());
+    if let Ok(more) = Arc::clone(semaphore).try_acquire_many_owned(u32::try_from(more).unwrap_or(0))
+    {
+        permits.merge(more);
+    }
+    permits
 }

@@ -20,7 +20,8 @@ const SWEPT_MAX: usize = 4_096;
 #[derive(Debug)]
 pub struct Intake {
     queues: Mutex<Queues>,
-    arrived: Notify,
+    fresh_arrived: Notify,
+    swept_arrived: Notify,
     /// Room was made for the sweep.
     drained: Notify,
     wanted: Mutex<Wanted>,
@@ -33,6 +34,40 @@ struct Queues {
     fresh: VecDeque<Signal>,
     swept: VecDeque<Signal>,
     known: HashMap<TaskKey, Place>,
+}
+
+impl Queues {
+    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Signal> {
+        match lane {
+            Lane::Fresh => &mut self.fresh,
+            Lane::Swept => &mut self.swept,
+        }
+    }
+}
+
+/// Which signals wait together: a backlog that the sweep works off must not make fresh ones late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// From timers and from this process.
+    Fresh,
+    /// From the sweep.
+    Swept,
+}
+
+impl Lane {
+    fn of(source: Source) -> Self {
+        match source {
+            Source::Event | Source::Nudge | Source::Direct => Self::Fresh,
+            Source::Sweep => Self::Swept,
+        }
+    }
+
+    fn capacity(self) -> usize {
+        match self {
+            Self::Fresh => FRESH_MAX,
+            Self::Swept => SWEPT_MAX,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -55,7 +90,8 @@ impl Intake {
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             queues: Mutex::default(),
-            arrived: Notify::new(),
+            fresh_arrived: Notify::new(),
+            swept_arrived: Notify::new(),
             drained: Notify::new(),
             wanted: Mutex::default(),
             asked: Notify::new(),
@@ -63,40 +99,48 @@ impl Intake {
         }
     }
 
-    /// Waits for signals and takes them: at most `limit` in all, of them at most `swept_limit` from the sweep.
-    /// Signals of timers go first. What is taken is in flight until [`land`](Self::land).
+    /// Waits until signals wait in this lane; somebody else may take them first.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is taken before it is returned.
-    pub async fn take(&self, limit: usize, swept_limit: usize) -> Vec<Signal> {
+    /// Cancel safe.
+    pub async fn ready(&self, lane: Lane) -> usize {
         loop {
-            let arrived = self.arrived.notified();
-            let taken = self.take_now(limit, swept_limit);
-            if !taken.is_empty() {
-                return taken;
+            let arrived = self.arrived(lane).notified();
+            let waiting = self.queues().lane(lane).len();
+            if waiting > 0 {
+                return waiting;
             }
             arrived.await;
         }
     }
 
-    fn take_now(&self, limit: usize, swept_limit: usize) -> Vec<Signal> {
+    /// Takes at most `limit` signals. What is taken is in flight until [`land`](Self::land).
+    pub fn take(&self, lane: Lane, limit: usize) -> Vec<Signal> {
         let mut queues = self.queues();
-        let fresh = queues.fresh.len().min(limit);
-        let swept = queues.swept.len().min(limit - fresh).min(swept_limit);
-        let mut taken: Vec<Signal> = queues.fresh.drain(..fresh).collect();
-        taken.extend(queues.swept.drain(..swept));
+        let queue = queues.lane(lane);
+        let count = queue.len().min(limit);
+        let taken: Vec<Signal> = queue.drain(..count).collect();
+        let left = queue.len();
         for signal in &taken {
-            queues.known.insert(signal.key.clone(), Place::InFlight { again: None });
+            queues
+                .known
+                .insert(signal.key.clone(), Place::InFlight { again: None });
         }
-        let (more, room) = (!queues.fresh.is_empty() || !queues.swept.is_empty(), queues.swept.len() < SWEPT_MAX / 2);
         drop(queues);
-        if more {
-            self.arrived.notify_one();
+        if left > 0 {
+            self.arrived(lane).notify_one();
         }
-        if swept > 0 && room {
+        if lane == Lane::Swept && left < SWEPT_MAX / 2 {
             self.drained.notify_one();
         }
         taken
+    }
+
+    fn arrived(&self, lane: Lane) -> &Notify {
+        match lane {
+            Lane::Fresh => &self.fresh_arrived,
+            Lane::Swept => &self.swept_arrived,
+        }
     }
 
     /// These keys are no longer in flight; what was signalled about them meanwhile is raised again.
@@ -142,12 +186,6 @@ impl Intake {
         SWEPT_MAX.saturating_sub(self.queues().swept.len())
     }
 
-    /// How many signals wait.
-    pub fn len(&self) -> usize {
-        let queues = self.queues();
-        queues.fresh.len() + queues.swept.len()
-    }
-
     fn admit(&self, signal: Signal) {
         let mut queues = self.queues();
         match queues.known.get_mut(&signal.key) {
@@ -158,9 +196,9 @@ impl Intake {
             }
             None => {}
         }
-        let swept = signal.source == Source::Sweep;
-        let (queue, max) = if swept { (&mut queues.swept, SWEPT_MAX) } else { (&mut queues.fresh, FRESH_MAX) };
-        if queue.len() >= max {
+        let lane = Lane::of(signal.source);
+        let queue = queues.lane(lane);
+        if queue.len() >= lane.capacity() {
             drop(queues);
             self.drop_signal("overflow");
             return self.sweep(Cause::Overflow);
@@ -169,10 +207,10 @@ impl Intake {
         queue.push_back(signal);
         queues.known.insert(key, Place::Waiting);
         drop(queues);
-        if swept {
+        if lane == Lane::Swept {
             self.metrics.recovered("overdue", 1);
         }
-        self.arrived.notify_one();
+        self.arrived(lane).notify_one();
     }
 
     fn drop_signal(&self, reason: &'static str) {
@@ -180,7 +218,9 @@ impl Intake {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().expect("nothing panics while holding the queues")
+        self.queues
+            .lock()
+            .expect("nothing panics while holding the queues")
     }
 }
 
@@ -191,7 +231,11 @@ impl SignalSink for Intake {
     }
 
     fn sweep(&self, cause: Cause) {
-        self.wanted.lock().expect("nothing panics while holding it").sweep.get_or_insert(cause);
+        self.wanted
+            .lock()
+            .expect("nothing panics while holding it")
+            .sweep
+            .get_or_insert(cause);
         self.asked.notify_one();
     }
 
@@ -211,64 +255,85 @@ mod tests {
     use super::*;
 
     fn signal(name: &str, source: Source) -> Signal {
-        Signal { key: TaskKey::build("C", "m", [name]).unwrap(), source, arming: None }
+        Signal {
+            key: TaskKey::build("C", "m", [name]).unwrap(),
+            source,
+            arming: None,
+        }
     }
 
     fn intake() -> Intake {
         Intake::new(Arc::new(Metrics::default()))
     }
 
-    #[tokio::test]
-    async fn a_repeated_signal_comes_out_once() {
-        let intake = intake();
-        intake.raise(signal("a", Source::Event));
-        intake.raise(signal("a", Source::Nudge));
-        assert_eq!(intake.take(10, 10).await, [signal("a", Source::Event)]);
-        assert_eq!(intake.len(), 0);
+    fn waiting(intake: &Intake) -> usize {
+        let queues = intake.queues();
+        queues.fresh.len() + queues.swept.len()
     }
 
-    #[tokio::test]
-    async fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
+    #[test]
+    fn a_repeated_signal_comes_out_once() {
         let intake = intake();
         intake.raise(signal("a", Source::Event));
-        let taken = intake.take(1, 1).await;
         intake.raise(signal("a", Source::Nudge));
-        assert_eq!(intake.len(), 0);
+        assert_eq!(intake.take(Lane::Fresh, 10), [signal("a", Source::Event)]);
+        assert_eq!(waiting(&intake), 0);
+    }
+
+    #[test]
+    fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
+        let intake = intake();
+        intake.raise(signal("a", Source::Event));
+        let taken = intake.take(Lane::Fresh, 1);
+        intake.raise(signal("a", Source::Nudge));
+        assert_eq!(waiting(&intake), 0);
         intake.land(taken.iter().map(|signal| &signal.key));
-        assert_eq!(intake.take(1, 1).await, [signal("a", Source::Nudge)]);
+        assert_eq!(intake.take(Lane::Fresh, 1), [signal("a", Source::Nudge)]);
     }
 
-    #[tokio::test]
-    async fn a_signal_from_before_the_settlement_is_answered_by_it() {
+    #[test]
+    fn a_signal_from_before_the_settlement_is_answered_by_it() {
         let intake = intake();
         intake.raise(signal("a", Source::Event));
-        let taken = intake.take(1, 1).await;
+        let taken = intake.take(Lane::Fresh, 1);
         intake.raise(signal("a", Source::Nudge));
         intake.settling(taken.iter().map(|signal| &signal.key));
         intake.land(taken.iter().map(|signal| &signal.key));
-        assert_eq!(intake.len(), 0);
+        assert_eq!(waiting(&intake), 0);
     }
 
     #[tokio::test]
-    async fn timers_go_before_the_sweep_and_the_sweep_has_its_limit() {
+    async fn the_sweep_waits_in_a_lane_of_its_own() {
         let intake = intake();
         for name in ["a", "b", "c"] {
             intake.raise(signal(name, Source::Sweep));
         }
-        intake.raise(signal("d", Source::Event));
-        let taken = intake.take(10, 2).await;
-        let names: Vec<_> = taken.iter().map(|signal| signal.key.args().next().unwrap()).collect();
-        assert_eq!(names, ["d", "a", "b"]);
+        intake.raise(signal("d", Source::Direct));
+        assert_eq!(
+            (
+                intake.ready(Lane::Fresh).await,
+                intake.ready(Lane::Swept).await
+            ),
+            (1, 3)
+        );
+        assert_eq!(intake.take(Lane::Fresh, 9), [signal("d", Source::Direct)]);
+        assert_eq!(intake.take(Lane::Swept, 2).len(), 2);
     }
 
     #[test]
     fn overflow_drops_and_asks_for_a_sweep() {
         let intake = intake();
-        for n in 0..=FRESH_MAX {
-            intake.raise(signal(&n.to_string(), Source::Event));
+        for n in 0..=SWEPT_MAX {
+            intake.raise(signal(&n.to_string(), Source::Sweep));
         }
-        assert_eq!(intake.len(), FRESH_MAX);
-        assert_eq!(intake.wanted(), Wanted { sweep: Some(Cause::Overflow), audit: None });
+        assert_eq!(waiting(&intake), SWEPT_MAX);
+        assert_eq!(
+            intake.wanted(),
+            Wanted {
+                sweep: Some(Cause::Overflow),
+                audit: None
+            }
+        );
         assert_eq!(intake.wanted(), Wanted::default());
     }
 }

@@ -28,13 +28,22 @@ struct Held {
 impl Leases {
     /// No leases yet; each will be `length` long.
     pub fn new(length: Duration) -> Self {
-        Self { length, held: Mutex::default() }
+        Self {
+            length,
+            held: Mutex::default(),
+        }
     }
 
     /// Takes a lease into care. The token is cancelled when the run has to end.
     pub fn hold(&self, claim: &Claim) -> CancellationToken {
         let ended = CancellationToken::new();
-        self.held().insert(claim.lease, Held { since: claim.claimed, ended: ended.clone() });
+        self.held().insert(
+            claim.lease,
+            Held {
+                since: claim.claimed,
+                ended: ended.clone(),
+            },
+        );
         ended
     }
 
@@ -59,7 +68,11 @@ impl Leases {
     /// A lease is renewed when a third of it is gone.
     fn to_renew(&self) -> Vec<Lease> {
         let due = self.length / 3;
-        self.held().iter().filter(|(_, held)| held.since.elapsed() >= due).map(|(lease, _)| *lease).collect()
+        self.held()
+            .iter()
+            .filter(|(_, held)| held.since.elapsed() >= due)
+            .map(|(lease, _)| *lease)
+            .collect()
     }
 
     fn renewed(&self, renewals: impl IntoIterator<Item = (Lease, Renewal)>, sent: Instant) {
@@ -78,12 +91,16 @@ impl Leases {
     fn end_overdue(&self) -> usize {
         let patience = self.length - self.length / 10;
         let held = self.held();
-        let overdue = held.values().filter(|held| held.since.elapsed() >= patience && !held.ended.is_cancelled());
+        let overdue = held
+            .values()
+            .filter(|held| held.since.elapsed() >= patience && !held.ended.is_cancelled());
         overdue.map(|held| held.ended.cancel()).count()
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Lease, Held>> {
-        self.held.lock().expect("nothing panics while holding the leases")
+        self.held
+            .lock()
+            .expect("nothing panics while holding the leases")
     }
 }
 
@@ -91,7 +108,8 @@ impl Shared {
     /// Renews leases until it is dropped. A renewal that hangs must not keep a run from being ended in
     /// time, so the two go on side by side.
     pub(super) async fn keep_leases(self: Arc<Self>) {
-        let tick = (self.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
+        let tick =
+            (self.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
         let renew = async {
             loop {
                 tokio::time::sleep(tick).await;
@@ -103,7 +121,10 @@ impl Shared {
                 tokio::time::sleep(tick).await;
                 let ended = self.leases.end_overdue();
                 if ended > 0 {
-                    tracing::warn!(runs = ended, "could not renew leases in time: their runs are ended, to be run again");
+                    tracing::warn!(
+                        runs = ended,
+                        "could not renew leases in time: their runs are ended, to be run again"
+                    );
                 }
             }
         };

@@ -18,15 +18,15 @@ mod settle;
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::intake::Intake;
+use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
 use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
@@ -38,8 +38,9 @@ use crate::timer::{Cause, SignalSink, Timer};
 
 pub use self::reconcile::{AuditReport, SweepReport};
 
-/// Claims in flight at a time; more only fight over the ledger.
-const DISPATCHERS: usize = 2;
+/// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
+/// one for the sweep. More only fight over the same rows.
+const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
 
 /// Ended runs that wait to be settled, for each slot.
 const UNSETTLED_PER_SLOT: usize = 4;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     sweep: SweepConfig,
     intake: Arc<Intake>,
     slots: Arc<Semaphore>,
+    /// The share of the slots that a backlog may take.
+    backlog_slots: Arc<Semaphore>,
     leases: Arc<Leases>,
     /// One at a time runs that is suspected of killing its daemon.
     suspects: Semaphore,
@@ -97,12 +100,16 @@ impl Engine {
         let lease = config.engine.lease;
         Self {
             shared: Ok(Arc::new(Shared {
-                claimant: Claimant { daemon: daemon_name(), lease },
+                claimant: Claimant {
+                    daemon: daemon_name(),
+                    lease,
+                },
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
                 intake: Arc::new(Intake::new(Arc::clone(&parts.metrics))),
                 slots: Arc::new(Semaphore::new(config.engine.concurrency)),
+                backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
                 suspects: Semaphore::new(1),
                 settlements_held_up: AtomicBool::new(false),
@@ -125,7 +132,10 @@ impl Engine {
     /// # Errors
     /// The configuration it was made from cannot be used.
     pub fn parts(&self) -> Result<&Parts, ConfigError> {
-        self.shared.as_ref().map(|shared| &shared.parts).map_err(Clone::clone)
+        self.shared
+            .as_ref()
+            .map(|shared| &shared.parts)
+            .map_err(Clone::clone)
     }
 
     /// Looks at the engine while it runs.
@@ -133,7 +143,10 @@ impl Engine {
     /// # Errors
     /// The configuration it was made from cannot be used.
     pub fn status(&self) -> Result<Status, ConfigError> {
-        self.shared.as_ref().map(|shared| Status(Arc::clone(shared))).map_err(Clone::clone)
+        self.shared
+            .as_ref()
+            .map(|shared| Status(Arc::clone(shared)))
+            .map_err(Clone::clone)
     }
 
     /// One sweep and one audit that run nothing: what is overdue is counted, what the timer lost is armed.
@@ -176,11 +189,17 @@ impl Engine {
         helpers.spawn(Arc::clone(&shared).reconcile_until_stopped());
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
-            let (shared, sink) = (Arc::clone(&shared), Arc::clone(&shared.intake) as Arc<dyn SignalSink>);
+            let (shared, sink) = (
+                Arc::clone(&shared),
+                Arc::clone(&shared.intake) as Arc<dyn SignalSink>,
+            );
             async move { shared.parts.timer.run(sink, shared.stopping.clone()).await }
         });
-        for _ in 0..DISPATCHERS {
-            helpers.spawn(stop_with(&shared.stopping, Arc::clone(&shared).dispatch(ended.clone())));
+        for lane in DISPATCHERS {
+            helpers.spawn(stop_with(
+                &shared.stopping,
+                Arc::clone(&shared).dispatch(lane, ended.clone()),
+            ));
         }
 
         shutdown.await;
@@ -196,17 +215,32 @@ impl Shared {
     /// Ends what runs, first by waiting, then by force, and writes the last settlements.
     async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: tokio::task::JoinHandle<()>) {
         let running = self.leases.len();
-        tracing::info!(running, timeout_ms = self.config.drain_timeout.as_millis() as u64, "stopping: no new run starts");
+        tracing::info!(
+            running,
+            timeout_ms = self.config.drain_timeout.as_millis() as u64,
+            "stopping: no new run starts"
+        );
         self.stopping.cancel();
         self.runs.close();
-        if tokio::time::timeout(self.config.drain_timeout, self.runs.wait()).await.is_err() {
-            tracing::warn!(running = self.leases.len(), "runs outlived the drain timeout: releasing them");
+        if tokio::time::timeout(self.config.drain_timeout, self.runs.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                running = self.leases.len(),
+                "runs outlived the drain timeout: releasing them"
+            );
             self.leases.interrupt_all();
             self.runs.wait().await;
         }
         drop(ended);
-        if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
-            tracing::error!("the ledger did not take the last settlements: these tasks run again when their leases run out");
+        if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler)
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "the ledger did not take the last settlements: these tasks run again when their leases run out"
+            );
             settler.abort();
         }
         tracing::info!("stopped");
@@ -226,7 +260,10 @@ impl Drop for AbortOnDrop {
 }
 
 /// `work`, until `stop`.
-fn stop_with(stop: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+fn stop_with(
+    stop: &CancellationToken,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
     let stop = stop.clone();
     async move {
         stop.run_until_cancelled(work).await;
@@ -235,9 +272,18 @@ fn stop_with(stop: &CancellationToken, work: impl Future<Output = ()> + Send + '
 
 /// Host and process, for people who look at a row and ask who holds it.
 fn daemon_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let name = format!("{host}:{}", std::process::id());
-    name.chars().rev().take(64).collect::<Vec<_>>().into_iter().rev().collect()
+    name.chars()
+        .rev()
+        .take(64)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect()
 }
 
 /// A look at a running engine, for health checks.

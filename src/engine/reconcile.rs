@@ -77,7 +77,9 @@ impl Shared {
             loop {
                 self.reconcile(&mut cursors).await;
                 // Asked means something; unasked it is the promise that nothing waits longer than this.
-                let _ = tokio::time::timeout(self.jittered(self.sweep.interval), self.intake.asked()).await;
+                let _ =
+                    tokio::time::timeout(self.jittered(self.sweep.interval), self.intake.asked())
+                        .await;
             }
         };
         self.stopping.run_until_cancelled(work).await;
@@ -103,7 +105,10 @@ impl Shared {
     }
 
     async fn try_reconcile(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
-        if cursors.clock_read.is_none_or(|read| read.elapsed() >= CLOCK_EVERY) {
+        if cursors
+            .clock_read
+            .is_none_or(|read| read.elapsed() >= CLOCK_EVERY)
+        {
             self.parts.ledger.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
         }
@@ -116,14 +121,22 @@ impl Shared {
             cursors.audited = Some(Instant::now());
             cursors.audit_owed = None;
             let report = self.audit(cause).await?;
-            tracing::info!(cause = cause.as_str(), pending = report.pending, rearmed = report.rearmed, revived = report.revived, "audited");
+            tracing::info!(
+                cause = cause.as_str(),
+                pending = report.pending,
+                rearmed = report.rearmed,
+                revived = report.revived,
+                "audited"
+            );
         }
         Ok(())
     }
 
     fn audit_due(&self, cursors: &Cursors) -> Option<Cause> {
         let cause = cursors.audit_owed?;
-        let soon = cursors.audited.is_some_and(|audited| audited.elapsed() < AUDIT_EVERY);
+        let soon = cursors
+            .audited
+            .is_some_and(|audited| audited.elapsed() < AUDIT_EVERY);
         (!soon || cause == Cause::RedisChanged).then_some(cause)
     }
 
@@ -131,7 +144,11 @@ impl Shared {
     /// that cannot be worked off does not hide what fell due just now.
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
         let mut report = SweepReport::default();
-        let newest = DueScan { window: Window::OverdueNewest, after: None, limit: PAGE };
+        let newest = DueScan {
+            window: Window::OverdueNewest,
+            after: None,
+            limit: PAGE,
+        };
         let newest = self.parts.ledger.scan(newest).await?;
         let more = newest.next.is_some();
         self.hand_in(newest, &mut report);
@@ -143,7 +160,15 @@ impl Shared {
             if self.intake.swept_room() < PAGE as usize {
                 break;
             }
-            let page = self.parts.ledger.scan(DueScan { window: Window::OverdueOldest, after: cursors.sweep, limit: PAGE }).await?;
+            let page = self
+                .parts
+                .ledger
+                .scan(DueScan {
+                    window: Window::OverdueOldest,
+                    after: cursors.sweep,
+                    limit: PAGE,
+                })
+                .await?;
             cursors.sweep = page.next;
             self.hand_in(page, &mut report);
             if cursors.sweep.is_none() {
@@ -154,12 +179,25 @@ impl Shared {
     }
 
     fn hand_in(&self, page: DuePage, report: &mut SweepReport) {
-        let DuePage { rows, foreign, next: _ } = page;
+        let DuePage {
+            rows,
+            foreign,
+            next: _,
+        } = page;
         report.overdue += rows.len();
         report.foreign += foreign;
-        for Upcoming { key, arming, due_at: _ } in rows {
+        for Upcoming {
+            key,
+            arming,
+            due_at: _,
+        } in rows
+        {
             if self.parts.router.find(&key).is_some() {
-                self.sink().raise(Signal { key, source: Source::Sweep, arming: Some(arming) });
+                self.sink().raise(Signal {
+                    key,
+                    source: Source::Sweep,
+                    arming: Some(arming),
+                });
             } else {
                 self.unroutable(&key);
             }
@@ -180,9 +218,20 @@ impl Shared {
     async fn expect_window(&self, span: Duration, from: Option<UnixMs>) -> Result<(), LedgerError> {
         let mut after = from.map(|edge| (edge, 0));
         for _ in 0..PAGES_MAX {
-            let page = self.parts.ledger.scan(DueScan { window: Window::Ahead(span), after, limit: PAGE }).await?;
+            let page = self
+                .parts
+                .ledger
+                .scan(DueScan {
+                    window: Window::Ahead(span),
+                    after,
+                    limit: PAGE,
+                })
+                .await?;
             after = page.next;
-            let runnable = page.rows.into_iter().filter(|row| self.parts.router.find(&row.key).is_some());
+            let runnable = page
+                .rows
+                .into_iter()
+                .filter(|row| self.parts.router.find(&row.key).is_some());
             self.parts.timer.expect(runnable.map(alarm).collect());
             if after.is_none() {
                 return Ok(());
@@ -197,7 +246,15 @@ impl Shared {
     async fn revive_deleted(&self, span: Duration) -> Result<usize, LedgerError> {
         let (mut after, mut revived) = (None, 0);
         for _ in 0..PAGES_MAX {
-            let page = self.parts.ledger.scan(DueScan { window: Window::DeletedAhead(span), after, limit: PAGE }).await?;
+            let page = self
+                .parts
+                .ledger
+                .scan(DueScan {
+                    window: Window::DeletedAhead(span),
+                    after,
+                    limit: PAGE,
+                })
+                .await?;
             after = page.next;
             revived += self.revive_armed(page.rows).await?;
             if after.is_none() {
@@ -213,19 +270,28 @@ impl Shared {
         }
         let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
         // Without Redis there is no evidence, and a deletion is a deletion.
-        let Ok(remaining) = self.parts.timer.remaining(&keys).await else { return Ok(0) };
+        let Ok(remaining) = self.parts.timer.remaining(&keys).await else {
+            return Ok(0);
+        };
         let now = self.parts.ledger.clock().now();
         let mut revived = Vec::new();
         for (row, remaining) in rows.into_iter().zip(remaining) {
-            let Remaining::Ms(remaining_ms) = remaining else { continue };
+            let Remaining::Ms(remaining_ms) = remaining else {
+                continue;
+            };
             let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-            if remaining_ms.abs_diff(due_in_ms) <= FITS_MS && self.parts.ledger.revive(row.arming).await? {
+            if remaining_ms.abs_diff(due_in_ms) <= FITS_MS
+                && self.parts.ledger.revive(row.arming).await?
+            {
                 revived.push(alarm(row));
             }
         }
         let count = revived.len();
         if count > 0 {
-            tracing::info!(tasks = count, "revived tasks that were deleted and armed again by another program");
+            tracing::info!(
+                tasks = count,
+                "revived tasks that were deleted and armed again by another program"
+            );
             self.hold(revived);
         }
         Ok(count)
@@ -233,10 +299,21 @@ impl Shared {
 
     /// Goes through every future task, the soonest first, and arms what the timer has lost.
     async fn audit(&self, cause: Cause) -> Result<AuditReport, LedgerError> {
-        let mut report = AuditReport { revived: self.revive_deleted(DELAY_MAX).await?, ..AuditReport::default() };
+        let mut report = AuditReport {
+            revived: self.revive_deleted(DELAY_MAX).await?,
+            ..AuditReport::default()
+        };
         let mut after = None;
         loop {
-            let page = self.parts.ledger.scan(DueScan { window: Window::Ahead(DELAY_MAX), after, limit: PAGE }).await?;
+            let page = self
+                .parts
+                .ledger
+                .scan(DueScan {
+                    window: Window::Ahead(DELAY_MAX),
+                    after,
+                    limit: PAGE,
+                })
+                .await?;
             after = page.next;
             report.pending += page.rows.len();
             let alarms: Vec<Alarm> = page.rows.into_iter().map(alarm).collect();
@@ -253,17 +330,29 @@ impl Shared {
             // What falls due meanwhile comes first.
             tokio::task::yield_now().await;
         }
-        self.parts.metrics.audited(cause.as_str(), report.rearmed as u64);
+        self.parts
+            .metrics
+            .audited(cause.as_str(), report.rearmed as u64);
         Ok(report)
     }
 
     /// One sweep and one audit that run nothing: for `lapsed sweep`.
-    pub(super) async fn reconcile_for_people(&self) -> Result<(SweepReport, AuditReport), LedgerError> {
+    pub(super) async fn reconcile_for_people(
+        &self,
+    ) -> Result<(SweepReport, AuditReport), LedgerError> {
         self.parts.ledger.check().await?;
         let mut sweep = SweepReport::default();
         let mut after = None;
         loop {
-            let page = self.parts.ledger.scan(DueScan { window: Window::OverdueOldest, after, limit: PAGE }).await?;
+            let page = self
+                .parts
+                .ledger
+                .scan(DueScan {
+                    window: Window::OverdueOldest,
+                    after,
+                    limit: PAGE,
+                })
+                .await?;
             sweep.overdue += page.rows.len();
             sweep.foreign += page.foreign;
             after = page.next;
@@ -276,7 +365,9 @@ impl Shared {
 
     /// Keeps the gauges of tasks by state fresh, as often as counting is cheap.
     pub(super) async fn count_tasks_until_stopped(self: Arc<Self>) {
-        let Some(catalog) = self.parts.catalog.clone() else { return };
+        let Some(catalog) = self.parts.catalog.clone() else {
+            return;
+        };
         let work = async {
             loop {
                 let asked = Instant::now();
@@ -298,7 +389,8 @@ impl Shared {
 
     /// The ledger did not do what it was asked: one line per verb and interval.
     pub(super) fn ledger_failed(&self, verb: &'static str, error: &LedgerError) {
-        self.ledger_answers.store(!error.is_transient(), Ordering::Relaxed);
+        self.ledger_answers
+            .store(!error.is_transient(), Ordering::Relaxed);
         if let Some(held_back) = self.complaints.admit(verb) {
             tracing::error!(%error, held_back, "could not {verb}; trying again");
         }
@@ -308,14 +400,28 @@ impl Shared {
     pub(super) fn unroutable(&self, key: &TaskKey) {
         const REMEMBERED_MAX: usize = 1_000;
         self.parts.metrics.dropped("unroutable", 1);
-        let mut known = self.unroutable.lock().expect("nothing panics while holding it");
+        let mut known = self
+            .unroutable
+            .lock()
+            .expect("nothing panics while holding it");
         if known.len() < REMEMBERED_MAX && known.insert(key.class_method().to_owned()) {
-            tracing::warn!(task.class_method = key.class_method(), "no handler and no route: its tasks stay pending");
+            tracing::warn!(
+                task.class_method = key.class_method(),
+                "no handler and no route: its tasks stay pending"
+            );
         }
     }
 }
 
 fn alarm(row: Upcoming) -> Alarm {
-    let Upcoming { key, arming, due_at } = row;
-    Alarm { key, due: due_at, arming: Some(arming) }
+    let Upcoming {
+        key,
+        arming,
+        due_at,
+    } = row;
+    Alarm {
+        key,
+        due: due_at,
+        arming: Some(arming),
+    }
 }

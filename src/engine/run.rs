@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::dispatch::Slots;
 use crate::handler::{HandlerError, Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
@@ -28,7 +29,14 @@ pub struct Ended {
 
 impl Shared {
     /// Runs a claimed task and hands its outcome on to be settled. The slot is free again afterwards.
-    pub(super) async fn run(self: Arc<Self>, claim: Claim, route: Route, ended: CancellationToken, slot: OwnedSemaphorePermit, settler: mpsc::Sender<Ended>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        claim: Claim,
+        route: Route,
+        ended: CancellationToken,
+        slot: Slots,
+        settler: mpsc::Sender<Ended>,
+    ) {
         let outcome = match claim.attempt.crashes {
             POISON_CRASHES.. => Outcome::Poisoned,
             // It may have taken its daemon down twice: at worst it takes the next one down alone.
@@ -39,23 +47,39 @@ impl Shared {
             _ => self.handle(&claim, &route, &ended).await,
         };
         // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
-        let over = settler.send(Ended { claim, route, outcome }).await;
+        let over = settler
+            .send(Ended {
+                claim,
+                route,
+                outcome,
+            })
+            .await;
         drop(slot);
-        over.unwrap_or_else(|_| tracing::debug!("stopped before a run was settled; its lease will run out"));
+        over.unwrap_or_else(|_| {
+            tracing::debug!("stopped before a run was settled; its lease will run out")
+        });
     }
 
     async fn handle(&self, claim: &Claim, route: &Route, ended: &CancellationToken) -> Outcome {
         let due = claim.due_at.max(claim.created);
-        let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis()).unwrap_or(u64::MAX);
+        let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())
+            .unwrap_or(u64::MAX);
         self.parts.metrics.started(&route.name, lateness_ms);
         tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route = &*route.name, "run starts");
 
-        let context = TaskContext::new(claim.clone(), lateness_ms, Arc::clone(&self.parts.ledger), ended.clone());
+        let context = TaskContext::new(
+            claim.clone(),
+            lateness_ms,
+            Arc::clone(&self.parts.ledger),
+            ended.clone(),
+        );
         let started = Instant::now();
         let outcome = supervise(&context, route, ended).await;
         // Its own transaction may have settled it before it failed or was ended.
         let outcome = context.concluded().unwrap_or(outcome);
-        self.parts.metrics.ran(&route.name, outcome.as_str(), started.elapsed());
+        self.parts
+            .metrics
+            .ran(&route.name, outcome.as_str(), started.elapsed());
         outcome
     }
 }
@@ -84,7 +108,9 @@ impl AbortOnDrop {
             Ok(Err(error)) if error.is_cancelled() => outcome,
             Ok(result) => of_result(result),
             Err(_) => {
-                tracing::error!("a handler blocks its thread and cannot be ended; use `spawn_blocking` for blocking work");
+                tracing::error!(
+                    "a handler blocks its thread and cannot be ended; use `spawn_blocking` for blocking work"
+                );
                 outcome
             }
         }
@@ -102,7 +128,9 @@ fn of_result(result: Result<Result<(), HandlerError>, JoinError>) -> Outcome {
         Ok(Ok(())) => Outcome::Succeeded,
         Ok(Err(error)) => Outcome::Failed(error.into_failure()),
         Err(error) => match error.try_into_panic() {
-            Ok(panic) => Outcome::Panicked { message: panic_message(&*panic) },
+            Ok(panic) => Outcome::Panicked {
+                message: panic_message(&*panic),
+            },
             Err(_) => Outcome::Interrupted,
         },
     }
@@ -110,5 +138,6 @@ fn of_result(result: Result<Result<(), HandlerError>, JoinError>) -> Outcome {
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }

@@ -20,7 +20,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl Shared {
     /// Settles runs as they end, until every sender is gone and everything is written.
-    pub(super) async fn settle_all(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>, again: mpsc::WeakSender<Ended>) {
+    pub(super) async fn settle_all(
+        self: Arc<Self>,
+        mut unsettled: mpsc::Receiver<Ended>,
+        again: mpsc::WeakSender<Ended>,
+    ) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while unsettled.recv_many(&mut batch, BATCH_MAX).await > 0 {
             self.settle_batch(std::mem::take(&mut batch), &again).await;
@@ -32,18 +36,36 @@ impl Shared {
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
             .map(|ended| {
-                let verdict = judge(ended.outcome.clone(), ended.claim.attempt, &ended.route.retry, now, rand::random());
+                let verdict = judge(
+                    ended.outcome.clone(),
+                    ended.claim.attempt,
+                    &ended.route.retry,
+                    now,
+                    rand::random(),
+                );
                 (ended, verdict)
             })
             .collect();
-        let settlements: Vec<Settlement> =
-            judged.iter().filter_map(|(ended, verdict)| Some(Settlement { lease: ended.claim.lease, ruling: ruling(verdict)? })).collect();
-        self.intake.settling(judged.iter().map(|(ended, _)| &ended.claim.key));
+        let settlements: Vec<Settlement> = judged
+            .iter()
+            .filter_map(|(ended, verdict)| {
+                Some(Settlement {
+                    lease: ended.claim.lease,
+                    ruling: ruling(verdict)?,
+                })
+            })
+            .collect();
+        self.intake
+            .settling(judged.iter().map(|(ended, _)| &ended.claim.key));
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
         for (ended, verdict) in judged {
-            let wrote = if ruling(&verdict).is_some() { settled.next().flatten() } else { Some(Settled::Applied) };
+            let wrote = if ruling(&verdict).is_some() {
+                settled.next().flatten()
+            } else {
+                Some(Settled::Applied)
+            };
             if wrote == Some(Settled::Locked) {
                 self.settle_later(ended, again);
                 continue;
@@ -52,9 +74,14 @@ impl Shared {
             alarms.extend(self.follow_up(&ended, &verdict, wrote));
             landed.push(ended);
         }
-        self.leases.forget(landed.iter().map(|ended| &ended.claim.lease));
-        self.intake.land(landed.iter().map(|ended| &ended.claim.key));
-        for ended in landed.iter().filter(|ended| matches!(ended.outcome, Outcome::Interrupted | Outcome::Unroutable)) {
+        self.leases
+            .forget(landed.iter().map(|ended| &ended.claim.lease));
+        self.intake
+            .land(landed.iter().map(|ended| &ended.claim.key));
+        for ended in landed
+            .iter()
+            .filter(|ended| matches!(ended.outcome, Outcome::Interrupted | Outcome::Unroutable))
+        {
             tracing::debug!(task.key = %ended.claim.key, "released");
         }
         self.hold(alarms);
@@ -82,7 +109,11 @@ impl Shared {
     }
 
     /// One row may be to blame: the others must not suffer.
-    async fn write_singly(&self, settlements: &[Settlement], error: &LedgerError) -> Vec<Option<Settled>> {
+    async fn write_singly(
+        &self,
+        settlements: &[Settlement],
+        error: &LedgerError,
+    ) -> Vec<Option<Settled>> {
         tracing::error!(%error, runs = settlements.len(), "the ledger refused a batch of settlements: writing them one by one");
         let mut settled = Vec::with_capacity(settlements.len());
         for settlement in settlements {
@@ -113,11 +144,23 @@ impl Shared {
         let claim = &ended.claim;
         match (wrote?, verdict) {
             (Settled::Superseded, _) => {
-                self.sink().raise(Signal { key: claim.key.clone(), source: Source::Direct, arming: None });
+                self.sink().raise(Signal {
+                    key: claim.key.clone(),
+                    source: Source::Direct,
+                    arming: None,
+                });
                 None
             }
-            (Settled::Applied, Verdict::RetryAt { at, error: _ }) => Some(Alarm { key: claim.key.clone(), due: *at, arming: Some(claim.lease.arming) }),
-            (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm { key: claim.key.clone(), due: *due, arming: None }),
+            (Settled::Applied, Verdict::RetryAt { at, error: _ }) => Some(Alarm {
+                key: claim.key.clone(),
+                due: *at,
+                arming: Some(claim.lease.arming),
+            }),
+            (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
+                key: claim.key.clone(),
+                due: *due,
+                arming: None,
+            }),
             _ => None,
         }
     }
@@ -152,8 +195,13 @@ fn ruling(verdict: &Verdict) -> Option<Ruling> {
     match verdict {
         Verdict::Complete => Some(Ruling::Complete),
         Verdict::Settled(_) => None,
-        Verdict::RetryAt { at, error } => Some(Ruling::RetryAt { at: *at, error: error.clone() }),
-        Verdict::Bury { error } => Some(Ruling::Bury { error: error.clone() }),
+        Verdict::RetryAt { at, error } => Some(Ruling::RetryAt {
+            at: *at,
+            error: error.clone(),
+        }),
+        Verdict::Bury { error } => Some(Ruling::Bury {
+            error: error.clone(),
+        }),
         Verdict::Release => Some(Ruling::Release),
     }
 }

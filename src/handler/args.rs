@@ -31,15 +31,24 @@ pub trait FromArgs: Sized + Send + 'static {
 
 impl<T: FromArg + Send + 'static> FromArgs for Vec<T> {
     fn from_args(args: &[&str]) -> Result<Self, HandlerError> {
-        args.iter().enumerate().map(|(index, text)| read(index, text)).collect()
+        args.iter()
+            .enumerate()
+            .map(|(index, text)| read(index, text))
+            .collect()
     }
 }
 
 fn read<T: FromArg>(index: usize, text: &str) -> Result<T, HandlerError> {
     T::from_arg(text).map_err(|error| {
-        let expected = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+        let expected = std::any::type_name::<T>()
+            .rsplit("::")
+            .next()
+            .unwrap_or_default();
         let found = text.escape_debug();
-        HandlerError::permanent(format!("argument {}: expected `{expected}`, found `{found}`: {error}", index + 1))
+        HandlerError::permanent(format!(
+            "argument {}: expected `{expected}`, found `{found}`: {error}",
+            index + 1
+        ))
     })
 }
 
@@ -48,7 +57,9 @@ fn check_count(expected: usize, found: usize) -> Result<(), HandlerError> {
         return Ok(());
     }
     let plural = if expected == 1 { "" } else { "s" };
-    Err(HandlerError::permanent(format!("expected {expected} argument{plural}, found {found}")))
+    Err(HandlerError::permanent(format!(
+        "expected {expected} argument{plural}, found {found}"
+    )))
 }
 
 impl FromArgs for () {
@@ -85,7 +96,10 @@ mod tests {
 
     #[test]
     fn arguments_are_read_into_their_types() {
-        assert_eq!(<(u64, String, bool)>::from_args(&["42", "x y", "true"]).unwrap(), (42, "x y".to_owned(), true));
+        assert_eq!(
+            <(u64, String, bool)>::from_args(&["42", "x y", "true"]).unwrap(),
+            (42, "x y".to_owned(), true)
+        );
         assert_eq!(<Vec<i8>>::from_args(&["1", "-2"]).unwrap(), [1, -2]);
         <()>::from_args(&[]).unwrap();
     }
@@ -93,7 +107,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_says_what_was_expected() {
         let error = <(u64,)>::from_args(&["abc"]).unwrap_err();
-        assert_eq!(error.to_string(), "argument 1: expected `u64`, found `abc`: invalid digit found in string");
+        assert_eq!(
+            error.to_string(),
+            "argument 1: expected `u64`, found `abc`: invalid digit found in string"
+        );
         let error = <(u64, u64)>::from_args(&["1"]).unwrap_err();
         assert_eq!(error.to_string(), "expected 2 arguments, found 1");
         let error = <()>::from_args(&[""]).unwrap_err();

@@ -23,8 +23,19 @@ struct Run {
 }
 
 impl TaskContext {
-    pub(crate) fn new(claim: Claim, lateness_ms: u64, ledger: Arc<dyn Ledger>, stopping: CancellationToken) -> Self {
-        Self(Arc::new(Run { claim, lateness_ms, ledger, stopping, concluded: OnceLock::new() }))
+    pub(crate) fn new(
+        claim: Claim,
+        lateness_ms: u64,
+        ledger: Arc<dyn Ledger>,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Run {
+            claim,
+            lateness_ms,
+            ledger,
+            stopping,
+            concluded: OnceLock::new(),
+        }))
     }
 
     /// `<row id>-<due ms>`: the same over all attempts of this arming. Deduplicate by it.
@@ -67,8 +78,11 @@ impl TaskContext {
     /// # Errors
     /// Permanent: there is none, or it is something else.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
-        let text = self.payload_json().ok_or_else(|| HandlerError::permanent("task has no payload"))?;
-        serde_json::from_str(text).map_err(|error| HandlerError::permanent(format!("payload does not fit: {error}")))
+        let text = self
+            .payload_json()
+            .ok_or_else(|| HandlerError::permanent("task has no payload"))?;
+        serde_json::from_str(text)
+            .map_err(|error| HandlerError::permanent(format!("payload does not fit: {error}")))
     }
 
     /// Resolves when the run is about to be ended from outside: its lease is lost, or the daemon's
@@ -80,7 +94,9 @@ impl TaskContext {
     /// The task as targets get it: `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`,
     /// `lateness_ms`, `payload`, `tag`.
     pub fn to_json(&self) -> Value {
-        let payload = self.payload_json().map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
+        let payload = self
+            .payload_json()
+            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
         json!({
             "id": self.id(),
             "key": self.key().as_str(),
@@ -116,6 +132,9 @@ impl TaskContext {
 
 impl std::fmt::Debug for TaskContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TaskContext").field("key", self.key()).field("attempt", &self.attempt()).finish_non_exhaustive()
+        f.debug_struct("TaskContext")
+            .field("key", self.key())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
     }
 }

@@ -18,22 +18,35 @@ pub struct HandlerError {
 impl HandlerError {
     /// Tried again as the route's retry policy says.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), advice: RetryAdvice::ByPolicy, fenced: false }
+        Self {
+            message: message.into(),
+            advice: RetryAdvice::ByPolicy,
+            fenced: false,
+        }
     }
 
     /// Never tried again: the task is dead, and can be redriven by hand.
     pub fn permanent(message: impl Into<String>) -> Self {
-        Self { advice: RetryAdvice::Never, ..Self::new(message) }
+        Self {
+            advice: RetryAdvice::Never,
+            ..Self::new(message)
+        }
     }
 
     /// Tried again after `delay`, if any attempt is left.
     pub fn retry_after(message: impl Into<String>, delay: Duration) -> Self {
-        Self { advice: RetryAdvice::After(delay), ..Self::new(message) }
+        Self {
+            advice: RetryAdvice::After(delay),
+            ..Self::new(message)
+        }
     }
 
     /// The claim is no longer this run's: somebody else has the task, and nothing was written.
     pub fn fenced() -> Self {
-        Self { fenced: true, ..Self::new("fenced: the claim is no longer ours, everything was rolled back") }
+        Self {
+            fenced: true,
+            ..Self::new("fenced: the claim is no longer ours, everything was rolled back")
+        }
     }
 
     /// Whether this is [`HandlerError::fenced`].
@@ -42,7 +55,11 @@ impl HandlerError {
     }
 
     pub(crate) fn into_failure(self) -> Failure {
-        let Self { message, advice, fenced: _ } = self;
+        let Self {
+            message,
+            advice,
+            fenced: _,
+        } = self;
         Failure { message, advice }
     }
 }

@@ -29,7 +29,10 @@ const PLACEHOLDERS: [&str; 5] = ["{key}", "{class}", "{method}", "{args}", "{id}
 
 /// Whether an element of `exec` is one placeholder, or text without any.
 pub fn is_template(arg: &str) -> bool {
-    PLACEHOLDERS.contains(&arg) || !PLACEHOLDERS.iter().any(|placeholder| arg.contains(placeholder))
+    PLACEHOLDERS.contains(&arg)
+        || !PLACEHOLDERS
+            .iter()
+            .any(|placeholder| arg.contains(placeholder))
 }
 
 /// Runs a program for each task: exit 0 succeeded, 65 failed for good, anything else is tried again.
@@ -54,9 +57,14 @@ impl Exec {
                 "{method}" => argv.push(key.method().to_owned()),
                 "{id}" => argv.push(context.id()),
                 "{args}" => {
-                    if let Some(arg) = key.args().find(|arg| arg.starts_with('-') && !self.config.allow_dash) {
+                    if let Some(arg) = key
+                        .args()
+                        .find(|arg| arg.starts_with('-') && !self.config.allow_dash)
+                    {
                         let arg = arg.escape_debug();
-                        return Err(HandlerError::permanent(format!("argument `{arg}` begins with `-`, which the route does not allow (`allow_dash`)")));
+                        return Err(HandlerError::permanent(format!(
+                            "argument `{arg}` begins with `-`, which the route does not allow (`allow_dash`)"
+                        )));
                     }
                     argv.extend(key.args().map(str::to_owned));
                 }
@@ -74,7 +82,10 @@ impl Exec {
                 command.env(name, value);
             }
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         command
     }
@@ -86,11 +97,13 @@ impl Handler for Exec {
         let argv = self.argv(&context)?;
         let program = &argv[0];
         let spawned = self.command(&argv).spawn();
-        let mut child = spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
+        let mut child =
+            spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
         let group = ProcessGroup::of(&child);
         let input = context.to_json().to_string();
         let waited = wait(&mut child, input).await;
-        let (status, stdout, stderr) = waited.map_err(|error| HandlerError::new(format!("wait for `{program}`: {error}")))?;
+        let (status, stdout, stderr) =
+            waited.map_err(|error| HandlerError::new(format!("wait for `{program}`: {error}")))?;
         group.ended();
         tracing::debug!(task.key = %context.key(), %status, stdout = %show(&stdout), stderr = %show(&stderr), "program ended");
         verdict(program, status, &stderr)
@@ -111,14 +124,18 @@ async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, 
     let status = child.wait().await?;
     feed.abort();
     let output = tokio::time::timeout(OUTPUT_GRACE, async { (stdout.await, stderr.await) }).await;
-    let (stdout, stderr) = output.map(|(out, err)| (out.unwrap_or_default(), err.unwrap_or_default())).unwrap_or_default();
+    let (stdout, stderr) = output
+        .map(|(out, err)| (out.unwrap_or_default(), err.unwrap_or_default()))
+        .unwrap_or_default();
     Ok((status, stdout, stderr))
 }
 
 /// The beginning of a stream; the rest is read and thrown away, so that the program does not block.
 async fn head(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut kept = Vec::new();
-    let Some(mut stream) = stream else { return kept };
+    let Some(mut stream) = stream else {
+        return kept;
+    };
     let mut chunk = vec![0; 8 * 1024];
     while let Ok(read @ 1..) = stream.read(&mut chunk).await {
         let room = OUTPUT_BYTES_MAX - kept.len();
@@ -133,7 +150,10 @@ fn verdict(program: &str, status: ExitStatus, stderr: &[u8]) -> Result<(), Handl
     }
     let said = match show(stderr) {
         said if said.is_empty() => String::new(),
-        said => format!(": {}", &said[said.ceil_char_boundary(said.len().saturating_sub(ERROR_TAIL_BYTES))..]),
+        said => format!(
+            ": {}",
+            &said[said.ceil_char_boundary(said.len().saturating_sub(ERROR_TAIL_BYTES))..]
+        ),
     };
     let message = format!("`{program}` ended with {status}{said}");
     match status.code() {
@@ -144,7 +164,10 @@ fn verdict(program: &str, status: ExitStatus, stderr: &[u8]) -> Result<(), Handl
 
 /// Output as one line of text.
 fn show(output: &[u8]) -> String {
-    String::from_utf8_lossy(output).trim().escape_debug().to_string()
+    String::from_utf8_lossy(output)
+        .trim()
+        .escape_debug()
+        .to_string()
 }
 
 /// Kills the program and whatever it started, unless it ended by itself.

@@ -43,7 +43,14 @@ impl HandlerRegistry {
         F: Fn(TaskContext, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        self.on_handler(class, method, Typed { function, args: PhantomData })
+        self.on_handler(
+            class,
+            method,
+            Typed {
+                function,
+                args: PhantomData,
+            },
+        )
     }
 
     /// Runs `Class@method` by a [`Handler`].
@@ -51,15 +58,23 @@ impl HandlerRegistry {
     /// # Panics
     /// As for [`on`](Self::on).
     pub fn on_handler(&mut self, class: &str, method: &str, handler: impl Handler) -> &mut Self {
-        let key = crate::task::TaskKey::build(class, method, [""; 0]).unwrap_or_else(|error| panic!("register handler: {error}"));
-        let before = self.handlers.insert(key.as_str().to_owned(), Arc::new(handler));
-        assert!(before.is_none(), "register handler: `{key}` is registered already");
+        let key = crate::task::TaskKey::build(class, method, [""; 0])
+            .unwrap_or_else(|error| panic!("register handler: {error}"));
+        let before = self
+            .handlers
+            .insert(key.as_str().to_owned(), Arc::new(handler));
+        assert!(
+            before.is_none(),
+            "register handler: `{key}` is registered already"
+        );
         self
     }
 
     /// The handler of `Class@method`.
     pub(super) fn find(&self, class_method: &str) -> Option<(&str, &Arc<dyn Handler>)> {
-        self.handlers.get_key_value(class_method).map(|(name, handler)| (name.as_str(), handler))
+        self.handlers
+            .get_key_value(class_method)
+            .map(|(name, handler)| (name.as_str(), handler))
     }
 
     /// `Class@method` of everything registered, in no order.

@@ -40,28 +40,49 @@ struct Table {
 impl Router {
     /// A router over these handlers and the configured routes.
     pub fn new(handlers: HandlerRegistry, config: &Config) -> Self {
-        Self { handlers, table: RwLock::new(Table::new(config)) }
+        Self {
+            handlers,
+            table: RwLock::new(Table::new(config)),
+        }
     }
 
     /// Takes the routes of another configuration. Runs that go on keep theirs.
     pub fn reload(&self, config: &Config) {
-        *self.table.write().expect("nothing panics while holding the routes") = Table::new(config);
+        *self
+            .table
+            .write()
+            .expect("nothing panics while holding the routes") = Table::new(config);
     }
 
     /// What can run this key; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
-        let table = self.table.read().expect("nothing panics while holding the routes");
+        let table = self
+            .table
+            .read()
+            .expect("nothing panics while holding the routes");
         if let Some((name, handler)) = self.handlers.find(key.class_method()) {
             let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
-            return Some(Route { name: Arc::from(name), handler: Arc::clone(handler), timeout, retry });
+            return Some(Route {
+                name: Arc::from(name),
+                handler: Arc::clone(handler),
+                timeout,
+                retry,
+            });
         }
         let fits = |(matches, _): &&(Regex, Route)| matches.is_match(key.as_str());
-        table.routes.iter().find(fits).map(|(_, route)| route.clone())
+        table
+            .routes
+            .iter()
+            .find(fits)
+            .map(|(_, route)| route.clone())
     }
 
     /// How many routes and handlers there are.
     pub fn len(&self) -> usize {
-        let table = self.table.read().expect("nothing panics while holding the routes");
+        let table = self
+            .table
+            .read()
+            .expect("nothing panics while holding the routes");
         table.routes.len() + self.handlers.names().count()
     }
 
@@ -75,12 +96,25 @@ impl Table {
     fn new(config: &Config) -> Self {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
-        let routes = config.routes.iter().map(|route| (route.matches.clone(), Self::route(route, timeout, &retry))).collect();
-        Self { routes, timeout, retry }
+        let routes = config
+            .routes
+            .iter()
+            .map(|route| (route.matches.clone(), Self::route(route, timeout, &retry)))
+            .collect();
+        Self {
+            routes,
+            timeout,
+            retry,
+        }
     }
 
     fn route(config: &RouteConfig, timeout: Duration, retry: &Arc<RetryPolicy>) -> Route {
-        let RouteConfig { matches, target, timeout: own_timeout, retry: own_retry } = config;
+        let RouteConfig {
+            matches,
+            target,
+            timeout: own_timeout,
+            retry: own_retry,
+        } = config;
         let handler: Arc<dyn Handler> = match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
             TargetConfig::Log => Arc::new(Log),
@@ -89,14 +123,19 @@ impl Table {
             name: Arc::from(matches.as_str()),
             handler,
             timeout: own_timeout.unwrap_or(timeout),
-            retry: own_retry.clone().map_or_else(|| Arc::clone(retry), Arc::new),
+            retry: own_retry
+                .clone()
+                .map_or_else(|| Arc::clone(retry), Arc::new),
         }
     }
 }
 
 impl std::fmt::Debug for Router {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Router").field("handlers", &self.handlers).field("len", &self.len()).finish()
+        f.debug_struct("Router")
+            .field("handlers", &self.handlers)
+            .field("len", &self.len())
+            .finish()
     }
 }
 
@@ -111,13 +150,20 @@ mod tests {
     }
 
     fn name(router: &Router, key: &str) -> Option<String> {
-        router.find(&TaskKey::parse(key).unwrap()).map(|route| route.name.to_string())
+        router
+            .find(&TaskKey::parse(key).unwrap())
+            .map(|route| route.name.to_string())
     }
 
     #[test]
     fn a_registered_handler_comes_first_and_then_the_first_route_that_fits() {
-        let router = router("[[routes]]\nmatch = '^Order@'\nlog = {}\n[[routes]]\nmatch = '@open'\nlog = {}\n");
-        assert_eq!(name(&router, "Order@close@1").as_deref(), Some("Order@close"));
+        let router = router(
+            "[[routes]]\nmatch = '^Order@'\nlog = {}\n[[routes]]\nmatch = '@open'\nlog = {}\n",
+        );
+        assert_eq!(
+            name(&router, "Order@close@1").as_deref(),
+            Some("Order@close")
+        );
         assert_eq!(name(&router, "Order@open@1").as_deref(), Some("^Order@"));
         assert_eq!(name(&router, "Shop@open").as_deref(), Some("@open"));
         assert_eq!(name(&router, "Shop@close"), None);
@@ -127,7 +173,15 @@ mod tests {
     fn routes_can_be_exchanged() {
         let router = router("");
         assert_eq!(name(&router, "Shop@open"), None);
-        router.reload(&Config::from_toml("[[routes]]\nmatch = 'Shop'\nlog = {}\ntimeout = '3s'").unwrap());
-        assert_eq!(router.find(&TaskKey::parse("Shop@open").unwrap()).unwrap().timeout, Duration::from_secs(3));
+        router.reload(
+            &Config::from_toml("[[routes]]\nmatch = 'Shop'\nlog = {}\ntimeout = '3s'").unwrap(),
+        );
+        assert_eq!(
+            router
+                .find(&TaskKey::parse("Shop@open").unwrap())
+                .unwrap()
+                .timeout,
+            Duration::from_secs(3)
+        );
     }
 }

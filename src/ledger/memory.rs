@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, ERROR_BYTES_MAX, Lease, Ledger, LedgerError, ListFilter,
-    ListPage, NewTask, NudgeAnswer, Owner, Renewal, RescheduleAnswer, Ruling, Settled, Settlement, Standing, StateFilter, Stats, TaskRecord,
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, ERROR_BYTES_MAX,
+    Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
+    RescheduleAnswer, Ruling, Settled, Settlement, Standing, StateFilter, Stats, TaskRecord,
     Upcoming, Window,
 };
 use crate::clock::LedgerClock;
@@ -65,7 +66,13 @@ const NEVER: UnixMs = UnixMs(0);
 
 impl Row {
     fn new(id: u64, task: &NewTask, now: UnixMs) -> Self {
-        let NewTask { key, due, payload, tag, max_attempts } = task.clone();
+        let NewTask {
+            key,
+            due,
+            payload,
+            tag,
+            max_attempts,
+        } = task.clone();
         Self {
             id,
             key,
@@ -89,7 +96,10 @@ impl Row {
     }
 
     fn arming(&self) -> Arming {
-        Arming { row: self.id, due: self.end_time }
+        Arming {
+            row: self.id,
+            due: self.end_time,
+        }
     }
 
     fn has_run(&self) -> bool {
@@ -97,7 +107,11 @@ impl Row {
     }
 
     fn due_at(&self) -> UnixMs {
-        if self.has_run() { self.end_time.max(self.retry_at) } else { self.end_time }
+        if self.has_run() {
+            self.end_time.max(self.retry_at)
+        } else {
+            self.end_time
+        }
     }
 
     fn leased(&self, now: UnixMs) -> bool {
@@ -105,9 +119,11 @@ impl Row {
     }
 
     fn free_and_due(&self, now: UnixMs) -> bool {
-        self.status == Status::Unprocessed && !self.deleted && self.due_at() <= now && !self.leased(now)
+        self.status == Status::Unprocessed
+            && !self.deleted
+            && self.due_at() <= now
+            && !self.leased(now)
     }
-
 
     fn state(&self, now: UnixMs) -> State {
         match self.status {
@@ -127,14 +143,30 @@ impl Row {
             self.deleted &= self.status != Status::Unprocessed;
             return;
         }
-        let Self { id, owner, lease_until, daemon, .. } = self.clone();
-        *self = Self { owner, lease_until, daemon, ..Self::new(id, task, now) };
+        let Self {
+            id,
+            owner,
+            lease_until,
+            daemon,
+            ..
+        } = self.clone();
+        *self = Self {
+            owner,
+            lease_until,
+            daemon,
+            ..Self::new(id, task, now)
+        };
     }
 
     fn claim(&mut self, by: &Claimant, owner: Owner, now: UnixMs) {
         let counts = self.has_run();
         self.attempt = if counts { self.attempt } else { 0 }.saturating_add(1);
-        self.crashes = if counts { self.crashes.saturating_add(u8::from(self.lease_until > NEVER)) } else { 0 };
+        self.crashes = if counts {
+            self.crashes
+                .saturating_add(u8::from(self.lease_until > NEVER))
+        } else {
+            0
+        };
         self.retry_at = if counts { self.retry_at } else { NEVER };
         self.run_end = self.end_time;
         self.owner = Some(owner);
@@ -184,7 +216,11 @@ impl Row {
             }
             Ruling::Bury { error } => {
                 self.last_error = Some(cut(error));
-                let (status, settled) = if self.deleted { (Status::Cancelled, Settled::Cancelled) } else { (Status::Dead, Settled::Applied) };
+                let (status, settled) = if self.deleted {
+                    (Status::Cancelled, Settled::Cancelled)
+                } else {
+                    (Status::Dead, Settled::Applied)
+                };
                 self.finish(status, now);
                 settled
             }
@@ -226,15 +262,28 @@ impl Row {
     }
 
     fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {
-        let ListFilter { states, class, method, tag, due_after, due_before, cursor: _, limit: _ } = filter;
+        let ListFilter {
+            states,
+            class,
+            method,
+            tag,
+            due_after,
+            due_before,
+            cursor: _,
+            limit: _,
+        } = filter;
         let in_state = |wanted: &StateFilter| match wanted {
             StateFilter::Is(state) => self.state(now) == *state,
             StateFilter::Overdue => self.free_and_due(now),
         };
         (states.is_empty() || states.iter().any(in_state))
             && class.as_ref().is_none_or(|class| self.key.class() == class)
-            && method.as_ref().is_none_or(|method| self.key.method() == method)
-            && tag.as_ref().is_none_or(|tag| self.tag.as_ref() == Some(tag))
+            && method
+                .as_ref()
+                .is_none_or(|method| self.key.method() == method)
+            && tag
+                .as_ref()
+                .is_none_or(|tag| self.tag.as_ref() == Some(tag))
             && due_after.is_none_or(|due| self.end_time >= due)
             && due_before.is_none_or(|due| self.end_time < due)
     }
@@ -253,7 +302,10 @@ impl Book {
     fn create(&mut self, task: &NewTask, now: UnixMs) -> &Row {
         let next = self.rows.len() as u64 + 1;
         let id = *self.by_key.entry(task.key.clone()).or_insert(next);
-        let row = self.rows.entry(id).and_modify(|row| row.create_over(task, now));
+        let row = self
+            .rows
+            .entry(id)
+            .and_modify(|row| row.create_over(task, now));
         row.or_insert_with(|| Row::new(id, task, now))
     }
 }
@@ -261,11 +313,16 @@ impl Book {
 impl MemoryLedger {
     /// An empty ledger whose clock starts at `now`.
     pub fn new(now: UnixMs) -> Self {
-        Self { clock: LedgerClock::starting_at(now), book: Mutex::default() }
+        Self {
+            clock: LedgerClock::starting_at(now),
+            book: Mutex::default(),
+        }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("nothing panics while holding the book")
+        self.book
+            .lock()
+            .expect("nothing panics while holding the book")
     }
 
     fn mend(&self, key: &TaskKey, mend: impl FnOnce(&mut Row, UnixMs) -> bool) -> NudgeAnswer {
@@ -307,14 +364,27 @@ impl Ledger for MemoryLedger {
         for task in tasks {
             book.create(task, now);
         }
-        let answer = |row: &Row| Created { arming: row.arming(), state: row.state(now), older_run: row.leased(now) && !row.has_run() };
-        Ok(tasks.iter().map(|task| answer(book.of_key(&task.key).expect("just created"))).collect())
+        let answer = |row: &Row| Created {
+            arming: row.arming(),
+            state: row.state(now),
+            older_run: row.leased(now) && !row.has_run(),
+        };
+        Ok(tasks
+            .iter()
+            .map(|task| answer(book.of_key(&task.key).expect("just created")))
+            .collect())
     }
 
-    async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError> {
+    async fn reschedule(
+        &self,
+        key: &TaskKey,
+        due: UnixMs,
+    ) -> Result<RescheduleAnswer, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let Some(row) = book.of_key(key) else { return Ok(RescheduleAnswer::Unknown) };
+        let Some(row) = book.of_key(key) else {
+            return Ok(RescheduleAnswer::Unknown);
+        };
         Ok(match row.state(now) {
             State::Pending | State::Waiting => {
                 row.end_time = due;
@@ -323,7 +393,9 @@ impl Ledger for MemoryLedger {
                 RescheduleAnswer::Moved(row.arming())
             }
             State::Running => RescheduleAnswer::Running,
-            state @ (State::Done | State::Dead | State::Cancelled) => RescheduleAnswer::Finished(state),
+            state @ (State::Done | State::Dead | State::Cancelled) => {
+                RescheduleAnswer::Finished(state)
+            }
         })
     }
 
@@ -331,7 +403,9 @@ impl Ledger for MemoryLedger {
         let now = self.clock.now();
         let mut book = self.book();
         let mut cancel = |key: &TaskKey| {
-            let Some(row) = book.of_key(key) else { return CancelAnswer::Unknown };
+            let Some(row) = book.of_key(key) else {
+                return CancelAnswer::Unknown;
+            };
             match row.state(now) {
                 State::Pending | State::Waiting | State::Cancelled => {
                     row.deleted = true;
@@ -355,7 +429,12 @@ impl Ledger for MemoryLedger {
         let mut standing = |key: &TaskKey| {
             let row = book.of_key(key)?;
             let deleted = row.status == Status::Unprocessed && row.deleted && !row.leased(now);
-            Some(Standing { arming: row.arming(), state: row.state(now), due_at: row.due_at(), deleted })
+            Some(Standing {
+                arming: row.arming(),
+                state: row.state(now),
+                due_at: row.due_at(),
+                deleted,
+            })
         };
         Ok(keys.iter().map(&mut standing).collect())
     }
@@ -363,7 +442,10 @@ impl Ledger for MemoryLedger {
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         let now = self.clock.now();
         let ahead = |row: &Row, span: Duration, deleted: bool| {
-            row.status == Status::Unprocessed && row.deleted == deleted && row.due_at() > now && row.due_at() <= now.plus(span)
+            row.status == Status::Unprocessed
+                && row.deleted == deleted
+                && row.due_at() > now
+                && row.due_at() <= now.plus(span)
         };
         let book = self.book();
         let mut rows: Vec<&Row> = book
@@ -387,7 +469,14 @@ impl Ledger for MemoryLedger {
         rows.truncate(scan.limit as usize);
         Ok(DuePage {
             next: rows.last().map(|row| place(row)).filter(|_| more),
-            rows: rows.iter().map(|row| Upcoming { key: row.key.clone(), arming: row.arming(), due_at: row.due_at() }).collect(),
+            rows: rows
+                .iter()
+                .map(|row| Upcoming {
+                    key: row.key.clone(),
+                    arming: row.arming(),
+                    due_at: row.due_at(),
+                })
+                .collect(),
             foreign: 0,
         })
     }
@@ -397,15 +486,24 @@ impl Ledger for MemoryLedger {
         let mut book = self.book();
         let mut claims = Vec::new();
         for arming in armings {
-            let Some(row) = book.rows.get_mut(&arming.row) else { continue };
+            let Some(row) = book.rows.get_mut(&arming.row) else {
+                continue;
+            };
             if !row.free_and_due(now) {
                 continue;
             }
             row.claim(by, owner, now);
             claims.push(Claim {
-                lease: Lease { arming: row.arming(), owner },
+                lease: Lease {
+                    arming: row.arming(),
+                    owner,
+                },
                 key: row.key.clone(),
-                attempt: Attempt { number: row.attempt, crashes: row.crashes, max_attempts: row.max_attempts },
+                attempt: Attempt {
+                    number: row.attempt,
+                    crashes: row.crashes,
+                    max_attempts: row.max_attempts,
+                },
                 created: row.start_time,
                 due_at: row.due_at(),
                 payload: row.payload.clone(),
@@ -432,17 +530,20 @@ impl Ledger for MemoryLedger {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let mut settle = |settlement: &Settlement| match book.rows.get_mut(&settlement.lease.arming.row) {
-            Some(row) => row.settle(settlement, now),
-            None => Settled::Fenced,
-        };
+        let mut settle =
+            |settlement: &Settlement| match book.rows.get_mut(&settlement.lease.arming.row) {
+                Some(row) => row.settle(settlement, now),
+                None => Settled::Fenced,
+            };
         Ok(settlements.iter().map(&mut settle).collect())
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
         let mut book = self.book();
         let row = book.rows.get_mut(&arming.row);
-        let row = row.filter(|row| row.arming() == arming && row.status == Status::Unprocessed && row.deleted);
+        let row = row.filter(|row| {
+            row.arming() == arming && row.status == Status::Unprocessed && row.deleted
+        });
         Ok(row.map(|row| row.deleted = false).is_some())
     }
 }
@@ -458,10 +559,22 @@ impl Catalog for MemoryLedger {
         let now = self.clock.now();
         let book = self.book();
         let limit = filter.limit as usize;
-        let rows = book.rows.range(filter.cursor.unwrap_or(0).saturating_add(1)..).map(|(_, row)| row);
-        let rows: Vec<&Row> = rows.filter(|row| row.fits(filter, now)).take(limit).collect();
-        let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit);
-        Ok(ListPage { tasks: rows.iter().map(|row| row.record(now)).collect(), next })
+        let rows = book
+            .rows
+            .range(filter.cursor.unwrap_or(0).saturating_add(1)..)
+            .map(|(_, row)| row);
+        let rows: Vec<&Row> = rows
+            .filter(|row| row.fits(filter, now))
+            .take(limit)
+            .collect();
+        let next = rows
+            .last()
+            .map(|row| row.id)
+            .filter(|_| rows.len() == limit);
+        Ok(ListPage {
+            tasks: rows.iter().map(|row| row.record(now)).collect(),
+            next,
+        })
     }
 
     async fn stats(&self) -> Result<Stats, LedgerError> {
@@ -480,7 +593,9 @@ impl Catalog for MemoryLedger {
             if row.free_and_due(now) {
                 stats.overdue += 1;
                 let overdue = now.since(row.due_at()).as_millis();
-                stats.overdue_ms_max = stats.overdue_ms_max.max(u64::try_from(overdue).unwrap_or(u64::MAX));
+                stats.overdue_ms_max = stats
+                    .overdue_ms_max
+                    .max(u64::try_from(overdue).unwrap_or(u64::MAX));
             }
         }
         Ok(stats)

@@ -62,7 +62,13 @@ pub const TAG_CHARS_MAX: usize = 128;
 impl NewTask {
     /// A task without payload, tag or limit of its own.
     pub fn new(key: TaskKey, due: UnixMs) -> Self {
-        Self { key, due, payload: None, tag: None, max_attempts: None }
+        Self {
+            key,
+            due,
+            payload: None,
+            tag: None,
+            max_attempts: None,
+        }
     }
 }
 
@@ -301,7 +307,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError>;
 
     /// Moves a pending task to another due time.
-    async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError>;
+    async fn reschedule(&self, key: &TaskKey, due: UnixMs)
+    -> Result<RescheduleAnswer, LedgerError>;
 
     /// Calls tasks off; answers in the order of `keys`.
     ///
@@ -377,11 +384,17 @@ pub struct TaskRecord {
     pub finished: Option<UnixMs>,
 }
 
-fn display<T: fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+fn display<T: fmt::Display, S: serde::Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-fn display_option<T: fmt::Display, S: serde::Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+fn display_option<T: fmt::Display, S: serde::Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => serializer.collect_str(value),
         None => serializer.serialize_none(),

@@ -55,7 +55,11 @@ impl TaskKey {
         };
         check_name(Part::Class, class)?;
         check_name(Part::Method, method)?;
-        for (index, arg) in args.into_iter().flat_map(|args| args.split('@')).enumerate() {
+        for (index, arg) in args
+            .into_iter()
+            .flat_map(|args| args.split('@'))
+            .enumerate()
+        {
             check_arg(index, arg)?;
         }
         Ok(Self {
@@ -79,7 +83,10 @@ impl TaskKey {
         for (index, arg) in args.into_iter().enumerate() {
             let arg = arg.as_ref();
             if arg.contains('@') {
-                return Err(KeyError::Arg { index, problem: ArgProblem::At });
+                return Err(KeyError::Arg {
+                    index,
+                    problem: ArgProblem::At,
+                });
             }
             text.push('@');
             text.push_str(arg);
@@ -288,12 +295,17 @@ impl fmt::Display for ArgProblem {
 
 fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
     let mut bytes = text.bytes();
-    let starts = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    let starts = bytes
+        .next()
+        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     let goes_on = bytes.all(|b| b.is_ascii_alphanumeric() || b"_.:\\-".contains(&b));
     if starts && goes_on {
         return Ok(());
     }
-    Err(KeyError::Name { part, text: text.to_owned() })
+    Err(KeyError::Name {
+        part,
+        text: text.to_owned(),
+    })
 }
 
 fn check_arg(index: usize, arg: &str) -> Result<(), KeyError> {
@@ -317,7 +329,9 @@ mod tests {
     }
 
     fn arg() -> impl Strategy<Value = String> {
-        "[^@\\p{Cc}]{0,12}".prop_filter("an argument does not end in a space", |arg| !arg.ends_with(' '))
+        "[^@\\p{Cc}]{0,12}".prop_filter("an argument does not end in a space", |arg| {
+            !arg.ends_with(' ')
+        })
     }
 
     proptest! {
@@ -347,8 +361,14 @@ mod tests {
     #[test]
     fn no_argument_and_one_empty_argument_differ() {
         assert_eq!(TaskKey::parse("C@m").unwrap().args().count(), 0);
-        assert_eq!(TaskKey::parse("C@m@").unwrap().args().collect::<Vec<_>>(), [""]);
-        assert_eq!(TaskKey::parse("C@m@@x").unwrap().args().collect::<Vec<_>>(), ["", "x"]);
+        assert_eq!(
+            TaskKey::parse("C@m@").unwrap().args().collect::<Vec<_>>(),
+            [""]
+        );
+        assert_eq!(
+            TaskKey::parse("C@m@@x").unwrap().args().collect::<Vec<_>>(),
+            ["", "x"]
+        );
     }
 
     #[test]
@@ -360,19 +380,41 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_the_reason() {
         let refused = [
-            ("", "key has no `@`, expected `Class@method` and then any `@argument`"),
-            ("cache:user:1", "key has no `@`, expected `Class@method` and then any `@argument`"),
-            ("@m", "class `` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`"),
-            ("C@", "method `` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`"),
-            ("9C@m", "class `9C` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`"),
+            (
+                "",
+                "key has no `@`, expected `Class@method` and then any `@argument`",
+            ),
+            (
+                "cache:user:1",
+                "key has no `@`, expected `Class@method` and then any `@argument`",
+            ),
+            (
+                "@m",
+                "class `` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`",
+            ),
+            (
+                "C@",
+                "method `` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`",
+            ),
+            (
+                "9C@m",
+                "class `9C` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`",
+            ),
             ("C@m@a\nb", "argument 1 contains a control character"),
             ("C@m@a@b ", "argument 2 ends in a space"),
         ];
         for (text, reason) in refused {
-            assert_eq!(TaskKey::parse(text).unwrap_err().to_string(), reason, "{text:?}");
+            assert_eq!(
+                TaskKey::parse(text).unwrap_err().to_string(),
+                reason,
+                "{text:?}"
+            );
         }
         let long = format!("C@m@{}", "x".repeat(252));
-        assert_eq!(TaskKey::parse(&long).unwrap_err().to_string(), "key has 256 bytes, expected at most 255");
+        assert_eq!(
+            TaskKey::parse(&long).unwrap_err().to_string(),
+            "key has 256 bytes, expected at most 255"
+        );
     }
 
     #[test]
@@ -387,14 +429,32 @@ mod tests {
     #[test]
     fn sentinels_are_matched_exactly() {
         assert_eq!(KeyName::parse(b"#SILCK`10"), KeyName::Sentinel(10));
-        for not_one in ["#SILCK`", "#SILCK`0", "#SILCK`01", "#SILCK`+1", "#SILCK`1 ", "#SILCK`99999", "#SILCK`1@x"] {
-            assert_eq!(KeyName::parse(not_one.as_bytes()), KeyName::Foreign(Foreign::NotInGrammar), "{not_one}");
+        for not_one in [
+            "#SILCK`",
+            "#SILCK`0",
+            "#SILCK`01",
+            "#SILCK`+1",
+            "#SILCK`1 ",
+            "#SILCK`99999",
+            "#SILCK`1@x",
+        ] {
+            assert_eq!(
+                KeyName::parse(not_one.as_bytes()),
+                KeyName::Foreign(Foreign::NotInGrammar),
+                "{not_one}"
+            );
         }
     }
 
     #[test]
     fn binary_and_huge_names_are_foreign() {
-        assert_eq!(KeyName::parse(b"C@m@\xff"), KeyName::Foreign(Foreign::NotUtf8));
-        assert_eq!(KeyName::parse(&vec![b'x'; 1_000_000]), KeyName::Foreign(Foreign::TooLong));
+        assert_eq!(
+            KeyName::parse(b"C@m@\xff"),
+            KeyName::Foreign(Foreign::NotUtf8)
+        );
+        assert_eq!(
+            KeyName::parse(&vec![b'x'; 1_000_000]),
+            KeyName::Foreign(Foreign::TooLong)
+        );
     }
 }

@@ -41,8 +41,14 @@ pub enum State {
 
 impl State {
     /// Every state, in the order of a life.
-    pub const ALL: [Self; 6] =
-        [Self::Pending, Self::Waiting, Self::Running, Self::Done, Self::Dead, Self::Cancelled];
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Waiting,
+        Self::Running,
+        Self::Done,
+        Self::Dead,
+        Self::Cancelled,
+    ];
 
     /// Whether nothing more will happen to the task by itself.
     pub fn is_finished(self) -> bool {
@@ -171,29 +177,57 @@ pub enum Verdict {
 
 /// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
 /// the jitter of the retry.
-pub fn judge(outcome: Outcome, attempt: Attempt, policy: &RetryPolicy, now: UnixMs, unit: f64) -> Verdict {
+pub fn judge(
+    outcome: Outcome,
+    attempt: Attempt,
+    policy: &RetryPolicy,
+    now: UnixMs,
+    unit: f64,
+) -> Verdict {
     let again = |error: String, delay: Option<Duration>| {
         let attempts_max = attempt.max_attempts.unwrap_or(policy.max_attempts);
         if attempt.number >= attempts_max {
-            return Verdict::Bury { error: format!("gave up after {} of {attempts_max} attempts: {error}", attempt.number) };
+            return Verdict::Bury {
+                error: format!(
+                    "gave up after {} of {attempts_max} attempts: {error}",
+                    attempt.number
+                ),
+            };
         }
         let delay = delay.unwrap_or_else(|| policy.delay(attempt.number, unit));
-        Verdict::RetryAt { at: now.plus(delay), error }
+        Verdict::RetryAt {
+            at: now.plus(delay),
+            error,
+        }
     };
     match outcome {
         Outcome::Succeeded => Verdict::Complete,
         Outcome::Completed => Verdict::Settled(None),
         Outcome::Again(due) => Verdict::Settled(Some(due)),
-        Outcome::Failed(Failure { message, advice: RetryAdvice::ByPolicy }) => again(message, None),
-        Outcome::Failed(Failure { message, advice: RetryAdvice::After(delay) }) => again(message, Some(delay)),
-        Outcome::Failed(Failure { message, advice: RetryAdvice::Never }) => {
-            Verdict::Bury { error: format!("permanent failure: {message}") }
+        Outcome::Failed(Failure {
+            message,
+            advice: RetryAdvice::ByPolicy,
+        }) => again(message, None),
+        Outcome::Failed(Failure {
+            message,
+            advice: RetryAdvice::After(delay),
+        }) => again(message, Some(delay)),
+        Outcome::Failed(Failure {
+            message,
+            advice: RetryAdvice::Never,
+        }) => Verdict::Bury {
+            error: format!("permanent failure: {message}"),
+        },
+        Outcome::TimedOut { after } => {
+            again(format!("timed out after {} s", after.as_secs_f64()), None)
         }
-        Outcome::TimedOut { after } => again(format!("timed out after {} s", after.as_secs_f64()), None),
         Outcome::Panicked { message } => again(format!("panicked: {message}"), None),
-        Outcome::Poisoned => {
-            Verdict::Bury { error: format!("poison: {} leases ran out while it was running", attempt.crashes) }
-        }
+        Outcome::Poisoned => Verdict::Bury {
+            error: format!(
+                "poison: {} leases ran out while it was running",
+                attempt.crashes
+            ),
+        },
         Outcome::Unroutable | Outcome::Interrupted => Verdict::Release,
     }
 }
@@ -205,11 +239,18 @@ mod tests {
     const NOW: UnixMs = UnixMs(1_000_000);
 
     fn attempt(number: u16) -> Attempt {
-        Attempt { number, crashes: 0, max_attempts: None }
+        Attempt {
+            number,
+            crashes: 0,
+            max_attempts: None,
+        }
     }
 
     fn failed(advice: RetryAdvice) -> Outcome {
-        Outcome::Failed(Failure { message: "no".into(), advice })
+        Outcome::Failed(Failure {
+            message: "no".into(),
+            advice,
+        })
     }
 
     fn judged(outcome: Outcome, attempt: Attempt) -> Verdict {
@@ -224,43 +265,84 @@ mod tests {
     #[test]
     fn a_failure_waits_its_rung() {
         let at = NOW.plus(Duration::from_secs(180));
-        assert_eq!(judged(failed(RetryAdvice::ByPolicy), attempt(4)), Verdict::RetryAt { at, error: "no".into() });
+        assert_eq!(
+            judged(failed(RetryAdvice::ByPolicy), attempt(4)),
+            Verdict::RetryAt {
+                at,
+                error: "no".into()
+            }
+        );
     }
 
     #[test]
     fn the_handlers_own_delay_comes_before_the_ladder() {
         let at = NOW.plus(Duration::from_secs(7));
         let outcome = failed(RetryAdvice::After(Duration::from_secs(7)));
-        assert_eq!(judged(outcome, attempt(1)), Verdict::RetryAt { at, error: "no".into() });
+        assert_eq!(
+            judged(outcome, attempt(1)),
+            Verdict::RetryAt {
+                at,
+                error: "no".into()
+            }
+        );
     }
 
     #[test]
     fn the_last_attempt_buries() {
-        let Verdict::Bury { error } = judged(failed(RetryAdvice::ByPolicy), attempt(16)) else { panic!("not buried") };
+        let Verdict::Bury { error } = judged(failed(RetryAdvice::ByPolicy), attempt(16)) else {
+            panic!("not buried")
+        };
         assert_eq!(error, "gave up after 16 of 16 attempts: no");
-        assert!(matches!(judged(failed(RetryAdvice::ByPolicy), attempt(15)), Verdict::RetryAt { .. }));
+        assert!(matches!(
+            judged(failed(RetryAdvice::ByPolicy), attempt(15)),
+            Verdict::RetryAt { .. }
+        ));
     }
 
     #[test]
     fn the_tasks_own_limit_stands_over_the_routes() {
-        let once = Attempt { max_attempts: Some(1), ..attempt(1) };
-        assert!(matches!(judged(failed(RetryAdvice::ByPolicy), once), Verdict::Bury { .. }));
-        let longer = Attempt { max_attempts: Some(20), ..attempt(16) };
-        assert!(matches!(judged(failed(RetryAdvice::ByPolicy), longer), Verdict::RetryAt { .. }));
+        let once = Attempt {
+            max_attempts: Some(1),
+            ..attempt(1)
+        };
+        assert!(matches!(
+            judged(failed(RetryAdvice::ByPolicy), once),
+            Verdict::Bury { .. }
+        ));
+        let longer = Attempt {
+            max_attempts: Some(20),
+            ..attempt(16)
+        };
+        assert!(matches!(
+            judged(failed(RetryAdvice::ByPolicy), longer),
+            Verdict::RetryAt { .. }
+        ));
     }
 
     #[test]
     fn a_permanent_failure_is_buried_at_once() {
         let verdict = judged(failed(RetryAdvice::Never), attempt(1));
-        assert_eq!(verdict, Verdict::Bury { error: "permanent failure: no".into() });
+        assert_eq!(
+            verdict,
+            Verdict::Bury {
+                error: "permanent failure: no".into()
+            }
+        );
     }
 
     #[test]
     fn timeouts_and_panics_are_tried_again() {
-        let timed_out = Outcome::TimedOut { after: Duration::from_secs(5) };
-        let panicked = Outcome::Panicked { message: "boom".into() };
+        let timed_out = Outcome::TimedOut {
+            after: Duration::from_secs(5),
+        };
+        let panicked = Outcome::Panicked {
+            message: "boom".into(),
+        };
         for outcome in [timed_out, panicked] {
-            assert!(matches!(judged(outcome, attempt(1)), Verdict::RetryAt { .. }));
+            assert!(matches!(
+                judged(outcome, attempt(1)),
+                Verdict::RetryAt { .. }
+            ));
         }
     }
 
@@ -272,8 +354,16 @@ mod tests {
 
     #[test]
     fn poison_is_buried() {
-        let suspect = Attempt { crashes: POISON_CRASHES, ..attempt(4) };
+        let suspect = Attempt {
+            crashes: POISON_CRASHES,
+            ..attempt(4)
+        };
         let verdict = judged(Outcome::Poisoned, suspect);
-        assert_eq!(verdict, Verdict::Bury { error: "poison: 3 leases ran out while it was running".into() });
+        assert_eq!(
+            verdict,
+            Verdict::Bury {
+                error: "poison: 3 leases ran out while it was running".into()
+            }
+        );
     }
 }

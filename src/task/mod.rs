@@ -8,9 +8,9 @@ mod lifecycle;
 mod retry;
 mod schedule;
 
-pub use key::{Foreign, KeyError, KeyName, TaskKey, KEY_BYTES_MAX, SENTINEL_PREFIX};
+pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
-    judge, Attempt, Failure, Outcome, RetryAdvice, State, Verdict, POISON_CRASHES, SUSPECT_CRASHES,
+    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
 };
 pub use retry::{Backoff, RetryPolicy};
-pub use schedule::{Due, ScheduleError, UnixMs, DELAY_MAX};
+pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};

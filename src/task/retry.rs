@@ -46,9 +46,11 @@ impl Backoff {
     fn delay(&self, attempt: u16) -> Duration {
         let nth = usize::from(attempt.max(1)) - 1;
         match self {
-            Self::Ladder(rungs) => {
-                rungs.get(nth).or(rungs.last()).copied().unwrap_or(Duration::ZERO)
-            }
+            Self::Ladder(rungs) => rungs
+                .get(nth)
+                .or(rungs.last())
+                .copied()
+                .unwrap_or(Duration::ZERO),
             Self::Exponential { base, max } => {
                 let factor = 1u32.checked_shl(nth as u32).unwrap_or(u32::MAX);
                 base.saturating_mul(factor).min(*max)
@@ -99,27 +101,40 @@ mod tests {
     #[test]
     fn the_default_ladder_has_fifteen_rungs_from_15_s_to_6_h() {
         let policy = RetryPolicy::default();
-        let rungs: Vec<u64> = (1..=15).map(|attempt| policy.delay(attempt, MID).as_secs()).collect();
+        let rungs: Vec<u64> = (1..=15)
+            .map(|attempt| policy.delay(attempt, MID).as_secs())
+            .collect();
         assert_eq!(
             rungs,
-            [15, 15, 30, 180, 600, 1200, 1800, 1800, 1800, 3600, 10800, 10800, 10800, 21600, 21600]
+            [
+                15, 15, 30, 180, 600, 1200, 1800, 1800, 1800, 3600, 10800, 10800, 10800, 21600,
+                21600
+            ]
         );
         assert_eq!(policy.max_attempts, 16);
     }
 
     #[test]
     fn beyond_the_ladder_the_last_rung_repeats() {
-        assert_eq!(RetryPolicy::default().delay(99, MID), Duration::from_secs(21600));
+        assert_eq!(
+            RetryPolicy::default().delay(99, MID),
+            Duration::from_secs(21600)
+        );
     }
 
     #[test]
     fn exponential_doubles_up_to_its_maximum() {
         let policy = RetryPolicy {
-            backoff: Backoff::Exponential { base: Duration::from_secs(2), max: Duration::from_secs(3600) },
+            backoff: Backoff::Exponential {
+                base: Duration::from_secs(2),
+                max: Duration::from_secs(3600),
+            },
             max_attempts: 5,
             jitter: 0.0,
         };
-        let delays: Vec<u64> = [1, 2, 3, 4, 12, 40, u16::MAX].map(|n| policy.delay(n, MID).as_secs()).to_vec();
+        let delays: Vec<u64> = [1, 2, 3, 4, 12, 40, u16::MAX]
+            .map(|n| policy.delay(n, MID).as_secs())
+            .to_vec();
         assert_eq!(delays, [2, 4, 8, 16, 3600, 3600, 3600]);
     }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A moment on the ledger's clock: milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct UnixMs(pub i64);
 
@@ -15,7 +17,10 @@ impl UnixMs {
     /// This moment plus `delay`, in whole milliseconds, at most the end of time.
     #[must_use]
     pub fn plus(self, delay: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)),
+        )
     }
 
     /// How long it is from `earlier` until this moment; zero if it has passed.
@@ -134,8 +139,10 @@ impl Due {
     /// # Errors
     /// [`ScheduleError::Delay`] says what was expected; a bare number has no unit and is refused.
     pub fn parse_delay(text: &str) -> Result<Self, ScheduleError> {
-        let delay: jiff::SignedDuration =
-            text.trim().parse().map_err(|_| ScheduleError::Delay(text.to_owned()))?;
+        let delay: jiff::SignedDuration = text
+            .trim()
+            .parse()
+            .map_err(|_| ScheduleError::Delay(text.to_owned()))?;
         match Duration::try_from(delay) {
             Ok(delay) => Self::after(delay),
             Err(_) => Ok(Self::NOW),
@@ -147,8 +154,10 @@ impl Due {
     /// # Errors
     /// [`ScheduleError::Moment`] says what was expected.
     pub fn parse_moment(text: &str) -> Result<Self, ScheduleError> {
-        let moment: jiff::Timestamp =
-            text.trim().parse().map_err(|_| ScheduleError::Moment(text.to_owned()))?;
+        let moment: jiff::Timestamp = text
+            .trim()
+            .parse()
+            .map_err(|_| ScheduleError::Moment(text.to_owned()))?;
         Self::at(UnixMs(moment.as_millisecond()))
     }
 }
@@ -182,7 +191,13 @@ mod tests {
 
     #[test]
     fn a_delay_of_zero_or_less_is_due_now() {
-        for due in [Due::after_ms(0), Due::after_ms(-1), Due::after_ms(i64::MIN), Due::after_secs_f64(-0.5), Due::parse_delay("-5s")] {
+        for due in [
+            Due::after_ms(0),
+            Due::after_ms(-1),
+            Due::after_ms(i64::MIN),
+            Due::after_secs_f64(-0.5),
+            Due::parse_delay("-5s"),
+        ] {
             assert_eq!(due.unwrap().resolve(NOW), NOW);
         }
     }
@@ -191,9 +206,15 @@ mod tests {
     fn over_long_and_non_finite_delays_are_refused() {
         assert_eq!(Due::after_ms(i64::MAX), Err(ScheduleError::TooFar));
         assert_eq!(Due::after_secs_f64(1e300), Err(ScheduleError::TooFar));
-        assert_eq!(Due::after_secs_f64(f64::INFINITY), Err(ScheduleError::NotFinite));
+        assert_eq!(
+            Due::after_secs_f64(f64::INFINITY),
+            Err(ScheduleError::NotFinite)
+        );
         assert_eq!(Due::after_secs_f64(f64::NAN), Err(ScheduleError::NotFinite));
-        assert_eq!(Due::after(DELAY_MAX + Duration::from_millis(1)), Err(ScheduleError::TooFar));
+        assert_eq!(
+            Due::after(DELAY_MAX + Duration::from_millis(1)),
+            Err(ScheduleError::TooFar)
+        );
         assert!(Due::after(DELAY_MAX).is_ok());
         let in_2099 = Due::parse_moment("2099-01-01T00:00:00Z").unwrap();
         assert_eq!(in_2099.resolve_checked(NOW), Err(ScheduleError::TooFar));
@@ -213,7 +234,9 @@ mod tests {
 
     #[test]
     fn moments_are_read_to_the_millisecond() {
-        let due = Due::parse_moment("2026-11-21T20:00:00.250Z").unwrap().resolve(NOW);
+        let due = Due::parse_moment("2026-11-21T20:00:00.250Z")
+            .unwrap()
+            .resolve(NOW);
         assert_eq!(due, UnixMs(1_795_291_200_250));
         assert_eq!(due.to_string(), "2026-11-21T20:00:00.250Z");
         assert!(Due::parse_moment("tomorrow").is_err());

@@ -24,16 +24,28 @@ struct Seen {
 impl RateLimit {
     /// One line of each reason every `interval`.
     pub fn every(interval: Duration) -> Self {
-        Self { interval, reasons: Mutex::default() }
+        Self {
+            interval,
+            reasons: Mutex::default(),
+        }
     }
 
     /// Whether to speak now; if so, how many lines of this reason were held back since the last.
     pub fn admit(&self, reason: &'static str) -> Option<u64> {
-        let mut reasons = self.reasons.lock().expect("nothing panics while holding the limiter");
+        let mut reasons = self
+            .reasons
+            .lock()
+            .expect("nothing panics while holding the limiter");
         let now = Instant::now();
         match reasons.get_mut(reason) {
             None => {
-                reasons.insert(reason, Seen { spoken: now, held_back: 0 });
+                reasons.insert(
+                    reason,
+                    Seen {
+                        spoken: now,
+                        held_back: 0,
+                    },
+                );
                 Some(0)
             }
             Some(seen) if now.duration_since(seen.spoken) >= self.interval => {

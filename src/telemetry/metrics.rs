@@ -12,12 +12,13 @@ use crate::ledger::Stats;
 
 /// Seconds from 1 ms to a day: lateness spans both.
 const LATENESS_BUCKETS: [f64; 19] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0,
-    3600.0, 86400.0,
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0,
+    900.0, 3600.0, 86400.0,
 ];
 
-const DURATION_BUCKETS: [f64; 13] =
-    [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
+const DURATION_BUCKETS: [f64; 13] = [
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0,
+];
 
 macro_rules! labels {
     ($(#[$doc:meta])* $name:ident { $($field:ident),+ }) => {
@@ -87,22 +88,70 @@ impl Metrics {
     /// Counters get their `_total` from the text format.
     fn register(&mut self) {
         let r = &mut self.registry;
-        r.register("lateness_seconds", "Handler start minus due time (or creation, if later)", self.lateness.clone());
-        r.register("run_duration_seconds", "How long handlers ran", self.run_duration.clone());
+        r.register(
+            "lateness_seconds",
+            "Handler start minus due time (or creation, if later)",
+            self.lateness.clone(),
+        );
+        r.register(
+            "run_duration_seconds",
+            "How long handlers ran",
+            self.run_duration.clone(),
+        );
         r.register("runs", "Runs that ended, by outcome", self.runs.clone());
-        r.register("signals", "Signals taken in, by source", self.signals.clone());
-        r.register("signals_dropped", "Signals that led to no run, by reason", self.signals_dropped.clone());
-        r.register("claims", "Rows asked for in claims, by result", self.claims.clone());
+        r.register(
+            "signals",
+            "Signals taken in, by source",
+            self.signals.clone(),
+        );
+        r.register(
+            "signals_dropped",
+            "Signals that led to no run, by reason",
+            self.signals_dropped.clone(),
+        );
+        r.register(
+            "claims",
+            "Rows asked for in claims, by result",
+            self.claims.clone(),
+        );
         r.register("tasks", "Tasks in the ledger, by state", self.tasks.clone());
-        r.register("overdue_seconds_max", "How long the oldest overdue task has waited", self.overdue_seconds_max.clone());
-        r.register("subscription_up", "1 while expired events are heard", self.subscription_up.clone());
-        r.register("resubscriptions", "Subscriptions confirmed after the first", self.resubscriptions.clone());
-        r.register("sweep_recovered", "Tasks the sweep found that no signal had named", self.sweep_recovered.clone());
-        r.register("sentinel_age_seconds", "Time since a sentinel was last written or heard", self.sentinel_age.clone());
-        r.register("fenced", "Results discarded because the claim was no longer ours", self.fenced.clone());
+        r.register(
+            "overdue_seconds_max",
+            "How long the oldest overdue task has waited",
+            self.overdue_seconds_max.clone(),
+        );
+        r.register(
+            "subscription_up",
+            "1 while expired events are heard",
+            self.subscription_up.clone(),
+        );
+        r.register(
+            "resubscriptions",
+            "Subscriptions confirmed after the first",
+            self.resubscriptions.clone(),
+        );
+        r.register(
+            "sweep_recovered",
+            "Tasks the sweep found that no signal had named",
+            self.sweep_recovered.clone(),
+        );
+        r.register(
+            "sentinel_age_seconds",
+            "Time since a sentinel was last written or heard",
+            self.sentinel_age.clone(),
+        );
+        r.register(
+            "fenced",
+            "Results discarded because the claim was no longer ours",
+            self.fenced.clone(),
+        );
         r.register("dead", "Tasks buried", self.dead.clone());
         r.register("audits", "Audits, by cause", self.audits.clone());
-        r.register("rearmed", "Keys armed again because the timer had lost them", self.rearmed.clone());
+        r.register(
+            "rearmed",
+            "Keys armed again because the timer had lost them",
+            self.rearmed.clone(),
+        );
     }
 
     /// The text that `/metrics` answers.
@@ -115,35 +164,69 @@ impl Metrics {
 
     /// A handler has started so many milliseconds late.
     pub fn started(&self, route: &str, lateness_ms: u64) {
-        let route = Route { route: route.to_owned() };
-        self.lateness.get_or_create(&route).observe(lateness_ms as f64 / 1000.0);
+        let route = Route {
+            route: route.to_owned(),
+        };
+        self.lateness
+            .get_or_create(&route)
+            .observe(lateness_ms as f64 / 1000.0);
     }
 
     /// A run has ended.
     pub fn ran(&self, route: &str, outcome: &'static str, took: std::time::Duration) {
         let route = route.to_owned();
-        self.run_duration.get_or_create(&Route { route: route.clone() }).observe(took.as_secs_f64());
-        self.runs.get_or_create(&RouteOutcome { route, outcome: outcome.to_owned() }).inc();
+        self.run_duration
+            .get_or_create(&Route {
+                route: route.clone(),
+            })
+            .observe(took.as_secs_f64());
+        self.runs
+            .get_or_create(&RouteOutcome {
+                route,
+                outcome: outcome.to_owned(),
+            })
+            .inc();
     }
 
     /// A signal has come in.
     pub fn signalled(&self, source: &'static str) {
-        self.signals.get_or_create(&BySource { source: source.to_owned() }).inc();
+        self.signals
+            .get_or_create(&BySource {
+                source: source.to_owned(),
+            })
+            .inc();
     }
 
     /// So many signals led to no run.
     pub fn dropped(&self, reason: &'static str, count: u64) {
-        self.signals_dropped.get_or_create(&ByReason { reason: reason.to_owned() }).inc_by(count);
+        self.signals_dropped
+            .get_or_create(&ByReason {
+                reason: reason.to_owned(),
+            })
+            .inc_by(count);
     }
 
     /// So many rows of a claim came to this.
     pub fn claimed(&self, result: &'static str, count: u64) {
-        self.claims.get_or_create(&ByResult { result: result.to_owned() }).inc_by(count);
+        self.claims
+            .get_or_create(&ByResult {
+                result: result.to_owned(),
+            })
+            .inc_by(count);
     }
 
     /// The ledger's counts were read.
     pub fn counted(&self, stats: &Stats) {
-        let Stats { pending, waiting, running, done, dead, cancelled, overdue, overdue_ms_max } = *stats;
+        let Stats {
+            pending,
+            waiting,
+            running,
+            done,
+            dead,
+            cancelled,
+            overdue,
+            overdue_ms_max,
+        } = *stats;
         let states = [
             ("pending", pending),
             ("waiting", waiting),
@@ -154,7 +237,12 @@ impl Metrics {
             ("overdue", overdue),
         ];
         for (state, count) in states {
-            let gauge = self.tasks.get_or_create(&ByState { state: state.to_owned() }).clone();
+            let gauge = self
+                .tasks
+                .get_or_create(&ByState {
+                    state: state.to_owned(),
+                })
+                .clone();
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         self.overdue_seconds_max.set(overdue_ms_max as f64 / 1000.0);
@@ -162,7 +250,11 @@ impl Metrics {
 
     /// Whether the events of this node are heard now.
     pub fn subscription(&self, node: &str, up: bool) {
-        self.subscription_up.get_or_create(&Node { node: node.to_owned() }).set(i64::from(up));
+        self.subscription_up
+            .get_or_create(&Node {
+                node: node.to_owned(),
+            })
+            .set(i64::from(up));
     }
 
     /// A subscription was confirmed again after a loss.
@@ -172,7 +264,11 @@ impl Metrics {
 
     /// The sweep handed in so many tasks that no signal had named.
     pub fn recovered(&self, reason: &'static str, count: u64) {
-        self.sweep_recovered.get_or_create(&ByReason { reason: reason.to_owned() }).inc_by(count);
+        self.sweep_recovered
+            .get_or_create(&ByReason {
+                reason: reason.to_owned(),
+            })
+            .inc_by(count);
     }
 
     /// How long ago a sentinel was written or heard.
@@ -187,12 +283,20 @@ impl Metrics {
 
     /// A task was buried.
     pub fn buried(&self, route: &str) {
-        self.dead.get_or_create(&Route { route: route.to_owned() }).inc();
+        self.dead
+            .get_or_create(&Route {
+                route: route.to_owned(),
+            })
+            .inc();
     }
 
     /// An audit ran, and armed so many keys again.
     pub fn audited(&self, cause: &'static str, rearmed: u64) {
-        self.audits.get_or_create(&ByReason { reason: cause.to_owned() }).inc();
+        self.audits
+            .get_or_create(&ByReason {
+                reason: cause.to_owned(),
+            })
+            .inc();
         self.rearmed.inc_by(rearmed);
     }
 }

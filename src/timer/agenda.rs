@@ -31,7 +31,11 @@ struct Alarms {
 impl Agenda {
     /// An empty agenda for at most `capacity` keys.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, alarms: Mutex::default(), earlier: Notify::new() }
+        Self {
+            capacity,
+            alarms: Mutex::default(),
+            earlier: Notify::new(),
+        }
     }
 
     /// Takes alarms in; a key that is known is moved. Tells how many did not fit.
@@ -90,7 +94,9 @@ impl Agenda {
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Alarms> {
-        self.alarms.lock().expect("nothing panics while holding the agenda")
+        self.alarms
+            .lock()
+            .expect("nothing panics while holding the agenda")
     }
 }
 
@@ -135,7 +141,11 @@ impl Alarms {
         {
             let ((at, key), arming) = entry.remove_entry();
             self.due_of.remove(&key);
-            due.push(Alarm { key, due: at, arming });
+            due.push(Alarm {
+                key,
+                due: at,
+                arming,
+            });
         }
         due
     }
@@ -147,11 +157,18 @@ mod tests {
     use std::time::Duration;
 
     fn alarm(name: &str, due: i64) -> Alarm {
-        Alarm { key: TaskKey::build("C", "m", [name]).unwrap(), due: UnixMs(due), arming: None }
+        Alarm {
+            key: TaskKey::build("C", "m", [name]).unwrap(),
+            due: UnixMs(due),
+            arming: None,
+        }
     }
 
     fn names(alarms: &[Alarm]) -> Vec<&str> {
-        alarms.iter().map(|alarm| alarm.key.args().next().unwrap()).collect()
+        alarms
+            .iter()
+            .map(|alarm| alarm.key.args().next().unwrap())
+            .collect()
     }
 
     #[tokio::test(start_paused = true)]

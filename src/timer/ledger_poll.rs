@@ -26,7 +26,10 @@ pub struct LedgerPoll {
 impl LedgerPoll {
     /// A timer that runs on the ledger's clock.
     pub fn new(clock: LedgerClock) -> Self {
-        Self { clock, agenda: Agenda::new(AGENDA_CAPACITY) }
+        Self {
+            clock,
+            agenda: Agenda::new(AGENDA_CAPACITY),
+        }
     }
 }
 
@@ -35,8 +38,17 @@ impl Timer for LedgerPoll {
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
         let raise_when_due = async {
             loop {
-                for Alarm { key, due: _, arming } in self.agenda.due(&self.clock).await {
-                    sink.raise(Signal { key, source: Source::Nudge, arming });
+                for Alarm {
+                    key,
+                    due: _,
+                    arming,
+                } in self.agenda.due(&self.clock).await
+                {
+                    sink.raise(Signal {
+                        key,
+                        source: Source::Nudge,
+                        arming,
+                    });
                 }
             }
         };
@@ -44,7 +56,10 @@ impl Timer for LedgerPoll {
     }
 
     async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
-        Ok(Armed { written: 0, present: alarms.len() })
+        Ok(Armed {
+            written: 0,
+            present: alarms.len(),
+        })
     }
 
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {

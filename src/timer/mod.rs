@@ -7,6 +7,11 @@
 mod agenda;
 pub mod key_expiry;
 pub mod ledger_poll;
+mod link;
+mod listener;
+mod nudge;
+mod probe;
+mod sentinel;
 
 pub use agenda::Agenda;
 
@@ -179,7 +184,13 @@ pub struct TimerError {
 
 impl TimerError {
     /// An error with its cause kept.
-    pub fn new(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { message: message.into(), source: Some(source.into()) }
+    pub fn new(
+        message: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            message: message.into(),
+            source: Some(source.into()),
+        }
     }
 }

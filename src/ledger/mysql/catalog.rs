@@ -5,7 +5,9 @@ use sqlx::Row;
 
 use super::connection::{Conn, error, statement};
 use super::{LOCK_ATTEMPTS, MysqlLedger, queries, retried, rows};
-use crate::ledger::{Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord};
+use crate::ledger::{
+    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
+};
 use crate::task::{State, TaskKey};
 
 #[async_trait]
@@ -13,19 +15,45 @@ impl Catalog for MysqlLedger {
     async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let question = self.queries.plain(queries::RECORD) + queries::RECORD_BY_KEY;
-        let rows = conn.fetch(statement(question).bind(key.to_string())).await.map_err(error)?;
+        let rows = conn
+            .fetch(statement(question).bind(key.to_string()))
+            .await
+            .map_err(error)?;
         rows.first().map_or(Ok(None), rows::record).map_err(error)
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
-        let ListFilter { states, class, method, tag, due_after, due_before, cursor, limit } = filter;
+        let ListFilter {
+            states,
+            class,
+            method,
+            tag,
+            due_after,
+            due_before,
+            cursor,
+            limit,
+        } = filter;
         let mut wheres = vec!["id > ?".to_owned()];
         if !states.is_empty() {
-            wheres.push(format!("({})", states.iter().map(|state| condition(*state)).collect::<Vec<_>>().join(" OR ")));
+            wheres.push(format!(
+                "({})",
+                states
+                    .iter()
+                    .map(|state| condition(*state))
+                    .collect::<Vec<_>>()
+                    .join(" OR ")
+            ));
         }
         let texts: Vec<String> = [
-            class.as_ref().map(|class| ("`key` LIKE ?", format!("{}@%", like_literal(class)))),
-            method.as_ref().map(|method| ("SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) = ?", method.clone())),
+            class
+                .as_ref()
+                .map(|class| ("`key` LIKE ?", format!("{}@%", like_literal(class)))),
+            method.as_ref().map(|method| {
+                (
+                    "SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) = ?",
+                    method.clone(),
+                )
+            }),
             tag.as_ref().map(|tag| ("tag = ?", tag.clone())),
         ]
         .into_iter()
@@ -46,25 +74,48 @@ impl Catalog for MysqlLedger {
             time
         })
         .collect();
-        let question = format!("{}{} ORDER BY id LIMIT ?", self.queries.plain(queries::RECORD), wheres.join(" AND "));
+        let question = format!(
+            "{}{} ORDER BY id LIMIT ?",
+            self.queries.plain(queries::RECORD),
+            wheres.join(" AND ")
+        );
         let question = statement(question).bind(cursor.unwrap_or(0));
-        let question = texts.into_iter().fold(question, |question, text| question.bind(text));
-        let question = times.into_iter().fold(question, |question, time| question.bind(time));
+        let question = texts
+            .into_iter()
+            .fold(question, |question, text| question.bind(text));
+        let question = times
+            .into_iter()
+            .fold(question, |question, time| question.bind(time));
         let mut conn = self.pools.acquire().await?;
         let rows = conn.fetch(question.bind(*limit)).await.map_err(error)?;
         let next = match rows.last() {
-            Some(last) if rows.len() == *limit as usize => Some(last.try_get_unchecked::<u64, _>("id").map_err(error)?),
+            Some(last) if rows.len() == *limit as usize => {
+                Some(last.try_get_unchecked::<u64, _>("id").map_err(error)?)
+            }
             _ => None,
         };
-        let tasks = rows.iter().filter_map(|row| rows::record(row).transpose()).collect::<Result<_, _>>().map_err(error)?;
+        let tasks = rows
+            .iter()
+            .filter_map(|row| rows::record(row).transpose())
+            .collect::<Result<_, _>>()
+            .map_err(error)?;
         Ok(ListPage { tasks, next })
     }
 
     async fn stats(&self) -> Result<Stats, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let rows = conn.fetch(statement(self.queries.plain(queries::STATS))).await.map_err(error)?;
-        let row = rows.first().ok_or_else(|| error(sqlx::Error::RowNotFound))?;
-        let count = |column: &str| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0)).map_err(error);
+        let rows = conn
+            .fetch(statement(self.queries.plain(queries::STATS)))
+            .await
+            .map_err(error)?;
+        let row = rows
+            .first()
+            .ok_or_else(|| error(sqlx::Error::RowNotFound))?;
+        let count = |column: &str| {
+            row.try_get::<i64, _>(column)
+                .map(|count| u64::try_from(count).unwrap_or(0))
+                .map_err(error)
+        };
         Ok(Stats {
             pending: count("pending")?,
             waiting: count("waiting")?,
@@ -91,9 +142,19 @@ impl MysqlLedger {
         retried!(self, |conn| self.mend_once(conn, template, key))
     }
 
-    async fn mend_once(&self, conn: &mut Conn, template: &str, key: &TaskKey) -> sqlx::Result<NudgeAnswer> {
-        let matched = conn.execute(statement(self.queries.plain(template)).bind(key.to_string())).await?;
-        let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
+    async fn mend_once(
+        &self,
+        conn: &mut Conn,
+        template: &str,
+        key: &TaskKey,
+    ) -> sqlx::Result<NudgeAnswer> {
+        let matched = conn
+            .execute(statement(self.queries.plain(template)).bind(key.to_string()))
+            .await?;
+        let standing = self
+            .standings(conn, &[key.as_str()])
+            .await?
+            .remove(key.as_str());
         Ok(match standing {
             None => NudgeAnswer::Unknown,
             Some(row) if matched > 0 => NudgeAnswer::Due(row.arming),
@@ -113,12 +174,18 @@ fn condition(filter: StateFilter) -> &'static str {
         StateFilter::Is(State::Running) => "(status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3)))",
         StateFilter::Is(State::Done) => "(status = 1)",
         StateFilter::Is(State::Dead) => "(status = 2)",
-        StateFilter::Is(State::Cancelled) => "(status = 3 OR (status = 0 AND sts = 1 AND lease_until < UNIX_TIMESTAMP(NOW(3))))",
-        StateFilter::Overdue => "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND due_at <= UNIX_TIMESTAMP(NOW(3)))",
+        StateFilter::Is(State::Cancelled) => {
+            "(status = 3 OR (status = 0 AND sts = 1 AND lease_until < UNIX_TIMESTAMP(NOW(3))))"
+        }
+        StateFilter::Overdue => {
+            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND due_at <= UNIX_TIMESTAMP(NOW(3)))"
+        }
     }
 }
 
 /// A class name as a `LIKE` pattern that matches only itself.
 fn like_literal(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%")
+    text.replace('\\', "\\\\")
+        .replace('_', "\\_")
+        .replace('%', "\\%")
 }

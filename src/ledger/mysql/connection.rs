@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions, MySqlRow};
+use sqlx::mysql::{
+    MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions, MySqlRow,
+};
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
@@ -42,11 +44,18 @@ pub(super) struct Pools {
 impl Pools {
     /// Connects when first used.
     pub fn lazy(config: &LedgerConfig) -> Result<Self, ConfigError> {
-        let options: MySqlConnectOptions = config.url.expose().parse().map_err(|error: sqlx::Error| {
-            ConfigError::one("ledger.url", format!("expected mysql://user:password@host:port/database: {error}"))
-        })?;
+        let options: MySqlConnectOptions =
+            config.url.expose().parse().map_err(|error: sqlx::Error| {
+                ConfigError::one(
+                    "ledger.url",
+                    format!("expected mysql://user:password@host:port/database: {error}"),
+                )
+            })?;
         if options.get_database().is_none_or(str::is_empty) {
-            return Err(ConfigError::one("ledger.url", "names no database, expected mysql://user:password@host:port/database".into()));
+            return Err(ConfigError::one(
+                "ledger.url",
+                "names no database, expected mysql://user:password@host:port/database".into(),
+            ));
         }
         let options = options
             .statement_cache_capacity(256)
@@ -70,18 +79,30 @@ impl Pools {
         let handlers = pool()
             .after_release(|connection, _| {
                 Box::pin(async move {
-                    let rollback = tokio::time::timeout(Duration::from_secs(2), connection.execute("ROLLBACK")).await;
+                    let rollback = tokio::time::timeout(
+                        Duration::from_secs(2),
+                        connection.execute("ROLLBACK"),
+                    )
+                    .await;
                     Ok(matches!(rollback, Ok(Ok(_))))
                 })
             })
             .connect_lazy_with(options);
-        Ok(Self { engine, handlers, statement_timeout: config.statement_timeout })
+        Ok(Self {
+            engine,
+            handlers,
+            statement_timeout: config.statement_timeout,
+        })
     }
 
     /// A connection for the engine's statements.
     pub async fn acquire(&self) -> Result<Conn, LedgerError> {
         let connection = self.engine.acquire().await.map_err(error)?;
-        Ok(Conn { connection: Some(connection), sound: true, timeout: self.statement_timeout })
+        Ok(Conn {
+            connection: Some(connection),
+            sound: true,
+            timeout: self.statement_timeout,
+        })
     }
 
     /// The pool of handlers' transactions.
@@ -120,18 +141,30 @@ impl Conn {
 
     /// The bare connection, for work that has its own deadline. Not given back afterwards.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
-        self.connection.take().expect("present until dropped").detach()
+        self.connection
+            .take()
+            .expect("present until dropped")
+            .detach()
     }
 
     fn begin(&mut self) -> (&mut sqlx::MySqlConnection, Duration) {
         self.sound = false;
-        (self.connection.as_mut().expect("present until dropped"), self.timeout)
+        (
+            self.connection.as_mut().expect("present until dropped"),
+            self.timeout,
+        )
     }
 
-    fn end<T>(&mut self, result: Result<sqlx::Result<T>, tokio::time::error::Elapsed>) -> sqlx::Result<T> {
+    fn end<T>(
+        &mut self,
+        result: Result<sqlx::Result<T>, tokio::time::error::Elapsed>,
+    ) -> sqlx::Result<T> {
         let result = result.unwrap_or_else(|_| {
             let after = format!("no answer within {} ms", self.timeout.as_millis());
-            Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, after)))
+            Err(sqlx::Error::Io(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                after,
+            )))
         });
         self.sound = match &result {
             Ok(_) => true,
@@ -156,16 +189,23 @@ const DEADLOCK: u16 = 1213;
 const RECORD_CHANGED: u16 = 1020;
 
 /// Shutting down, read-only, too many connections, killed: another connection or a little later it may work.
-const PASSING: [u16; 13] = [1040, 1047, 1053, 1080, 1152, 1159, 1161, 1203, 1205, 1226, 1290, 1317, 1836];
+const PASSING: [u16; 13] = [
+    1040, 1047, 1053, 1080, 1152, 1159, 1161, 1203, 1205, 1226, 1290, 1317, 1836,
+];
 
 fn number(error: &sqlx::Error) -> Option<u16> {
-    let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
+    let error = error
+        .as_database_error()?
+        .try_downcast_ref::<MySqlDatabaseError>()?;
     Some(error.number())
 }
 
 /// Whether another session's lock was in the way.
 pub(super) fn is_locked(error: &sqlx::Error) -> bool {
-    matches!(number(error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK | RECORD_CHANGED))
+    matches!(
+        number(error),
+        Some(LOCK_WAIT_TIMEOUT | DEADLOCK | RECORD_CHANGED)
+    )
 }
 
 /// Whether the statement was rolled back to resolve a conflict, and may simply be tried again.
@@ -178,7 +218,12 @@ fn is_transient(error: &sqlx::Error) -> bool {
         Some(number) => PASSING.contains(&number) || number == DEADLOCK || number == RECORD_CHANGED,
         None => matches!(
             error,
-            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed
+            sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed
         ),
     }
 }
@@ -196,7 +241,10 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
     };
     let message = match &error {
         sqlx::Error::Database(error) => format!("{}{hint}", error.message()),
-        sqlx::Error::PoolTimedOut => format!("no connection within {} s; is the server up, and `ledger.max_connections` large enough?", ACQUIRE_TIMEOUT.as_secs()),
+        sqlx::Error::PoolTimedOut => format!(
+            "no connection within {} s; is the server up, and `ledger.max_connections` large enough?",
+            ACQUIRE_TIMEOUT.as_secs()
+        ),
         other => other.to_string(),
     };
     let transient = is_transient(&error);

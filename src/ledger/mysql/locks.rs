@@ -41,14 +41,24 @@ pub(super) struct Past<T> {
 impl Locks {
     /// Runs `act` over `items` (each names one row), in the order of their rows, leaving out those
     /// that another session has locked.
-    pub async fn get_past<T, F>(&self, conn: &mut Conn, queries: &Queries, items: &[T], row: fn(&T) -> u64, act: F) -> sqlx::Result<Past<T>>
+    pub async fn get_past<T, F>(
+        &self,
+        conn: &mut Conn,
+        queries: &Queries,
+        items: &[T],
+        row: fn(&T) -> u64,
+        act: F,
+    ) -> sqlx::Result<Past<T>>
     where
         T: Clone + Send + Sync,
         F: for<'a> Fn(&'a mut Conn, &'a [T]) -> BoxFuture<'a, sqlx::Result<u64>> + Send + Sync,
     {
         let mut items = items.to_vec();
         items.sort_by_key(row);
-        let mut past = Past { matched: 0, locked: Vec::new() };
+        let mut past = Past {
+            matched: 0,
+            locked: Vec::new(),
+        };
         if self.is_wary() {
             let (free, locked) = self.part(conn, queries, items, row).await?;
             items = free;
@@ -68,7 +78,8 @@ impl Locks {
                 }
                 Err(error) if is_locked(&error) => {
                     self.met();
-                    self.divide(conn, queries, batch, row, &mut batches, &mut past.locked).await?;
+                    self.divide(conn, queries, batch, row, &mut batches, &mut past.locked)
+                        .await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -76,7 +87,15 @@ impl Locks {
         Ok(past)
     }
 
-    async fn divide<T: Clone + Send>(&self, conn: &mut Conn, queries: &Queries, batch: Vec<T>, row: fn(&T) -> u64, batches: &mut Vec<Vec<T>>, locked: &mut Vec<T>) -> sqlx::Result<()> {
+    async fn divide<T: Clone + Send>(
+        &self,
+        conn: &mut Conn,
+        queries: &Queries,
+        batch: Vec<T>,
+        row: fn(&T) -> u64,
+        batches: &mut Vec<Vec<T>>,
+        locked: &mut Vec<T>,
+    ) -> sqlx::Result<()> {
         if batch.len() == 1 {
             locked.extend(batch);
             return Ok(());
@@ -94,18 +113,32 @@ impl Locks {
     }
 
     /// Parts items into free and locked. A server that does not know the question locks nothing.
-    async fn part<T: Clone>(&self, conn: &mut Conn, queries: &Queries, items: Vec<T>, row: fn(&T) -> u64) -> sqlx::Result<(Vec<T>, Vec<T>)> {
+    async fn part<T: Clone>(
+        &self,
+        conn: &mut Conn,
+        queries: &Queries,
+        items: Vec<T>,
+        row: fn(&T) -> u64,
+    ) -> sqlx::Result<(Vec<T>, Vec<T>)> {
         if items.is_empty() {
             return Ok((items, Vec::new()));
         }
         let ids = padded(&items.iter().map(row).collect::<Vec<_>>());
-        let question = ids.iter().fold(statement(queries.with_rows(UNLOCKED, ids.len())), |question, id| question.bind(*id));
+        let question = ids.iter().fold(
+            statement(queries.with_rows(UNLOCKED, ids.len())),
+            |question, id| question.bind(*id),
+        );
         let free: HashSet<u64> = match conn.fetch(question).await {
-            Ok(rows) => rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?,
+            Ok(rows) => rows
+                .iter()
+                .map(|row| row.try_get(0))
+                .collect::<Result<_, _>>()?,
             Err(error) if error.as_database_error().is_some() => return Ok((items, Vec::new())),
             Err(error) => return Err(error),
         };
-        let (free, held): (Vec<T>, Vec<T>) = items.into_iter().partition(|item| free.contains(&row(item)));
+        let (free, held): (Vec<T>, Vec<T>) = items
+            .into_iter()
+            .partition(|item| free.contains(&row(item)));
         if !held.is_empty() {
             self.met();
         }

@@ -21,8 +21,8 @@ use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger, LedgerError, NewTask, Owner, Renewal, RescheduleAnswer,
-    Settled, Settlement, Standing, Window,
+    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger, LedgerError,
+    NewTask, Owner, Renewal, RescheduleAnswer, Settled, Settlement, Standing, Window,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -46,7 +46,12 @@ macro_rules! retried {
         let mut attempt = 1;
         loop {
             match $act.await {
-                Err(error) if $crate::ledger::mysql::connection::is_locked(&error) && attempt < LOCK_ATTEMPTS => attempt += 1,
+                Err(error)
+                    if $crate::ledger::mysql::connection::is_locked(&error)
+                        && attempt < LOCK_ATTEMPTS =>
+                {
+                    attempt += 1
+                }
                 result => break result.map_err($crate::ledger::mysql::connection::error),
             }
         }
@@ -72,7 +77,8 @@ impl MysqlLedger {
     /// # Errors
     /// [`ConfigError`] for a URL or a table name that cannot be.
     pub fn new(config: &LedgerConfig) -> Result<Self, ConfigError> {
-        let table = Table::new(&config.table).map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
+        let table = Table::new(&config.table)
+            .map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
         Ok(Self {
             pools: Pools::lazy(config)?,
             queries: Queries::new(&table),
@@ -107,25 +113,49 @@ impl MysqlLedger {
     /// # Errors
     /// [`LedgerError`] if it has to be asked for and does not answer.
     pub async fn now(&self) -> Result<UnixMs, LedgerError> {
-        let read = *self.clock_read.lock().expect("nothing panics while holding it");
+        let read = *self
+            .clock_read
+            .lock()
+            .expect("nothing panics while holding it");
         match read {
             Some(read) if read.elapsed() < CLOCK_AGE_MAX => Ok(self.clock.now()),
             _ => self.sync_clock().await,
         }
     }
 
-    async fn standings(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<HashMap<String, StandingRow>> {
+    async fn standings(
+        &self,
+        conn: &mut Conn,
+        keys: &[&str],
+    ) -> sqlx::Result<HashMap<String, StandingRow>> {
         let keys = padded(keys);
         let question = self.queries.with_keys(queries::STANDING, keys.len());
-        let question = keys.iter().fold(statement(question), |question, key| question.bind((*key).to_owned()));
-        conn.fetch(question).await?.iter().map(|row| StandingRow::read(row).map(|row| (row.key.clone(), row))).collect()
+        let question = keys.iter().fold(statement(question), |question, key| {
+            question.bind((*key).to_owned())
+        });
+        conn.fetch(question)
+            .await?
+            .iter()
+            .map(|row| StandingRow::read(row).map(|row| (row.key.clone(), row)))
+            .collect()
     }
 
-    async fn create_batch(&self, conn: &mut Conn, tasks: &[&NewTask]) -> sqlx::Result<Vec<Created>> {
+    async fn create_batch(
+        &self,
+        conn: &mut Conn,
+        tasks: &[&NewTask],
+    ) -> sqlx::Result<Vec<Created>> {
         conn.execute(self.creation(tasks)).await?;
         let keys: Vec<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
         let standings = self.standings(conn, &keys).await?;
-        keys.iter().map(|key| standings.get(*key).map(StandingRow::created).ok_or(sqlx::Error::RowNotFound)).collect()
+        keys.iter()
+            .map(|key| {
+                standings
+                    .get(*key)
+                    .map(StandingRow::created)
+                    .ok_or(sqlx::Error::RowNotFound)
+            })
+            .collect()
     }
 
     /// The upsert. Rows go in the order of their keys, so that two batches do not lock crosswise.
@@ -133,10 +163,25 @@ impl MysqlLedger {
         let now = self.clock.now();
         let mut tasks = tasks.to_vec();
         tasks.sort_by(|a, b| a.key.cmp(&b.key));
-        tasks.iter().fold(statement(self.queries.create(tasks.len())), |upsert, task| {
-            let NewTask { key, due, payload, tag, max_attempts } = task;
-            upsert.bind(key.to_string()).bind(now.0).bind(due.0).bind(*max_attempts).bind(tag.clone()).bind(payload.clone())
-        })
+        tasks.iter().fold(
+            statement(self.queries.create(tasks.len())),
+            |upsert, task| {
+                let NewTask {
+                    key,
+                    due,
+                    payload,
+                    tag,
+                    max_attempts,
+                } = task;
+                upsert
+                    .bind(key.to_string())
+                    .bind(now.0)
+                    .bind(due.0)
+                    .bind(*max_attempts)
+                    .bind(tag.clone())
+                    .bind(payload.clone())
+            },
+        )
     }
 }
 
@@ -149,20 +194,35 @@ impl Ledger for MysqlLedger {
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let asked = Instant::now();
-        let rows = conn.fetch(statement(queries::CLOCK.to_owned())).await.map_err(error)?;
+        let rows = conn
+            .fetch(statement(queries::CLOCK.to_owned()))
+            .await
+            .map_err(error)?;
         let now = UnixMs(rows::first_i64(&rows).map_err(error)?);
         self.clock.observe(now, asked);
-        *self.clock_read.lock().expect("nothing panics while holding it") = Some(asked);
+        *self
+            .clock_read
+            .lock()
+            .expect("nothing panics while holding it") = Some(asked);
         Ok(self.clock.now())
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
         self.sync_clock().await?;
         let mut connection = self.connection().await?;
-        migrate::check(&mut connection, &self.table).await.map_err(|error| LedgerError::Refused { message: error.to_string(), source: Some(Box::new(error)) })?;
+        migrate::check(&mut connection, &self.table)
+            .await
+            .map_err(|error| LedgerError::Refused {
+                message: error.to_string(),
+                source: Some(Box::new(error)),
+            })?;
         let mut conn = self.pools.acquire().await?;
         // Matches no row; refused at once if the rights are missing.
-        let probe = statement(self.queries.with_rows(queries::RENEW, 1)).bind(0i64).bind(0u64).bind(0u64).bind(vec![0u8; 16]);
+        let probe = statement(self.queries.with_rows(queries::RENEW, 1))
+            .bind(0i64)
+            .bind(0u64)
+            .bind(0u64)
+            .bind(vec![0u8; 16]);
         conn.execute(probe).await.map_err(error)?;
         Ok(())
     }
@@ -177,7 +237,11 @@ impl Ledger for MysqlLedger {
         Ok(created)
     }
 
-    async fn reschedule(&self, key: &TaskKey, due: UnixMs) -> Result<RescheduleAnswer, LedgerError> {
+    async fn reschedule(
+        &self,
+        key: &TaskKey,
+        due: UnixMs,
+    ) -> Result<RescheduleAnswer, LedgerError> {
         retried!(self, |conn| self.reschedule_once(conn, key, due))
     }
 
@@ -196,7 +260,11 @@ impl Ledger for MysqlLedger {
         let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
         for batch in texts.chunks(BATCH_MAX) {
             let standings = self.standings(&mut conn, batch).await.map_err(error)?;
-            found.extend(batch.iter().map(|key| standings.get(*key).map(StandingRow::standing)));
+            found.extend(
+                batch
+                    .iter()
+                    .map(|key| standings.get(*key).map(StandingRow::standing)),
+            );
         }
         Ok(found)
     }
@@ -207,11 +275,21 @@ impl Ledger for MysqlLedger {
         let question = match scan.window {
             Window::OverdueOldest => statement(self.queries.plain(queries::SCAN_OVERDUE_OLDEST)),
             Window::OverdueNewest => statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST)),
-            Window::Ahead(span) => statement(self.queries.plain(queries::SCAN_AHEAD)).bind(0i64).bind(ms(span)),
-            Window::DeletedAhead(span) => statement(self.queries.plain(queries::SCAN_AHEAD)).bind(1i64).bind(ms(span)),
+            Window::Ahead(span) => statement(self.queries.plain(queries::SCAN_AHEAD))
+                .bind(0i64)
+                .bind(ms(span)),
+            Window::DeletedAhead(span) => statement(self.queries.plain(queries::SCAN_AHEAD))
+                .bind(1i64)
+                .bind(ms(span)),
         };
         let from_the_end = (UnixMs(9_999_999_999_999), u64::MAX);
-        let (due, row) = scan.after.unwrap_or(if scan.window == Window::OverdueNewest { from_the_end } else { Default::default() });
+        let (due, row) = scan
+            .after
+            .unwrap_or(if scan.window == Window::OverdueNewest {
+                from_the_end
+            } else {
+                Default::default()
+            });
         let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
         let rows = conn.fetch(question).await.map_err(error)?;
         rows::due_page(&rows, scan.limit).map_err(error)
@@ -242,16 +320,34 @@ impl Ledger for MysqlLedger {
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let revive = || statement(self.queries.plain(queries::REVIVE)).bind(arming.row).bind(arming.due.0);
+        let revive = || {
+            statement(self.queries.plain(queries::REVIVE))
+                .bind(arming.row)
+                .bind(arming.due.0)
+        };
         let matched = retried!(self, |conn| conn.execute(revive()))?;
         Ok(matched > 0)
     }
 }
 
 impl MysqlLedger {
-    async fn reschedule_once(&self, conn: &mut Conn, key: &TaskKey, due: UnixMs) -> sqlx::Result<RescheduleAnswer> {
-        let matched = conn.execute(statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0).bind(key.to_string())).await?;
-        let standing = self.standings(conn, &[key.as_str()]).await?.remove(key.as_str());
+    async fn reschedule_once(
+        &self,
+        conn: &mut Conn,
+        key: &TaskKey,
+        due: UnixMs,
+    ) -> sqlx::Result<RescheduleAnswer> {
+        let matched = conn
+            .execute(
+                statement(self.queries.plain(queries::RESCHEDULE))
+                    .bind(due.0)
+                    .bind(key.to_string()),
+            )
+            .await?;
+        let standing = self
+            .standings(conn, &[key.as_str()])
+            .await?
+            .remove(key.as_str());
         Ok(match standing {
             None => RescheduleAnswer::Unknown,
             Some(row) if matched > 0 => RescheduleAnswer::Moved(row.arming),
@@ -267,59 +363,110 @@ impl MysqlLedger {
         sorted.sort_unstable();
         let sorted = padded(&sorted);
         let update = statement(self.queries.with_keys(queries::CANCEL, sorted.len()));
-        conn.execute(sorted.iter().fold(update, |update, key| update.bind((*key).to_owned()))).await?;
+        conn.execute(
+            sorted
+                .iter()
+                .fold(update, |update, key| update.bind((*key).to_owned())),
+        )
+        .await?;
         let standings = self.standings(conn, keys).await?;
-        Ok(keys.iter().map(|key| rows::cancel_answer(standings.get(*key))).collect())
+        Ok(keys
+            .iter()
+            .map(|key| rows::cancel_answer(standings.get(*key)))
+            .collect())
     }
 
     /// One claim: take what is free, then read back what became ours.
-    async fn claim_batch(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+    async fn claim_batch(
+        &self,
+        armings: &[Arming],
+        by: &Claimant,
+    ) -> Result<Vec<Claim>, LedgerError> {
         let owner = Owner::random();
         let mut conn = self.pools.acquire().await?;
         let claimed = Instant::now();
         let lease_ms = by.lease.as_millis() as i64;
         let past = self
             .locks
-            .get_past(&mut conn, &self.queries, armings, |arming| arming.row, |conn, batch| {
-                let ids = padded(&batch.iter().map(|arming| arming.row).collect::<Vec<_>>());
-                let update = statement(self.queries.with_rows(queries::CLAIM, ids.len())).bind(owner.0.to_vec()).bind(by.daemon.clone()).bind(lease_ms);
-                let update = ids.into_iter().fold(update, |update, id| update.bind(id));
-                Box::pin(conn.execute(update))
-            })
+            .get_past(
+                &mut conn,
+                &self.queries,
+                armings,
+                |arming| arming.row,
+                |conn, batch| {
+                    let ids = padded(&batch.iter().map(|arming| arming.row).collect::<Vec<_>>());
+                    let update = statement(self.queries.with_rows(queries::CLAIM, ids.len()))
+                        .bind(owner.0.to_vec())
+                        .bind(by.daemon.clone())
+                        .bind(lease_ms);
+                    let update = ids.into_iter().fold(update, |update, id| update.bind(id));
+                    Box::pin(conn.execute(update))
+                },
+            )
             .await
             .map_err(error)?;
         if past.matched == 0 {
             return Ok(Vec::new());
         }
         let ids = padded(&armings.iter().map(|arming| arming.row).collect::<Vec<_>>());
-        let question = ids.iter().fold(statement(self.queries.with_rows(queries::CLAIMED, ids.len())), |question, id| question.bind(*id));
-        let rows = conn.fetch(question.bind(owner.0.to_vec())).await.map_err(error)?;
-        rows.iter().filter_map(|row| rows::claim(row, owner, claimed).transpose()).collect::<Result<_, _>>().map_err(error)
+        let question = ids.iter().fold(
+            statement(self.queries.with_rows(queries::CLAIMED, ids.len())),
+            |question, id| question.bind(*id),
+        );
+        let rows = conn
+            .fetch(question.bind(owner.0.to_vec()))
+            .await
+            .map_err(error)?;
+        rows.iter()
+            .filter_map(|row| rows::claim(row, owner, claimed).transpose())
+            .collect::<Result<_, _>>()
+            .map_err(error)
     }
 
     /// One renewal: prolong what is ours; read back only if something was missing.
-    async fn renew_batch(&self, leases: &[Lease], length: Duration) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
+    async fn renew_batch(
+        &self,
+        leases: &[Lease],
+        length: Duration,
+    ) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let length_ms = length.as_millis() as i64;
         let past = self
             .locks
-            .get_past(&mut conn, &self.queries, leases, |lease| lease.arming.row, |conn, batch| {
-                let padded = padded(batch);
-                let update = statement(self.queries.with_rows(queries::RENEW, padded.len())).bind(length_ms);
-                let update = padded.iter().fold(update, |update, lease| update.bind(lease.arming.row));
-                let update = padded.iter().fold(update, |update, lease| update.bind(lease.arming.row).bind(lease.owner.0.to_vec()));
-                Box::pin(conn.execute(update))
-            })
+            .get_past(
+                &mut conn,
+                &self.queries,
+                leases,
+                |lease| lease.arming.row,
+                |conn, batch| {
+                    let padded = padded(batch);
+                    let update = statement(self.queries.with_rows(queries::RENEW, padded.len()))
+                        .bind(length_ms);
+                    let update = padded
+                        .iter()
+                        .fold(update, |update, lease| update.bind(lease.arming.row));
+                    let update = padded.iter().fold(update, |update, lease| {
+                        update.bind(lease.arming.row).bind(lease.owner.0.to_vec())
+                    });
+                    Box::pin(conn.execute(update))
+                },
+            )
             .await
             .map_err(error)?;
         let all_matched = past.matched == leases.len() as u64;
-        let held = if all_matched { Vec::new() } else { self.held(&mut conn, leases).await.map_err(error)? };
+        let held = if all_matched {
+            Vec::new()
+        } else {
+            self.held(&mut conn, leases).await.map_err(error)?
+        };
         Ok(leases
             .iter()
             .map(|lease| {
                 let renewal = match () {
                     () if past.locked.contains(lease) => Renewal::Locked,
-                    () if all_matched || held.contains(&(lease.arming.row, lease.owner)) => Renewal::Held,
+                    () if all_matched || held.contains(&(lease.arming.row, lease.owner)) => {
+                        Renewal::Held
+                    }
                     () => Renewal::Lost,
                 };
                 (*lease, renewal)
@@ -328,8 +475,20 @@ impl MysqlLedger {
     }
 
     async fn held(&self, conn: &mut Conn, leases: &[Lease]) -> sqlx::Result<Vec<(u64, Owner)>> {
-        let ids = padded(&leases.iter().map(|lease| lease.arming.row).collect::<Vec<_>>());
-        let question = ids.iter().fold(statement(self.queries.with_rows(queries::RENEWED, ids.len())), |question, id| question.bind(*id));
-        conn.fetch(question).await?.iter().filter_map(|row| rows::held(row).transpose()).collect()
+        let ids = padded(
+            &leases
+                .iter()
+                .map(|lease| lease.arming.row)
+                .collect::<Vec<_>>(),
+        );
+        let question = ids.iter().fold(
+            statement(self.queries.with_rows(queries::RENEWED, ids.len())),
+            |question, id| question.bind(*id),
+        );
+        conn.fetch(question)
+            .await?
+            .iter()
+            .filter_map(|row| rows::held(row).transpose())
+            .collect()
     }
 }

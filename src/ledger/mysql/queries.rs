@@ -38,7 +38,8 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
        end_time = VALUES(end_time)";
 
 /// One row of [`CREATE`].
-pub const CREATE_ROW: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0)";
+pub const CREATE_ROW: &str =
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0)";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
 pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
@@ -98,7 +99,8 @@ pub const RENEW: &str = "UPDATE `{t}` SET lease_until = UNIX_TIMESTAMP(NOW(3)) +
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
 /// `renew`: which ones hold. Primary key.
-pub const RENEWED: &str = "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+pub const RENEWED: &str =
+    "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
 /// `settle`, success. Exact per row; `id IN` stands beside the row constructor because MariaDB scans
 /// the table for a row constructor alone. Primary key.
@@ -208,7 +210,9 @@ pub struct Queries {
 impl Queries {
     /// Statements for `table`, whose name is plain letters, digits and `_`.
     pub fn new(table: &super::super::migrate::Table) -> Self {
-        Self { table: table.to_string() }
+        Self {
+            table: table.to_string(),
+        }
     }
 
     /// A statement without lists.

@@ -5,7 +5,9 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
-use super::super::{Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming};
+use super::super::{
+    Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming,
+};
 use crate::task::{Attempt, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
@@ -21,7 +23,10 @@ fn flag(row: &MySqlRow, column: &str) -> sqlx::Result<bool> {
 }
 
 fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
-    Ok(Arming { row: id(row)?, due: ms(row, "end_ms")? })
+    Ok(Arming {
+        row: id(row)?,
+        due: ms(row, "end_ms")?,
+    })
 }
 
 /// Tables that lapsed adopted may have a 32-bit id.
@@ -72,11 +77,20 @@ impl StandingRow {
 
     pub fn standing(&self) -> Standing {
         let deleted = self.status == 0 && self.deleted && !self.leased;
-        Standing { arming: self.arming, state: self.state(), due_at: self.due_at, deleted }
+        Standing {
+            arming: self.arming,
+            state: self.state(),
+            due_at: self.due_at,
+            deleted,
+        }
     }
 
     pub fn created(&self) -> Created {
-        Created { arming: self.arming, state: self.state(), older_run: self.leased && self.older_run }
+        Created {
+            arming: self.arming,
+            state: self.state(),
+            older_run: self.leased && self.older_run,
+        }
     }
 }
 
@@ -109,7 +123,11 @@ pub(super) fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
         let (arming, due_at) = (arming(row)?, ms(row, "due_ms")?);
         page.next = Some((due_at, arming.row));
         match key(row)? {
-            Some(key) => page.rows.push(Upcoming { key, arming, due_at }),
+            Some(key) => page.rows.push(Upcoming {
+                key,
+                arming,
+                due_at,
+            }),
             None => page.foreign += 1,
         }
     }
@@ -121,14 +139,19 @@ pub(super) fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
 
 /// A row of the query `CLAIMED`; `None` if its key is not a task's, which nobody asks to claim.
 pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Result<Option<Claim>> {
-    let Some(key) = key(row)? else { return Ok(None) };
+    let Some(key) = key(row)? else {
+        return Ok(None);
+    };
     let attempt = Attempt {
         number: narrow(row.try_get("attempt")?),
         crashes: narrow(row.try_get("crashes")?),
         max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
     };
     Ok(Some(Claim {
-        lease: Lease { arming: arming(row)?, owner },
+        lease: Lease {
+            arming: arming(row)?,
+            owner,
+        },
         key,
         attempt,
         created: ms(row, "start_ms")?,
@@ -183,9 +206,16 @@ impl SettledRow {
 
 /// A row of the query `RECORD`; `None` if its key is not a task's.
 pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
-    let Some(key) = key(row)? else { return Ok(None) };
+    let Some(key) = key(row)? else {
+        return Ok(None);
+    };
     let (leased, deleted) = (flag(row, "leased")?, flag(row, "sts")?);
-    let state = state(row.try_get("status")?, deleted, leased, flag(row, "waiting")?);
+    let state = state(
+        row.try_get("status")?,
+        deleted,
+        leased,
+        flag(row, "waiting")?,
+    );
     let arming = arming(row)?;
     Ok(Some(TaskRecord {
         id: arming.to_string(),

@@ -10,39 +10,73 @@ use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
 
 impl MysqlLedger {
-    pub(super) async fn settle_batch(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
+    pub(super) async fn settle_batch(
+        &self,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Settled>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         self.settle_on(&mut conn, settlements).await.map_err(error)
     }
 
-    async fn settle_on(&self, conn: &mut Conn, settlements: &[Settlement]) -> sqlx::Result<Vec<Settled>> {
+    async fn settle_on(
+        &self,
+        conn: &mut Conn,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<Vec<Settled>> {
         let leases_of = |ruling: fn(&Ruling) -> bool| -> Vec<Lease> {
-            settlements.iter().filter(|settlement| ruling(&settlement.ruling)).map(|settlement| settlement.lease).collect()
+            settlements
+                .iter()
+                .filter(|settlement| ruling(&settlement.ruling))
+                .map(|settlement| settlement.lease)
+                .collect()
         };
         let mut locked: HashSet<Lease> = HashSet::new();
         let mut matched = 0;
         for (template, leases) in [
-            (queries::COMPLETE, leases_of(|ruling| matches!(ruling, Ruling::Complete))),
-            (queries::RELEASE, leases_of(|ruling| matches!(ruling, Ruling::Release))),
+            (
+                queries::COMPLETE,
+                leases_of(|ruling| matches!(ruling, Ruling::Complete)),
+            ),
+            (
+                queries::RELEASE,
+                leases_of(|ruling| matches!(ruling, Ruling::Release)),
+            ),
         ] {
             let past = self
                 .locks
-                .get_past(conn, &self.queries, &leases, |lease| lease.arming.row, |conn, batch| Box::pin(conn.execute(self.fenced(template, batch))))
+                .get_past(
+                    conn,
+                    &self.queries,
+                    &leases,
+                    |lease| lease.arming.row,
+                    |conn, batch| Box::pin(conn.execute(self.fenced(template, batch))),
+                )
                 .await?;
             matched += past.matched;
             locked.extend(past.locked);
         }
-        let mut failed: Vec<Settlement> = settlements.iter().filter(|s| matches!(s.ruling, Ruling::RetryAt { .. } | Ruling::Bury { .. })).cloned().collect();
+        let mut failed: Vec<Settlement> = settlements
+            .iter()
+            .filter(|s| matches!(s.ruling, Ruling::RetryAt { .. } | Ruling::Bury { .. }))
+            .cloned()
+            .collect();
         failed.sort_by_key(|settlement| settlement.lease.arming.row);
         for one in failed.chunks(1) {
             let past = self
                 .locks
-                .get_past(conn, &self.queries, one, |settlement| settlement.lease.arming.row, |conn, one| Box::pin(conn.execute(self.failed(&one[0]))))
+                .get_past(
+                    conn,
+                    &self.queries,
+                    one,
+                    |settlement| settlement.lease.arming.row,
+                    |conn, one| Box::pin(conn.execute(self.failed(&one[0]))),
+                )
                 .await?;
             matched += past.matched;
             locked.extend(past.locked.iter().map(|settlement| settlement.lease));
         }
-        let nothing_to_learn = matched == settlements.len() as u64 && settlements.iter().all(|s| s.ruling == Ruling::Complete);
+        let nothing_to_learn = matched == settlements.len() as u64
+            && settlements.iter().all(|s| s.ruling == Ruling::Complete);
         if nothing_to_learn {
             return Ok(vec![Settled::Applied; settlements.len()]);
         }
@@ -52,26 +86,56 @@ impl MysqlLedger {
     fn fenced(&self, template: &str, leases: &[Lease]) -> Statement<'static> {
         let leases = padded(leases);
         let update = statement(self.queries.with_rows(template, leases.len()));
-        let update = leases.iter().fold(update, |update, lease| update.bind(lease.arming.row));
-        leases.iter().fold(update, |update, lease| update.bind(lease.arming.row).bind(lease.arming.due.0).bind(lease.owner.0.to_vec()))
+        let update = leases
+            .iter()
+            .fold(update, |update, lease| update.bind(lease.arming.row));
+        leases.iter().fold(update, |update, lease| {
+            update
+                .bind(lease.arming.row)
+                .bind(lease.arming.due.0)
+                .bind(lease.owner.0.to_vec())
+        })
     }
 
     fn failed(&self, settlement: &Settlement) -> Statement<'static> {
         let Lease { arming, owner } = settlement.lease;
         let update = match &settlement.ruling {
-            Ruling::RetryAt { at, error } => statement(self.queries.plain(queries::RETRY)).bind(at.0).bind(cut(error).to_owned()),
-            Ruling::Bury { error } => statement(self.queries.plain(queries::BURY)).bind(cut(error).to_owned()),
+            Ruling::RetryAt { at, error } => statement(self.queries.plain(queries::RETRY))
+                .bind(at.0)
+                .bind(cut(error).to_owned()),
+            Ruling::Bury { error } => {
+                statement(self.queries.plain(queries::BURY)).bind(cut(error).to_owned())
+            }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
-        update.bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec())
+        update
+            .bind(arming.row)
+            .bind(arming.due.0)
+            .bind(owner.0.to_vec())
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
-    async fn look_back(&self, conn: &mut Conn, settlements: &[Settlement], locked: &HashSet<Lease>) -> sqlx::Result<Vec<Settled>> {
-        let ids = padded(&settlements.iter().map(|settlement| settlement.lease.arming.row).collect::<Vec<_>>());
-        let question = ids.iter().fold(statement(self.queries.with_rows(queries::SETTLED, ids.len())), |question, id| question.bind(*id));
+    async fn look_back(
+        &self,
+        conn: &mut Conn,
+        settlements: &[Settlement],
+        locked: &HashSet<Lease>,
+    ) -> sqlx::Result<Vec<Settled>> {
+        let ids = padded(
+            &settlements
+                .iter()
+                .map(|settlement| settlement.lease.arming.row)
+                .collect::<Vec<_>>(),
+        );
+        let question = ids.iter().fold(
+            statement(self.queries.with_rows(queries::SETTLED, ids.len())),
+            |question, id| question.bind(*id),
+        );
         let rows = conn.fetch(question).await?;
-        let rows: HashMap<u64, SettledRow> = rows.iter().map(|row| SettledRow::read(row).map(|row| (row.arming.row, row))).collect::<Result<_, _>>()?;
+        let rows: HashMap<u64, SettledRow> = rows
+            .iter()
+            .map(|row| SettledRow::read(row).map(|row| (row.arming.row, row)))
+            .collect::<Result<_, _>>()?;
         let mut settled = Vec::with_capacity(settlements.len());
         for settlement in settlements {
             let lease = settlement.lease;
@@ -80,8 +144,12 @@ impl MysqlLedger {
                 Some(row) if row.owner != Some(lease.owner) => Settled::Fenced,
                 Some(row) if row.arming != lease.arming => self.give_back(conn, lease).await?,
                 Some(row) if row.status == 1 && row.lease_left => self.tidy(conn, lease).await?,
-                Some(row) if row.status == 1 && settlement.ruling != Ruling::Complete => Settled::ByHandler,
-                Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => Settled::Cancelled,
+                Some(row) if row.status == 1 && settlement.ruling != Ruling::Complete => {
+                    Settled::ByHandler
+                }
+                Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => {
+                    Settled::Cancelled
+                }
                 Some(row) if !row.lease_left => Settled::Applied,
                 _ => Settled::Fenced,
             });
@@ -91,13 +159,25 @@ impl MysqlLedger {
 
     async fn give_back(&self, conn: &mut Conn, lease: Lease) -> sqlx::Result<Settled> {
         let update = statement(self.queries.plain(queries::GIVE_BACK));
-        conn.execute(update.bind(lease.arming.row).bind(lease.owner.0.to_vec()).bind(lease.arming.due.0)).await?;
+        conn.execute(
+            update
+                .bind(lease.arming.row)
+                .bind(lease.owner.0.to_vec())
+                .bind(lease.arming.due.0),
+        )
+        .await?;
         Ok(Settled::Superseded)
     }
 
     async fn tidy(&self, conn: &mut Conn, lease: Lease) -> sqlx::Result<Settled> {
         let update = statement(self.queries.plain(queries::TIDY));
-        conn.execute(update.bind(lease.arming.row).bind(lease.owner.0.to_vec()).bind(lease.arming.due.0)).await?;
+        conn.execute(
+            update
+                .bind(lease.arming.row)
+                .bind(lease.owner.0.to_vec())
+                .bind(lease.arming.due.0),
+        )
+        .await?;
         Ok(Settled::ByHandler)
     }
 }

@@ -56,15 +56,22 @@ impl MysqlTask for TaskContext {
         let pool = ledger(self)?.pools.handlers().clone();
         // The driver's `begin` is not cancel safe: a task of its own sees it through.
         let begun = tokio::spawn(async move { pool.begin().await }).await;
-        let begun = begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))?;
+        let begun =
+            begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))?;
         begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))
     }
 
     async fn complete_in(&self, mut tx: TaskTransaction) -> Result<(), HandlerError> {
         let ledger = ledger(self)?;
         let Lease { arming, owner } = self.lease();
-        let update = statement(ledger.queries.plain(queries::COMPLETE_IN)).bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec());
-        let matched = update.execute(&mut *tx).await.map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
+        let update = statement(ledger.queries.plain(queries::COMPLETE_IN))
+            .bind(arming.row)
+            .bind(arming.due.0)
+            .bind(owner.0.to_vec());
+        let matched = update
+            .execute(&mut *tx)
+            .await
+            .map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
         if matched.rows_affected() == 0 {
             return Err(HandlerError::fenced());
         }
@@ -75,11 +82,25 @@ impl MysqlTask for TaskContext {
         let ledger = ledger(self)?;
         let Lease { arming, owner } = self.lease();
         let now = ledger.clock.now();
-        let due = due.resolve_checked(now).map_err(|error| HandlerError::permanent(error.to_string()))?;
+        let due = due
+            .resolve_checked(now)
+            .map_err(|error| HandlerError::permanent(error.to_string()))?;
         // The same due time would be the same arming, which has just been completed.
-        let due = if due == arming.due { UnixMs(due.0 + 1) } else { due };
-        let update = statement(ledger.queries.plain(queries::AGAIN_IN)).bind(now.0).bind(due.0).bind(arming.row).bind(arming.due.0).bind(owner.0.to_vec());
-        let matched = update.execute(&mut *tx).await.map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
+        let due = if due == arming.due {
+            UnixMs(due.0 + 1)
+        } else {
+            due
+        };
+        let update = statement(ledger.queries.plain(queries::AGAIN_IN))
+            .bind(now.0)
+            .bind(due.0)
+            .bind(arming.row)
+            .bind(arming.due.0)
+            .bind(owner.0.to_vec());
+        let matched = update
+            .execute(&mut *tx)
+            .await
+            .map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
         if matched.rows_affected() == 0 {
             return Err(HandlerError::fenced());
         }
@@ -99,22 +120,33 @@ impl TaskContext {
                 self.conclude(outcome);
                 Ok(())
             }
-            Ok(false) => Err(HandlerError::new(format!("commit transaction: {commit_error}"))),
-            Err(error) => Err(HandlerError::new(format!("commit transaction: {commit_error}; its result is not known: {error}"))),
+            Ok(false) => Err(HandlerError::new(format!(
+                "commit transaction: {commit_error}"
+            ))),
+            Err(error) => Err(HandlerError::new(format!(
+                "commit transaction: {commit_error}; its result is not known: {error}"
+            ))),
         }
     }
 }
 
 fn ledger(context: &TaskContext) -> Result<&MysqlLedger, HandlerError> {
     let any: &dyn Any = context.ledger();
-    any.downcast_ref().ok_or_else(|| HandlerError::new("transactions need the MySQL ledger, this engine runs on another one"))
+    any.downcast_ref().ok_or_else(|| {
+        HandlerError::new("transactions need the MySQL ledger, this engine runs on another one")
+    })
 }
 
 impl MysqlLedger {
     async fn was_settled(&self, lease: Lease, outcome: &Outcome) -> Result<bool, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let rows = conn.fetch(statement(self.queries.with_rows(queries::SETTLED, 1)).bind(lease.arming.row)).await.map_err(error)?;
-        let Some(row) = rows.first() else { return Ok(false) };
+        let rows = conn
+            .fetch(statement(self.queries.with_rows(queries::SETTLED, 1)).bind(lease.arming.row))
+            .await
+            .map_err(error)?;
+        let Some(row) = rows.first() else {
+            return Ok(false);
+        };
         let row = SettledRow::read(row).map_err(error)?;
         Ok(match outcome {
             Outcome::Again(due) => row.arming.due == *due,
@@ -126,18 +158,40 @@ impl MysqlLedger {
     ///
     /// # Errors
     /// [`LedgerError`]; the transaction can then only be rolled back.
-    pub async fn create_in(&self, tx: &mut MySqlConnection, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
+    pub async fn create_in(
+        &self,
+        tx: &mut MySqlConnection,
+        tasks: &[NewTask],
+    ) -> Result<Vec<Created>, LedgerError> {
         let connection = tx.acquire().await.map_err(error)?;
         let refs: Vec<&NewTask> = tasks.iter().collect();
-        sqlx::query::Query::<MySql, _>::execute(self.creation(&refs), &mut *connection).await.map_err(error)?;
-        let keys = padded(&refs.iter().map(|task| task.key.as_str()).collect::<Vec<_>>());
+        sqlx::query::Query::<MySql, _>::execute(self.creation(&refs), &mut *connection)
+            .await
+            .map_err(error)?;
+        let keys = padded(
+            &refs
+                .iter()
+                .map(|task| task.key.as_str())
+                .collect::<Vec<_>>(),
+        );
         let question = statement(self.queries.with_keys(queries::STANDING, keys.len()));
-        let question = keys.iter().fold(question, |question, key| question.bind((*key).to_owned()));
+        let question = keys
+            .iter()
+            .fold(question, |question, key| question.bind((*key).to_owned()));
         let rows = question.fetch_all(&mut *connection).await.map_err(error)?;
-        let standings: Vec<StandingRow> = rows.iter().map(StandingRow::read).collect::<Result<_, _>>().map_err(error)?;
+        let standings: Vec<StandingRow> = rows
+            .iter()
+            .map(StandingRow::read)
+            .collect::<Result<_, _>>()
+            .map_err(error)?;
         tasks
             .iter()
-            .map(|task| standings.iter().find(|row| row.key == task.key.as_str()).map(StandingRow::created))
+            .map(|task| {
+                standings
+                    .iter()
+                    .find(|row| row.key == task.key.as_str())
+                    .map(StandingRow::created)
+            })
             .map(|created| created.ok_or_else(|| error(sqlx::Error::RowNotFound)))
             .collect()
     }

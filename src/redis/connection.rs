@@ -1,0 +1,326 @@
+//! Where the server is, and the one connection that all commands share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, IntoConnectionInfo, Pipeline};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::RedisError;
+use crate::config::RedisConfig;
+use crate::task::{Backoff, RetryPolicy};
+
+/// Unanswered data breaks a connection after this long, whatever the kernel's own patience is.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Commands that wait to be written; what exceeds it waits in its caller, under the caller's deadline.
+const PIPELINE_BUFFER: usize = 1000;
+
+/// Bytes that are gathered before they are written: bulk arming would flush every 8 KiB otherwise.
+const WRITE_BOUNDARY: usize = 256 * 1024;
+
+/// After a failed attempt the next one waits 50 ms to about a second.
+const RECONNECT: RetryPolicy = RetryPolicy {
+    backoff: Backoff::Exponential {
+        base: Duration::from_millis(50),
+        max: Duration::from_millis(800),
+    },
+    max_attempts: u16::MAX,
+    jitter: 0.25,
+};
+
+/// A server and how to reach it. Making one does no I/O.
+#[derive(Clone)]
+pub struct Endpoint {
+    client: redis::Client,
+    node: Arc<str>,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+impl Endpoint {
+    /// Reads the URL.
+    ///
+    /// # Errors
+    /// [`RedisError::Url`].
+    pub fn new(config: &RedisConfig) -> Result<Self, RedisError> {
+        let info = config
+            .url
+            .expose()
+            .into_connection_info()
+            .map_err(RedisError::Url)?;
+        if let ConnectionAddr::TcpTls { .. } = info.addr() {
+            // rustls takes its cryptography from the process; whoever installed one first is right.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(10))
+            .with_interval(Duration::from_secs(3))
+            .with_retries(3);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive)
+            .set_user_timeout(USER_TIMEOUT);
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(redis::ProtocolVersion::RESP2);
+        let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
+        Ok(Self {
+            node: Arc::from(info.addr().to_string()),
+            client: redis::Client::open(info).map_err(RedisError::Url)?,
+            connect_timeout: config.connect_timeout,
+            response_timeout: config.response_timeout,
+        })
+    }
+
+    /// `host:port` or the socket's path: a name for logs and metrics, without credentials.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Number of the database.
+    pub fn database(&self) -> i64 {
+        self.client.get_connection_info().redis_settings().db()
+    }
+
+    /// Bound on one answer.
+    pub(super) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.response_timeout))
+            .set_pipeline_buffer_size(PIPELINE_BUFFER)
+            .set_write_backpressure_boundary(WRITE_BOUNDARY);
+        let connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
+        connection
+            .await
+            .map_err(|error| RedisError::of("AUTH", error))
+    }
+
+    /// A connection that can subscribe.
+    pub(super) async fn connect_pubsub(&self) -> Result<PubSub, RedisError> {
+        // The crate sets no bound of its own here.
+        match timeout(self.connect_timeout, self.client.get_async_pubsub()).await {
+            Ok(connected) => connected.map_err(|error| RedisError::of("AUTH", error)),
+            Err(_) => Err(RedisError::silence()),
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client would show the password.
+        f.debug_struct("Endpoint")
+            .field("node", &self.node)
+            .finish()
+    }
+}
+
+/// The connection that all commands share: made on first use, made again on the first use after a
+/// loss. Clones share it.
+///
+/// A caller waits at most the connect timeout plus the response timeout. While attempts fail, callers
+/// between two of them get the last error at once.
+#[derive(Debug, Clone)]
+pub struct Commands(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    endpoint: Endpoint,
+    link: Mutex<Link>,
+}
+
+/// What the attempt to connect came to, once it has.
+type Attempt = watch::Receiver<Option<Result<Live, RedisError>>>;
+
+#[derive(Debug)]
+enum Link {
+    Idle,
+    Connecting(Attempt),
+    Up(Live),
+    Down {
+        error: RedisError,
+        failures: u16,
+        until: Instant,
+    },
+}
+
+/// A connection and which one it is, so that a late failure of an old one does not end a new one.
+#[derive(Debug, Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    id: Arc<()>,
+}
+
+impl Commands {
+    /// Does no I/O.
+    pub fn new(endpoint: Endpoint) -> Self {
+        let link = Mutex::new(Link::Idle);
+        Self(Arc::new(Shared { endpoint, link }))
+    }
+
+    /// Where they go.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// Sends commands in one go. `command` names them in errors.
+    ///
+    /// # Cancel safety
+    /// What was handed to the connection is still sent.
+    pub(super) async fn send<T: FromRedisValue>(
+        &self,
+        command: &'static str,
+        pipeline: &Pipeline,
+    ) -> Result<T, RedisError> {
+        let live = self.live().await?;
+        let mut connection = live.connection.clone();
+        pipeline
+            .query_async(&mut connection)
+            .await
+            .map_err(|error| {
+                // A silent connection may be half open: asking a new one costs little, waiting does not.
+                if error.is_io_error() || error.is_unrecoverable_error() {
+                    self.0.lose(&live);
+                }
+                RedisError::of(command, error)
+            })
+    }
+
+    /// Lets the next command try at once: somebody has just seen the server alive.
+    pub fn forget_failures(&self) {
+        let mut link = self.0.link();
+        if let Link::Down { .. } = *link {
+            *link = Link::Idle;
+        }
+    }
+
+    async fn live(&self) -> Result<Live, RedisError> {
+        let mut attempt = {
+            let mut link = self.0.link();
+            let failures = match &*link {
+                Link::Up(live) => return Ok(live.clone()),
+                Link::Down { error, until, .. } if Instant::now() < *until => {
+                    return Err(error.clone());
+                }
+                Link::Down { failures, .. } => *failures,
+                Link::Idle | Link::Connecting(_) => 0,
+            };
+            match &*link {
+                Link::Connecting(attempt) => attempt.clone(),
+                _ => {
+                    let attempt = self.attempt(failures);
+                    *link = Link::Connecting(attempt.clone());
+                    attempt
+                }
+            }
+        };
+        match attempt.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone().expect("it is some"),
+            Err(_) => {
+                // The runtime that was connecting has ended; another one may try.
+                *self.0.link() = Link::Idle;
+                Err(RedisError::silence())
+            }
+        }
+    }
+
+    /// Connects in a task of its own: the caller that asked first may give up sooner than the rest.
+    fn attempt(&self, failures: u16) -> Attempt {
+        let (answer, attempt) = watch::channel(None);
+        let shared = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let connected = shared.endpoint.connect().await.map(|connection| Live {
+                connection,
+                id: Arc::default(),
+            });
+            let failures = failures.saturating_add(1);
+            *shared.link() = match &connected {
+                Ok(live) => Link::Up(live.clone()),
+                Err(error) => Link::Down {
+                    error: error.clone(),
+                    failures,
+                    until: Instant::now() + RECONNECT.delay(failures, rand::random()),
+                },
+            };
+            // Nobody may be waiting any more.
+            let _ = answer.send(Some(connected));
+        });
+        attempt
+    }
+}
+
+impl Shared {
+    fn lose(&self, lost: &Live) {
+        let mut link = self.link();
+        if matches!(&*link, Link::Up(live) if Arc::ptr_eq(&live.id, &lost.id)) {
+            *link = Link::Idle;
+        }
+    }
+
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link
+            .lock()
+            .expect("nothing panics while holding the link")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn endpoint(url: &str) -> Result<Endpoint, RedisError> {
+        Endpoint::new(&RedisConfig {
+            url: url.into(),
+            ..Config::default().redis
+        })
+    }
+
+    #[test]
+    fn a_url_names_server_and_database_and_is_shown_without_its_password() {
+        let told = [
+            ("redis://user:secret@h:7000/3", "h:7000", 3),
+            ("rediss://:secret@h/1", "h:6379", 1),
+            (
+                "unix:///run/redis.sock?db=2&pass=secret",
+                "/run/redis.sock",
+                2,
+            ),
+        ];
+        for (url, node, database) in told {
+            let endpoint = endpoint(url).unwrap();
+            assert_eq!(
+                (endpoint.node(), endpoint.database()),
+                (node, database),
+                "{url}"
+            );
+            assert!(!format!("{endpoint:?}").contains("secret"));
+        }
+        assert_eq!(endpoint("redis://h/x").unwrap_err().reason(), "url");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_asked_at_a_limited_rate() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = nobody.local_addr().unwrap();
+        drop(nobody);
+        let commands = Commands::new(endpoint(&format!("redis://{address}/0")).unwrap());
+        for _ in 0..100 {
+            let answer: Result<(), _> = commands.send("PING", redis::pipe().ping()).await;
+            assert_eq!(answer.unwrap_err().reason(), "unreachable");
+        }
+        let Link::Down { failures, .. } = *commands.0.link() else {
+            panic!("expected the link to be down")
+        };
+        assert!(failures < 5, "{failures} attempts");
+    }
+}

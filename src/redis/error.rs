@@ -1,0 +1,166 @@
+//! Why Redis did not do what it was asked.
+
+use redis::{ErrorKind, RetryMethod};
+
+/// What went wrong, by what can be done about it. The server's own words are the source.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedisError {
+    /// The configured URL cannot be read.
+    #[error(
+        "cannot read the redis url, expected `redis://`, `rediss://` or `unix://`, then where the server is"
+    )]
+    Url(#[source] redis::RedisError),
+    /// No connection, a broken one, or no answer in time.
+    #[error("cannot reach redis")]
+    Unreachable(#[source] redis::RedisError),
+    /// `NOAUTH` or `WRONGPASS`.
+    #[error("redis refuses the credentials")]
+    Credentials(#[source] redis::RedisError),
+    /// `NOPERM`: the user's ACL lacks something.
+    #[error("this redis user may not run `{command}` as lapsed does")]
+    NoPermission {
+        /// What was sent.
+        command: &'static str,
+        /// The server's answer: the command, key or channel it is about.
+        #[source]
+        source: redis::RedisError,
+    },
+    /// The server has just started.
+    #[error("redis is still loading its data")]
+    Loading(#[source] redis::RedisError),
+    /// A replica expires nothing itself and takes no writes.
+    #[error("this redis is a replica, expected the master")]
+    Replica(#[source] Option<redis::RedisError>),
+    /// Any other refusal.
+    #[error("redis refuses `{command}`")]
+    Refused {
+        /// What was sent.
+        command: &'static str,
+        /// The server's answer.
+        #[source]
+        source: redis::RedisError,
+    },
+}
+
+impl RedisError {
+    /// What an error of the redis crate means, when `command` was sent.
+    pub(super) fn of(command: &'static str, error: redis::RedisError) -> Self {
+        match server_code(&error).as_deref() {
+            Some("NOAUTH" | "WRONGPASS") => Self::Credentials(error),
+            Some("NOPERM") => Self::NoPermission {
+                command,
+                source: error,
+            },
+            Some("LOADING") => Self::Loading(error),
+            Some("READONLY") => Self::Replica(Some(error)),
+            Some(_) => Self::Refused {
+                command,
+                source: error,
+            },
+            None => match error.kind() {
+                ErrorKind::AuthenticationFailed => Self::Credentials(error),
+                ErrorKind::Io | ErrorKind::Parse => Self::Unreachable(error),
+                _ => Self::Refused {
+                    command,
+                    source: error,
+                },
+            },
+        }
+    }
+
+    /// No answer within the time it may take.
+    pub(super) fn silence() -> Self {
+        Self::Unreachable(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+    }
+
+    /// Whether the same request may succeed later without anybody mending anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Loading(_) | Self::Replica(_) => true,
+            Self::Url(_) | Self::Credentials(_) | Self::NoPermission { .. } => false,
+            Self::Refused { source, .. } => !matches!(source.retry_method(), RetryMethod::NoRetry),
+        }
+    }
+
+    /// Whether the server answered, and the answer was no.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::NoPermission { .. } | Self::Refused { .. })
+    }
+
+    /// The kind of it, to limit log lines by.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "url",
+            Self::Unreachable(_) => "unreachable",
+            Self::Credentials(_) => "credentials",
+            Self::NoPermission { .. } => "no_permission",
+            Self::Loading(_) => "loading",
+            Self::Replica(_) => "replica",
+            Self::Refused { .. } => "refused",
+        }
+    }
+}
+
+/// The first word of the server's answer; of the first refused command, if it is about several.
+fn server_code(error: &redis::RedisError) -> Option<String> {
+    let errors = error.clone().into_server_errors()?;
+    errors.first().map(|(_, error)| error.code().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(line: &str) -> RedisError {
+        let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+        let error = answer.and_then(redis::Value::extract_error).unwrap_err();
+        RedisError::of("SET", error)
+    }
+
+    #[test]
+    fn the_servers_answers_are_told_apart() {
+        let told = [
+            ("NOAUTH Authentication required.", "credentials", false),
+            (
+                "WRONGPASS invalid username-password pair",
+                "credentials",
+                false,
+            ),
+            (
+                "NOPERM this user has no permissions",
+                "no_permission",
+                false,
+            ),
+            ("LOADING Redis is loading the dataset", "loading", true),
+            (
+                "READONLY You can't write against a read only replica.",
+                "replica",
+                true,
+            ),
+            ("OOM command not allowed", "refused", false),
+            ("ERR unknown command 'CONFIG'", "refused", false),
+            ("CLUSTERDOWN Hash slot not served", "refused", true),
+        ];
+        for (line, reason, transient) in told {
+            let error = answered(line);
+            assert_eq!(
+                (error.reason(), error.is_transient()),
+                (reason, transient),
+                "{line}"
+            );
+        }
+        assert_eq!(RedisError::silence().reason(), "unreachable");
+    }
+
+    #[test]
+    fn the_text_names_the_command_and_the_source_has_the_servers_words() {
+        let error = answered("NOPERM no permissions to access a channel");
+        assert_eq!(
+            error.to_string(),
+            "this redis user may not run `SET` as lapsed does"
+        );
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert!(source.is_some_and(|words| words.contains("no permissions to access a channel")));
+    }
+}

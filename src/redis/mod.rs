@@ -1,0 +1,18 @@
+//! Everything that speaks Redis: connections, the verbs on our keys, notify flags, the subscription.
+//!
+//! The only place that knows the redis crate. It knows no timer, no ledger and no engine: names come
+//! in and go out as [`TaskKey`](crate::task::TaskKey)s, and what is heard as a closed [`Heard`].
+
+mod connection;
+mod error;
+mod keyspace;
+mod names;
+mod notify;
+mod session;
+
+pub use connection::{Commands, Endpoint};
+pub use error::RedisError;
+pub use keyspace::{ArmedKey, Existing, Keyspace, Put, Role, Server, Ttl};
+pub use names::{Heard, Names, ProbeId};
+pub use notify::{Notifications, NotifyFlags, ensure_notifications};
+pub use session::{Connected, Loss, Subscription};

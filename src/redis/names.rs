@@ -1,0 +1,126 @@
+//! What our keys are called inside Redis, and what a name heard there is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::task::{Foreign, KeyName, SENTINEL_PREFIX, TaskKey};
+
+const PROBE_PREFIX: &str = "#lapsed:probe:";
+
+/// Puts the configured prefix before our names, and takes it off again. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Names {
+    prefix: Arc<str>,
+}
+
+/// The random number in the name of one probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeId(u64);
+
+/// Everything an `expired` event can name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A task.
+    Task(TaskKey),
+    /// The sentinel with this number, counted from 1.
+    Sentinel(u16),
+    /// A probe, of this daemon or of another.
+    Probe(ProbeId),
+    /// Somebody else's key.
+    Foreign(Foreign),
+}
+
+impl Names {
+    /// Names with this before them.
+    pub fn new(prefix: &str) -> Self {
+        Self {
+            prefix: Arc::from(prefix),
+        }
+    }
+
+    /// The name of a task's key.
+    pub fn task(&self, key: &TaskKey) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    /// The name of the sentinel with this number, counted from 1.
+    pub fn sentinel(&self, number: u16) -> String {
+        format!("{}{SENTINEL_PREFIX}{number}", self.prefix)
+    }
+
+    /// The name of a probe.
+    pub fn probe(&self, id: ProbeId) -> String {
+        format!("{}{PROBE_PREFIX}{id}", self.prefix)
+    }
+
+    /// Tells what a name is. A name without the prefix is somebody else's.
+    pub fn read(&self, name: &[u8]) -> Heard {
+        let Some(name) = name.strip_prefix(self.prefix.as_bytes()) else {
+            return Heard::Foreign(Foreign::NotInGrammar);
+        };
+        if let Some(id) = name.strip_prefix(PROBE_PREFIX.as_bytes()) {
+            return match ProbeId::parse(id) {
+                Some(id) => Heard::Probe(id),
+                None => Heard::Foreign(Foreign::NotInGrammar),
+            };
+        }
+        match KeyName::parse(name) {
+            KeyName::Task(key) => Heard::Task(key),
+            KeyName::Sentinel(number) => Heard::Sentinel(number),
+            KeyName::Foreign(why) => Heard::Foreign(why),
+        }
+    }
+}
+
+impl ProbeId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    fn parse(digits: &[u8]) -> Option<Self> {
+        let exact = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = std::str::from_utf8(digits).ok().filter(|_| exact)?;
+        u64::from_str_radix(digits, 16).ok().map(Self)
+    }
+}
+
+impl fmt::Display for ProbeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_is_read_back_with_its_prefix_and_not_without() {
+        let names = Names::new("app_cache:");
+        let key = TaskKey::parse("Order@close@42").unwrap();
+        let id = ProbeId::random();
+        assert_eq!(names.task(&key), "app_cache:Order@close@42");
+        assert_eq!(names.sentinel(7), "app_cache:#SILCK`7");
+        assert_eq!(names.read(names.task(&key).as_bytes()), Heard::Task(key));
+        assert_eq!(names.read(names.sentinel(7).as_bytes()), Heard::Sentinel(7));
+        assert_eq!(names.read(names.probe(id).as_bytes()), Heard::Probe(id));
+        for foreign in [
+            "Order@close@42",
+            "#SILCK`7",
+            "app_cache:",
+            "app_cache:#lapsed:probe:xyz",
+        ] {
+            let heard = names.read(foreign.as_bytes());
+            assert_eq!(heard, Heard::Foreign(Foreign::NotInGrammar), "{foreign}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_something(name in prop::collection::vec(any::<u8>(), 0..400), prefix in "[a-z:]{0,3}") {
+            let _ = Names::new(&prefix).read(&name);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `notify-keyspace-events`: which events Redis announces, and where.
+
+use std::fmt;
+
+use super::{Commands, RedisError};
+
+const SETTING: &str = "notify-keyspace-events";
+
+/// The flags of `notify-keyspace-events`, as a server wrote them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifyFlags(String);
+
+impl NotifyFlags {
+    /// Takes the server's text as it is: flags that this version does not know are kept.
+    pub fn parse(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Whether expired events reach the keyevent channels: `E`, and `x` or `A`.
+    pub fn announce_expired(&self) -> bool {
+        self.has('E') && (self.has('x') || self.has('A'))
+    }
+
+    /// With what is missing for that, and everything that was there: others rely on it.
+    #[must_use]
+    pub fn with_expired(&self) -> Self {
+        let mut flags = self.0.clone();
+        if !self.has('E') {
+            flags.push('E');
+        }
+        if !self.has('x') && !self.has('A') {
+            flags.push('x');
+        }
+        Self(flags)
+    }
+
+    fn has(&self, flag: char) -> bool {
+        self.0.contains(flag)
+    }
+}
+
+impl fmt::Display for NotifyFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is known about the server's notifications.
+#[derive(Debug, Clone)]
+pub enum Notifications {
+    /// Expired events are announced.
+    On,
+    /// They are announced from now on; these are the flags now.
+    Added(NotifyFlags),
+    /// They are not, and the server refuses to change it.
+    Off {
+        /// The flags that stand.
+        flags: NotifyFlags,
+        /// The refusal.
+        refusal: RedisError,
+    },
+    /// The server does not say: `CONFIG` is forbidden or renamed.
+    Unknown,
+}
+
+/// Sees to it that expired events are announced, if the server lets us.
+///
+/// Two programs that add flags at the same moment may undo each other; the next look mends it.
+///
+/// # Errors
+/// When the server does not answer. A refusal is a value.
+pub async fn ensure_notifications(commands: &Commands) -> Result<Notifications, RedisError> {
+    let flags = match get(commands).await {
+        Ok(Some(flags)) => flags,
+        Ok(None) => return Ok(Notifications::Unknown),
+        Err(error) if error.is_refusal() => return Ok(Notifications::Unknown),
+        Err(error) => return Err(error),
+    };
+    if flags.announce_expired() {
+        return Ok(Notifications::On);
+    }
+    let wanted = flags.with_expired();
+    match set(commands, &wanted).await {
+        Ok(()) => Ok(Notifications::Added(wanted)),
+        Err(refusal) if refusal.is_refusal() => Ok(Notifications::Off { flags, refusal }),
+        Err(error) => Err(error),
+    }
+}
+
+async fn get(commands: &Commands) -> Result<Option<NotifyFlags>, RedisError> {
+    let mut get = redis::pipe();
+    get.cmd("CONFIG").arg("GET").arg(SETTING);
+    // Some managed servers answer with nothing instead of refusing.
+    let (pairs,): (Vec<String>,) = commands.send("CONFIG GET", &get).await?;
+    Ok(pairs.get(1).map(|text| NotifyFlags::parse(text)))
+}
+
+async fn set(commands: &Commands, flags: &NotifyFlags) -> Result<(), RedisError> {
+    let mut set = redis::pipe();
+    set.cmd("CONFIG")
+        .arg("SET")
+        .arg(SETTING)
+        .arg(&flags.0)
+        .ignore();
+    commands.send("CONFIG SET", &set).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn expired_events_need_the_keyevent_channel_and_their_class() {
+        for enough in ["Ex", "xE", "KEA", "AE", "KExg"] {
+            assert!(NotifyFlags::parse(enough).announce_expired(), "{enough}");
+        }
+        for lacking in ["", "E", "x", "Kx", "KA", "Kg", "Eg"] {
+            assert!(!NotifyFlags::parse(lacking).announce_expired(), "{lacking}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_missing_is_added() {
+        for (before, after) in [("", "Ex"), ("Kg", "KgEx"), ("KA", "KAE"), ("Eg", "Egx")] {
+            assert_eq!(NotifyFlags::parse(before).with_expired().to_string(), after);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nobodys_flags_are_dropped_and_nothing_is_added_twice(text in "[KEg$lshzxetdmnAo!]{0,14}") {
+            let before = NotifyFlags::parse(&text);
+            let after = before.with_expired();
+            prop_assert!(after.announce_expired());
+            prop_assert!(text.chars().all(|flag| after.has(flag)));
+            prop_assert_eq!(before == after, before.announce_expired());
+            prop_assert_eq!(after.with_expired(), after);
+        }
+    }
+}

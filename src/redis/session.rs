@@ -1,0 +1,122 @@
+//! One subscription to the expired events of one database, from connecting to its loss.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::{PubSub, PubSubSink};
+use tokio::time::timeout;
+use tokio_stream::StreamExt;
+
+use super::{Endpoint, Heard, Names, RedisError};
+
+/// How often a quiet link is asked for a sign of life.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// A connection of its own, which does not listen yet.
+pub struct Connected {
+    pubsub: PubSub,
+    channel: String,
+    response_timeout: Duration,
+}
+
+/// A confirmed subscription.
+pub struct Subscription {
+    pubsub: PubSub,
+    response_timeout: Duration,
+}
+
+/// Why a subscription ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The connection was closed.
+    Closed,
+    /// The connection is there, but nobody answers.
+    NoAnswer,
+    /// The server answers, but what it should announce does not arrive.
+    Muted,
+    /// The server is no longer the master.
+    Demoted,
+}
+
+impl Loss {
+    /// The word for it in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::NoAnswer => "no_answer",
+            Self::Muted => "muted",
+            Self::Demoted => "demoted",
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Connected {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses the credentials.
+    pub async fn open(endpoint: &Endpoint) -> Result<Self, RedisError> {
+        Ok(Self {
+            pubsub: endpoint.connect_pubsub().await?,
+            channel: format!("__keyevent@{}__:expired", endpoint.database()),
+            response_timeout: endpoint.response_timeout(),
+        })
+    }
+
+    /// Subscribes, and waits for the confirmation.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn subscribe(mut self) -> Result<Subscription, RedisError> {
+        // As a pattern, because ACLs that follow the usual advice allow `psubscribe` and, literally,
+        // this pattern; it holds no glob character, so it matches this one channel.
+        let confirmed = self.pubsub.psubscribe(&self.channel);
+        match timeout(self.response_timeout, confirmed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(RedisError::of("PSUBSCRIBE", error)),
+            Err(_) => return Err(RedisError::silence()),
+        }
+        Ok(Subscription {
+            pubsub: self.pubsub,
+            response_timeout: self.response_timeout,
+        })
+    }
+}
+
+impl Subscription {
+    /// Hands on whatever is heard, until the link is lost.
+    ///
+    /// `hand_on` must not block: the crate queues without bound what is not taken, so nothing may
+    /// stand between the socket and this loop.
+    pub async fn listen(self, names: &Names, mut hand_on: impl FnMut(Heard)) -> Loss {
+        let (sink, mut events) = self.pubsub.split();
+        let receive = async {
+            while let Some(event) = events.next().await {
+                hand_on(names.read(event.get_payload_bytes()));
+            }
+            Loss::Closed
+        };
+        tokio::select! {
+            loss = receive => loss,
+            loss = keep_alive(sink, self.response_timeout) => loss,
+        }
+    }
+}
+
+/// Finds a connection that was cut without a word; TCP alone takes minutes to.
+async fn keep_alive(mut sink: PubSubSink, response_timeout: Duration) -> Loss {
+    loop {
+        tokio::time::sleep(PING_EVERY).await;
+        match timeout(response_timeout, sink.ping::<redis::Value>()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Loss::Closed,
+            Err(_) => return Loss::NoAnswer,
+        }
+    }
+}

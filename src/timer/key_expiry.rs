@@ -1,0 +1,152 @@
+//! The default timer: every task is a Redis key that expires when the task falls due.
+//!
+//! Three things run side by side and need nothing of each other. The [`Listener`] hears the `expired`
+//! events, for as long as there is a link, and makes a new link for as long as there is none. The
+//! [`Nudge`] asks Redis for each expected key at its due millisecond, so that Redis drops it then and
+//! not when it gets round to it. And whoever arms or disarms talks to the keyspace directly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::listener::Listener;
+use super::nudge::Nudge;
+use super::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
+use crate::clock::LedgerClock;
+use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
+use crate::redis::{ArmedKey, Commands, Endpoint, Existing, Keyspace, RedisError, Ttl};
+use crate::task::TaskKey;
+use crate::telemetry::Metrics;
+
+/// Keys armed in one go.
+const ARM_BATCH: usize = 500;
+
+/// By then a key that was armed with the shortest expiry is due: Redis expires strictly after it.
+const DUE_AT_ONCE: Duration = Duration::from_millis(2);
+
+/// Signals from expiring Redis keys.
+#[derive(Debug)]
+pub struct KeyExpiry {
+    clock: LedgerClock,
+    keyspace: Keyspace,
+    listener: Arc<Listener>,
+    nudge: Arc<Nudge>,
+}
+
+impl KeyExpiry {
+    /// Does no I/O: connections are made by whoever first needs them.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn new(
+        redis: &RedisConfig,
+        sentinel: SentinelConfig,
+        nudge: NudgeConfig,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RedisError> {
+        let commands = Commands::new(Endpoint::new(redis)?);
+        let keyspace = Keyspace::new(commands, &redis.key_prefix);
+        Ok(Self {
+            listener: Arc::new(Listener::new(keyspace.clone(), sentinel, metrics)),
+            nudge: Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone())),
+            keyspace,
+            clock,
+        })
+    }
+}
+
+#[async_trait]
+impl Timer for KeyExpiry {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        // Tasks of their own: hearing must not wait for asking. Both end with the set.
+        let mut parts = JoinSet::new();
+        let (listener, nudge) = (Arc::clone(&self.listener), Arc::clone(&self.nudge));
+        let to_listener = Arc::clone(&sink);
+        parts.spawn(async move { listener.run(to_listener.as_ref()).await });
+        parts.spawn(async move { nudge.run(sink).await });
+        if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        parts.shutdown().await;
+        self.listener.stopped();
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let existing = match mode {
+            ArmMode::Replace => Existing::Replace,
+            ArmMode::IfMissing => Existing::Keep,
+        };
+        let mut armed = Armed::default();
+        for batch in alarms.chunks(ARM_BATCH) {
+            let written = self.arm_batch(batch, existing).await;
+            let written = written.map_err(|error| TimerError::new("cannot arm keys", error))?;
+            armed.written += written;
+            armed.present += batch.len() - written;
+        }
+        Ok(armed)
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.nudge.forget(keys);
+        let disarmed = self.keyspace.disarm(keys).await;
+        disarmed.map_err(|error| TimerError::new("cannot disarm keys", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.keyspace.pttl(keys).await;
+        let found = found.map_err(|error| TimerError::new("cannot ask for keys", error))?;
+        Ok(found.into_iter().map(Remaining::from).collect())
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.nudge.expect(alarms);
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        Some(self.listener.is_listening())
+    }
+}
+
+impl KeyExpiry {
+    async fn arm_batch(&self, alarms: &[Alarm], existing: Existing) -> Result<usize, RedisError> {
+        // Read for each batch: Redis counts what remains from when it gets the key.
+        let now = self.clock.now();
+        let keys = alarms.iter().map(|alarm| ArmedKey {
+            key: &alarm.key,
+            due: alarm.due,
+            remaining: alarm.due.since(now),
+        });
+        let keys: Vec<ArmedKey<'_>> = keys.collect();
+        let written = self.keyspace.arm(&keys, existing).await?;
+        let due = alarms.iter().filter(|alarm| alarm.due <= now);
+        let due: Vec<TaskKey> = due.map(|alarm| alarm.key.clone()).collect();
+        if !due.is_empty() {
+            self.raise_at_once(&due).await;
+        }
+        Ok(written)
+    }
+
+    /// Keys that were due when they were armed: Redis would keep them until it comes across them, and
+    /// no daemon would hear of them before.
+    async fn raise_at_once(&self, due: &[TaskKey]) {
+        tokio::time::sleep(DUE_AT_ONCE).await;
+        // They are armed; that Redis gets round to them later is no failure of arming.
+        let _ = self.keyspace.pttl(due).await;
+    }
+}
+
+impl From<Ttl> for Remaining {
+    fn from(ttl: Ttl) -> Self {
+        match ttl {
+            Ttl::Missing => Self::Missing,
+            Ttl::Forever => Self::Forever,
+            Ttl::Ms(ms) => Self::Ms(ms),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One link to Redis: what it hears goes on at once, and whether it hears is proved all the time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::listener::{Flags, Listener};
+use super::probe::{self, Proof};
+use super::{Cause, Signal, SignalSink, Source};
+use crate::redis::{Heard, Loss, RedisError};
+use crate::task::Foreign;
+
+/// How often role and flags are looked at again.
+const RECHECK_EVERY: Duration = Duration::from_secs(30);
+
+/// A confirmed subscription, and what is known of it.
+pub(super) struct Link<'a> {
+    listener: &'a Listener,
+    sink: &'a dyn SignalSink,
+    /// A probe came back.
+    proven: AtomicBool,
+}
+
+impl<'a> Link<'a> {
+    pub(super) fn new(listener: &'a Listener, sink: &'a dyn SignalSink) -> Self {
+        let proven = AtomicBool::new(false);
+        Self {
+            listener,
+            sink,
+            proven,
+        }
+    }
+
+    /// Whether events were heard on it.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// Between the socket and the engine: nothing here waits.
+    pub(super) fn hand_on(&self, heard: Heard) {
+        match heard {
+            Heard::Task(key) => self.sink.raise(Signal {
+                key,
+                source: Source::Event,
+                arming: None,
+            }),
+            Heard::Sentinel(number) => {
+                self.listener.sentinels.heard(number);
+                self.sink.sweep(Cause::Sentinel);
+                self.sink.audit(Cause::Sentinel);
+            }
+            Heard::Probe(id) => self.listener.probe.heard(id),
+            Heard::Foreign(why) => self.count_foreign(why),
+        }
+    }
+
+    fn count_foreign(&self, why: Foreign) {
+        let reason = match why {
+            Foreign::NotInGrammar => "foreign",
+            Foreign::TooLong => "too_long",
+            Foreign::NotUtf8 => "not_utf8",
+        };
+        self.listener.metrics.dropped(reason, 1);
+        if let Some(held_back) = self.listener.warnings.admit(reason) {
+            tracing::warn!(
+                reason,
+                held_back,
+                "keys that are no tasks expire in this database; give lapsed a database of its own"
+            );
+        }
+    }
+
+    /// Sends probes until one that should come back does not.
+    pub(super) async fn probe(&self) -> Loss {
+        let mut ticks = interval(probe::EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.listener.probe.send().await {
+                Ok(Proof::Heard) => {
+                    self.proven.store(true, Ordering::Relaxed);
+                    self.listener.set_listening(true);
+                }
+                Ok(Proof::Silent) if self.expects_events() => return Loss::Muted,
+                Ok(Proof::Silent) => self.stay_deaf(),
+                Err(RedisError::Replica(_)) => return Loss::Demoted,
+                // Nothing is proved. If the link is broken too, its own keep-alive finds out.
+                Err(error) => {
+                    self.warn("cannot send a probe", &error);
+                    if !error.is_transient() {
+                        // Refused: until that changes the flags are all there is to go by.
+                        self.listener
+                            .set_listening(self.listener.flags() != Some(Flags::Off));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where events were never promised, another link would be as deaf as this one.
+    fn expects_events(&self) -> bool {
+        self.is_proven() || self.listener.flags() == Some(Flags::On)
+    }
+
+    fn stay_deaf(&self) {
+        self.listener.set_listening(false);
+        if let Some(held_back) = self.listener.warnings.admit("silent") {
+            tracing::warn!(
+                redis.node = self.listener.node(),
+                held_back,
+                "no expired events arrive; tasks are found by looking ahead in the ledger"
+            );
+        }
+    }
+
+    /// Flags can be switched off and masters demoted while the link stays up.
+    pub(super) async fn recheck(&self) -> Loss {
+        loop {
+            sleep(RECHECK_EVERY).await;
+            match self.listener.require_master().await {
+                Ok(_) => {}
+                Err(RedisError::Replica(_)) => return Loss::Demoted,
+                Err(error) => self.warn("cannot ask redis for its role", &error),
+            }
+            if let Err(error) = self.listener.check_flags().await {
+                self.warn("cannot look at `notify-keyspace-events`", &error);
+            }
+        }
+    }
+
+    fn warn(&self, what: &'static str, error: &RedisError) {
+        if let Some(held_back) = self.listener.failures.admit(error.reason()) {
+            let error = error as &dyn std::error::Error;
+            tracing::warn!(
+                redis.node = self.listener.node(),
+                error,
+                held_back,
+                "{what}"
+            );
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Hears expired events for as long as there is a link, and makes links for ever.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::link::Link;
+use super::probe::Probe;
+use super::sentinel::Sentinels;
+use super::{Cause, SignalSink};
+use crate::config::SentinelConfig;
+use crate::redis::{
+    Connected, Keyspace, Loss, Notifications, RedisError, Role, ensure_notifications,
+};
+use crate::task::{Backoff, RetryPolicy};
+use crate::telemetry::Metrics;
+use crate::telemetry::log::RateLimit;
+
+/// Between attempts to listen: at once after a link that was good, then up to 10 s apart.
+const RECONNECT: RetryPolicy = RetryPolicy {
+    backoff: Backoff::Exponential {
+        base: Duration::from_millis(100),
+        max: Duration::from_secs(8),
+    },
+    max_attempts: u16::MAX,
+    jitter: 0.25,
+};
+
+/// The subscription and everything that lives and dies with it.
+#[derive(Debug)]
+pub(super) struct Listener {
+    keyspace: Keyspace,
+    pub(super) sentinels: Sentinels,
+    pub(super) probe: Probe,
+    pub(super) metrics: Arc<Metrics>,
+    listening: AtomicBool,
+    seen: Mutex<Seen>,
+    /// For what is wrong with the link, and may pass.
+    pub(super) failures: RateLimit,
+    /// For what stays as it is until somebody changes it.
+    pub(super) warnings: RateLimit,
+}
+
+/// What earlier sessions saw.
+#[derive(Debug, Default)]
+struct Seen {
+    run_id: Option<String>,
+    /// A subscription was confirmed at some time.
+    subscribed: bool,
+    /// What was last said about the flags.
+    flags: Option<Flags>,
+}
+
+/// Whether the server is known to announce expired events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flags {
+    On,
+    Off,
+    Unknown,
+}
+
+/// How a session ended.
+struct End {
+    loss: Loss,
+    /// Events were heard in it: the next attempt may follow at once.
+    proven: bool,
+}
+
+impl Listener {
+    pub(super) fn new(keyspace: Keyspace, config: SentinelConfig, metrics: Arc<Metrics>) -> Self {
+        Self {
+            sentinels: Sentinels::new(config, keyspace.clone()),
+            probe: Probe::new(keyspace.clone()),
+            keyspace,
+            metrics,
+            listening: AtomicBool::new(false),
+            seen: Mutex::default(),
+            failures: RateLimit::every(Duration::from_secs(30)),
+            warnings: RateLimit::every(Duration::from_secs(600)),
+        }
+    }
+
+    /// Whether events are heard now.
+    pub(super) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed)
+    }
+
+    /// Nobody listens any more.
+    pub(super) fn stopped(&self) {
+        self.set_listening(false);
+    }
+
+    /// Never returns.
+    pub(super) async fn run(&self, sink: &dyn SignalSink) {
+        self.set_listening(false);
+        let mut failures = 0u16;
+        loop {
+            let ended = self.session(sink).await;
+            self.set_listening(false);
+            match ended {
+                Ok(End { loss, proven }) => {
+                    tracing::warn!(redis.node = self.node(), reason = %loss, "lost the subscription");
+                    failures = if proven {
+                        0
+                    } else {
+                        failures.saturating_add(1)
+                    };
+                }
+                Err(error) => {
+                    if let Some(held_back) = self.failures.admit(error.reason()) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(
+                            redis.node = self.node(),
+                            error,
+                            held_back,
+                            "cannot subscribe"
+                        );
+                    }
+                    failures = failures.saturating_add(1);
+                }
+            }
+            if failures > 0 {
+                sleep(RECONNECT.delay(failures, rand::random())).await;
+            }
+        }
+    }
+
+    /// One subscription, from connecting to its loss.
+    async fn session(&self, sink: &dyn SignalSink) -> Result<End, RedisError> {
+        let commands = self.keyspace.commands();
+        let connected = Connected::open(commands.endpoint()).await?;
+        commands.forget_failures();
+        let run_id = self.require_master().await?;
+        let flags = self.check_flags().await?;
+        let subscription = connected.subscribe().await?;
+        self.subscribed(run_id, sink);
+        let link = Link::new(self, sink);
+        self.set_listening(flags == Flags::On);
+        let loss = tokio::select! {
+            loss = subscription.listen(self.keyspace.names(), |heard| link.hand_on(heard)) => loss,
+            loss = link.probe() => loss,
+            loss = link.recheck() => loss,
+            never = self.sentinels.keep(sink, &self.metrics) => match never {},
+        };
+        let proven = link.is_proven();
+        Ok(End { loss, proven })
+    }
+
+    /// A replica publishes no `expired`: whoever listens to one is deaf for ever.
+    pub(super) async fn require_master(&self) -> Result<Option<String>, RedisError> {
+        let server = self.keyspace.server().await?;
+        match server.role {
+            Some(Role::Replica) => Err(RedisError::Replica(None)),
+            Some(Role::Master) | None => Ok(server.run_id),
+        }
+    }
+
+    pub(super) async fn check_flags(&self) -> Result<Flags, RedisError> {
+        let notifications = ensure_notifications(self.keyspace.commands()).await?;
+        let flags = match notifications {
+            Notifications::On | Notifications::Added(_) => Flags::On,
+            Notifications::Off { .. } => Flags::Off,
+            Notifications::Unknown => Flags::Unknown,
+        };
+        let before = self.seen().flags.replace(flags);
+        match notifications {
+            Notifications::Added(flags) => tracing::info!(
+                redis.node = self.node(), %flags,
+                "switched expired events on in `notify-keyspace-events`; put it into the server's configuration to make it last"
+            ),
+            Notifications::Off { flags, refusal } if before != Some(Flags::Off) => tracing::warn!(
+                redis.node = self.node(), %flags, error = &refusal as &dyn std::error::Error,
+                "going on without events: `notify-keyspace-events` lacks `Ex` and may not be changed; have it set in the server's configuration"
+            ),
+            Notifications::Unknown if before != Some(Flags::Unknown) => tracing::info!(
+                redis.node = self.node(),
+                "cannot read `notify-keyspace-events`; a probe will tell whether events come"
+            ),
+            _ => {}
+        }
+        Ok(flags)
+    }
+
+    fn subscribed(&self, run_id: Option<String>, sink: &dyn SignalSink) {
+        let (again, other_server) = {
+            let mut seen = self.seen();
+            let again = std::mem::replace(&mut seen.subscribed, true);
+            let before = std::mem::replace(&mut seen.run_id, run_id);
+            (again, before.is_some() && before != seen.run_id)
+        };
+        tracing::info!(
+            redis.node = self.node(),
+            redis.db = self.database(),
+            "subscribed to expired events"
+        );
+        if again {
+            self.metrics.resubscribed();
+        }
+        // What was said before the confirmation is lost.
+        sink.sweep(Cause::Subscribed);
+        sink.audit(Cause::Subscribed);
+        if other_server {
+            tracing::warn!(
+                redis.node = self.node(),
+                "redis was restarted or is another server"
+            );
+            self.sentinels.forget();
+            sink.audit(Cause::RedisChanged);
+        }
+    }
+
+    pub(super) fn set_listening(&self, listening: bool) {
+        self.listening.store(listening, Ordering::Relaxed);
+        self.metrics.subscription(self.node(), listening);
+    }
+
+    pub(super) fn flags(&self) -> Option<Flags> {
+        self.seen().flags
+    }
+
+    pub(super) fn node(&self) -> &str {
+        self.keyspace.commands().endpoint().node()
+    }
+
+    fn database(&self) -> i64 {
+        self.keyspace.commands().endpoint().database()
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen
+            .lock()
+            .expect("nothing panics while holding what was seen")
+    }
+}

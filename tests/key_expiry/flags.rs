@@ -1,0 +1,145 @@
+//! `notify-keyspace-events`: mended where allowed, done without where not.
+
+use std::time::Duration;
+
+use lapsed::sandbox::PrivateRedis;
+use lapsed::timer::{ArmMode, Cause, Source, Timer};
+
+use crate::harness::{Daemon, Recorded, key};
+use crate::servers::{admin, calls, flags, lazy_daemon, lazy_server, run, server};
+
+#[tokio::test]
+async fn flags_that_suffice_are_left_alone_and_what_is_missing_is_added() {
+    for (before, wanted) in [("KEA", "KEA"), ("KExg", "KExg"), ("Kg", "KgEx"), ("", "Ex")] {
+        let redis = PrivateRedis::start().await.unwrap();
+        let mut admin = admin(&redis).await;
+        let () = run(
+            &mut admin,
+            &["CONFIG", "SET", "notify-keyspace-events", before],
+        )
+        .await;
+        let _daemon = Daemon::default_on(&redis.url()).listen().await;
+        let found = flags(&mut admin).await;
+        // The first is the test's own.
+        let changes = calls(&mut admin, "config|set").await - 1;
+        assert_eq!(changes, i64::from(before != wanted), "from `{before}`");
+        // `A` comes back as it was; the order is the server's.
+        assert!(wanted.chars().all(|flag| found.contains(flag)), "`{found}`");
+        assert_eq!(found.len(), wanted.len(), "`{found}`");
+    }
+}
+
+#[tokio::test]
+async fn without_config_it_goes_on_and_the_probe_tells_whether_events_come() {
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(conf.path(), "rename-command CONFIG \"\"\n").unwrap();
+    let include = conf.path().to_str().unwrap();
+    let redis = server().set("include", include).start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url())
+        .without_nudge()
+        .listen()
+        .await;
+    daemon.arm(&[daemon.alarm("1", 20)], ArmMode::Replace).await;
+    daemon.sink.signal(|signal| signal.key == key("1")).await;
+}
+
+#[tokio::test]
+async fn an_acl_user_with_the_literal_pattern_and_no_config_is_enough() {
+    // Only a touch expires anything here, so only a touched probe can tell that events come.
+    let redis = lazy_server().start().await.unwrap();
+    lazy_daemon(&redis).await;
+    let user = restricted_user(&redis).await;
+    let daemon = Daemon::default_on(&user).listen().await;
+    let alarm = daemon.alarm("1", 50);
+    daemon
+        .arm(std::slice::from_ref(&alarm), ArmMode::Replace)
+        .await;
+    daemon.timer.expect(vec![alarm]);
+    daemon.sink.timed_signal(Source::Event, &key("1")).await;
+}
+
+#[tokio::test]
+async fn flags_that_may_not_be_set_leave_the_nudge_and_no_reconnect_loop() {
+    let redis = PrivateRedis::start().await.unwrap();
+    let mut admin = admin(&redis).await;
+    let rules = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "~*",
+        "allchannels",
+        "+@all",
+        "-config|set",
+    ];
+    let () = run(&mut admin, &rules).await;
+    let url = format!("redis://app:pw@127.0.0.1:{}/0", redis.port());
+    let daemon = Daemon::default_on(&url).start();
+    daemon
+        .sink
+        .wait(|event| *event == Recorded::Audit(Cause::Subscribed))
+        .await;
+    let alarm = daemon.alarm("1", 50);
+    daemon.timer.expect(vec![alarm]);
+    let signal = daemon.sink.signal(|signal| signal.key == key("1")).await;
+    assert_eq!(signal.source, Source::Nudge);
+    // Ten sentinels, and a probe every 5 s: three of them have met with silence or are about to.
+    daemon
+        .until_within(Duration::from_secs(20), async || {
+            calls(&mut admin.clone(), "set").await >= 13
+        })
+        .await;
+    assert_eq!(daemon.timer.is_listening(), Some(false));
+    assert_eq!(
+        daemon
+            .sink
+            .count(|event| *event == Recorded::Audit(Cause::Subscribed)),
+        1
+    );
+}
+
+#[tokio::test]
+async fn flags_switched_off_at_run_time_are_switched_on_again() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    let mut admin = admin(&redis).await;
+    let () = run(
+        &mut admin,
+        &["CONFIG", "SET", "notify-keyspace-events", "Kg"],
+    )
+    .await;
+    daemon
+        .until_within(Duration::from_secs(15), async || {
+            flags(&mut admin.clone()).await.contains('x')
+        })
+        .await;
+    daemon.is_listening_becomes(true).await;
+    assert!(flags(&mut admin).await.contains('g'));
+}
+
+/// The least that the documentation asks for.
+async fn restricted_user(redis: &PrivateRedis) -> String {
+    let rules = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "resetkeys",
+        "~C@m*",
+        "~#SILCK`*",
+        "~#lapsed:*",
+        "resetchannels",
+        "&__keyevent@0__:expired",
+        "-@all",
+        "+set",
+        "+del",
+        "+pttl",
+        "+getrange",
+        "+psubscribe",
+        "+ping",
+    ];
+    let () = run(&mut admin(redis).await, &rules).await;
+    format!("redis://app:pw@127.0.0.1:{}/0", redis.port())
+}

@@ -1,0 +1,288 @@
+//! A timer with a sink that remembers, and ways to wait for what it should come to.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lapsed::clock::{LedgerClock, wall};
+use lapsed::config::{Config, NudgeConfig, RedisConfig, SentinelConfig};
+use lapsed::ledger::Arming;
+use lapsed::task::{TaskKey, UnixMs};
+use lapsed::telemetry::Metrics;
+use lapsed::timer::key_expiry::KeyExpiry;
+use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Signal, SignalSink, Source, Timer};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Whatever should happen happens within this.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+pub fn key(name: &str) -> TaskKey {
+    TaskKey::build("C", "m", [name]).unwrap()
+}
+
+pub fn keys<const N: usize>(names: [&str; N]) -> [TaskKey; N] {
+    names.map(key)
+}
+
+/// What a sink was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recorded {
+    Raise(Signal, UnixMs),
+    Sweep(Cause),
+    Audit(Cause),
+}
+
+/// Remembers everything, and wakes whoever waits for it.
+#[derive(Clone)]
+pub struct Recorder {
+    clock: LedgerClock,
+    events: Arc<Mutex<Vec<Recorded>>>,
+    changed: watch::Sender<()>,
+}
+
+impl Recorder {
+    fn push(&self, event: Recorded) {
+        self.events.lock().unwrap().push(event);
+        self.changed.send_replace(());
+    }
+
+    /// Where the record ends now.
+    pub fn mark(&self) -> usize {
+        self.events.lock().unwrap().len()
+    }
+
+    pub fn count(&self, wanted: impl Fn(&Recorded) -> bool) -> usize {
+        self.count_after(0, wanted)
+    }
+
+    pub fn count_after(&self, mark: usize, wanted: impl Fn(&Recorded) -> bool) -> usize {
+        self.events.lock().unwrap()[mark..]
+            .iter()
+            .filter(|event| wanted(event))
+            .count()
+    }
+
+    pub fn signals(&self) -> Vec<Signal> {
+        let signal = |event: &Recorded| match event {
+            Recorded::Raise(signal, _) => Some(signal.clone()),
+            Recorded::Sweep(_) | Recorded::Audit(_) => None,
+        };
+        self.events
+            .lock()
+            .unwrap()
+            .iter()
+            .filter_map(signal)
+            .collect()
+    }
+
+    pub async fn wait(&self, wanted: impl Fn(&Recorded) -> bool) -> Recorded {
+        self.wait_after(0, wanted).await
+    }
+
+    pub async fn wait_after(&self, mark: usize, wanted: impl Fn(&Recorded) -> bool) -> Recorded {
+        self.wait_after_within(mark, DEADLINE, wanted).await
+    }
+
+    pub async fn wait_after_within(
+        &self,
+        mark: usize,
+        deadline: Duration,
+        wanted: impl Fn(&Recorded) -> bool,
+    ) -> Recorded {
+        let mut changed = self.changed.subscribe();
+        let find = || {
+            self.events.lock().unwrap()[mark..]
+                .iter()
+                .find(|event| wanted(event))
+                .cloned()
+        };
+        let found = async {
+            loop {
+                if let Some(event) = find() {
+                    return event;
+                }
+                changed.changed().await.unwrap();
+            }
+        };
+        let found = tokio::time::timeout(deadline, found).await;
+        found.unwrap_or_else(|_| {
+            panic!(
+                "not within {deadline:?}; recorded: {:?}",
+                self.events.lock().unwrap()
+            )
+        })
+    }
+
+    pub async fn signal(&self, wanted: impl Fn(&Signal) -> bool) -> Signal {
+        let is_wanted =
+            |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if wanted(signal));
+        match self.wait(is_wanted).await {
+            Recorded::Raise(signal, _) => signal,
+            Recorded::Sweep(_) | Recorded::Audit(_) => unreachable!("it was asked for a signal"),
+        }
+    }
+
+    /// The first signal of this source for this key, and when it came.
+    pub async fn timed_signal(&self, source: Source, key: &TaskKey) -> (Signal, UnixMs) {
+        let is_wanted = |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if signal.source == source && signal.key == *key);
+        match self.wait(is_wanted).await {
+            Recorded::Raise(signal, at) => (signal, at),
+            Recorded::Sweep(_) | Recorded::Audit(_) => unreachable!("it was asked for a signal"),
+        }
+    }
+}
+
+impl SignalSink for Recorder {
+    fn raise(&self, signal: Signal) {
+        self.push(Recorded::Raise(signal, self.clock.now()));
+    }
+
+    fn sweep(&self, cause: Cause) {
+        self.push(Recorded::Sweep(cause));
+    }
+
+    fn audit(&self, cause: Cause) {
+        self.push(Recorded::Audit(cause));
+    }
+}
+
+/// How a timer is set up.
+pub struct Options {
+    redis: RedisConfig,
+    sentinel: SentinelConfig,
+    nudge: NudgeConfig,
+}
+
+impl Options {
+    pub fn without_nudge(mut self) -> Self {
+        self.nudge.enabled = false;
+        self
+    }
+
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.redis.key_prefix = prefix.to_owned();
+        self
+    }
+
+    pub fn sentinels(mut self, count: u16, interval: Duration) -> Self {
+        self.sentinel = SentinelConfig { count, interval };
+        self
+    }
+
+    /// Starts it, and does not wait for anything.
+    pub fn start(self) -> Daemon {
+        let clock = LedgerClock::starting_at(wall());
+        let metrics = Arc::new(Metrics::default());
+        let timer = KeyExpiry::new(
+            &self.redis,
+            self.sentinel,
+            self.nudge,
+            clock.clone(),
+            Arc::clone(&metrics),
+        );
+        let timer = Arc::new(timer.unwrap());
+        let (events, changed) = (Arc::default(), watch::Sender::new(()));
+        let sink = Recorder {
+            clock: clock.clone(),
+            events,
+            changed,
+        };
+        let stop = CancellationToken::new();
+        let (running, to_sink, until) = (Arc::clone(&timer), Arc::new(sink.clone()), stop.clone());
+        tokio::spawn(async move { running.run(to_sink, until).await });
+        Daemon {
+            timer,
+            sink,
+            metrics,
+            clock,
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+        }
+    }
+
+    /// Starts it and waits until it hears events.
+    pub async fn listen(self) -> Daemon {
+        let daemon = self.start();
+        daemon.is_listening_becomes(true).await;
+        daemon
+    }
+}
+
+/// A running timer; stopped on drop.
+pub struct Daemon {
+    pub timer: Arc<KeyExpiry>,
+    pub sink: Recorder,
+    pub stop: CancellationToken,
+    metrics: Arc<Metrics>,
+    clock: LedgerClock,
+    _stop_on_drop: DropGuard,
+}
+
+impl Daemon {
+    pub fn default_on(url: &str) -> Options {
+        let Config {
+            redis,
+            sentinel,
+            nudge,
+            ..
+        } = Config::default();
+        let redis = RedisConfig {
+            url: url.into(),
+            ..redis
+        };
+        Options {
+            redis,
+            sentinel,
+            nudge,
+        }
+    }
+
+    pub fn now(&self) -> UnixMs {
+        self.clock.now()
+    }
+
+    /// An alarm so many milliseconds from now.
+    pub fn alarm(&self, name: &str, in_ms: i64) -> Alarm {
+        let due = UnixMs(self.now().0 + in_ms);
+        let arming = Some(Arming { row: 7, due });
+        Alarm {
+            key: key(name),
+            due,
+            arming,
+        }
+    }
+
+    pub async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Armed {
+        self.timer.arm(alarms, mode).await.unwrap()
+    }
+
+    pub async fn is_listening_becomes(&self, listening: bool) {
+        self.until(async || self.timer.is_listening() == Some(listening))
+            .await;
+    }
+
+    /// Waits for a line of the metrics to begin or end like this.
+    pub async fn counts(&self, line: &str) {
+        self.until(async || self.metrics.render().contains(line))
+            .await;
+    }
+
+    pub async fn until(&self, holds: impl AsyncFn() -> bool) {
+        self.until_within(DEADLINE, holds).await;
+    }
+
+    pub async fn until_within(&self, deadline: Duration, holds: impl AsyncFn() -> bool) {
+        let held = async {
+            while !holds().await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let held = tokio::time::timeout(deadline, held).await;
+        held.unwrap_or_else(|_| {
+            panic!(
+                "it does not hold after {deadline:?}\n{}",
+                self.metrics.render()
+            )
+        });
+    }
+}
