@@ -1,5 +1,6 @@
 #![doc = "placeholder"]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod client;
 pub mod clock;
@@ -16,7 +17,9 @@ pub mod task;
 pub mod telemetry;
 pub mod timer;
 
-pub use client::{ClientError, TaskClient};
+pub use client::{ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
+pub use ledger::mysql::{MysqlTask, TaskTransaction};
+pub use task::{Due, TaskKey, UnixMs};

@@ -1,5 +1,8 @@
 //! The program: reads the command line, and leaves the work to the library.
 
+#![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
+
 mod cli;
 
 use std::process::ExitCode;

@@ -25,8 +25,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapsed::Config;
+use lapsed::ledger::Catalog;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Catalog, migrate};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -96,13 +96,7 @@ async fn play(dir: &Path) -> Result<bool> {
     let config = Config::from_toml(&toml)?;
 
     let ledger = MysqlLedger::new(&config.ledger)?;
-    migrate::apply(
-        &mut ledger.connection().await?,
-        ledger.table(),
-        &migrate::Options::default(),
-        &mut |_| {},
-    )
-    .await?;
+    ledger.migrate().await?;
     let market = Market::new(&config).await?;
     let mut daemon = Daemon::start(dir, &config_file).await?;
 

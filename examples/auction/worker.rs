@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use lapsed::client::TaskSpec;
-use lapsed::ledger::mysql::{MysqlTask, TaskTransaction};
-use lapsed::task::{Due, TaskKey};
-use lapsed::{Config, Engine, HandlerError, HandlerRegistry, TaskClient, TaskContext};
+use lapsed::{
+    Config, Due, Engine, HandlerError, HandlerRegistry, MysqlTask, Task, TaskClient, TaskContext,
+    TaskTransaction,
+};
 use tokio::io::AsyncReadExt;
 
 use crate::market::CLASS;
@@ -48,9 +48,7 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
     let engine = Engine::new(config, handlers);
     let status = engine.status()?;
     tokio::spawn(async move {
-        while status.is_listening() == Some(false) || !status.ledger_answers() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        status.ready().await;
         println!("ready");
     });
     engine.run_until(stdin_closed()).await?;
@@ -82,16 +80,10 @@ async fn end_auction(ctx: TaskContext, id: u64, tasks: TaskClient) -> Result<(),
         .bind(amount)
         .execute(&mut *tx)
         .await?;
-    let announce = TaskSpec::new(
-        TaskKey::build(CLASS, "announceEnd", [id.to_string()])?,
-        Due::NOW,
-    );
-    let announce = tasks.create_in(&mut tx, announce).await?;
-    let deadline = TaskSpec::new(
-        TaskKey::build(CLASS, "dealCutDown", [id.to_string()])?,
-        Due::after(PAY_WITHIN)?,
-    );
-    let deadline = tasks.create_in(&mut tx, deadline).await?;
+    let announce = Task::new(CLASS, "announceEnd", [id])?;
+    let announce = tasks.create_in(&mut tx, announce, Due::NOW).await?;
+    let deadline = Task::new(CLASS, "dealCutDown", [id])?;
+    let deadline = tasks.create_in(&mut tx, deadline, PAY_WITHIN).await?;
     record(&mut tx, &ctx, "auction ended").await?;
     ctx.complete_in(tx).await?;
 

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lapsed::client::TaskSpec;
-use lapsed::task::TaskKey;
-use lapsed::{Config, TaskClient};
+use lapsed::task::{Due, TaskKey};
+use lapsed::{Config, Task, TaskClient};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
@@ -98,7 +97,7 @@ pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::R
     })
 }
 
-fn parse(text: &[u8], tasks: &TaskClient) -> Result<TaskSpec, String> {
+fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
     if text.len() > LINE_BYTES_MAX {
         return Err(format!(
             "has {} bytes, expected at most {LINE_BYTES_MAX}",
@@ -116,15 +115,18 @@ fn parse(text: &[u8], tasks: &TaskClient) -> Result<TaskSpec, String> {
     } = line;
     let key = TaskKey::parse(&key).map_err(|error| error.to_string())?;
     let due = due_of(r#in.as_deref(), at.as_deref())?;
-    let payload = payload.map(|payload| payload.to_string());
-    let task = TaskSpec {
-        payload,
-        tag,
-        max_attempts,
-        ..TaskSpec::new(key, due)
-    };
-    tasks.check(&task).map_err(|error| error.to_string())?;
-    Ok(task)
+    let mut task = Task::from(key);
+    if let Some(payload) = payload {
+        task = task.payload(payload.to_string());
+    }
+    if let Some(tag) = tag {
+        task = task.tag(tag);
+    }
+    if let Some(runs) = max_attempts {
+        task = task.max_attempts(runs);
+    }
+    tasks.check(&task, due).map_err(|error| error.to_string())?;
+    Ok((task, due))
 }
 
 async fn open(file: &Path) -> anyhow::Result<(Box<dyn AsyncBufRead + Unpin>, Option<u64>)> {

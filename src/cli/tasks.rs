@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
-use lapsed::client::TaskSpec;
 use lapsed::compose::Adapters;
 use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer};
 use lapsed::task::{Due, ScheduleError, TaskKey};
-use lapsed::{Config, TaskClient};
+use lapsed::{Config, Task, TaskClient};
 use serde_json::json;
 
 use super::output::{Output, say, task_lines};
@@ -78,14 +77,20 @@ impl Schedule {
             _ => return usage("schedule needs a key"),
         };
         let payload = self.payload.as_deref().map(read_payload).transpose()?;
-        let task = TaskSpec {
-            payload,
-            tag: self.tag,
-            max_attempts: self.max_attempts,
-            ..TaskSpec::new(key, due)
-        };
-        let key = task.key.clone();
-        let made = TaskClient::connect(config).await?.create_task(task).await?;
+        let mut task = Task::from(key.clone());
+        if let Some(payload) = payload {
+            task = task.payload(payload);
+        }
+        if let Some(tag) = self.tag {
+            task = task.tag(tag);
+        }
+        if let Some(runs) = self.max_attempts {
+            task = task.max_attempts(runs);
+        }
+        let made = TaskClient::connect(config)
+            .await?
+            .create_task(task, due)
+            .await?;
         let (id, state) = (made.id(), made.state());
         let value = json!({
             "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state,
