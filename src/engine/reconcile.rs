@@ -17,7 +17,8 @@ const PAGE: u32 = 1_000;
 /// Most pages of one scan; the next one goes on from there, or finds them again.
 const PAGES_MAX: usize = 64;
 
-/// How far the look-ahead reads anew each time: rows are moved and created in place, behind its edge.
+/// How far the look-ahead reads anew each time, at least until it comes again: rows are moved and created
+/// in place, behind its edge.
 const NEAR: Duration = Duration::from_secs(2);
 
 /// How often the ledger's clock is read.
@@ -208,8 +209,9 @@ impl Shared {
     async fn look_ahead(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
         let now = self.parts.ledger.clock().now();
         let horizon = self.nudge.horizon;
-        self.expect_window(NEAR.min(horizon), None).await?;
-        let edge = cursors.edge.unwrap_or(now).max(now.plus(NEAR.min(horizon)));
+        let near = NEAR.max(self.sweep.interval.saturating_mul(2)).min(horizon);
+        self.expect_window(near, None).await?;
+        let edge = cursors.edge.unwrap_or(now).max(now.plus(near));
         self.expect_window(horizon, Some(edge)).await?;
         cursors.edge = Some(now.plus(horizon));
         Ok(())

@@ -1,0 +1,123 @@
+//! When tasks run: once, at their time, by whichever net is left.
+
+use lapsed::sandbox::PrivateRedis;
+
+use crate::rig::{Rig, Setup, create};
+
+/// Tasks with delays over two seconds, some of them zero, created by a program that runs no daemon.
+async fn each_task_runs_once_and_none_early(rig: &Rig) {
+    const TASKS: i64 = 60;
+    let daemon = rig.daemon();
+    let client = rig.client().await;
+    for number in 0..TASKS {
+        create(&client, &format!("Job@record@{number}"), number % 20 * 100).await;
+    }
+    rig.until_done(TASKS as usize).await;
+    daemon.stop().await;
+    rig.each_ran_once(TASKS as usize).await;
+    for run in rig.runs().await {
+        assert!(run.at_ms - run.due_ms < 5_000, "late: {run:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_runs_once_at_its_time_with_keys_in_database_zero() {
+    each_task_runs_once_and_none_early(&Rig::new("").await).await;
+}
+
+#[tokio::test]
+async fn a_task_runs_once_at_its_time_with_prefixed_keys_in_another_database() {
+    let setup = Setup::new("redis.key_prefix = 'app:'").redis_database(5);
+    let rig = setup.start().await;
+    each_task_runs_once_and_none_early(&rig).await;
+    let daemon = rig.daemon();
+    daemon.create("Job@record@far", 60_000).await;
+    assert!(rig.pttl("app:Job@record@far").await > 50_000);
+    assert_eq!(rig.pttl("Job@record@far").await, -2);
+}
+
+#[tokio::test]
+async fn a_task_runs_once_at_its_time_without_redis_by_ledger_poll() {
+    let mut rig = Rig::new("timer = 'ledger_poll'").await;
+    rig.redis.kill();
+    each_task_runs_once_and_none_early(&rig).await;
+}
+
+#[tokio::test]
+async fn events_alone_run_every_task() {
+    let rig = Rig::new("nudge.enabled = false\nsweep.interval = '1h'").await;
+    let daemon = rig.listening_daemon().await;
+    for number in 0..20 {
+        let name = format!("Job@record@{number}");
+        daemon.create(&name, 100 + number * 50).await;
+    }
+    rig.until_done(20).await;
+    rig.each_ran_once(20).await;
+    assert!(daemon.signals("event") >= 20.0);
+    assert_eq!(
+        (daemon.signals("nudge"), daemon.signals("sweep")),
+        (0.0, 0.0)
+    );
+}
+
+#[tokio::test]
+async fn nudges_alone_run_every_task() {
+    // No events, and nobody who may switch them on.
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(conf.path(), "rename-command CONFIG \"\"\n").unwrap();
+    let redis = PrivateRedis::options().set("include", conf.path().to_str().unwrap());
+    // The look-ahead and the sweep go by the same clock: at this pace the one sees the tasks before
+    // they are due, and the other would find them 3 s late.
+    let rig = Setup::new("sweep.interval = '3s'")
+        .redis(redis)
+        .start()
+        .await;
+    let daemon = rig.daemon();
+    for number in 0..20 {
+        let name = format!("Job@record@{number}");
+        daemon.create(&name, 5_000 + number * 50).await;
+    }
+    rig.until_done(20).await;
+    rig.each_ran_once(20).await;
+    assert!(daemon.signals("nudge") >= 20.0);
+    assert_eq!(daemon.signals("event"), 0.0);
+    let late = |run: &&crate::rig::Run| run.at_ms - run.due_ms > 1_000;
+    assert_eq!(rig.runs().await.iter().find(late), None);
+}
+
+#[tokio::test]
+async fn the_sweep_alone_runs_every_task() {
+    let mut rig = Rig::new("nudge.enabled = false").await;
+    rig.redis.kill();
+    let daemon = rig.daemon();
+    for number in 0..20 {
+        let name = format!("Job@record@{number}");
+        let made = daemon.create(&name, 100 + number * 50).await;
+        assert!(!made.armed);
+    }
+    rig.until_done(20).await;
+    rig.each_ran_once(20).await;
+    assert!(daemon.signals("sweep") >= 20.0);
+    assert_eq!(
+        (daemon.signals("nudge"), daemon.signals("event")),
+        (0.0, 0.0)
+    );
+}
+
+#[tokio::test]
+async fn a_task_whose_event_was_lost_starts_within_two_seconds() {
+    let rig = Rig::new("nudge.enabled = false").await;
+    let daemon = rig.listening_daemon().await;
+    for number in 0..20 {
+        let name = format!("Job@record@{number}");
+        daemon.create(&name, 1_000 + number * 50).await;
+        let deleted: i64 = rig.redis_says(&["DEL", &name]).await;
+        assert_eq!(deleted, 1);
+    }
+    rig.until_done(20).await;
+    rig.each_ran_once(20).await;
+    for run in rig.runs().await {
+        assert!(run.at_ms - run.due_ms < 5_000, "late: {run:?}");
+    }
+    assert_eq!(daemon.signals("event"), 0.0);
+}

@@ -1,0 +1,15 @@
+//! The whole daemon against real servers of its own, and what it promises when they fail.
+
+mod cancelling;
+mod due;
+mod exec;
+mod fleets;
+mod ledger_faults;
+mod legacy;
+mod processes;
+mod redis_faults;
+mod rig;
+mod sentinels;
+mod strangers;
+mod transactions;
+mod worker;
