@@ -1,0 +1,336 @@
+//! What only the MySQL ledger can be asked: its statements, and other sessions' locks.
+
+use std::time::Duration;
+
+use lapsed::Config;
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::mysql::queries::{self, Queries};
+use lapsed::ledger::{
+    Arming, Claimant, DueScan, Ledger, NewTask, Renewal, Ruling, Settled, Settlement, Window,
+};
+use lapsed::sandbox::PrivateMaria;
+use lapsed::task::{TaskKey, UnixMs};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
+use tokio::time::Instant;
+
+async fn start() -> (PrivateMaria, MysqlLedger, String) {
+    let server = PrivateMaria::options()
+        .durable(false)
+        .start()
+        .await
+        .unwrap();
+    let url = server.create_database("app").await.unwrap();
+    let ledger = connect(&url);
+    ledger.migrate().await.unwrap();
+    (server, ledger, url)
+}
+
+fn connect(url: &str) -> MysqlLedger {
+    let mut config = Config::default().ledger;
+    config.url = url.into();
+    MysqlLedger::new(&config).unwrap()
+}
+
+async fn overdue(ledger: &MysqlLedger, count: i64) -> Vec<Arming> {
+    let now = ledger.now().await.unwrap();
+    let task = |n: i64| {
+        NewTask::new(
+            TaskKey::build("Lock", "row", [n.to_string()]).unwrap(),
+            UnixMs(now.0 - 1_000 + n),
+        )
+    };
+    let created = ledger
+        .create(&(0..count).map(task).collect::<Vec<_>>())
+        .await
+        .unwrap();
+    created.iter().map(|created| created.arming).collect()
+}
+
+fn claimant() -> Claimant {
+    Claimant {
+        daemon: "test".into(),
+        lease: Duration::from_secs(30),
+    }
+}
+
+/// The index a statement uses, by `EXPLAIN`, with values put in for its parameters.
+async fn index_of(connection: &mut MySqlConnection, statement: &str) -> Option<String> {
+    let by_key = statement.contains("`key` IN");
+    let value = |n: usize| {
+        if by_key {
+            format!("'Lock@row@{n}'")
+        } else {
+            (n % 5 + 1).to_string()
+        }
+    };
+    let mut explain = "EXPLAIN ".to_owned();
+    for (n, part) in statement.split('?').enumerate() {
+        if n > 0 {
+            explain.push_str(&value(n));
+        }
+        explain.push_str(part);
+    }
+    let row = sqlx::query(AssertSqlSafe(explain))
+        .fetch_one(connection)
+        .await
+        .unwrap();
+    row.try_get::<Option<String>, _>("key").unwrap()
+}
+
+#[tokio::test]
+async fn every_statement_can_be_prepared() {
+    let (_server, ledger, _) = start().await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    let statements = [
+        queries.create(2),
+        queries.with_keys(queries::STANDING, 2),
+        queries.with_keys(queries::CANCEL, 2),
+        queries.plain(queries::RECORD) + queries::RECORD_BY_KEY,
+    ];
+    let of_rows = [
+        queries::CLAIM,
+        queries::CLAIMED,
+        queries::RENEW,
+        queries::RENEWED,
+        queries::COMPLETE,
+        queries::RELEASE,
+        queries::SETTLED,
+        queries::UNLOCKED,
+    ];
+    let plain = [
+        queries::CLOCK,
+        queries::SCAN_OVERDUE_OLDEST,
+        queries::SCAN_OVERDUE_NEWEST,
+        queries::SCAN_AHEAD,
+        queries::RETRY,
+        queries::BURY,
+        queries::GIVE_BACK,
+        queries::TIDY,
+        queries::RESCHEDULE,
+        queries::RUN_NOW,
+        queries::REDRIVE,
+        queries::REVIVE,
+        queries::COMPLETE_IN,
+        queries::AGAIN_IN,
+        queries::STATS,
+    ];
+    let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
+    let plain = plain.map(|template| queries.plain(template));
+    for statement in statements.into_iter().chain(of_rows).chain(plain) {
+        let prepared = connection
+            .prepare(sqlx::SqlStr::from_static(statement.clone().leak()))
+            .await;
+        assert!(prepared.is_ok(), "{statement}: {}", prepared.err().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn statements_use_the_index_that_is_meant_for_them() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    connection
+        .execute("ANALYZE TABLE tb_time_limit_task")
+        .await
+        .unwrap();
+    let expected = [
+        (queries.with_keys(queries::STANDING, 8), "uk_key"),
+        (queries.with_rows(queries::CLAIM, 8), "PRIMARY"),
+        (queries.with_rows(queries::CLAIMED, 8), "PRIMARY"),
+        (queries.with_rows(queries::RENEW, 8), "PRIMARY"),
+        (queries.with_rows(queries::COMPLETE, 8), "PRIMARY"),
+        (queries.with_rows(queries::RELEASE, 8), "PRIMARY"),
+        (queries.plain(queries::SCAN_OVERDUE_OLDEST), "ix_due"),
+        (queries.plain(queries::SCAN_OVERDUE_NEWEST), "ix_due"),
+        (queries.plain(queries::SCAN_AHEAD), "ix_due"),
+        (queries.plain(queries::RETRY), "PRIMARY"),
+        (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
+    ];
+    for (statement, index) in expected {
+        assert_eq!(
+            index_of(&mut connection, &statement).await.as_deref(),
+            Some(index),
+            "{statement}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_locked_row_delays_no_other() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 64).await;
+    let locked = armings[17];
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let mut holding = other.begin().await.unwrap();
+    let lock = "SELECT id FROM tb_time_limit_task WHERE id = ? FOR UPDATE";
+    sqlx::query(lock)
+        .bind(locked.row)
+        .fetch_one(&mut *holding)
+        .await
+        .unwrap();
+
+    let started = Instant::now();
+    let claims = ledger.claim(&armings, &claimant()).await.unwrap();
+    assert_eq!(claims.len(), 63);
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "one lock wait of a second: {:?}",
+        started.elapsed()
+    );
+    // From now on it asks first: no more waits.
+    let started = Instant::now();
+    let leases: Vec<_> = claims.iter().map(|claim| claim.lease).collect();
+    assert!(
+        ledger
+            .renew(&leases, Duration::from_secs(30))
+            .await
+            .unwrap()
+            .iter()
+            .all(|renewal| *renewal == Renewal::Held)
+    );
+    assert!(
+        ledger
+            .claim(&[locked], &claimant())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
+
+    holding.rollback().await.unwrap();
+    let claimed = ledger.claim(&[locked], &claimant()).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+
+    let mut holding = other.begin().await.unwrap();
+    sqlx::query(lock)
+        .bind(locked.row)
+        .fetch_one(&mut *holding)
+        .await
+        .unwrap();
+    let settlements: Vec<Settlement> = claims
+        .iter()
+        .chain(&claimed)
+        .map(|claim| Settlement {
+            lease: claim.lease,
+            ruling: Ruling::Complete,
+        })
+        .collect();
+    let settled = ledger.settle(&settlements).await.unwrap();
+    assert!(
+        settled[..63]
+            .iter()
+            .all(|settled| *settled == Settled::Applied),
+        "{settled:?}"
+    );
+    assert_eq!(settled[63], Settled::Locked);
+    holding.rollback().await.unwrap();
+    assert_eq!(
+        ledger.settle(&settlements[63..]).await.unwrap(),
+        [Settled::Applied]
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_costs_no_connection_for_ever() {
+    let (server, ledger, url) = start().await;
+    let mut config = Config::default().ledger;
+    config.url = url.as_str().into();
+    config.max_connections = 2;
+    config.statement_timeout = Duration::from_millis(200);
+    let hasty = MysqlLedger::new(&config).unwrap();
+    hasty.sync_clock().await.unwrap();
+    server.stop_process().unwrap();
+    for _ in 0..3 {
+        let error = hasty.sync_clock().await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+    server.continue_process().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = hasty.sync_clock().await {
+        assert!(Instant::now() < deadline, "{error}");
+    }
+    drop(ledger);
+}
+
+#[tokio::test]
+async fn keys_that_are_no_task_keys_are_passed_by() {
+    let (_server, ledger, _) = start().await;
+    let mut connection = ledger.connection().await.unwrap();
+    let insert = "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) VALUES (?, 0, 1, 2, 0)";
+    for key in ["no at sign", "9C@m", "C@m@trailing ", "Good@one"] {
+        sqlx::query(insert)
+            .bind(key)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    let page = ledger
+        .scan(DueScan {
+            window: Window::OverdueOldest,
+            after: None,
+            limit: 100,
+        })
+        .await
+        .unwrap();
+    let keys: Vec<&str> = page.rows.iter().map(|row| row.key.as_str()).collect();
+    assert_eq!((keys, page.foreign), (vec!["Good@one"], 3));
+}
+
+#[tokio::test]
+async fn errors_say_what_to_do() {
+    let (server, ledger, url) = start().await;
+    let refused = |url: &str| {
+        let ledger = connect(url);
+        async move { ledger.check().await.unwrap_err().to_string() }
+    };
+    let wrong = url.replace("root@", "nobody:wrong@");
+    assert!(
+        refused(&wrong)
+            .await
+            .contains("check user and password in `ledger.url`"),
+        "{}",
+        refused(&wrong).await
+    );
+    let no_database = server.url("nowhere");
+    assert!(
+        refused(&no_database).await.contains("create the database"),
+        "{}",
+        refused(&no_database).await
+    );
+    let empty = server.create_database("fresh").await.unwrap();
+    assert!(
+        refused(&empty).await.contains("run `lapsed migrate`"),
+        "{}",
+        refused(&empty).await
+    );
+
+    let mut connection = ledger.connection().await.unwrap();
+    connection
+        .execute("CREATE USER reader@'%' IDENTIFIED BY 'pw'")
+        .await
+        .unwrap();
+    connection
+        .execute("GRANT SELECT ON app.* TO reader@'%'")
+        .await
+        .unwrap();
+    let reader = url.replace("root@", "reader:pw@");
+    let error = refused(&reader).await;
+    assert!(
+        error.contains("grant SELECT, INSERT, UPDATE on the table"),
+        "{error}"
+    );
+    let nobody_there = "mysql://root@127.0.0.1:1/app";
+    assert!(
+        refused(nobody_there)
+            .await
+            .contains("ledger did not answer"),
+        "{}",
+        refused(nobody_there).await
+    );
+}
