@@ -28,6 +28,9 @@ const BACKLOG: &str = "ledger.backlog";
 /// Overdue rows are counted so far.
 const BACKLOG_MAX: u32 = 10_000;
 
+/// The server's number for an index that a statement forces and that cannot be used.
+const NO_SUCH_INDEX: u16 = 1176;
+
 const IDENTITY: &str = "SELECT CAST(CURRENT_USER() AS CHAR), CAST(DATABASE() AS CHAR)";
 
 const SIZE: &str = "SELECT CAST(COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0) AS SIGNED) \
@@ -81,7 +84,7 @@ pub(super) async fn examine(
     }
     if shape.is_ok() {
         let plan = checkup.learn(&[INDEX], explain(conn, &queries)).await?;
-        checkup.add(plan.map(|plan| judge_plan(&plan)));
+        checkup.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
     }
     let indexes = key_indexes(conn, table);
     if let Some(indexes) = checkup.learn(&[LEGACY_INDEX], indexes).await? {
@@ -198,9 +201,16 @@ struct AccessPlan {
     access: Option<String>,
 }
 
-async fn explain(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<AccessPlan> {
+/// `None`: the index is there, but the server may not use it.
+async fn explain(
+    conn: &mut MySqlConnection,
+    queries: &Queries,
+) -> sqlx::Result<Option<AccessPlan>> {
     let question = format!("EXPLAIN {}", queries.plain(SCAN_OVERDUE_OLDEST));
-    let rows = scan(question, 1).fetch_all(conn).await?;
+    let rows = match scan(question, 1).fetch_all(conn).await {
+        Err(error) if number(&error) == Some(NO_SUCH_INDEX) => return Ok(None),
+        rows => rows?,
+    };
     let text = |row: &MySqlRow, name: &str| {
         let column = row.columns().iter().find(|column| column.name() == name)?;
         row.try_get_unchecked::<Option<String>, _>(column.ordinal())
@@ -219,14 +229,22 @@ async fn explain(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<
         true => text(row, "key").is_some_and(|key| key == "ix_due"),
         false => in_prose(row),
     };
-    Ok(AccessPlan {
+    Ok(Some(AccessPlan {
         uses_index: rows.iter().any(uses_index),
         access: rows.first().and_then(|row| text(row, "type")),
-    })
+    }))
 }
 
-fn judge_plan(plan: &AccessPlan) -> Finding {
-    let AccessPlan { uses_index, access } = plan;
+fn judge_plan(table: &Table, plan: Option<&AccessPlan>) -> Finding {
+    let Some(AccessPlan { uses_index, access }) = plan else {
+        return Finding::error(
+            INDEX,
+            "`ix_due` is ignored or invisible: every sweep is refused",
+        )
+        .remedy(format!(
+            "`ALTER TABLE {table} ALTER INDEX ix_due NOT IGNORED` (MySQL: `VISIBLE`)"
+        ));
+    };
     let scans = matches!(access.as_deref(), Some("ALL" | "index"));
     if *uses_index && !scans {
         return Finding::ok(INDEX, "what is due is found through `ix_due`");
@@ -477,7 +495,7 @@ mod tests {
     fn a_scan_of_the_table_or_of_the_whole_index_is_a_warning() {
         let judge = |uses_index, access: &str| {
             let access = Some(access.to_owned());
-            judge_plan(&AccessPlan { uses_index, access }).severity
+            judge_plan(&table(), Some(&AccessPlan { uses_index, access })).severity
         };
         assert_eq!(judge(true, "range"), Severity::Ok);
         assert_eq!(judge(true, "index"), Severity::Warning);
