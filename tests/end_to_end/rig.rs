@@ -421,7 +421,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn start(config: &Config, handlers: HandlerRegistry) -> Self {
+    pub fn start(config: &Config, handlers: HandlerRegistry) -> Self {
         let adapters = Adapters::new(config).unwrap();
         let engine = adapters.engine(config, handlers);
         let status = engine.status().unwrap();
