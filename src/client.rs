@@ -38,31 +38,67 @@ pub struct TaskClient {
     timer: Arc<dyn Timer>,
 }
 
-/// A task to create: what [`TaskClient::create`] takes apart, with everything that can be said of it.
+/// What is to be run: its key, and everything else that can be said of it. When is a [`Due`].
+///
+/// ```
+/// use lapsed::Task;
+///
+/// let task = Task::new("Order", "close", [42])?.tag("shop-7").payload(r#"{"reason":"unpaid"}"#);
+/// assert_eq!(task.key().as_str(), "Order@close@42");
+/// # Ok::<(), lapsed::task::KeyError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskSpec {
-    /// What it is called.
-    pub key: TaskKey,
-    /// When it is to run.
-    pub due: Due,
-    /// JSON.
-    pub payload: Option<String>,
-    /// For looking up and cancelling many.
-    pub tag: Option<String>,
-    /// Runs, not retries.
-    pub max_attempts: Option<u16>,
+pub struct Task {
+    key: TaskKey,
+    payload: Option<String>,
+    tag: Option<String>,
+    max_attempts: Option<u16>,
 }
 
-impl TaskSpec {
-    /// A task without payload, tag or limit of its own.
-    pub fn new(key: TaskKey, due: Due) -> Self {
+impl Task {
+    /// `Class@method@args`.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the part that does not fit the grammar.
+    pub fn new<A>(class: &str, method: &str, args: A) -> Result<Self, KeyError>
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let args = args.into_iter().map(|arg| arg.to_string());
+        TaskKey::build(class, method, args).map(Self::from)
+    }
+
+    /// With a payload: JSON, at most [`PAYLOAD_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn payload(self, json: impl Into<String>) -> Self {
         Self {
-            key,
-            due,
-            payload: None,
-            tag: None,
-            max_attempts: None,
+            payload: Some(json.into()),
+            ..self
         }
+    }
+
+    /// With a tag, to look up many by; at most [`TAG_CHARS_MAX`] characters.
+    #[must_use]
+    pub fn tag(self, tag: impl Into<String>) -> Self {
+        Self {
+            tag: Some(tag.into()),
+            ..self
+        }
+    }
+
+    /// With a limit of its own: runs, not retries.
+    #[must_use]
+    pub fn max_attempts(self, runs: u16) -> Self {
+        Self {
+            max_attempts: Some(runs),
+            ..self
+        }
+    }
+
+    /// What it is called.
+    pub fn key(&self) -> &TaskKey {
+        &self.key
     }
 
     fn check(&self) -> Result<(), ClientError> {
@@ -91,6 +127,44 @@ impl TaskSpec {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl From<TaskKey> for Task {
+    fn from(key: TaskKey) -> Self {
+        Self {
+            key,
+            payload: None,
+            tag: None,
+            max_attempts: None,
+        }
+    }
+}
+
+/// What can be said for "when": a [`Due`], a delay as a [`Duration`], or a moment as [`UnixMs`].
+pub trait IntoDue {
+    /// The due time.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] for one that is refused.
+    fn into_due(self) -> Result<Due, ScheduleError>;
+}
+
+impl IntoDue for Due {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Ok(self)
+    }
+}
+
+impl IntoDue for Duration {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Due::after(self)
+    }
+}
+
+impl IntoDue for UnixMs {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Due::at(self)
     }
 }
 
@@ -182,7 +256,7 @@ impl TaskClient {
         A: IntoIterator,
         A::Item: ToString,
     {
-        self.create_task(TaskSpec::new(key(class, method, args)?, Due::after(delay)?))
+        self.create_task(Task::new(class, method, args)?, delay)
             .await
     }
 
@@ -201,27 +275,34 @@ impl TaskClient {
         A: IntoIterator,
         A::Item: ToString,
     {
-        self.create_task(TaskSpec::new(
-            key(class, method, args)?,
-            Due::after_ms(delay_ms)?,
-        ))
-        .await
+        self.create_task(Task::new(class, method, args)?, Due::after_ms(delay_ms)?)
+            .await
     }
 
     /// Creates one task with everything that can be said of it.
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub async fn create_task(&self, task: TaskSpec) -> Result<Made, ClientError> {
-        let made = self.create_many(vec![task]).await?;
+    pub async fn create_task(&self, task: Task, due: impl IntoDue) -> Result<Made, ClientError> {
+        let made = self.create_many(vec![(task, due.into_due()?)]).await?;
         Ok(made.into_iter().next().expect("one answer for one task"))
+    }
+
+    /// Whether a task could be created as it is, seen from the ledger's clock as it is known here.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what is refused.
+    pub fn check(&self, task: &Task, due: Due) -> Result<(), ClientError> {
+        task.check()?;
+        due.resolve_checked(self.ledger.clock().now())?;
+        Ok(())
     }
 
     /// Creates many; answers in their order. All are checked before the first is written.
     ///
     /// # Errors
     /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
-    pub async fn create_many(&self, tasks: Vec<TaskSpec>) -> Result<Vec<Made>, ClientError> {
+    pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Made>, ClientError> {
         let tasks = self.resolve(tasks).await?;
         let created = self.ledger.create(&tasks).await?;
         let made: Vec<(TaskKey, Created)> = tasks
@@ -243,13 +324,14 @@ impl TaskClient {
     pub async fn create_in(
         &self,
         tx: &mut MySqlConnection,
-        task: TaskSpec,
+        task: Task,
+        due: impl IntoDue,
     ) -> Result<Unarmed, ClientError> {
         let any: &dyn Any = &*self.ledger;
         let mysql: &MysqlLedger = any
             .downcast_ref()
             .ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
-        let tasks = self.resolve(vec![task]).await?;
+        let tasks = self.resolve(vec![(task, due.into_due()?)]).await?;
         let created = mysql.create_in(tx, &tasks).await?;
         let (task, created) = tasks
             .into_iter()
@@ -353,7 +435,11 @@ impl TaskClient {
         arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
     }
 
-    async fn now(&self) -> Result<UnixMs, ClientError> {
+    /// The ledger's time: what "in 30 minutes" is counted from.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn now(&self) -> Result<UnixMs, ClientError> {
         let any: &dyn Any = &*self.ledger;
         match any.downcast_ref::<MysqlLedger>() {
             Some(mysql) => Ok(mysql.now().await?),
@@ -361,16 +447,15 @@ impl TaskClient {
         }
     }
 
-    async fn resolve(&self, tasks: Vec<TaskSpec>) -> Result<Vec<NewTask>, ClientError> {
+    async fn resolve(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<NewTask>, ClientError> {
         let now = self.now().await?;
         tasks
             .into_iter()
-            .map(|task| {
+            .map(|(task, due)| {
                 task.check()?;
-                let due = task.due.resolve_checked(now)?;
-                let TaskSpec {
+                let due = due.resolve_checked(now)?;
+                let Task {
                     key,
-                    due: _,
                     payload,
                     tag,
                     max_attempts,

@@ -53,6 +53,11 @@ impl Adapters {
         })
     }
 
+    /// A producer on these adapters.
+    pub fn client(&self) -> TaskClient {
+        TaskClient::with_parts(Arc::clone(&self.ledger) as _, Arc::clone(&self.timer))
+    }
+
     /// An engine of these adapters.
     pub fn engine(&self, config: &Config, handlers: HandlerRegistry) -> Engine {
         let parts = Parts {

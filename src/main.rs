@@ -1,1 +1,30 @@
-fn main() {}
+//! The program: reads the command line, and leaves the work to the library.
+
+#![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // Before the first TLS connection: with no default provider rustls would panic at that one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cli = cli::Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: start runtime: {error}");
+            return ExitCode::from(cli::EXIT_FAILED);
+        }
+    };
+    let code = runtime.block_on(cli.run());
+    // A handler that blocks its thread must not keep the program from ending.
+    runtime.shutdown_background();
+    code
+}

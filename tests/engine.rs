@@ -12,7 +12,7 @@ use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::{Config, Engine, HandlerError, HandlerRegistry, TaskClient, TaskContext};
+use lapsed::{Config, Engine, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -519,12 +519,8 @@ async fn the_parts_of_a_task_reach_its_handler() {
     let rig = start("", handlers);
     let key = TaskKey::parse("Job@json@a@b").unwrap();
     let due = lapsed::task::Due::at(UnixMs(START.0 + 250)).unwrap();
-    let spec = lapsed::client::TaskSpec {
-        payload: Some("{\"amount\":3}".into()),
-        tag: Some("vip".into()),
-        ..lapsed::client::TaskSpec::new(key, due)
-    };
-    let made = rig.tasks.create_task(spec).await.unwrap();
+    let task = Task::from(key).payload("{\"amount\":3}").tag("vip");
+    let made = rig.tasks.create_task(task, due).await.unwrap();
     let (json, amount) = ran.recv().await.unwrap();
     assert_eq!(amount["amount"], 3);
     assert_eq!(json["id"], made.id());

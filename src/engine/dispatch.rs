@@ -41,7 +41,8 @@ impl Shared {
         let mut routes = self.route(signals);
         let named = routes
             .iter()
-            .filter_map(|(key, (_, arming))| arming.is_none().then(|| key.clone()))
+            .filter(|(_, (_, arming))| arming.is_none())
+            .map(|(key, _)| key.clone())
             .collect();
         let mut due: Vec<Arming> = routes.values().filter_map(|(_, arming)| *arming).collect();
         let known = due.len();

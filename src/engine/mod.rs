@@ -301,6 +301,15 @@ impl Status {
         self.0.parts.timer.is_listening()
     }
 
+    /// Waits until the daemon is as punctual as it can be: the ledger answers, and events are heard where there
+    /// are any.
+    pub async fn ready(&self) {
+        const LOOK_EVERY: Duration = Duration::from_millis(5);
+        while !self.ledger_answers() || self.is_listening() == Some(false) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Whether the engine is stopping.
     pub fn is_stopping(&self) -> bool {
         self.0.stopping.is_cancelled()

@@ -4,6 +4,7 @@ use std::process::ExitStatus;
 /// Why a private server could not be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the error texts say it")]
 pub enum SandboxError {
     #[error("`{program}` was not found{}; install it with `apt-get install {package}`", in_path(.program))]
     Missing {

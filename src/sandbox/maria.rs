@@ -141,6 +141,7 @@ impl PrivateMaria {
         Self::options().start().await
     }
 
+    /// A server with options of its own.
     #[must_use]
     pub fn options() -> MariaOptions {
         MariaOptions::default()
@@ -152,6 +153,7 @@ impl PrivateMaria {
         format!("mysql://root@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// The port it listens on, on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

@@ -85,6 +85,7 @@ impl PrivateRedis {
         Self::options().start().await
     }
 
+    /// A server with options of its own.
     #[must_use]
     pub fn options() -> RedisOptions {
         RedisOptions::default()
@@ -96,6 +97,7 @@ impl PrivateRedis {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
+    /// The port it listens on, on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

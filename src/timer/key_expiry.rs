@@ -1,8 +1,8 @@
 //! The default timer: every task is a Redis key that expires when the task falls due.
 //!
-//! Three things run side by side and need nothing of each other. The [`Listener`] hears the `expired`
+//! Three things run side by side and need nothing of each other. The listener hears the `expired`
 //! events, for as long as there is a link, and makes a new link for as long as there is none. The
-//! [`Nudge`] asks Redis for each expected key at its due millisecond, so that Redis drops it then and
+//! nudge asks Redis for each expected key at its due millisecond, so that Redis drops it then and
 //! not when it gets round to it. And whoever arms or disarms talks to the keyspace directly.
 
 use std::sync::Arc;

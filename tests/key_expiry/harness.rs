@@ -16,17 +16,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Whatever should happen happens within this.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-pub fn key(name: &str) -> TaskKey {
+pub(crate) fn key(name: &str) -> TaskKey {
     TaskKey::build("C", "m", [name]).unwrap()
 }
 
-pub fn keys<const N: usize>(names: [&str; N]) -> [TaskKey; N] {
+pub(crate) fn keys<const N: usize>(names: [&str; N]) -> [TaskKey; N] {
     names.map(key)
 }
 
 /// What a sink was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recorded {
+pub(crate) enum Recorded {
     Raise(Signal, UnixMs),
     Sweep(Cause),
     Audit(Cause),
@@ -34,7 +34,7 @@ pub enum Recorded {
 
 /// Remembers everything, and wakes whoever waits for it.
 #[derive(Clone)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     clock: LedgerClock,
     events: Arc<Mutex<Vec<Recorded>>>,
     changed: watch::Sender<()>,
@@ -47,22 +47,22 @@ impl Recorder {
     }
 
     /// Where the record ends now.
-    pub fn mark(&self) -> usize {
+    pub(crate) fn mark(&self) -> usize {
         self.events.lock().unwrap().len()
     }
 
-    pub fn count(&self, wanted: impl Fn(&Recorded) -> bool) -> usize {
+    pub(crate) fn count(&self, wanted: impl Fn(&Recorded) -> bool) -> usize {
         self.count_after(0, wanted)
     }
 
-    pub fn count_after(&self, mark: usize, wanted: impl Fn(&Recorded) -> bool) -> usize {
+    pub(crate) fn count_after(&self, mark: usize, wanted: impl Fn(&Recorded) -> bool) -> usize {
         self.events.lock().unwrap()[mark..]
             .iter()
             .filter(|event| wanted(event))
             .count()
     }
 
-    pub fn signals(&self) -> Vec<Signal> {
+    pub(crate) fn signals(&self) -> Vec<Signal> {
         let signal = |event: &Recorded| match event {
             Recorded::Raise(signal, _) => Some(signal.clone()),
             Recorded::Sweep(_) | Recorded::Audit(_) => None,
@@ -75,15 +75,19 @@ impl Recorder {
             .collect()
     }
 
-    pub async fn wait(&self, wanted: impl Fn(&Recorded) -> bool) -> Recorded {
+    pub(crate) async fn wait(&self, wanted: impl Fn(&Recorded) -> bool) -> Recorded {
         self.wait_after(0, wanted).await
     }
 
-    pub async fn wait_after(&self, mark: usize, wanted: impl Fn(&Recorded) -> bool) -> Recorded {
+    pub(crate) async fn wait_after(
+        &self,
+        mark: usize,
+        wanted: impl Fn(&Recorded) -> bool,
+    ) -> Recorded {
         self.wait_after_within(mark, DEADLINE, wanted).await
     }
 
-    pub async fn wait_after_within(
+    pub(crate) async fn wait_after_within(
         &self,
         mark: usize,
         deadline: Duration,
@@ -113,7 +117,7 @@ impl Recorder {
         })
     }
 
-    pub async fn signal(&self, wanted: impl Fn(&Signal) -> bool) -> Signal {
+    pub(crate) async fn signal(&self, wanted: impl Fn(&Signal) -> bool) -> Signal {
         let is_wanted =
             |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if wanted(signal));
         match self.wait(is_wanted).await {
@@ -123,7 +127,7 @@ impl Recorder {
     }
 
     /// The first signal of this source for this key, and when it came.
-    pub async fn timed_signal(&self, source: Source, key: &TaskKey) -> (Signal, UnixMs) {
+    pub(crate) async fn timed_signal(&self, source: Source, key: &TaskKey) -> (Signal, UnixMs) {
         let is_wanted = |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if signal.source == source && signal.key == *key);
         match self.wait(is_wanted).await {
             Recorded::Raise(signal, at) => (signal, at),
@@ -147,30 +151,30 @@ impl SignalSink for Recorder {
 }
 
 /// How a timer is set up.
-pub struct Options {
+pub(crate) struct Options {
     redis: RedisConfig,
     sentinel: SentinelConfig,
     nudge: NudgeConfig,
 }
 
 impl Options {
-    pub fn without_nudge(mut self) -> Self {
+    pub(crate) fn without_nudge(mut self) -> Self {
         self.nudge.enabled = false;
         self
     }
 
-    pub fn prefix(mut self, prefix: &str) -> Self {
+    pub(crate) fn prefix(mut self, prefix: &str) -> Self {
         self.redis.key_prefix = prefix.to_owned();
         self
     }
 
-    pub fn sentinels(mut self, count: u16, interval: Duration) -> Self {
+    pub(crate) fn sentinels(mut self, count: u16, interval: Duration) -> Self {
         self.sentinel = SentinelConfig { count, interval };
         self
     }
 
     /// Starts it, and does not wait for anything.
-    pub fn start(self) -> Daemon {
+    pub(crate) fn start(self) -> Daemon {
         let clock = LedgerClock::starting_at(wall());
         let metrics = Arc::new(Metrics::default());
         let timer = KeyExpiry::new(
@@ -201,7 +205,7 @@ impl Options {
     }
 
     /// Starts it and waits until it hears events.
-    pub async fn listen(self) -> Daemon {
+    pub(crate) async fn listen(self) -> Daemon {
         let daemon = self.start();
         daemon.is_listening_becomes(true).await;
         daemon
@@ -209,17 +213,17 @@ impl Options {
 }
 
 /// A running timer; stopped on drop.
-pub struct Daemon {
-    pub timer: Arc<KeyExpiry>,
-    pub sink: Recorder,
-    pub stop: CancellationToken,
+pub(crate) struct Daemon {
+    pub(crate) timer: Arc<KeyExpiry>,
+    pub(crate) sink: Recorder,
+    pub(crate) stop: CancellationToken,
     metrics: Arc<Metrics>,
     clock: LedgerClock,
     _stop_on_drop: DropGuard,
 }
 
 impl Daemon {
-    pub fn default_on(url: &str) -> Options {
+    pub(crate) fn default_on(url: &str) -> Options {
         let Config {
             redis,
             sentinel,
@@ -237,12 +241,12 @@ impl Daemon {
         }
     }
 
-    pub fn now(&self) -> UnixMs {
+    pub(crate) fn now(&self) -> UnixMs {
         self.clock.now()
     }
 
     /// An alarm so many milliseconds from now.
-    pub fn alarm(&self, name: &str, in_ms: i64) -> Alarm {
+    pub(crate) fn alarm(&self, name: &str, in_ms: i64) -> Alarm {
         let due = UnixMs(self.now().0 + in_ms);
         let arming = Some(Arming { row: 7, due });
         Alarm {
@@ -252,26 +256,26 @@ impl Daemon {
         }
     }
 
-    pub async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Armed {
+    pub(crate) async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Armed {
         self.timer.arm(alarms, mode).await.unwrap()
     }
 
-    pub async fn is_listening_becomes(&self, listening: bool) {
+    pub(crate) async fn is_listening_becomes(&self, listening: bool) {
         self.until(async || self.timer.is_listening() == Some(listening))
             .await;
     }
 
     /// Waits for a line of the metrics to begin or end like this.
-    pub async fn counts(&self, line: &str) {
+    pub(crate) async fn counts(&self, line: &str) {
         self.until(async || self.metrics.render().contains(line))
             .await;
     }
 
-    pub async fn until(&self, holds: impl AsyncFn() -> bool) {
+    pub(crate) async fn until(&self, holds: impl AsyncFn() -> bool) {
         self.until_within(DEADLINE, holds).await;
     }
 
-    pub async fn until_within(&self, deadline: Duration, holds: impl AsyncFn() -> bool) {
+    pub(crate) async fn until_within(&self, deadline: Duration, holds: impl AsyncFn() -> bool) {
         let held = async {
             while !holds().await {
                 tokio::time::sleep(Duration::from_millis(10)).await;

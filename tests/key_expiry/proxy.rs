@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// What happens to bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     None,
     /// They are taken and go nowhere; connections stay open.
     Swallow,
@@ -17,13 +17,13 @@ pub enum Fault {
 }
 
 /// Forwards to a port of this machine until told otherwise.
-pub struct Proxy {
+pub(crate) struct Proxy {
     port: u16,
     fault: watch::Sender<Fault>,
 }
 
 impl Proxy {
-    pub async fn to(target: u16) -> Self {
+    pub(crate) async fn to(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (fault, current) = watch::channel(Fault::None);
@@ -46,11 +46,11 @@ impl Proxy {
         Self { port, fault }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
-    pub fn set(&self, fault: Fault) {
+    pub(crate) fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
 }

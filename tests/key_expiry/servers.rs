@@ -6,16 +6,16 @@ use redis::aio::MultiplexedConnection;
 use crate::harness::{Daemon, Options};
 
 /// A server that announces expired events.
-pub fn server() -> RedisOptions {
+pub(crate) fn server() -> RedisOptions {
     PrivateRedis::options().set("notify-keyspace-events", "Ex")
 }
 
 /// One that expires keys only when somebody touches them, as one with millions of keys all but does.
-pub fn lazy_server() -> RedisOptions {
+pub(crate) fn lazy_server() -> RedisOptions {
     server().set("enable-debug-command", "yes")
 }
 
-pub async fn lazy_daemon(redis: &PrivateRedis) -> Options {
+pub(crate) async fn lazy_daemon(redis: &PrivateRedis) -> Options {
     let () = run(
         &mut admin(redis).await,
         &["DEBUG", "SET-ACTIVE-EXPIRE", "0"],
@@ -24,12 +24,12 @@ pub async fn lazy_daemon(redis: &PrivateRedis) -> Options {
     Daemon::default_on(&redis.url())
 }
 
-pub async fn flags(admin: &mut MultiplexedConnection) -> String {
+pub(crate) async fn flags(admin: &mut MultiplexedConnection) -> String {
     let pair: (String, String) = run(admin, &["CONFIG", "GET", "notify-keyspace-events"]).await;
     pair.1
 }
 
-pub async fn sentinels(admin: &mut MultiplexedConnection) -> i64 {
+pub(crate) async fn sentinels(admin: &mut MultiplexedConnection) -> i64 {
     let mut exists = redis::cmd("EXISTS");
     (1..=10).for_each(|number| {
         exists.arg(format!("#SILCK`{number}"));
@@ -38,13 +38,13 @@ pub async fn sentinels(admin: &mut MultiplexedConnection) -> i64 {
 }
 
 /// How often the server was given this command.
-pub async fn calls(admin: &mut MultiplexedConnection, command: &str) -> i64 {
+pub(crate) async fn calls(admin: &mut MultiplexedConnection, command: &str) -> i64 {
     let info: String = run(admin, &["INFO", "commandstats"]).await;
     number_after(&info, &format!("cmdstat_{command}:calls="))
 }
 
 /// How many connections the server has ever had.
-pub async fn connections(admin: &mut MultiplexedConnection) -> i64 {
+pub(crate) async fn connections(admin: &mut MultiplexedConnection) -> i64 {
     let info: String = run(admin, &["INFO", "stats"]).await;
     number_after(&info, "total_connections_received:")
 }
@@ -57,13 +57,16 @@ fn number_after(info: &str, name: &str) -> i64 {
     rest[..end.unwrap_or(rest.len())].parse().unwrap()
 }
 
-pub async fn run<T: redis::FromRedisValue>(admin: &mut MultiplexedConnection, words: &[&str]) -> T {
+pub(crate) async fn run<T: redis::FromRedisValue>(
+    admin: &mut MultiplexedConnection,
+    words: &[&str],
+) -> T {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     command.query_async(admin).await.unwrap()
 }
 
-pub async fn admin(redis: &PrivateRedis) -> MultiplexedConnection {
+pub(crate) async fn admin(redis: &PrivateRedis) -> MultiplexedConnection {
     let client = redis::Client::open(redis.url()).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }

@@ -3,6 +3,7 @@ use super::Table;
 /// Why a table could not be checked, planned for or migrated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the error texts say it")]
 pub enum MigrateError {
     #[error(
         "table name `{name}` is not usable: expected 1 to 55 of the characters `A-Z a-z 0-9 _`"

@@ -54,6 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
+    /// With another patience.
     #[must_use]
     pub fn lock_wait(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
@@ -64,6 +65,7 @@ impl Options {
 /// What it takes to bring a table up to date. Its `Display` is what `lapsed migrate --dry-run` prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
+    /// Of which table.
     pub table: Table,
     /// In the order in which they must run; empty when the table is up to date.
     pub steps: Vec<Step>,
@@ -75,10 +77,13 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Progress<'a> {
+    /// A step is about to run.
     Begun(&'a Step),
-    /// `method` is the one that the server accepted.
+    /// A step is done.
     Done {
+        /// Which.
         step: &'a Step,
+        /// The method that the server accepted.
         method: Method,
     },
     /// Others changed the table; the steps are planned anew.
@@ -217,6 +222,7 @@ async fn refuse_broken_server(conn: &mut MySqlConnection) -> Result<(), MigrateE
 }
 
 impl Plan {
+    /// Whether the table is up to date.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()

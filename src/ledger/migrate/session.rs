@@ -1,8 +1,9 @@
 //! The connection while it migrates: its settings, its advisory lock, and how it runs a DDL statement.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, MySqlConnection};
+use tokio::time::Instant;
 
 use super::error::{is_one_of, number};
 use super::step::{Method, Step};

@@ -14,8 +14,11 @@ const KEY_LENGTH: u64 = 255;
 /// An index of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Index {
+    /// Its name.
     pub name: &'static str,
+    /// Whether it allows a value once.
     pub unique: bool,
+    /// Its columns, in order.
     pub columns: &'static [&'static str],
 }
 

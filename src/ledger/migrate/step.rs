@@ -7,24 +7,33 @@ use super::shape::{self, Index};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
+    /// There is none yet.
     CreateTable,
     /// The key's column compares without case, or holds too little: two tasks would be taken for one.
     ChangeKey {
         /// What it is now, as in `varchar(255) utf8_general_ci`.
         from: String,
+        /// Kept.
         charset: String,
+        /// Kept, or widened.
         length: u64,
+        /// Kept.
         comment: String,
     },
+    /// All that are missing, by name.
     AddColumns(Vec<&'static str>),
     /// Apart from the others, because servers refuse to add generated and stored columns in one go.
     AddDueAt,
     /// Programs may leave the column out of their INSERTs.
     DefaultZero(&'static str),
+    /// The table for surplus rows of a key.
     CreateDuplicates,
+    /// Surplus rows go there.
     MoveDuplicates {
+        /// How many there are.
         rows: u64,
     },
+    /// One that is missing.
     AddIndex(&'static Index),
 }
 

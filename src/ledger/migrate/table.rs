@@ -23,6 +23,7 @@ impl Table {
         }
     }
 
+    /// The name, as it may stand between backticks.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

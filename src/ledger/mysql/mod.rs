@@ -102,6 +102,21 @@ impl MysqlLedger {
         Ok(self.pools.acquire().await?.detach())
     }
 
+    /// Creates the table, or adopts an existing one, as `lapsed migrate` does.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] says what is in the way.
+    pub async fn migrate(&self) -> Result<(), LedgerError> {
+        let mut connection = self.connection().await?;
+        let options = migrate::Options::default();
+        migrate::apply(&mut connection, &self.table, &options, &mut |_| {})
+            .await
+            .map_err(|error| LedgerError::Refused {
+                message: error.to_string(),
+                source: Some(Box::new(error)),
+            })
+    }
+
     /// Waits until every connection is closed.
     pub async fn close(&self) {
         self.pools.close().await;

@@ -1,0 +1,250 @@
+//! What came of it: counted from the effects that the handlers' transactions left behind.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use anyhow::Result;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use lapsed::task::UnixMs;
+
+use crate::market::{AUCTIONS, CLASS, Market, Opened, Producer};
+use crate::worker::MAIL_TAKES;
+
+/// When there was no daemon, by the database's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outage {
+    pub(crate) from: UnixMs,
+    pub(crate) until: UnixMs,
+}
+
+/// A line of `tb_effects`.
+struct Effect {
+    attempt: u16,
+    due_ms: i64,
+    at_ms: i64,
+}
+
+/// The method, and who scheduled it.
+type Kind = (&'static str, &'static str);
+
+/// A task that was scheduled.
+struct Scheduled {
+    kind: Kind,
+    key: String,
+    /// As its producer knows it; follow-up tasks are taken at their word.
+    due: Option<UnixMs>,
+    cancelled: bool,
+}
+
+/// What became of the tasks of one kind.
+#[derive(Default)]
+struct Line {
+    scheduled: usize,
+    ran: usize,
+    cancelled: usize,
+    lost: usize,
+    twice: usize,
+    early: usize,
+    though_cancelled: usize,
+    /// In ms, from due to effect, of those that did not wait through the outage.
+    undisturbed: Vec<i64>,
+    all: Vec<i64>,
+}
+
+pub(crate) struct Report {
+    lines: Vec<(Kind, Line)>,
+    again: usize,
+    stray: usize,
+    orders: [u64; 3],
+    shown_bids: usize,
+}
+
+impl Report {
+    pub(crate) async fn of(market: &Market, opened: Vec<Opened>, outage: Outage) -> Result<Self> {
+        let effects: Vec<(String, u16, i64, i64)> =
+            sqlx::query_as("SELECT `key`, attempt, due_ms, at_ms FROM tb_effects ORDER BY id")
+                .fetch_all(&market.db)
+                .await?;
+        let mut by_key: HashMap<String, Vec<Effect>> = HashMap::new();
+        for (key, attempt, due_ms, at_ms) in effects {
+            by_key.entry(key).or_default().push(Effect {
+                attempt,
+                due_ms,
+                at_ms,
+            });
+        }
+        let again = by_key
+            .values()
+            .flatten()
+            .filter(|effect| effect.attempt > 1)
+            .count();
+        let mut lines: Vec<(Kind, Line)> = Vec::new();
+        for task in scheduled(market, opened) {
+            let effects = by_key.remove(&task.key).unwrap_or_default();
+            if lines.last().is_none_or(|(kind, _)| *kind != task.kind) {
+                lines.push((task.kind, Line::default()));
+            }
+            let (_, line) = lines.last_mut().expect("there is one now");
+            line.count(&task, &effects, outage);
+        }
+        let (orders, shown_bids) = (market.orders().await?, market.shown_bids().await?);
+        Ok(Self {
+            lines,
+            again,
+            stray: by_key.len(),
+            orders,
+            shown_bids,
+        })
+    }
+
+    /// Nothing was lost, doubled, early, or ran though it was cancelled.
+    pub(crate) fn is_clean(&self) -> bool {
+        let clean = |line: &Line| line.lost + line.twice + line.early + line.though_cancelled == 0;
+        let [unpaid, paid, lapsed] = self.orders;
+        let orders_add_up = unpaid == 0 && paid + lapsed == AUCTIONS;
+        self.lines.iter().all(|(_, line)| clean(line))
+            && self.stray == 0
+            && orders_add_up
+            && self.shown_bids == 0
+    }
+}
+
+/// Every task that must have been there: an end for each auction, and each end makes two more.
+fn scheduled(market: &Market, mut opened: Vec<Opened>) -> Vec<Scheduled> {
+    let cancelled = market.cancelled();
+    let key = |method: &str, id: u64| format!("{CLASS}@{method}@{id}");
+    opened.sort_by_key(|auction| auction.producer as u8);
+    let ends = opened.iter().map(|auction| Scheduled {
+        kind: match auction.producer {
+            Producer::Rust => ("auctionEndCutDown", "Rust"),
+            Producer::PhpMillis => ("auctionEndCutDown", "PSETEX"),
+            Producer::PhpSeconds => ("auctionEndCutDown", "SETEX (1)"),
+        },
+        key: key("auctionEndCutDown", auction.id),
+        due: Some(auction.due),
+        cancelled: false,
+    });
+    let announcements = opened.iter().map(|auction| Scheduled {
+        kind: ("announceEnd", "handler"),
+        key: key("announceEnd", auction.id),
+        due: None,
+        cancelled: false,
+    });
+    let deadlines = opened.iter().map(|auction| Scheduled {
+        kind: ("dealCutDown", "handler"),
+        key: key("dealCutDown", auction.id),
+        due: None,
+        cancelled: cancelled.contains(&auction.id),
+    });
+    ends.chain(announcements).chain(deadlines).collect()
+}
+
+impl Line {
+    fn count(&mut self, task: &Scheduled, effects: &[Effect], outage: Outage) {
+        self.scheduled += 1;
+        self.twice += effects.len().saturating_sub(1);
+        match (task.cancelled, effects.first()) {
+            (false, None) => self.lost += 1,
+            (true, None) => self.cancelled += 1,
+            (true, Some(_)) => self.though_cancelled += 1,
+            (false, Some(effect)) => {
+                self.ran += 1;
+                let due_ms = task.due.map_or(effect.due_ms, |due| due.0);
+                let late_ms = effect.at_ms - due_ms;
+                if late_ms < 0 {
+                    self.early += 1;
+                }
+                self.all.push(late_ms);
+                if effect.at_ms < outage.from.0 || due_ms > outage.until.0 {
+                    self.undisturbed.push(late_ms);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY);
+        table.set_header([
+            "\ntask",
+            "made\nby",
+            "sche-\nduled",
+            "\nran",
+            "can-\ncelled",
+            "\nlost",
+            "\ntwice",
+            "\nearly",
+            "ms late (2)\np50  p99  max",
+            "ms late, all\np50  p99  max",
+        ]);
+        for ((task, by), line) in &self.lines {
+            let counts = [
+                line.scheduled,
+                line.ran,
+                line.cancelled,
+                line.lost,
+                line.twice,
+                line.early,
+            ];
+            let cells = counts
+                .iter()
+                .map(ToString::to_string)
+                .chain([lateness(&line.undisturbed), lateness(&line.all)]);
+            let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+            table.add_row([Cell::new(task), Cell::new(by)].into_iter().chain(cells));
+        }
+        let [unpaid, paid, lapsed] = self.orders;
+        writeln!(f, "{table}")?;
+        let though_cancelled: usize = self
+            .lines
+            .iter()
+            .map(|(_, line)| line.though_cancelled)
+            .sum();
+        writeln!(
+            f,
+            "(1) PHP's time() drops the fraction of a second: such a row falls due up to 1 s before its key"
+        )?;
+        writeln!(
+            f,
+            "(2) from due to effect, without the tasks that were due or running while there was no daemon;"
+        )?;
+        writeln!(
+            f,
+            "    announceEnd first sends a mail, which takes {} ms",
+            MAIL_TAKES.as_millis()
+        )?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "took effect in a second attempt, the first being cut off: {}; run though cancelled: {though_cancelled}",
+            self.again
+        )?;
+        writeln!(
+            f,
+            "orders: {paid} paid, {lapsed} lapsed, {unpaid} left; current bids still shown: {}",
+            self.shown_bids
+        )?;
+        if self.stray > 0 {
+            writeln!(f, "effects of tasks that nobody scheduled: {}", self.stray)?;
+        }
+        match self.is_clean() {
+            true => write!(f, "nothing lost, nothing twice, nothing early"),
+            false => write!(
+                f,
+                "FAILED: see the table; this must not happen, please report it with the daemon's log"
+            ),
+        }
+    }
+}
+
+fn lateness(late_ms: &[i64]) -> String {
+    let mut sorted = late_ms.to_vec();
+    sorted.sort_unstable();
+    let Some(max) = sorted.last() else {
+        return "-".to_owned();
+    };
+    let quantile = |per_cent: usize| sorted[(sorted.len() * per_cent).div_ceil(100).max(1) - 1];
+    format!("{:>3} {:>4} {max:>4}", quantile(50), quantile(99))
+}

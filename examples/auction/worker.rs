@@ -1,0 +1,154 @@
+//! The daemon: three handlers on a library that calls them on time.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use lapsed::{
+    Config, Due, Engine, HandlerError, HandlerRegistry, MysqlTask, Task, TaskClient, TaskContext,
+    TaskTransaction,
+};
+use tokio::io::AsyncReadExt;
+
+use crate::market::CLASS;
+
+/// How long the highest bidder has to pay.
+const PAY_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long it takes to tell the winner.
+pub(crate) const MAIL_TAKES: Duration = Duration::from_millis(40);
+
+/// Runs until standard input is closed; says `ready` once it hears Redis.
+pub(crate) async fn run(config: &Path) -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_env_filter("info,lapsed=debug")
+        .init();
+    // Not `Config::load`, which lets the environment override: this must never reach another Redis than the private one.
+    let config = Config::from_toml(&std::fs::read_to_string(config)?)?;
+    let tasks = TaskClient::connect(&config).await?;
+    let redis = redis::Client::open(config.redis.url.expose())?;
+
+    let mut handlers = HandlerRegistry::new();
+    handlers.on(
+        CLASS,
+        "auctionEndCutDown",
+        move |ctx: TaskContext, (id,): (u64,)| end_auction(ctx, id, tasks.clone()),
+    );
+    handlers.on(
+        CLASS,
+        "announceEnd",
+        move |ctx: TaskContext, (id,): (u64,)| announce_end(ctx, id, redis.clone()),
+    );
+    handlers.on(CLASS, "dealCutDown", |ctx: TaskContext, (id,): (u64,)| {
+        close_deal(ctx, id)
+    });
+
+    let engine = Engine::new(config, handlers);
+    let status = engine.status()?;
+    tokio::spawn(async move {
+        status.ready().await;
+        println!("ready");
+    });
+    engine.run_until(stdin_closed()).await?;
+    Ok(())
+}
+
+/// The auction ends: the highest bid wins, its bidder has to pay, everybody is told.
+///
+/// There is no check whether this was done before, and no unique key that would stop it: the order, both follow-up
+/// tasks and the completion of this one are a single transaction, which a second run cannot commit.
+async fn end_auction(ctx: TaskContext, id: u64, tasks: TaskClient) -> Result<(), HandlerError> {
+    let mut tx = ctx.begin().await?;
+    let (bidder, amount): (u64, u64) =
+        sqlx::query_as("SELECT bidder, amount FROM tb_auction_bid WHERE auction_id = ? ORDER BY amount DESC, id LIMIT 1")
+            .bind(id)
+            .fetch_one(&mut *tx)
+            .await?;
+    sqlx::query(
+        "UPDATE tb_auction_goods SET status = 1, deal_status = 1, current_bid = ?, final_end_time = UNIX_TIMESTAMP(NOW(3))
+         WHERE id = ?",
+    )
+    .bind(amount)
+    .bind(id)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query("INSERT INTO tb_auction_order (auction_id, bidder, amount) VALUES (?, ?, ?)")
+        .bind(id)
+        .bind(bidder)
+        .bind(amount)
+        .execute(&mut *tx)
+        .await?;
+    let announce = Task::new(CLASS, "announceEnd", [id])?;
+    let announce = tasks.create_in(&mut tx, announce, Due::NOW).await?;
+    let deadline = Task::new(CLASS, "dealCutDown", [id])?;
+    let deadline = tasks.create_in(&mut tx, deadline, PAY_WITHIN).await?;
+    record(&mut tx, &ctx, "auction ended").await?;
+    ctx.complete_in(tx).await?;
+
+    // Killed here, the daemon leaves two rows without keys; its successor finds them.
+    announce.arm().await;
+    deadline.arm().await;
+    Ok(())
+}
+
+/// Tells everybody. What is outside of the database may be done again after a crash, so it must bear that: deleting
+/// a key and saying that an auction is over do; a mail would carry `ctx.id()`, for the mail server to know it by.
+async fn announce_end(ctx: TaskContext, id: u64, redis: redis::Client) -> Result<(), HandlerError> {
+    let mut redis = redis.get_multiplexed_async_connection().await?;
+    redis::pipe()
+        .del(format!("auction_gid@{id}@current_bid"))
+        .publish(format!("{id}bid/index"), "the auction is over")
+        .exec_async(&mut redis)
+        .await?;
+    tokio::time::sleep(MAIL_TAKES).await; // the mail to the winner
+
+    let mut tx = ctx.begin().await?;
+    record(&mut tx, &ctx, "end announced").await?;
+    ctx.complete_in(tx).await
+}
+
+/// The time to pay is over. The buyer may be paying at this very moment: the row's lock decides.
+async fn close_deal(ctx: TaskContext, id: u64) -> Result<(), HandlerError> {
+    let mut tx = ctx.begin().await?;
+    let lapsed =
+        sqlx::query("UPDATE tb_auction_order SET status = 2 WHERE auction_id = ? AND status = 0")
+            .bind(id)
+            .execute(&mut *tx)
+            .await?;
+    let effect = match lapsed.rows_affected() {
+        0 => "found it paid",
+        _ => {
+            sqlx::query("UPDATE tb_auction_goods SET deal_status = 3 WHERE id = ?")
+                .bind(id)
+                .execute(&mut *tx)
+                .await?;
+            "deal lapsed"
+        }
+    };
+    record(&mut tx, &ctx, effect).await?;
+    ctx.complete_in(tx).await
+}
+
+/// One line for each time that a task took effect, by the database's clock.
+async fn record(tx: &mut TaskTransaction, ctx: &TaskContext, effect: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO tb_effects (`key`, arming, attempt, due_ms, effect, at_ms)
+         VALUES (?, ?, ?, ?, ?, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED))",
+    )
+    .bind(ctx.key().as_str())
+    .bind(ctx.id())
+    .bind(ctx.attempt())
+    .bind(ctx.due().0)
+    .bind(effect)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// The parent has closed its end, or is gone.
+async fn stdin_closed() {
+    let mut stdin = tokio::io::stdin();
+    while matches!(stdin.read(&mut [0; 64]).await, Ok(1..)) {}
+}

@@ -1,0 +1,144 @@
+//! `lapsed listen`: the daemon as a process: signals, HTTP, systemd.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use lapsed::compose::Adapters;
+use lapsed::engine::Status;
+use lapsed::handler::Router;
+use lapsed::http::{self, Pages};
+use lapsed::{Config, HandlerRegistry};
+use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// How often systemd is told how things are, unless its watchdog wants it more often.
+const STATUS_EVERY: Duration = Duration::from_secs(5);
+
+/// How long open HTTP connections may take to end.
+const HTTP_GRACE: Duration = Duration::from_secs(2);
+
+pub async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let adapters = Adapters::new(&config)?;
+    let engine = adapters.engine(&config, HandlerRegistry::new());
+    let status = engine.status()?;
+    let router = Arc::clone(&engine.parts()?.router);
+    let stop = CancellationToken::new();
+
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        redis = %config.redis.url,
+        ledger = %config.ledger.url,
+        table = config.ledger.table,
+        routes = config.routes.len(),
+        concurrency = config.engine.concurrency,
+        "starting"
+    );
+    let http = match config.http.listen {
+        Some(address) => {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.with_context(|| {
+                format!("listen on `{address}` (`http.listen`; \"\" switches HTTP off)")
+            })?;
+            let pages = Pages {
+                status: status.clone(),
+                metrics: Arc::clone(&adapters.metrics),
+                tokens: config.http.tokens.into(),
+            };
+            Some(tokio::spawn(http::serve(
+                listener,
+                pages,
+                stop.clone().cancelled_owned(),
+            )))
+        }
+        None => None,
+    };
+    let helpers = [
+        tokio::spawn(stop_on_signals(stop.clone())?),
+        tokio::spawn(reload_on_hangup(router, file)?),
+        tokio::spawn(tell_systemd(status)),
+    ];
+
+    let result = engine.run_until(stop.clone().cancelled_owned()).await;
+    stop.cancel();
+    if let Some(http) = http {
+        let _ = tokio::time::timeout(HTTP_GRACE, http).await;
+    }
+    helpers.iter().for_each(tokio::task::JoinHandle::abort);
+    adapters.ledger.close().await;
+    result?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first SIGTERM or SIGINT stops gracefully, the second at once.
+fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let mut term = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+    Ok(async move {
+        loop {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.is_cancelled() {
+                tracing::warn!("stopping at once: what runs is run again when its lease runs out");
+                std::process::exit(i32::from(super::EXIT_FAILED));
+            }
+            let _ = sd_notify::notify(&[NotifyState::Stopping]);
+            stop.cancel();
+        }
+    })
+}
+
+/// SIGHUP takes the routes of the configuration as it is now; a broken one changes nothing.
+fn reload_on_hangup(
+    router: Arc<Router>,
+    file: Option<PathBuf>,
+) -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let mut hangup = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            match Config::load(file.as_deref()) {
+                Ok(config) => {
+                    router.reload(&config);
+                    tracing::info!(
+                        routes = config.routes.len(),
+                        "took the routes of the configuration"
+                    );
+                }
+                Err(error) => {
+                    tracing::error!(%error, "configuration cannot be used: keeping the routes as they were")
+                }
+            }
+        }
+    })
+}
+
+/// Ready once the ledger answers; then a line of status, and the watchdog's due.
+async fn tell_systemd(status: Status) {
+    while !status.ledger_answers() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    let every =
+        sd_notify::watchdog_enabled().map_or(STATUS_EVERY, |limit| (limit / 3).min(STATUS_EVERY));
+    loop {
+        let listening = match status.is_listening() {
+            Some(true) | None => "",
+            Some(false) => ", not hearing Redis",
+        };
+        let ledger = if status.ledger_answers() {
+            ""
+        } else {
+            ", ledger does not answer"
+        };
+        let line = format!("{} running{listening}{ledger}", status.running());
+        // That this task gets its turn says that the runtime lives; an outage of a server is no reason to restart.
+        let _ = sd_notify::notify(&[NotifyState::Status(&line), NotifyState::Watchdog]);
+        tokio::time::sleep(every).await;
+    }
+}

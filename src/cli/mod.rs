@@ -1,0 +1,175 @@
+//! The command line. Data goes to stdout, everything else to stderr.
+
+mod bulk;
+mod listen;
+mod migrate;
+mod output;
+mod tasks;
+mod view;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use lapsed::{Config, ConfigError};
+use tracing_subscriber::EnvFilter;
+
+use self::output::Output;
+
+/// Failed at run time.
+pub const EXIT_FAILED: u8 = 1;
+/// Wrong usage, or a configuration that cannot be used.
+const EXIT_USAGE: u8 = 2;
+/// `doctor` found an error.
+const EXIT_SICK: u8 = 3;
+
+/// Delayed tasks on the Redis and MySQL you already have.
+#[derive(Parser)]
+#[command(name = "lapsed", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct Global {
+    /// Configuration file [default: LAPSED_CONFIG, ./config/lapsed.toml, /etc/lapsed/lapsed.toml, built in]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How log lines look
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Colours in log lines
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    color: Color,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The daemon: hear what falls due, run it, settle it
+    Listen,
+    /// Create the ledger's table, or adopt an existing one
+    Migrate(migrate::Migrate),
+    /// Create a task, or many from a file
+    Schedule(tasks::Schedule),
+    /// Call a task off
+    Cancel(tasks::OneKey),
+    /// Move a pending task to another due time
+    Reschedule(tasks::Reschedule),
+    /// Milliseconds until a task may start; -2 if there is none that could
+    Ttl(tasks::OneKey),
+    /// Make a pending task due now
+    Run(tasks::OneKey),
+    /// Bring a dead task back to pending
+    Redrive(tasks::OneKey),
+    /// Show one task
+    Show(tasks::OneKey),
+    /// List tasks
+    List(view::List),
+    /// Count tasks by state
+    Stats(view::Stats),
+    /// One sweep and one audit: report what is overdue, arm what Redis lost; runs nothing
+    Sweep,
+    /// Look for what keeps this installation from being punctual and safe
+    Doctor(view::Doctor),
+    /// Read the configuration and say what is wrong with it
+    CheckConfig,
+    /// Print a completion script
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub async fn run(self) -> ExitCode {
+        self.global.start_log();
+        match self.dispatch().await {
+            Ok(code) => code,
+            Err(error) => {
+                let usage = error.downcast_ref::<ConfigError>().is_some();
+                for line in format!("{error:#}").lines() {
+                    eprintln!("error: {line}");
+                }
+                ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
+            }
+        }
+    }
+
+    async fn dispatch(self) -> anyhow::Result<ExitCode> {
+        if let Command::Completions { shell } = self.command {
+            clap_complete::generate(
+                shell,
+                &mut Self::command(),
+                "lapsed",
+                &mut std::io::stdout(),
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        let file = self.global.config.as_deref();
+        let config = Config::load(file)?;
+        let output = Output {
+            json: self.global.json,
+        };
+        match self.command {
+            Command::Listen => listen::listen(config, self.global.config).await,
+            Command::Migrate(migrate) => migrate.run(&config).await,
+            Command::Schedule(schedule) => schedule.run(&config, output).await,
+            Command::Cancel(one) => one.cancel(&config, output).await,
+            Command::Reschedule(reschedule) => reschedule.run(&config, output).await,
+            Command::Ttl(one) => one.ttl(&config, output).await,
+            Command::Run(one) => one.run_now(&config, output).await,
+            Command::Redrive(one) => one.redrive(&config, output).await,
+            Command::Show(one) => one.show(&config, output).await,
+            Command::List(list) => list.run(&config, output).await,
+            Command::Stats(stats) => stats.run(&config, output).await,
+            Command::Sweep => view::sweep(config, output).await,
+            Command::Doctor(doctor) => doctor.run(&config, output).await,
+            Command::CheckConfig => view::check_config(&config, output),
+            Command::Completions { .. } => unreachable!("answered above"),
+        }
+    }
+}
+
+impl Global {
+    /// `LAPSED_LOG` takes the filter of tracing, such as `info` or `lapsed::engine=debug`.
+    fn start_log(&self) {
+        let filter = std::env::var("LAPSED_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
+        let filter = EnvFilter::try_new(&filter).unwrap_or_else(|error| {
+            eprintln!("warning: LAPSED_LOG: {error}; using `info`");
+            EnvFilter::new("info,sqlx=warn")
+        });
+        let ansi = match self.color {
+            Color::Auto => std::io::IsTerminal::is_terminal(&std::io::stderr()),
+            Color::Always => true,
+            Color::Never => false,
+        };
+        let log = tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_env_filter(filter)
+            .with_ansi(ansi);
+        match self.log_format {
+            LogFormat::Text => log.with_target(false).init(),
+            LogFormat::Json => log.json().flatten_event(true).init(),
+        }
+    }
+}

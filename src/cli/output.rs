@@ -1,0 +1,90 @@
+//! Data on stdout, for people or for programs.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use comfy_table::{Table, presets};
+use lapsed::ledger::TaskRecord;
+use serde::Serialize;
+
+/// How data is printed.
+#[derive(Clone, Copy)]
+pub struct Output {
+    /// As JSON, a value to a line.
+    pub json: bool,
+}
+
+impl Output {
+    /// One value: as JSON, or as its text for people.
+    pub fn print<T: Serialize>(self, value: &T, text: impl Display) -> anyhow::Result<()> {
+        let line = if self.json {
+            serde_json::to_string(value)?
+        } else {
+            text.to_string()
+        };
+        say(&line)
+    }
+
+    /// Many tasks: JSON lines, or a table.
+    pub fn tasks(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
+        if self.json {
+            return tasks
+                .iter()
+                .try_for_each(|task| say(&serde_json::to_string(task)?));
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"]);
+        for task in tasks {
+            table.add_row([
+                task.key.to_string(),
+                task.state.to_string(),
+                task.due_at.to_string(),
+                task.attempt.to_string(),
+                task.tag.clone().unwrap_or_default(),
+                task.last_error
+                    .as_deref()
+                    .map(first_line)
+                    .unwrap_or_default(),
+            ]);
+        }
+        say(&table.trim_fmt())
+    }
+}
+
+/// One task, a field to a line.
+pub fn task_lines(task: &TaskRecord) -> anyhow::Result<String> {
+    let fields = serde_json::to_value(task)?;
+    let lines = fields
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
+    let show = |value: &serde_json::Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    Ok(lines
+        .map(|(name, value)| format!("{name:<17} {}", show(value)))
+        .collect::<Vec<_>>()
+        .join("\n"))
+}
+
+fn first_line(text: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(CHARS_MAX)
+        .collect()
+}
+
+/// A line on stdout; a reader that has gone away (`| head`) is no error worth a word.
+pub fn say(line: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => Ok(result?),
+    }
+}

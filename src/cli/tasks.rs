@@ -1,0 +1,251 @@
+//! The commands that make, move and end tasks.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{ArgGroup, Args};
+use lapsed::compose::Adapters;
+use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer};
+use lapsed::task::{Due, ScheduleError, TaskKey};
+use lapsed::{Config, Task, TaskClient};
+use serde_json::json;
+
+use super::output::{Output, say, task_lines};
+use super::{EXIT_FAILED, bulk};
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
+pub struct Schedule {
+    /// Class@method[@argument]*
+    key: Option<TaskKey>,
+    /// The class, instead of a whole key
+    #[arg(long, requires = "method", conflicts_with = "key")]
+    class: Option<String>,
+    /// The method
+    #[arg(long, requires = "class")]
+    method: Option<String>,
+    /// An argument; once for each
+    #[arg(long = "arg", requires = "class", allow_hyphen_values = true)]
+    args: Vec<String>,
+    #[command(flatten)]
+    when: When,
+    /// JSON, or @FILE with JSON in it
+    #[arg(long, conflicts_with = "file")]
+    payload: Option<String>,
+    /// For looking up and cancelling many
+    #[arg(long, conflicts_with = "file")]
+    tag: Option<String>,
+    /// Runs, not retries
+    #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
+    max_attempts: Option<u16>,
+    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts"}; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
+    file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct When {
+    /// After this delay, such as 30m or 1500ms
+    #[arg(long, value_name = "DUR", value_parser = Due::parse_delay, allow_hyphen_values = true, conflicts_with = "at")]
+    r#in: Option<Due>,
+    /// At this moment, such as 2026-11-21T20:00:00.250Z
+    #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
+    at: Option<Due>,
+}
+
+impl When {
+    fn due(&self) -> Option<Due> {
+        self.r#in.or(self.at)
+    }
+}
+
+impl Schedule {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        if let Some(file) = &self.file {
+            return bulk::schedule(file, config, output).await;
+        }
+        let Some(due) = self.when.due() else {
+            return usage("schedule needs `--in DUR` or `--at RFC3339`");
+        };
+        let key = match (&self.key, &self.class, &self.method) {
+            (Some(key), _, _) => key.clone(),
+            (None, Some(class), Some(method)) => match TaskKey::build(class, method, &self.args) {
+                Ok(key) => key,
+                Err(error) => return usage(&error.to_string()),
+            },
+            _ => return usage("schedule needs a key"),
+        };
+        let payload = self.payload.as_deref().map(read_payload).transpose()?;
+        let mut task = Task::from(key.clone());
+        if let Some(payload) = payload {
+            task = task.payload(payload);
+        }
+        if let Some(tag) = self.tag {
+            task = task.tag(tag);
+        }
+        if let Some(runs) = self.max_attempts {
+            task = task.max_attempts(runs);
+        }
+        let made = TaskClient::connect(config)
+            .await?
+            .create_task(task, due)
+            .await?;
+        let (id, state) = (made.id(), made.state());
+        let value = json!({
+            "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state,
+            "armed": made.armed, "older_run": made.older_run(),
+        });
+        output.print(
+            &value,
+            format!("{key} is {state}, due {} (id {id})", made.due()),
+        )?;
+        if !made.armed {
+            eprintln!(
+                "warning: the task is in the ledger, but Redis did not take its key; the daemon finds it all the same"
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn usage(message: &str) -> anyhow::Result<ExitCode> {
+    eprintln!("error: {message}");
+    Ok(ExitCode::from(super::EXIT_USAGE))
+}
+
+fn read_payload(payload: &str) -> anyhow::Result<String> {
+    match payload.strip_prefix('@') {
+        Some(file) => {
+            std::fs::read_to_string(file).with_context(|| format!("read payload `{file}`"))
+        }
+        None => Ok(payload.to_owned()),
+    }
+}
+
+#[derive(Args)]
+pub struct Reschedule {
+    /// Class@method[@argument]*
+    key: TaskKey,
+    #[command(flatten)]
+    when: When,
+}
+
+impl Reschedule {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let Some(due) = self.when.due() else {
+            return usage("reschedule needs `--in DUR` or `--at RFC3339`");
+        };
+        match TaskClient::connect(config)
+            .await?
+            .reschedule(&self.key, due)
+            .await?
+        {
+            RescheduleAnswer::Moved(arming) => {
+                let value = json!({ "id": arming.to_string(), "due": arming.due.to_string() });
+                output.print(&value, format!("{} is due {}", self.key, arming.due))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            RescheduleAnswer::Running => bail!("`{}` is being run and cannot be moved", self.key),
+            RescheduleAnswer::Finished(state) => bail!(
+                "`{}` is {state} and cannot be moved; schedule it anew",
+                self.key
+            ),
+            RescheduleAnswer::Unknown => bail!("there is no task `{}`", self.key),
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct OneKey {
+    /// Class@method[@argument]*
+    key: TaskKey,
+}
+
+impl OneKey {
+    pub async fn cancel(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let answer = TaskClient::connect(config)
+            .await?
+            .cancel_key(&self.key)
+            .await?;
+        let (cancelled, running) = match answer {
+            CancelAnswer::Cancelled => (1, 0),
+            CancelAnswer::Running => (0, 1),
+            CancelAnswer::Finished(state) => bail!("`{}` is {state} already", self.key),
+            CancelAnswer::Unknown => bail!("there is no task `{}`", self.key),
+        };
+        let value = json!({ "cancelled": cancelled, "running": running });
+        output.print(
+            &value,
+            format!("{cancelled} cancelled, {running} running (no further attempt will start)"),
+        )?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub async fn ttl(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        const NO_SUCH_TASK: i64 = -2;
+        let left = TaskClient::connect(config).await?.pttl(&self.key).await?;
+        let left = left.map_or(NO_SUCH_TASK, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        output.print(&json!({ "ttl_ms": left }), left)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub async fn show(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let adapters = Adapters::new(config)?;
+        match adapters.ledger.find(&self.key).await? {
+            Some(task) => {
+                output.print(&task, task_lines(&task)?)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => {
+                if output.json {
+                    say("null")?;
+                }
+                eprintln!("error: there is no task `{}`", self.key);
+                Ok(ExitCode::from(EXIT_FAILED))
+            }
+        }
+    }
+
+    pub async fn run_now(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let adapters = Adapters::new(config)?;
+        let answer = adapters.ledger.run_now(&self.key).await?;
+        self.tell_due(&adapters, answer, "run", output).await
+    }
+
+    pub async fn redrive(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let adapters = Adapters::new(config)?;
+        let answer = adapters.ledger.redrive(&self.key).await?;
+        self.tell_due(&adapters, answer, "redriven", output).await
+    }
+
+    async fn tell_due(
+        &self,
+        adapters: &Adapters,
+        answer: NudgeAnswer,
+        verb: &str,
+        output: Output,
+    ) -> anyhow::Result<ExitCode> {
+        match answer {
+            NudgeAnswer::Due(arming) => {
+                adapters.client().arm_again(&self.key, arming).await;
+                let value = json!({ "id": arming.to_string(), "key": self.key.as_str() });
+                output.print(&value, format!("{} is due now (id {arming})", self.key))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            NudgeAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),
+            NudgeAnswer::Unknown => bail!("there is no task `{}`", self.key),
+        }
+    }
+}
+
+/// The due time of a bulk line.
+pub fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Due, String> {
+    let due: Result<Due, ScheduleError> = match (delay, moment) {
+        (Some(delay), None) => Due::parse_delay(delay),
+        (None, Some(moment)) => Due::parse_moment(moment),
+        (None, None) => return Err("has neither `in` nor `at`".to_owned()),
+        (Some(_), Some(_)) => return Err("has both `in` and `at`".to_owned()),
+    };
+    due.map_err(|error| error.to_string())
+}

@@ -1,0 +1,182 @@
+//! The commands that look.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lapsed::compose::Adapters;
+use lapsed::doctor::{self, Severity};
+use lapsed::ledger::{Catalog, ListFilter, StateFilter};
+use lapsed::task::{Due, ScheduleError, State, UnixMs};
+use lapsed::{Config, Engine, HandlerRegistry};
+use serde_json::json;
+
+use super::EXIT_SICK;
+use super::output::{Output, say};
+
+#[derive(Args)]
+pub struct List {
+    /// Only these states
+    #[arg(long, value_delimiter = ',', value_name = "STATE,..")]
+    state: Vec<StateArg>,
+    /// Only this class
+    #[arg(long)]
+    class: Option<String>,
+    /// Only this method
+    #[arg(long)]
+    method: Option<String>,
+    /// Only this tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// Due at this moment or later
+    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    due_after: Option<UnixMs>,
+    /// Due before this moment
+    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    due_before: Option<UnixMs>,
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Go on behind the page that named this cursor
+    #[arg(long)]
+    cursor: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StateArg {
+    /// Not started, or waiting for a retry
+    Pending,
+    /// Waiting for a retry
+    Waiting,
+    Running,
+    Done,
+    Dead,
+    Cancelled,
+    /// Pending, and the time has passed
+    Overdue,
+}
+
+impl StateArg {
+    fn filters(self) -> Vec<StateFilter> {
+        match self {
+            Self::Pending => vec![
+                StateFilter::Is(State::Pending),
+                StateFilter::Is(State::Waiting),
+            ],
+            Self::Waiting => vec![StateFilter::Is(State::Waiting)],
+            Self::Running => vec![StateFilter::Is(State::Running)],
+            Self::Done => vec![StateFilter::Is(State::Done)],
+            Self::Dead => vec![StateFilter::Is(State::Dead)],
+            Self::Cancelled => vec![StateFilter::Is(State::Cancelled)],
+            Self::Overdue => vec![StateFilter::Overdue],
+        }
+    }
+}
+
+fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
+    Due::parse_moment(text).map(|due| due.resolve(UnixMs(0)))
+}
+
+impl List {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let filter = ListFilter {
+            states: self.state.into_iter().flat_map(StateArg::filters).collect(),
+            class: self.class,
+            method: self.method,
+            tag: self.tag,
+            due_after: self.due_after,
+            due_before: self.due_before,
+            cursor: self.cursor,
+            limit: self.limit,
+        };
+        let page = Adapters::new(config)?.ledger.list(&filter).await?;
+        output.tasks(&page.tasks)?;
+        if let Some(next) = page.next {
+            eprintln!("there may be more: --cursor {next}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args)]
+pub struct Stats {
+    /// Again every second, until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+impl Stats {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        const WATCH_EVERY: Duration = Duration::from_secs(1);
+        let ledger = Adapters::new(config)?.ledger;
+        loop {
+            let stats = ledger.stats().await?;
+            let fields = serde_json::to_value(stats)?;
+            let lines = fields
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, count)| format!("{name:<15} {count:>12}"));
+            output.print(&stats, lines.collect::<Vec<_>>().join("\n"))?;
+            if !self.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if !output.json {
+                say("")?;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(WATCH_EVERY) => {}
+                _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+            }
+        }
+    }
+}
+
+pub async fn sweep(config: Config, output: Output) -> anyhow::Result<ExitCode> {
+    let (sweep, audit) = Engine::new(config, HandlerRegistry::new())
+        .reconcile()
+        .await?;
+    let value = json!({ "sweep": sweep, "audit": audit });
+    output.print(
+        &value,
+        format!(
+            "{} overdue, {} pending ahead, {} keys armed again, {} deleted rows revived",
+            sweep.overdue, audit.pending, audit.rearmed, audit.revived
+        ),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Args)]
+pub struct Doctor {
+    /// Mend what can be mended without risk
+    #[arg(long)]
+    fix: bool,
+}
+
+impl Doctor {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let report = if self.fix {
+            doctor::fix(config).await
+        } else {
+            doctor::examine(config).await
+        };
+        output.print(&report, report.to_string().trim_end())?;
+        Ok(match report.worst() {
+            Severity::Error => ExitCode::from(EXIT_SICK),
+            Severity::Ok | Severity::Note | Severity::Warning => ExitCode::SUCCESS,
+        })
+    }
+}
+
+pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let value = json!({ "ok": true, "routes": config.routes.len() });
+    output.print(
+        &value,
+        format!(
+            "the configuration is in order, {} routes",
+            config.routes.len()
+        ),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
