@@ -7,6 +7,7 @@ use crate::config::{Config, ConfigError, TimerKind};
 use crate::engine::{Engine, Parts};
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
+use crate::ledger::memory::MemoryLedger;
 use crate::ledger::mysql::MysqlLedger;
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
@@ -69,6 +70,23 @@ impl Adapters {
         };
         Engine::with_parts(parts, config)
     }
+}
+
+/// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.
+///
+/// Its clock is tokio's: a test that pauses time decides when tasks fall due. Nothing survives the process.
+pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskClient) {
+    let ledger = Arc::new(MemoryLedger::default());
+    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
+    let parts = Parts {
+        catalog: Some(Arc::clone(&ledger) as _),
+        ledger,
+        timer,
+        router: Arc::new(Router::new(handlers, config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    (Engine::with_parts(parts, config), tasks)
 }
 
 impl Engine {

@@ -1,4 +1,99 @@
-#![doc = "placeholder"]
+//! Delayed tasks on the Redis and MySQL you already have: punctual, durable, run once.
+//!
+//! A task is an expiring Redis key `Class@method@args`, mirrored as a row of the MySQL table
+//! `tb_time_limit_task`. When the key expires, a daemon runs the task: Rust code of yours
+//! ([`HandlerRegistry`]), or a program that a route in its configuration names. The same crate is the
+//! daemon (`lapsed listen`), the worker library ([`Engine`]) and the producer library ([`TaskClient`]).
+//!
+//! **An expiry event is a hint, the ledger row is the truth, a claim is a fenced right to run one attempt,
+//! and every run ends in an [`Outcome`](task::Outcome) that a pure function turns into a
+//! [`Verdict`](task::Verdict).**
+//!
+//! # Quick start
+//!
+//! Without any server, on the ledger in memory:
+//!
+//! ```
+//! use std::time::Duration;
+//! use lapsed::{Config, HandlerRegistry, TaskContext};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (closed, mut orders) = tokio::sync::mpsc::unbounded_channel();
+//! let mut handlers = HandlerRegistry::new();
+//! handlers.on("Order", "close", move |ctx: TaskContext, (order,): (u64,)| {
+//!     let closed = closed.clone();
+//!     async move {
+//!         println!("{}: closing order {order}, {} ms late", ctx.id(), ctx.lateness_ms());
+//!         closed.send(order)?; // any error is tried again by the retry policy
+//!         Ok(())
+//!     }
+//! });
+//!
+//! let (engine, tasks) = lapsed::in_memory(&Config::default(), handlers);
+//! tasks.create("Order", "close", [42], Duration::from_millis(30)).await?;
+//! engine
+//!     .run_until(async move { assert_eq!(orders.recv().await, Some(42)) })
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On real servers, a worker whose effects happen exactly once:
+//!
+//! ```no_run
+//! use lapsed::{Config, Engine, HandlerRegistry, MysqlTask, TaskContext};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut handlers = HandlerRegistry::new();
+//! handlers.on("Auction", "end", |ctx: TaskContext, (id,): (u64,)| async move {
+//!     let mut tx = ctx.begin().await?; // on the ledger's database
+//!     sqlx::query("UPDATE tb_auction SET ended = 1 WHERE id = ?").bind(id).execute(&mut *tx).await?;
+//!     ctx.complete_in(tx).await // effects and completion together, or neither
+//! });
+//! let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+//! Engine::new(Config::load(None)?, handlers).run_until(shutdown).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # One task, from `SETEX` to its settled row
+//!
+//! 1. **Created.** [`TaskClient::create`] resolves "in 30 minutes" once, on the ledger's clock, writes the row
+//!    ([`Ledger::create`](ledger::Ledger::create)), and after the commit arms the key
+//!    ([`Timer::arm`](timer::Timer::arm)): `SET Order@close@42 lapsed:<due ms> PX <remaining>`. A program in another
+//!    language inserts the row and runs `SETEX` itself; see [`ledger::migrate`] for the table.
+//! 2. **Expected.** Every second the daemon looks ahead in the ledger and tells its timer what falls due in the next
+//!    seconds ([`Timer::expect`](timer::Timer::expect)).
+//! 3. **Signalled.** At the due millisecond the timer asks Redis for the key ([`timer::key_expiry`]). That makes Redis
+//!    drop it and publish `expired` to every listener there is, however many million keys wait beside it; the answer
+//!    is a [`Signal`](timer::Signal) too. If Redis is down or mute, the signal is raised all the same; if even that is
+//!    lost, the sweep finds the overdue row within a second or two.
+//! 4. **Claimed.** All signals enter by one door, are coalesced by key, and become one conditional `UPDATE` for as
+//!    many tasks as there are free slots ([`Ledger::claim`](ledger::Ledger::claim)). It takes a row only if that is
+//!    pending, due *by the database's clock* and leased by nobody: early, stale, forged and repeated signals end here.
+//! 5. **Run.** The [`Handler`](handler::Handler) runs in a task of its own, under its time limit, while its lease is renewed.
+//!    A panic, a hang or a lost lease is an [`Outcome`](task::Outcome) like any other.
+//! 6. **Judged.** [`task::judge`] turns the outcome, the attempt and the retry policy into a
+//!    [`Verdict`](task::Verdict): complete, try again at, bury, release.
+//! 7. **Settled.** The verdict is written in batches, guarded by row, due time and claim
+//!    ([`Ledger::settle`](ledger::Ledger::settle)). Nothing matches if the task was created anew or taken over
+//!    meanwhile: the result is discarded and counted. A retry arms the key again.
+//!
+//! # Where things are
+//!
+//! | module | what it is | what it knows |
+//! |---|---|---|
+//! | [`task`] | keys, states, outcomes, retries, due times: pure | nothing else |
+//! | [`ledger`] | the seam to the book of record; in MySQL, in memory | `task` |
+//! | [`timer`] | the seam to whatever says "may be due"; Redis keys, or the ledger alone | `task` |
+//! | [`redis`] | everything that speaks Redis | `task` |
+//! | [`handler`] | the seam to what does the work; registry, routes, programs | `task`, `ledger` |
+//! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
+//! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
+//! | [`compose`] | puts concrete adapters together | everything |
+//! | [`sandbox`] | private servers for tests, demos and measurements | nothing |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -18,6 +113,7 @@ pub mod telemetry;
 pub mod timer;
 
 pub use client::{ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
+pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};

@@ -24,8 +24,10 @@ pub struct Intake {
     swept_arrived: Notify,
     /// Room was made for the sweep.
     drained: Notify,
-    wanted: Mutex<Wanted>,
-    asked: Notify,
+    sweep_wanted: Notify,
+    /// The strongest cause since the last audit.
+    audit_cause: Mutex<Option<Cause>>,
+    audit_wanted: Notify,
     metrics: Arc<Metrics>,
 }
 
@@ -76,15 +78,6 @@ enum Place {
     InFlight { again: Option<Signal> },
 }
 
-/// What reconciliation was asked for since it last ran.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    /// A sweep, and the first cause of it.
-    pub sweep: Option<Cause>,
-    /// An audit, and the strongest cause of it.
-    pub audit: Option<Cause>,
-}
-
 impl Intake {
     /// An empty one.
     pub fn new(metrics: Arc<Metrics>) -> Self {
@@ -93,8 +86,9 @@ impl Intake {
             fresh_arrived: Notify::new(),
             swept_arrived: Notify::new(),
             drained: Notify::new(),
-            wanted: Mutex::default(),
-            asked: Notify::new(),
+            sweep_wanted: Notify::new(),
+            audit_cause: Mutex::default(),
+            audit_wanted: Notify::new(),
             metrics,
         }
     }
@@ -168,17 +162,35 @@ impl Intake {
         }
     }
 
-    /// Waits until a sweep or an audit is asked for, or the sweep's queue has room again.
-    pub async fn asked(&self) {
+    /// Waits until a sweep is asked for, or the sweep's queue has room again.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn sweep_wanted(&self) {
         tokio::select! {
-            () = self.asked.notified() => {}
+            () = self.sweep_wanted.notified() => {}
             () = self.drained.notified() => {}
         }
     }
 
-    /// What was asked for; asks are answered by being taken.
-    pub fn wanted(&self) -> Wanted {
-        std::mem::take(&mut *self.wanted.lock().expect("nothing panics while holding it"))
+    /// Waits until an audit is asked for; asks are answered by being taken.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn audit_wanted(&self) -> Cause {
+        loop {
+            let wanted = self.audit_wanted.notified();
+            if let Some(cause) = self.audit_cause().take() {
+                return cause;
+            }
+            wanted.await;
+        }
+    }
+
+    fn audit_cause(&self) -> MutexGuard<'_, Option<Cause>> {
+        self.audit_cause
+            .lock()
+            .expect("nothing panics while holding it")
     }
 
     /// How many more signals of the sweep fit.
@@ -231,22 +243,18 @@ impl SignalSink for Intake {
     }
 
     fn sweep(&self, cause: Cause) {
-        self.wanted
-            .lock()
-            .expect("nothing panics while holding it")
-            .sweep
-            .get_or_insert(cause);
-        self.asked.notify_one();
+        tracing::trace!(cause = cause.as_str(), "sweep wanted");
+        self.sweep_wanted.notify_one();
     }
 
     fn audit(&self, cause: Cause) {
-        let mut wanted = self.wanted.lock().expect("nothing panics while holding it");
-        // A Redis that lost its data does not wait for the next minute.
-        if wanted.audit != Some(Cause::RedisChanged) {
-            wanted.audit = Some(cause);
+        let mut wanted = self.audit_cause();
+        // A Redis that lost its data does not wait for its turn.
+        if *wanted != Some(Cause::RedisChanged) {
+            *wanted = Some(cause);
         }
         drop(wanted);
-        self.asked.notify_one();
+        self.audit_wanted.notify_one();
     }
 }
 
@@ -320,20 +328,23 @@ mod tests {
         assert_eq!(intake.take(Lane::Swept, 2).len(), 2);
     }
 
-    #[test]
-    fn overflow_drops_and_asks_for_a_sweep() {
+    #[tokio::test]
+    async fn overflow_drops_and_asks_for_a_sweep() {
         let intake = intake();
         for n in 0..=SWEPT_MAX {
             intake.raise(signal(&n.to_string(), Source::Sweep));
         }
         assert_eq!(waiting(&intake), SWEPT_MAX);
-        assert_eq!(
-            intake.wanted(),
-            Wanted {
-                sweep: Some(Cause::Overflow),
-                audit: None
-            }
-        );
-        assert_eq!(intake.wanted(), Wanted::default());
+        intake.sweep_wanted().await;
+    }
+
+    #[tokio::test]
+    async fn a_redis_that_lost_its_data_is_the_strongest_cause_of_an_audit() {
+        let intake = intake();
+        intake.audit(Cause::RedisChanged);
+        intake.audit(Cause::Sentinel);
+        assert_eq!(intake.audit_wanted().await, Cause::RedisChanged);
+        intake.audit(Cause::Sentinel);
+        assert_eq!(intake.audit_wanted().await, Cause::Sentinel);
     }
 }

@@ -9,9 +9,11 @@
 //!
 //! It knows the seams (`ledger`, `timer`, `handler`), never a driver.
 
+mod audit;
 mod dispatch;
 mod intake;
 mod lease;
+mod observe;
 mod reconcile;
 mod run;
 mod settle;
@@ -36,7 +38,8 @@ use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Cause, SignalSink, Timer};
 
-pub use self::reconcile::{AuditReport, SweepReport};
+pub use self::audit::AuditReport;
+pub use self::reconcile::SweepReport;
 
 /// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
 /// one for the sweep. More only fight over the same rows.
@@ -187,6 +190,7 @@ impl Engine {
         shared.intake.audit(Cause::Start);
         let _stop = shared.stopping.clone().drop_guard();
         helpers.spawn(Arc::clone(&shared).reconcile_until_stopped());
+        helpers.spawn(Arc::clone(&shared).audit_until_stopped());
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
             let (shared, sink) = (

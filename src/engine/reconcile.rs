@@ -1,4 +1,5 @@
-//! What makes lost events harmless: the look-ahead and the sweep each second, the audit when keys may be missing.
+//! What makes lost events harmless: each second, the sweep of what is overdue and the look-ahead to what
+//! falls due next.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,16 +7,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Shared;
+use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
-use crate::task::{DELAY_MAX, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, Cause, Remaining, Signal, Source};
+use crate::task::UnixMs;
+use crate::timer::{Alarm, Cause, Signal, Source};
 
 /// Rows of one page.
-const PAGE: u32 = 1_000;
+pub(super) const PAGE: u32 = 1_000;
 
 /// Most pages of one scan; the next one goes on from there, or finds them again.
-const PAGES_MAX: usize = 64;
+pub(super) const PAGES_MAX: usize = 32;
 
 /// How far the look-ahead reads anew each time, at least until it comes again: rows are moved and created
 /// in place, behind its edge.
@@ -23,19 +24,6 @@ const NEAR: Duration = Duration::from_secs(2);
 
 /// How often the ledger's clock is read.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
-
-/// Audits are at least so far apart, unless Redis is another one.
-const AUDIT_EVERY: Duration = Duration::from_secs(60);
-
-/// How exactly a key's remaining time must fit its row's due time to speak for it: a second for programs that
-/// count in seconds, and some for the way.
-const FITS_MS: u64 = 2_000;
-
-/// How often tasks are counted for the metrics, if counting is quick.
-const COUNT_EVERY: Duration = Duration::from_secs(15);
-
-/// Counting may take a hundredth of the time.
-const COUNT_SHARE: u32 = 100;
 
 /// What one sweep found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -46,17 +34,6 @@ pub struct SweepReport {
     pub foreign: usize,
 }
 
-/// What one audit found and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct AuditReport {
-    /// Future tasks that were looked at.
-    pub pending: usize,
-    /// Keys armed again.
-    pub rearmed: usize,
-    /// Rows that a legacy program had deleted and armed again.
-    pub revived: usize,
-}
-
 /// Where the scans are.
 #[derive(Debug, Default)]
 struct Cursors {
@@ -65,9 +42,6 @@ struct Cursors {
     /// Up to where due times are in memory.
     edge: Option<UnixMs>,
     clock_read: Option<Instant>,
-    audited: Option<Instant>,
-    /// Asked for too soon after the last.
-    audit_owed: Option<Cause>,
 }
 
 impl Shared {
@@ -78,9 +52,11 @@ impl Shared {
             loop {
                 self.reconcile(&mut cursors).await;
                 // Asked means something; unasked it is the promise that nothing waits longer than this.
-                let _ =
-                    tokio::time::timeout(self.jittered(self.sweep.interval), self.intake.asked())
-                        .await;
+                let _ = tokio::time::timeout(
+                    self.jittered(self.sweep.interval),
+                    self.intake.sweep_wanted(),
+                )
+                .await;
             }
         };
         self.stopping.run_until_cancelled(work).await;
@@ -92,8 +68,6 @@ impl Shared {
     }
 
     async fn reconcile(&self, cursors: &mut Cursors) {
-        let wanted = self.intake.wanted();
-        cursors.audit_owed = wanted.audit.or(cursors.audit_owed);
         // Results that are known but not yet written come first: their rows only look overdue.
         if self.settlements_held_up.load(Ordering::Relaxed) {
             return;
@@ -118,27 +92,7 @@ impl Shared {
             self.look_ahead(cursors).await?;
         }
         self.revive_deleted(self.nudge.horizon).await?;
-        if let Some(cause) = self.audit_due(cursors) {
-            cursors.audited = Some(Instant::now());
-            cursors.audit_owed = None;
-            let report = self.audit(cause).await?;
-            tracing::info!(
-                cause = cause.as_str(),
-                pending = report.pending,
-                rearmed = report.rearmed,
-                revived = report.revived,
-                "audited"
-            );
-        }
         Ok(())
-    }
-
-    fn audit_due(&self, cursors: &Cursors) -> Option<Cause> {
-        let cause = cursors.audit_owed?;
-        let soon = cursors
-            .audited
-            .is_some_and(|audited| audited.elapsed() < AUDIT_EVERY);
-        (!soon || cause == Cause::RedisChanged).then_some(cause)
     }
 
     /// Hands in what is overdue: from where the last sweep stopped, and a page of the newest, so that a backlog
@@ -242,102 +196,6 @@ impl Shared {
         Ok(())
     }
 
-    /// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it
-    /// creates the task again. Which of the two a row means, only Redis can tell: a key that is armed for this
-    /// row's due time speaks for a new creation.
-    async fn revive_deleted(&self, span: Duration) -> Result<usize, LedgerError> {
-        let (mut after, mut revived) = (None, 0);
-        for _ in 0..PAGES_MAX {
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::DeletedAhead(span),
-                    after,
-                    limit: PAGE,
-                })
-                .await?;
-            after = page.next;
-            revived += self.revive_armed(page.rows).await?;
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(revived)
-    }
-
-    async fn revive_armed(&self, rows: Vec<Upcoming>) -> Result<usize, LedgerError> {
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
-        // Without Redis there is no evidence, and a deletion is a deletion.
-        let Ok(remaining) = self.parts.timer.remaining(&keys).await else {
-            return Ok(0);
-        };
-        let now = self.parts.ledger.clock().now();
-        let mut revived = Vec::new();
-        for (row, remaining) in rows.into_iter().zip(remaining) {
-            let Remaining::Ms(remaining_ms) = remaining else {
-                continue;
-            };
-            let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-            if remaining_ms.abs_diff(due_in_ms) <= FITS_MS
-                && self.parts.ledger.revive(row.arming).await?
-            {
-                revived.push(alarm(row));
-            }
-        }
-        let count = revived.len();
-        if count > 0 {
-            tracing::info!(
-                tasks = count,
-                "revived tasks that were deleted and armed again by another program"
-            );
-            self.hold(revived);
-        }
-        Ok(count)
-    }
-
-    /// Goes through every future task, the soonest first, and arms what the timer has lost.
-    async fn audit(&self, cause: Cause) -> Result<AuditReport, LedgerError> {
-        let mut report = AuditReport {
-            revived: self.revive_deleted(DELAY_MAX).await?,
-            ..AuditReport::default()
-        };
-        let mut after = None;
-        loop {
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::Ahead(DELAY_MAX),
-                    after,
-                    limit: PAGE,
-                })
-                .await?;
-            after = page.next;
-            report.pending += page.rows.len();
-            let alarms: Vec<Alarm> = page.rows.into_iter().map(alarm).collect();
-            match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
-                Ok(armed) => report.rearmed += armed.written,
-                Err(error) => {
-                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection starts another");
-                    break;
-                }
-            }
-            if after.is_none() {
-                break;
-            }
-            // What falls due meanwhile comes first.
-            tokio::task::yield_now().await;
-        }
-        self.parts
-            .metrics
-            .audited(cause.as_str(), report.rearmed as u64);
-        Ok(report)
-    }
-
     /// One sweep and one audit that run nothing: for `lapsed sweep`.
     pub(super) async fn reconcile_for_people(
         &self,
@@ -364,58 +222,10 @@ impl Shared {
         }
         Ok((sweep, self.audit(Cause::Asked).await?))
     }
-
-    /// Keeps the gauges of tasks by state fresh, as often as counting is cheap.
-    pub(super) async fn count_tasks_until_stopped(self: Arc<Self>) {
-        let Some(catalog) = self.parts.catalog.clone() else {
-            return;
-        };
-        let work = async {
-            loop {
-                let asked = Instant::now();
-                match catalog.stats().await {
-                    Ok(stats) => self.parts.metrics.counted(&stats),
-                    Err(error) => self.ledger_failed("count tasks", &error),
-                }
-                tokio::time::sleep(COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE)).await;
-            }
-        };
-        self.stopping.run_until_cancelled(work).await;
-    }
-
-    pub(super) fn ledger_answered(&self) {
-        if !self.ledger_answers.swap(true, Ordering::Relaxed) {
-            tracing::info!("the ledger answers again");
-        }
-    }
-
-    /// The ledger did not do what it was asked: one line per verb and interval.
-    pub(super) fn ledger_failed(&self, verb: &'static str, error: &LedgerError) {
-        self.ledger_answers
-            .store(!error.is_transient(), Ordering::Relaxed);
-        if let Some(held_back) = self.complaints.admit(verb) {
-            tracing::error!(%error, held_back, "could not {verb}; trying again");
-        }
-    }
-
-    /// Nothing here can run it: said once for each class and method.
-    pub(super) fn unroutable(&self, key: &TaskKey) {
-        const REMEMBERED_MAX: usize = 1_000;
-        self.parts.metrics.dropped("unroutable", 1);
-        let mut known = self
-            .unroutable
-            .lock()
-            .expect("nothing panics while holding it");
-        if known.len() < REMEMBERED_MAX && known.insert(key.class_method().to_owned()) {
-            tracing::warn!(
-                task.class_method = key.class_method(),
-                "no handler and no route: its tasks stay pending"
-            );
-        }
-    }
 }
 
-fn alarm(row: Upcoming) -> Alarm {
+/// What the timer has to know of a row.
+pub(super) fn alarm(row: Upcoming) -> Alarm {
     let Upcoming {
         key,
         arming,

@@ -1,0 +1,68 @@
+//! What the engine tells people: counts, outages, what it cannot run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Shared;
+use crate::ledger::LedgerError;
+use crate::task::TaskKey;
+
+/// How often tasks are counted for the metrics, if counting is quick.
+const COUNT_EVERY: Duration = Duration::from_secs(15);
+
+/// Counting may take a hundredth of the time.
+const COUNT_SHARE: u32 = 100;
+
+impl Shared {
+    /// Keeps the gauges of tasks by state fresh, as often as counting is cheap.
+    pub(super) async fn count_tasks_until_stopped(self: Arc<Self>) {
+        let Some(catalog) = self.parts.catalog.clone() else {
+            return;
+        };
+        let work = async {
+            loop {
+                let asked = Instant::now();
+                match catalog.stats().await {
+                    Ok(stats) => self.parts.metrics.counted(&stats),
+                    Err(error) => self.ledger_failed("count tasks", &error),
+                }
+                tokio::time::sleep(COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE)).await;
+            }
+        };
+        self.stopping.run_until_cancelled(work).await;
+    }
+
+    pub(super) fn ledger_answered(&self) {
+        if !self.ledger_answers.swap(true, Ordering::Relaxed) {
+            tracing::info!("the ledger answers again");
+        }
+    }
+
+    /// The ledger did not do what it was asked: one line per verb and interval.
+    pub(super) fn ledger_failed(&self, verb: &'static str, error: &LedgerError) {
+        self.ledger_answers
+            .store(!error.is_transient(), Ordering::Relaxed);
+        if let Some(held_back) = self.complaints.admit(verb) {
+            tracing::error!(%error, held_back, "could not {verb}; trying again");
+        }
+    }
+
+    /// Nothing here can run it: said once for each class and method.
+    pub(super) fn unroutable(&self, key: &TaskKey) {
+        const REMEMBERED_MAX: usize = 1_000;
+        self.parts.metrics.dropped("unroutable", 1);
+        let mut known = self
+            .unroutable
+            .lock()
+            .expect("nothing panics while holding it");
+        if known.len() < REMEMBERED_MAX && known.insert(key.class_method().to_owned()) {
+            tracing::warn!(
+                task.class_method = key.class_method(),
+                "no handler and no route: its tasks stay pending"
+            );
+        }
+    }
+}
