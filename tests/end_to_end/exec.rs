@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lapsed::HandlerRegistry;
 use lapsed::task::State;
+use lapsed::{Due, HandlerRegistry, Task};
 
 use crate::rig::{Daemon, Rig, until};
 
@@ -42,7 +42,7 @@ impl Script {
 }
 
 /// Whether a process is there and runs: one that nobody has collected yet does not count.
-fn runs(pid: &str) -> bool {
+pub fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
     stat.is_ok_and(|stat| {
         !stat
@@ -62,14 +62,11 @@ async fn a_program_gets_its_arguments_as_they_are_and_the_task_on_stdin() {
     )
     .await;
     let name = "Run@it@$(reboot)@a b@;'\"@*";
+    let task = Task::from(crate::rig::key(name));
     let made = script
         .daemon
         .tasks
-        .create_task(lapsed::client::TaskSpec {
-            payload: Some("{\"amount\": 5}".to_owned()),
-            tag: Some("shop".to_owned()),
-            ..lapsed::client::TaskSpec::new(crate::rig::key(name), lapsed::task::Due::NOW)
-        })
+        .create_task(task.payload("{\"amount\": 5}").tag("shop"), Due::NOW)
         .await
         .unwrap();
     script.rig.until_done(1).await;

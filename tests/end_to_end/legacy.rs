@@ -1,8 +1,7 @@
 //! Programs that know only the first six columns go on working while the daemon runs.
 
-use lapsed::ledger::mysql::MysqlTask;
 use lapsed::task::State;
-use lapsed::{HandlerError, TaskContext};
+use lapsed::{HandlerError, MysqlTask, TaskContext};
 
 use crate::rig::{Rig, Setup, until, write_down};
 

@@ -1,7 +1,6 @@
 //! Events prove nothing: old ones, forged ones and foreign ones start nothing.
 
-use lapsed::client::{Made, TaskSpec};
-use lapsed::task::{Due, UnixMs};
+use lapsed::UnixMs;
 
 use crate::rig::{Rig, key, until};
 
@@ -40,8 +39,8 @@ async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_earl
     let () = rig.redis_says(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let daemon = rig.listening_daemon().await;
     let due = UnixMs(rig.now_ms().await + 4_000);
-    let newer = TaskSpec::new(key("Job@record@1"), Due::at(due).unwrap());
-    let newer: Made = daemon.tasks.create_task(newer).await.unwrap();
+    let task = key("Job@record@1").into();
+    let newer = daemon.tasks.create_task(task, due).await.unwrap();
     // As an older arming left it behind.
     let () = rig
         .redis_says(&["SET", "Job@record@1", "", "PX", "1"])

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::client::TaskSpec;
-use lapsed::ledger::mysql::MysqlTask;
-use lapsed::task::{Due, State};
-use lapsed::{HandlerError, HandlerRegistry, TaskContext};
+use lapsed::task::State;
+use lapsed::{Due, HandlerError, HandlerRegistry, MysqlTask, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
 use crate::rig::{Rig, key, take_effect, until, write_down};
@@ -223,9 +221,10 @@ async fn a_task_that_arms_itself_again_runs_as_often_as_it_says() {
 async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
-    let task = || TaskSpec::new(key("Job@record@1"), Due::after_ms(300).unwrap());
+    let task = Task::from(key("Job@record@1"));
+    let delay = Duration::from_millis(300);
     let mut tx = rig.sql.begin().await.unwrap();
-    let unarmed = daemon.tasks.create_in(&mut tx, task()).await.unwrap();
+    let unarmed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
     tx.rollback().await.unwrap();
     assert_eq!(rig.pttl("Job@record@1").await, -2);
     // Armed all the same, as a careless program might: its event leads to nothing.
@@ -248,9 +247,9 @@ async fn a_task_created_in_a_transaction_and_never_armed_runs_within_two_seconds
     let created_at = rig.now_ms().await;
     let mut tx = rig.sql.begin().await.unwrap();
     for (number, delay) in [0, 200, 1_000, 3_000].into_iter().enumerate() {
-        let name = key(&format!("Job@record@{number}"));
-        let task = TaskSpec::new(name, Due::after_ms(delay).unwrap());
-        let _never_armed = daemon.tasks.create_in(&mut tx, task).await.unwrap();
+        let task = Task::from(key(&format!("Job@record@{number}")));
+        let delay = Duration::from_millis(delay);
+        let _never_armed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
     }
     tx.commit().await.unwrap();
     rig.until_done(4).await;
@@ -271,9 +270,9 @@ async fn a_task_can_complete_and_create_the_next_one_together() {
         async move {
             let mut tx = task.begin().await?;
             take_effect(&task, &mut tx).await?;
-            let next = TaskSpec::new(key(&format!("Job@chain@{}", step + 1)), Due::NOW);
+            let next = Task::new("Job", "chain", [step + 1])?;
             let next = match step {
-                ..5 => Some(client.create_in(&mut tx, next).await?),
+                ..5 => Some(client.create_in(&mut tx, next, Due::NOW).await?),
                 _ => None,
             };
             // The first try of each step dies before its commit, and takes the next one with it.
