@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lapsed::{Task, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use crate::rig::{Daemon, Rig, Setup, handlers, until};
@@ -159,10 +160,11 @@ async fn answers_that_are_lost_anywhere_leave_every_effect_once() {
 async fn a_row_that_somebody_locks_delays_no_other() {
     let rig = Rig::new("").await;
     let daemon = rig.daemon();
-    let made = daemon.create("Job@record@0", 2_000).await;
-    for number in 1..50 {
-        let name = format!("Job@record@{number}");
-        daemon.create(&name, 2_000).await;
+    // All at the same moment, so that one statement claims them, the locked one first.
+    let due = UnixMs(rig.now_ms().await + 2_000);
+    for number in 0..50 {
+        let task = Task::new("Job", "record", [number]).unwrap();
+        daemon.tasks.create_task(task, due).await.unwrap();
     }
     let url = rig.config().ledger.url.expose().to_owned();
     let mut other = MySqlConnection::connect(&url).await.unwrap();
@@ -176,14 +178,13 @@ async fn a_row_that_somebody_locks_delays_no_other() {
     rig.until_done(49).await;
     let free_at = rig.now_ms().await;
     // Long enough for several claims to meet the lock.
-    rig.until_clock(lapsed::task::UnixMs(made.due().0 + 6_000))
-        .await;
+    rig.until_clock(UnixMs(due.0 + 6_000)).await;
     assert_eq!(rig.with_status(1).await, 49);
     tx.rollback().await.unwrap();
     rig.until_done(50).await;
     rig.each_ran_once(50).await;
     // One statement waits for the lock for a second before it is known.
-    assert!(free_at - made.due().0 < 4_000, "the others waited");
+    assert!(free_at - due.0 < 4_000, "the others waited");
 }
 
 #[tokio::test]
