@@ -44,6 +44,31 @@ async fn a_task_runs_once_at_its_time_without_redis_by_ledger_poll() {
 }
 
 #[tokio::test]
+async fn a_key_of_any_script_and_of_the_greatest_length_runs() {
+    let rig = Rig::new("redis.key_prefix = '應用:'").await;
+    let daemon = rig.listening_daemon().await;
+    let longest = format!("Job@record@{}", "x".repeat(255 - 11));
+    let names = [
+        "Job@record@任務@\u{1f600}@é",
+        "Job@record@É",
+        "Job@record@e\u{301}",
+        "Job@record@@",
+        &longest,
+    ];
+    for name in names {
+        assert!(daemon.create(name, 500).await.armed);
+    }
+    assert!(rig.pttl(&format!("應用:{longest}")).await > 0);
+    rig.until_done(names.len()).await;
+    rig.each_ran_once(names.len()).await;
+    let mut ran: Vec<String> = rig.runs().await.into_iter().map(|run| run.name).collect();
+    let mut names = names.map(str::to_owned);
+    ran.sort();
+    names.sort();
+    assert_eq!(ran, names);
+}
+
+#[tokio::test]
 async fn events_alone_run_every_task() {
     let rig = Rig::new("nudge.enabled = false\nsweep.interval = '1h'").await;
     let daemon = rig.listening_daemon().await;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use lapsed::{Task, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
-use crate::rig::{Daemon, Rig, Setup, until};
+use crate::rig::{Daemon, Rig, Setup, handlers, until};
+use crate::wire::Wire;
 
 /// Tasks that take effect in their own transactions, some of them during what the test does next.
 async fn create_effects(daemon: &Daemon, count: i64) {
@@ -73,13 +75,96 @@ async fn a_ledger_that_hangs_for_eight_seconds_has_every_effect_once() {
 }
 
 #[tokio::test]
+async fn a_daemon_whose_connections_are_killed_again_and_again_has_every_effect_once() {
+    let rig = Rig::new("engine.lease = '2s'").await;
+    let daemon = rig.daemon();
+    create_effects(&daemon, 100).await;
+    let others = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
+                  WHERE db = DATABASE() AND id <> CONNECTION_ID()";
+    for share in [10, 20, 30, 40, 50] {
+        until(format!("{share} are done"), async || {
+            settled(&rig).await >= share
+        })
+        .await;
+        let mut own = MySqlConnection::connect(rig.config().ledger.url.expose())
+            .await
+            .unwrap();
+        let others: Vec<i64> = sqlx::query_scalar(others)
+            .fetch_all(&mut own)
+            .await
+            .unwrap();
+        for id in others {
+            // It may have gone by itself.
+            let _ = sqlx::raw_sql(AssertSqlSafe(format!("KILL {id}")))
+                .execute(&mut own)
+                .await;
+        }
+    }
+    until("all are done", async || settled(&rig).await == 100).await;
+    rig.each_effect_once(100).await;
+}
+
+/// A daemon whose wire to the ledger is cut.
+async fn daemon_behind(
+    rig: &Rig,
+    cut: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+    most: usize,
+) -> (Daemon, Wire) {
+    let url = rig.config().ledger.url.expose().to_owned();
+    let port = url.split([':', '/']).nth(4).unwrap().to_owned();
+    let wire = Wire::to(port.parse().unwrap(), most, cut).await;
+    let mut config = rig.config();
+    let through = url.replace(&port, &wire.port.to_string());
+    config.ledger.url = through.as_str().into();
+    (Daemon::start(&config, handlers()), wire)
+}
+
+#[tokio::test]
+async fn a_commit_whose_reply_is_lost_counts() {
+    let rig = Rig::new("").await;
+    let is_commit = |packet: &[u8]| packet.ends_with(b"\x03COMMIT");
+    let (daemon, wire) = daemon_behind(&rig, is_commit, 10).await;
+    let client = rig.client().await;
+    for number in 0..20 {
+        crate::rig::create(&client, &format!("Job@effect@{number}"), number * 50).await;
+    }
+    rig.until_done(20).await;
+    assert_eq!(wire.cuts(), 10);
+    rig.each_effect_once(20).await;
+    daemon.stop().await;
+    let tried_twice =
+        "SELECT COUNT(*) FROM tb_time_limit_task WHERE attempt > 1 OR last_error IS NOT NULL";
+    assert_eq!(rig.number(tried_twice).await, 0);
+}
+
+#[tokio::test]
+async fn answers_that_are_lost_anywhere_leave_every_effect_once() {
+    let rig = Rig::new("engine.lease = '1s'").await;
+    let packets = std::sync::atomic::AtomicUsize::new(0);
+    let each_so_many = move |_: &[u8]| {
+        let number = packets.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        number > 100 && number.is_multiple_of(23)
+    };
+    let (daemon, wire) = daemon_behind(&rig, each_so_many, 20).await;
+    let client = rig.client().await;
+    for number in 0..100 {
+        crate::rig::create(&client, &format!("Job@effect@{number}"), number * 50).await;
+    }
+    until("all are done", async || settled(&rig).await == 100).await;
+    rig.each_effect_once(100).await;
+    assert!(wire.cuts() >= 10, "only {}", wire.cuts());
+    assert!(daemon.is_alive());
+}
+
+#[tokio::test]
 async fn a_row_that_somebody_locks_delays_no_other() {
     let rig = Rig::new("").await;
     let daemon = rig.daemon();
-    let made = daemon.create("Job@record@0", 2_000).await;
-    for number in 1..50 {
-        let name = format!("Job@record@{number}");
-        daemon.create(&name, 2_000).await;
+    // All at the same moment, so that one statement claims them, the locked one first.
+    let due = UnixMs(rig.now_ms().await + 2_000);
+    for number in 0..50 {
+        let task = Task::new("Job", "record", [number]).unwrap();
+        daemon.tasks.create_task(task, due).await.unwrap();
     }
     let url = rig.config().ledger.url.expose().to_owned();
     let mut other = MySqlConnection::connect(&url).await.unwrap();
@@ -93,14 +178,13 @@ async fn a_row_that_somebody_locks_delays_no_other() {
     rig.until_done(49).await;
     let free_at = rig.now_ms().await;
     // Long enough for several claims to meet the lock.
-    rig.until_clock(lapsed::task::UnixMs(made.due().0 + 6_000))
-        .await;
+    rig.until_clock(UnixMs(due.0 + 6_000)).await;
     assert_eq!(rig.with_status(1).await, 49);
     tx.rollback().await.unwrap();
     rig.until_done(50).await;
     rig.each_ran_once(50).await;
     // One statement waits for the lock for a second before it is known.
-    assert!(free_at - made.due().0 < 4_000, "the others waited");
+    assert!(free_at - due.0 < 4_000, "the others waited");
 }
 
 #[tokio::test]

@@ -12,4 +12,5 @@ mod rig;
 mod sentinels;
 mod strangers;
 mod transactions;
+mod wire;
 mod worker;

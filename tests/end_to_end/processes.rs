@@ -66,7 +66,7 @@ async fn a_daemon_that_is_frozen_beyond_its_lease_comes_back_to_no_effect() {
     let client = rig.client().await;
     let frozen = Process::worker(&rig);
     for number in 0..10 {
-        create(&client, &format!("Job@slow@{}", 700 + number), 0).await;
+        create(&client, &format!("Job@slow@{}", 2_500 + number), 0).await;
     }
     until("all are running", async || rig.runs().await.len() == 10).await;
     frozen.signal(Signal::STOP);
@@ -195,7 +195,7 @@ async fn at_the_second_sigterm_the_daemon_stops_at_once() {
     daemon.signal(Signal::TERM);
     daemon.until_logged("stopping: no new run starts").await;
     daemon.signal(Signal::TERM);
-    let asked = std::time::Instant::now();
+    let asked = tokio::time::Instant::now();
     let status = daemon.until_ended().await;
     assert!(
         asked.elapsed() < Duration::from_secs(5),

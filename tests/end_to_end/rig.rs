@@ -25,9 +25,9 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
 /// What handlers leave behind.
-const TRACES: &str = "CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(255), \
+const TRACES: &str = "CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(255) COLLATE utf8mb4_bin, \
        task VARCHAR(64), attempt INT, due_ms BIGINT, at_ms BIGINT); \
-     CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(255), task VARCHAR(64))";
+     CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(255) COLLATE utf8mb4_bin, task VARCHAR(64))";
 
 /// Waits until it holds.
 pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {

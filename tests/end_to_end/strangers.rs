@@ -115,10 +115,11 @@ async fn events_of_finished_and_cancelled_tasks_run_nothing() {
         .await
         .unwrap();
     rig.until_done(1).await;
-    for name in ["Job@record@done", "Job@record@cancelled"] {
-        rig.publish_expired(name).await;
-    }
+    // Those right after the settlement are taken for its echo.
     until("both were found out", async || {
+        for name in ["Job@record@done", "Job@record@cancelled"] {
+            rig.publish_expired(name).await;
+        }
         daemon.dropped("finished") >= 1.0 && daemon.dropped("cancelled") >= 1.0
     })
     .await;
