@@ -651,11 +651,11 @@ async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
     let leased = create(ledger, &key("scan", "leased"), -2_500).await;
     claim(ledger, leased, LEASE).await.unwrap();
     assert_eq!(
-        pages(ledger, Window::OverdueOldest, "scan").await,
+        pages(ledger, Window::OverdueOldest(Duration::ZERO), "scan").await,
         ["a", "b", "c"]
     );
     assert_eq!(
-        pages(ledger, Window::OverdueNewest, "scan").await,
+        pages(ledger, Window::OverdueNewest(Duration::ZERO), "scan").await,
         ["c", "b", "a"]
     );
     assert_eq!(

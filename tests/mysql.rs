@@ -272,7 +272,7 @@ async fn keys_that_are_no_task_keys_are_passed_by() {
     }
     let page = ledger
         .scan(DueScan {
-            window: Window::OverdueOldest,
+            window: Window::OverdueOldest(Duration::ZERO),
             after: None,
             limit: 100,
         })

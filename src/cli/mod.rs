@@ -107,7 +107,7 @@ impl Cli {
             Ok(code) => code,
             Err(error) => {
                 let usage = error.downcast_ref::<ConfigError>().is_some();
-                for line in format!("{error:#}").lines() {
+                for line in chain(&error).lines() {
                     eprintln!("error: {line}");
                 }
                 ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
@@ -148,6 +148,18 @@ impl Cli {
             Command::Completions { .. } => unreachable!("answered above"),
         }
     }
+}
+
+/// An error and what caused it, leaving out what a text above has said already.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            let colon = if text.is_empty() { "" } else { ": " };
+            text = text + colon + &cause;
+        }
+    }
+    text
 }
 
 impl Global {

@@ -52,23 +52,49 @@ impl Output {
     }
 }
 
-/// One task, a field to a line.
-pub fn task_lines(task: &TaskRecord) -> anyhow::Result<String> {
-    let fields = serde_json::to_value(task)?;
+/// One task, a field to a line; what is not set is left out.
+pub fn task_lines(task: &TaskRecord) -> String {
+    let TaskRecord {
+        id,
+        key,
+        state,
+        due,
+        due_at,
+        created,
+        attempt,
+        crashes,
+        max_attempts,
+        daemon,
+        cancel_requested,
+        tag,
+        payload,
+        last_error,
+        finished,
+    } = task;
+    let fields = [
+        ("key", Some(key.to_string())),
+        ("id", Some(id.clone())),
+        ("state", Some(state.to_string())),
+        ("due", Some(due.to_string())),
+        ("retry at", (due_at != due).then(|| due_at.to_string())),
+        ("created", Some(created.to_string())),
+        ("finished", finished.map(|finished| finished.to_string())),
+        ("attempt", Some(attempt.to_string())),
+        ("max attempts", max_attempts.map(|runs| runs.to_string())),
+        ("crashes", (*crashes > 0).then(|| crashes.to_string())),
+        ("daemon", (!daemon.is_empty()).then(|| daemon.clone())),
+        (
+            "cancellation",
+            cancel_requested.then(|| "waits for the run to end".to_owned()),
+        ),
+        ("tag", tag.clone()),
+        ("payload", payload.clone()),
+        ("last error", last_error.clone()),
+    ];
     let lines = fields
-        .as_object()
         .into_iter()
-        .flatten()
-        .filter(|(_, value)| !value.is_null());
-    let show = |value: &serde_json::Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    Ok(lines
-        .map(|(name, value)| format!("{name:<17} {}", show(value)))
-        .collect::<Vec<_>>()
-        .join("\n"))
+        .filter_map(|(name, value)| Some(format!("{name:<13} {}", value?)));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn first_line(text: &str) -> String {

@@ -194,7 +194,7 @@ impl OneKey {
         let adapters = Adapters::new(config)?;
         match adapters.ledger.find(&self.key).await? {
             Some(task) => {
-                output.print(&task, task_lines(&task)?)?;
+                output.print(&task, task_lines(&task))?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
 use lapsed::doctor::{self, Severity};
-use lapsed::ledger::{Catalog, ListFilter, StateFilter};
+use lapsed::ledger::{Catalog, ListFilter, StateFilter, Stats as Counts};
 use lapsed::task::{Due, ScheduleError, State, UnixMs};
 use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
@@ -111,13 +111,7 @@ impl Stats {
         let ledger = Adapters::new(config)?.ledger;
         loop {
             let stats = ledger.stats().await?;
-            let fields = serde_json::to_value(stats)?;
-            let lines = fields
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(name, count)| format!("{name:<15} {count:>12}"));
-            output.print(&stats, lines.collect::<Vec<_>>().join("\n"))?;
+            output.print(&stats, stats_lines(&stats))?;
             if !self.watch {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -130,6 +124,39 @@ impl Stats {
             }
         }
     }
+}
+
+fn stats_lines(stats: &Counts) -> String {
+    let Counts {
+        pending,
+        waiting,
+        running,
+        done,
+        dead,
+        cancelled,
+        overdue,
+        overdue_ms_max,
+    } = *stats;
+    let counts = [
+        ("pending", pending),
+        ("waiting", waiting),
+        ("running", running),
+        ("done", done),
+        ("dead", dead),
+        ("cancelled", cancelled),
+        ("overdue", overdue),
+    ];
+    let mut lines: Vec<String> = counts
+        .iter()
+        .map(|(state, count)| format!("{state:<10} {count:>12}"))
+        .collect();
+    if overdue > 0 {
+        lines.push(format!(
+            "the oldest is {:.3} s overdue",
+            overdue_ms_max as f64 / 1000.0
+        ));
+    }
+    lines.join("\n")
 }
 
 pub async fn sweep(config: Config, output: Output) -> anyhow::Result<ExitCode> {

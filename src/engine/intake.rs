@@ -2,9 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 use crate::timer::{Cause, Signal, SignalSink, Source};
@@ -12,6 +15,12 @@ use crate::timer::{Cause, Signal, SignalSink, Source};
 /// Most signals that wait, from timers and from the sweep. The sweep comes again, so it needs few.
 const FRESH_MAX: usize = 131_072;
 const SWEPT_MAX: usize = 4_096;
+
+/// How long after its settlement a signal of the same arming is an echo.
+const ECHO_OF_ARMING: Duration = Duration::from_secs(1);
+
+/// How long after it an event of the same key is.
+const ECHO_OF_KEY: Duration = Duration::from_millis(50);
 
 /// Signals that wait to be claimed, and the keys that are on their way.
 ///
@@ -36,9 +45,40 @@ struct Queues {
     fresh: VecDeque<Signal>,
     swept: VecDeque<Signal>,
     known: HashMap<TaskKey, Place>,
+    /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
+    settled: HashMap<TaskKey, (Arming, Instant)>,
+    /// The same, the oldest first.
+    settled_order: VecDeque<(Instant, TaskKey)>,
 }
 
 impl Queues {
+    /// Whether a signal is about an arming that was settled just now. One that does not know its arming is
+    /// believed to be only for a moment: the key may have been created anew.
+    fn is_echo(&self, signal: &Signal) -> bool {
+        match (self.settled.get(&signal.key), signal.arming) {
+            (None, _) => false,
+            (Some((settled, at)), Some(arming)) => {
+                *settled == arming && at.elapsed() < ECHO_OF_ARMING
+            }
+            (Some((_, at)), None) => signal.source == Source::Event && at.elapsed() < ECHO_OF_KEY,
+        }
+    }
+
+    fn forget_settled(&mut self, now: Instant) {
+        while let Some((at, _)) = self.settled_order.front()
+            && now.duration_since(*at) >= ECHO_OF_ARMING
+        {
+            let (at, key) = self.settled_order.pop_front().expect("just looked at");
+            if self
+                .settled
+                .get(&key)
+                .is_some_and(|(_, latest)| *latest == at)
+            {
+                self.settled.remove(&key);
+            }
+        }
+    }
+
     fn lane(&mut self, lane: Lane) -> &mut VecDeque<Signal> {
         match lane {
             Lane::Fresh => &mut self.fresh,
@@ -162,6 +202,21 @@ impl Intake {
         }
     }
 
+    /// As [`land`](Self::land), for armings that are finished: their echoes are dropped.
+    pub fn land_settled<'a>(&self, armings: impl IntoIterator<Item = (&'a TaskKey, Arming)>) {
+        let now = Instant::now();
+        let mut queues = self.queues();
+        queues.forget_settled(now);
+        let mut keys = Vec::new();
+        for (key, arming) in armings {
+            queues.settled.insert(key.clone(), (arming, now));
+            queues.settled_order.push_back((now, key.clone()));
+            keys.push(key);
+        }
+        drop(queues);
+        self.land(keys);
+    }
+
     /// Waits until a sweep is asked for, or the sweep's queue has room again.
     ///
     /// # Cancel safety
@@ -200,12 +255,14 @@ impl Intake {
 
     fn admit(&self, signal: Signal) {
         let mut queues = self.queues();
+        let is_echo = queues.is_echo(&signal);
         match queues.known.get_mut(&signal.key) {
             Some(Place::Waiting) => return self.drop_signal("coalesced"),
             Some(Place::InFlight { again }) => {
                 *again = Some(signal);
                 return;
             }
+            None if is_echo => return self.drop_signal("coalesced"),
             None => {}
         }
         let lane = Lane::of(signal.source);
@@ -261,6 +318,7 @@ impl SignalSink for Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::UnixMs;
 
     fn signal(name: &str, source: Source) -> Signal {
         Signal {
@@ -308,6 +366,35 @@ mod tests {
         intake.settling(taken.iter().map(|signal| &signal.key));
         intake.land(taken.iter().map(|signal| &signal.key));
         assert_eq!(waiting(&intake), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn echoes_of_a_settled_arming_are_dropped_and_a_new_arming_is_not() {
+        let intake = intake();
+        let settled = Arming {
+            row: 1,
+            due: UnixMs(10),
+        };
+        let of = |arming| Signal {
+            arming: Some(arming),
+            ..signal("a", Source::Nudge)
+        };
+        intake.raise(of(settled));
+        let taken = intake.take(Lane::Fresh, 1);
+        intake.land_settled(taken.iter().map(|signal| (&signal.key, settled)));
+        intake.raise(signal("a", Source::Event));
+        intake.raise(of(settled));
+        assert_eq!(waiting(&intake), 0);
+        let newer = Arming {
+            due: UnixMs(20),
+            ..settled
+        };
+        intake.raise(of(newer));
+        assert_eq!(intake.take(Lane::Fresh, 1), [of(newer)]);
+        intake.land(&[taken[0].key.clone()]);
+        tokio::time::advance(ECHO_OF_KEY).await;
+        intake.raise(signal("a", Source::Event));
+        assert_eq!(waiting(&intake), 1);
     }
 
     #[tokio::test]

@@ -22,6 +22,9 @@ pub(super) const PAGES_MAX: usize = 32;
 /// in place, behind its edge.
 const NEAR: Duration = Duration::from_secs(2);
 
+/// What fell due less than this ago is being claimed just now, on the signal of a timer.
+const SWEEP_GRACE: Duration = Duration::from_millis(500);
+
 /// How often the ledger's clock is read.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
@@ -100,7 +103,7 @@ impl Shared {
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
         let mut report = SweepReport::default();
         let newest = DueScan {
-            window: Window::OverdueNewest,
+            window: Window::OverdueNewest(SWEEP_GRACE),
             after: None,
             limit: PAGE,
         };
@@ -119,7 +122,7 @@ impl Shared {
                 .parts
                 .ledger
                 .scan(DueScan {
-                    window: Window::OverdueOldest,
+                    window: Window::OverdueOldest(SWEEP_GRACE),
                     after: cursors.sweep,
                     limit: PAGE,
                 })
@@ -208,7 +211,7 @@ impl Shared {
                 .parts
                 .ledger
                 .scan(DueScan {
-                    window: Window::OverdueOldest,
+                    window: Window::OverdueOldest(Duration::ZERO),
                     after,
                     limit: PAGE,
                 })

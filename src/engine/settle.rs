@@ -76,14 +76,15 @@ impl Shared {
         }
         self.leases
             .forget(landed.iter().map(|ended| &ended.claim.lease));
-        self.intake
-            .land(landed.iter().map(|ended| &ended.claim.key));
-        for ended in landed
+        // A handler that armed its key again has made another arming: its signals are no echoes.
+        let (done, open): (Vec<&Ended>, Vec<&Ended>) = landed
             .iter()
-            .filter(|ended| matches!(ended.outcome, Outcome::Interrupted | Outcome::Unroutable))
-        {
-            tracing::debug!(task.key = %ended.claim.key, "released");
-        }
+            .partition(|ended| matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed));
+        self.intake.land_settled(
+            done.iter()
+                .map(|ended| (&ended.claim.key, ended.claim.lease.arming)),
+        );
+        self.intake.land(open.iter().map(|ended| &ended.claim.key));
         self.hold(alarms);
     }
 

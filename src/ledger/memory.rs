@@ -452,14 +452,16 @@ impl Ledger for MemoryLedger {
             .rows
             .values()
             .filter(|row| match scan.window {
-                Window::OverdueOldest | Window::OverdueNewest => row.free_and_due(now),
+                Window::OverdueOldest(by) | Window::OverdueNewest(by) => {
+                    row.free_and_due(now) && now.since(row.due_at()) >= by
+                }
                 Window::Ahead(span) => ahead(row, span, false),
                 Window::DeletedAhead(span) => ahead(row, span, true),
             })
             .collect();
         rows.sort_by_key(|row| (row.due_at(), row.id));
         let place = |row: &Row| (row.due_at(), row.id);
-        if scan.window == Window::OverdueNewest {
+        if matches!(scan.window, Window::OverdueNewest(_)) {
             rows.reverse();
             rows.retain(|row| scan.after.is_none_or(|after| place(row) < after));
         } else {

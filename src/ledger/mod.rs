@@ -138,10 +138,10 @@ pub struct DueScan {
 /// A stretch of due times, seen from the ledger's now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
-    /// Overdue and leased by nobody, the oldest first.
-    OverdueOldest,
-    /// Overdue and leased by nobody, the newest first.
-    OverdueNewest,
+    /// Overdue by at least so long and leased by nobody, the oldest first.
+    OverdueOldest(Duration),
+    /// Overdue by at least so long and leased by nobody, the newest first.
+    OverdueNewest(Duration),
     /// Due from now until so long from now, the soonest first.
     Ahead(Duration),
     /// As `Ahead`, but the rows with `sts = 1` and `status = 0` which a legacy program has deleted.

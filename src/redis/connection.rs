@@ -86,6 +86,11 @@ impl Endpoint {
         self.client.get_connection_info().redis_settings().db()
     }
 
+    /// Where expired events of the database are announced.
+    pub fn expired_channel(&self) -> String {
+        format!("__keyevent@{}__:expired", self.database())
+    }
+
     /// Bound on one answer.
     pub(super) fn response_timeout(&self) -> Duration {
         self.response_timeout

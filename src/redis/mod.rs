@@ -5,6 +5,7 @@
 
 mod connection;
 mod error;
+mod inspection;
 mod keyspace;
 mod names;
 mod notify;
@@ -12,6 +13,7 @@ mod session;
 
 pub use connection::{Commands, Endpoint};
 pub use error::RedisError;
+pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Keyspace, Put, Role, Server, Ttl};
 pub use names::{Heard, Names, ProbeId};
 pub use notify::{Notifications, NotifyFlags, ensure_notifications};

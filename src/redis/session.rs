@@ -64,7 +64,7 @@ impl Connected {
     pub async fn open(endpoint: &Endpoint) -> Result<Self, RedisError> {
         Ok(Self {
             pubsub: endpoint.connect_pubsub().await?,
-            channel: format!("__keyevent@{}__:expired", endpoint.database()),
+            channel: endpoint.expired_channel(),
             response_timeout: endpoint.response_timeout(),
         })
     }

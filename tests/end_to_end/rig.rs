@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use lapsed::compose::Adapters;
 use lapsed::engine::{EngineError, Status};
-use lapsed::ledger::mysql::{MysqlLedger, MysqlTask};
+use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Catalog, Ledger, TaskRecord};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
-use lapsed::task::{State, TaskKey, UnixMs};
-use lapsed::{Config, HandlerRegistry, TaskClient, TaskContext};
+use lapsed::task::State;
+use lapsed::{Config, Due, HandlerRegistry, MysqlTask, TaskClient, TaskContext, TaskKey, UnixMs};
 use redis::aio::MultiplexedConnection;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool};
@@ -421,7 +421,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn start(config: &Config, handlers: HandlerRegistry) -> Self {
+    pub fn start(config: &Config, handlers: HandlerRegistry) -> Self {
         let adapters = Adapters::new(config).unwrap();
         let engine = adapters.engine(config, handlers);
         let status = engine.status().unwrap();
@@ -499,7 +499,6 @@ impl Drop for Daemon {
 
 /// Creates a task by name, due after so many milliseconds.
 pub async fn create(tasks: &TaskClient, name: &str, delay_ms: i64) -> lapsed::client::Made {
-    let due = lapsed::task::Due::after_ms(delay_ms).unwrap();
-    let task = lapsed::client::TaskSpec::new(key(name), due);
-    tasks.create_task(task).await.unwrap()
+    let due = Due::after_ms(delay_ms).unwrap();
+    tasks.create_task(key(name).into(), due).await.unwrap()
 }

@@ -288,8 +288,12 @@ impl Ledger for MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2);
         let question = match scan.window {
-            Window::OverdueOldest => statement(self.queries.plain(queries::SCAN_OVERDUE_OLDEST)),
-            Window::OverdueNewest => statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST)),
+            Window::OverdueOldest(by) => {
+                statement(self.queries.plain(queries::SCAN_OVERDUE_OLDEST)).bind(ms(by))
+            }
+            Window::OverdueNewest(by) => {
+                statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST)).bind(ms(by))
+            }
             Window::Ahead(span) => statement(self.queries.plain(queries::SCAN_AHEAD))
                 .bind(0i64)
                 .bind(ms(span)),
@@ -300,7 +304,7 @@ impl Ledger for MysqlLedger {
         let from_the_end = (UnixMs(9_999_999_999_999), u64::MAX);
         let (due, row) = scan
             .after
-            .unwrap_or(if scan.window == Window::OverdueNewest {
+            .unwrap_or(if matches!(scan.window, Window::OverdueNewest(_)) {
                 from_the_end
             } else {
                 Default::default()

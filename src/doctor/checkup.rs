@@ -1,0 +1,120 @@
+//! The examination of one server while it goes on: what was found, and how long the rest may take.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::Finding;
+use crate::ledger::migrate::MigrateError;
+use crate::redis::RedisError;
+
+/// One check.
+pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(5);
+
+pub(super) struct Checkup {
+    pub(super) findings: Vec<Finding>,
+    until: Instant,
+}
+
+/// The server no longer answers, so the rest of its examination is left out. The finding is there.
+#[derive(Debug)]
+pub(super) struct Silent;
+
+/// Why a question has no answer.
+pub(super) enum Trouble {
+    /// The connection is lost.
+    Lost(String),
+    /// The server says no to this one.
+    Refused(String),
+}
+
+impl Checkup {
+    pub(super) fn new(until: Instant) -> Self {
+        Self {
+            findings: Vec::new(),
+            until,
+        }
+    }
+
+    pub(super) fn add(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
+    }
+
+    /// Bounds a piece of work; `None` when its time was up.
+    pub(super) async fn bounded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        timeout(CHECK_WITHIN.min(left), work).await.ok()
+    }
+
+    /// Asks for what `checks` need. A refusal is noted with each of them, and is `None`.
+    pub(super) async fn learn<T, E: Into<Trouble>>(
+        &mut self,
+        checks: &[&'static str],
+        question: impl Future<Output = Result<T, E>>,
+    ) -> Result<Option<T>, Silent> {
+        let why = match self.bounded(question).await {
+            Some(Ok(answer)) => return Ok(Some(answer)),
+            Some(Err(error)) => match error.into() {
+                Trouble::Refused(why) => {
+                    self.add(checks.iter().map(|check| Finding::unknown(check, &why)));
+                    return Ok(None);
+                }
+                Trouble::Lost(why) => why,
+            },
+            None => "no answer in time".to_owned(),
+        };
+        let check = checks.first().copied().unwrap_or("doctor");
+        self.add([
+            Finding::error(check, format!("the server stopped answering: {why}")).remedy(
+                "see to the server, then run `lapsed doctor` again: the rest was not checked",
+            ),
+        ]);
+        Err(Silent)
+    }
+}
+
+impl From<RedisError> for Trouble {
+    fn from(error: RedisError) -> Self {
+        match error {
+            RedisError::Unreachable(_) | RedisError::Loading(_) => Self::Lost(words(&error)),
+            _ => Self::Refused(words(&error)),
+        }
+    }
+}
+
+impl From<sqlx::Error> for Trouble {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(_)
+            | sqlx::Error::RowNotFound
+            | sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::ColumnNotFound(_)
+            | sqlx::Error::Decode(_) => Self::Refused(words(&error)),
+            _ => Self::Lost(words(&error)),
+        }
+    }
+}
+
+impl From<MigrateError> for Trouble {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Sql { source, .. } => source.into(),
+            other => Self::Refused(words(&other)),
+        }
+    }
+}
+
+/// An error and its sources. Where one repeats the other, the longer text stands for both.
+pub(super) fn words(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}

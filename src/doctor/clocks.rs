@@ -1,0 +1,134 @@
+//! The clocks of the two servers and of this machine, against each other.
+//!
+//! `lapsed` itself needs no agreement: the ledger's clock decides, and Redis is told how long is left. Programs that
+//! reckon due times by a clock of their own, and people who read logs, do.
+
+use std::time::Duration;
+
+use super::{Finding, units};
+use crate::clock;
+use crate::task::UnixMs;
+
+const CHECK: &str = "clocks";
+
+/// Beyond this a difference is worth mending.
+const APART: Duration = Duration::from_millis(500);
+
+/// A server's clock, read from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// How far it is ahead of this machine's clock.
+    ahead_ms: i64,
+    /// How wrong that may be: half the round trip.
+    error: Duration,
+}
+
+impl Reading {
+    /// Takes a reading.
+    pub(super) async fn take<E>(
+        question: impl Future<Output = Result<UnixMs, E>>,
+    ) -> Result<Self, E> {
+        let before = clock::wall();
+        let reading = question.await?;
+        let error = clock::wall().since(before) / 2;
+        let here = before.plus(error);
+        Ok(Self {
+            ahead_ms: reading.0 - here.0,
+            error,
+        })
+    }
+}
+
+/// Judges whatever could be read.
+pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Finding> {
+    let here = Reading {
+        ahead_ms: 0,
+        error: Duration::ZERO,
+    };
+    let clocks = [
+        ("redis", redis),
+        ("the ledger", ledger),
+        ("this host", Some(here)),
+    ];
+    let clocks: Vec<(&str, Reading)> = clocks
+        .into_iter()
+        .filter_map(|(name, reading)| reading.map(|reading| (name, reading)))
+        .collect();
+    let pairs = clocks.iter().enumerate().flat_map(|(index, first)| {
+        let rest = &clocks[index + 1..];
+        rest.iter().map(move |second| (first, second))
+    });
+    let (mut largest, mut apart) = (None, Vec::new());
+    for ((one, reading), (other, than)) in pairs {
+        let ahead_ms = reading.ahead_ms - than.ahead_ms;
+        let apart_by = Duration::from_millis(ahead_ms.unsigned_abs());
+        largest = largest.max(Some(apart_by));
+        if apart_by > APART + reading.error + than.error {
+            let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
+            apart.push(
+                Finding::warning(
+                    CHECK,
+                    format!("{one} is {} {direction} {other}", units::span(apart_by)),
+                )
+                .remedy("keep the clocks of all machines together (`chronyd`, `systemd-timesyncd`): programs that reckon due times by their own clock are off by as much"),
+            );
+        }
+    }
+    match (largest, apart.is_empty()) {
+        (Some(largest), true) => {
+            let names: Vec<&str> = clocks.iter().map(|(name, _)| *name).collect();
+            let found = format!("{} agree within {}", names.join(", "), units::span(largest));
+            vec![Finding::ok(CHECK, found)]
+        }
+        _ => apart,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+
+    fn ahead(ms: i64, error_ms: u64) -> Option<Reading> {
+        Some(Reading {
+            ahead_ms: ms,
+            error: Duration::from_millis(error_ms),
+        })
+    }
+
+    #[test]
+    fn clocks_that_agree_are_one_finding() {
+        let findings = compare(ahead(-100, 2), ahead(300, 2));
+        let [only] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        assert_eq!(only.severity, Severity::Ok);
+        assert_eq!(
+            only.found,
+            "redis, the ledger, this host agree within 400 ms"
+        );
+        assert_eq!(compare(None, None), []);
+    }
+
+    #[test]
+    fn each_pair_that_is_apart_is_named() {
+        let findings = compare(ahead(2300, 1), ahead(0, 1));
+        let found: Vec<&str> = findings.iter().map(|f| &f.found[..]).collect();
+        assert_eq!(
+            found,
+            [
+                "redis is 2.3 s ahead of the ledger",
+                "redis is 2.3 s ahead of this host"
+            ]
+        );
+        assert_eq!(findings[0].severity, Severity::Warning);
+        let findings = compare(None, ahead(-900, 0));
+        assert_eq!(findings[0].found, "the ledger is 900 ms behind this host");
+    }
+
+    #[test]
+    fn a_slow_answer_is_not_taken_for_a_wrong_clock() {
+        let findings = compare(None, ahead(900, 450));
+        assert_eq!(findings[0].severity, Severity::Ok);
+    }
+}

@@ -1,0 +1,134 @@
+//! What can be wrong with the ledger: reaching it, and the order of its checks.
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
+use sqlx::{ConnectOptions, Connection, MySqlConnection, Row};
+use tracing::log::LevelFilter;
+
+use super::Finding;
+use super::checkup::{Checkup, Silent, words};
+use super::clocks::Reading;
+use super::server::{self, Variables};
+use super::table;
+use crate::Config;
+use crate::ledger::migrate::Table;
+use crate::ledger::mysql::{MysqlLedger, queries};
+use crate::task::UnixMs;
+
+const REACHABLE: &str = "ledger.reachable";
+const SESSION: &str = "ledger.session";
+const CLOCK: &str = "ledger.clock";
+
+/// As the engine's sessions are, and without patience for a table that is being altered.
+const SESSION_SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+     SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
+
+/// Servers of MySQL 8 remember the sizes of tables for a day unless told not to; others do not know it.
+const FRESH_SIZES: &str = "SET SESSION information_schema_stats_expiry = 0";
+
+/// Examines the server and the table; answers the server's clock.
+pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Reading> {
+    // Says what is wrong with the URL and the table's name; connects to nothing.
+    let checked = MysqlLedger::new(&config.ledger).map_err(|error| words(&error));
+    let options = checked.and_then(|ledger| {
+        let options = config.ledger.url.expose().parse::<MySqlConnectOptions>();
+        let options = options.map_err(|error| words(&error))?;
+        Ok((ledger.table().clone(), options))
+    });
+    let (table, options) = match options {
+        Ok(options) => options,
+        Err(problem) => {
+            let finding = Finding::error(REACHABLE, problem);
+            checkup.add([finding.remedy("mend `[ledger]` in the configuration")]);
+            return None;
+        }
+    };
+    let options = options
+        .pipes_as_concat(false)
+        .log_statements(LevelFilter::Trace);
+    let connected = checkup.bounded(options.connect()).await;
+    let server = config.ledger.url.to_string();
+    let mut conn = match connected {
+        Some(Ok(conn)) => conn,
+        Some(Err(error)) => {
+            checkup.add([unreachable(&server, &error)]);
+            return None;
+        }
+        None => {
+            let finding = Finding::error(REACHABLE, format!("{server}: no answer in time"));
+            checkup.add([finding.remedy(
+                "see whether the server hangs, and whether a firewall drops what is sent to it",
+            )]);
+            return None;
+        }
+    };
+    checkup.add([Finding::ok(REACHABLE, server)]);
+    let reading = examine_server(config, &table, &mut conn, checkup).await;
+    // Whether the server takes leave is of no interest.
+    let _ = checkup.bounded(conn.close()).await;
+    reading.unwrap_or_default()
+}
+
+async fn examine_server(
+    config: &Config,
+    table: &Table,
+    conn: &mut MySqlConnection,
+    checkup: &mut Checkup,
+) -> Result<Option<Reading>, Silent> {
+    let settings = sqlx::raw_sql(SESSION_SETTINGS).execute(&mut *conn);
+    let session = checkup.learn(&[SESSION], settings).await?;
+    if session.is_some() {
+        let found = "READ COMMITTED, locks are waited for 1 s";
+        checkup.add([Finding::ok(SESSION, found)]);
+    }
+    let fresh = sqlx::raw_sql(FRESH_SIZES).execute(&mut *conn);
+    // A server that does not know it needs no telling.
+    if checkup.bounded(fresh).await.is_none() {
+        return Err(Silent);
+    }
+
+    let reading = Reading::take(clock(conn));
+    let reading = checkup.learn(&[CLOCK], reading).await?;
+
+    let asked = checkup
+        .learn(&server::CHECKS, Variables::read(conn))
+        .await?;
+    let limits = &config.ledger;
+    if let Some(variables) = &asked {
+        checkup.add(server::judge(variables, limits.max_connections));
+    }
+    table::examine(config, table, conn, asked.as_ref(), checkup).await?;
+    Ok(reading)
+}
+
+/// The server's time.
+pub(super) async fn clock(conn: &mut MySqlConnection) -> sqlx::Result<UnixMs> {
+    let row = sqlx::query(queries::CLOCK).fetch_one(conn).await?;
+    Ok(UnixMs(row.try_get(0)?))
+}
+
+/// The server's error number, if it was the server that refused.
+pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?;
+    let error = error.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(error.number())
+}
+
+fn unreachable(server: &str, error: &sqlx::Error) -> Finding {
+    let remedy = match number(error) {
+        Some(1045 | 1698 | 1251 | 1862 | 3118 | 3955) => {
+            "put the right user and password into `ledger.url`, as in `mysql://user:password@host:3306/database`, or into the file that `LAPSED__LEDGER__URL_FILE` names"
+        }
+        Some(1044) => {
+            "grant this user rights on the database: `GRANT SELECT, INSERT, UPDATE ON <database>.* TO <user>`"
+        }
+        Some(1049) => "create the database, or mend its name in `ledger.url`",
+        Some(1130) => "let this user connect from this host: `CREATE USER <user>@<host>`",
+        Some(1040 | 1203 | 1226) => {
+            "the server has no connection left: raise its `max_connections`, or find who holds them"
+        }
+        _ => {
+            "start the server, or mend `ledger.url`: host, port, and `?ssl-mode=...` if it insists on TLS"
+        }
+    };
+    Finding::error(REACHABLE, format!("{server}: {}", words(error))).remedy(remedy)
+}

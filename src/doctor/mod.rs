@@ -1,0 +1,69 @@
+//! `lapsed doctor`: what is wrong with an installation, and what to do about it.
+//!
+//! ```text
+//! ask: Redis and the ledger, at the same time -> facts      judge: facts -> findings, without I/O
+//! ```
+//!
+//! - A server that refuses a question costs a note, one that does not answer costs an error, and neither keeps the
+//!   others from being examined.
+//! - Everything ends by itself: a check after 5 s, a server's checks after 15 s.
+//! - Examining changes nothing: rights are tried with statements that match no row and no key.
+//! - What it does not know: whether a daemon runs. It examines what a daemon would find.
+
+mod checkup;
+mod clocks;
+mod finding;
+mod ledger;
+mod redis;
+mod report;
+mod server;
+mod table;
+mod units;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+pub use finding::{Finding, Severity};
+pub use report::Report;
+
+use crate::Config;
+use checkup::Checkup;
+
+/// All checks of one server together.
+const SERVER_WITHIN: Duration = Duration::from_secs(15);
+
+/// The change that [`fix`] makes.
+const FIX_WITHIN: Duration = Duration::from_secs(4);
+
+/// Examines what the configuration names: both servers, the table, the clocks.
+///
+/// Ends within 20 s, whatever the servers do.
+pub async fn examine(config: &Config) -> Report {
+    let until = Instant::now() + SERVER_WITHIN;
+    let (mut of_redis, mut of_ledger) = (Checkup::new(until), Checkup::new(until));
+    let (redis, ledger) = tokio::join!(
+        redis::examine(config, &mut of_redis),
+        ledger::examine(config, &mut of_ledger),
+    );
+    let findings = of_redis.findings.into_iter().chain(of_ledger.findings);
+    findings.chain(clocks::compare(redis, ledger)).collect()
+}
+
+/// Mends what can be mended without risk, then examines.
+///
+/// That is one thing: notification flags that are missing are added to those that are there. The first finding says
+/// what was done; those of the examination say what a person must do.
+pub async fn fix(config: &Config) -> Report {
+    let done = match timeout(FIX_WITHIN, redis::add_flags(config)).await {
+        Ok(done) => done,
+        Err(_) => Finding::error(
+            "fix",
+            "nothing was changed for certain: redis did not answer",
+        )
+        .remedy("see that redis answers, then run `lapsed doctor --fix` again"),
+    };
+    std::iter::once(done)
+        .chain(examine(config).await.findings)
+        .collect()
+}

@@ -1,0 +1,319 @@
+//! What can be wrong with the database server and its settings.
+
+use std::collections::HashMap;
+
+use sqlx::{MySqlConnection, Row};
+
+use super::Finding;
+use super::units::bytes;
+use crate::ledger::migrate::generated_index_bug;
+
+const VERSION: &str = "ledger.version";
+const BINLOG: &str = "ledger.binlog";
+const DURABILITY: &str = "ledger.durability";
+const PACKET: &str = "ledger.packet";
+const CONNECTIONS: &str = "ledger.connections";
+const READ_ONLY: &str = "ledger.read_only";
+const GALERA: &str = "ledger.galera";
+
+/// What [`judge`] judges.
+pub(super) const CHECKS: [&str; 6] = [VERSION, READ_ONLY, BINLOG, DURABILITY, PACKET, CONNECTIONS];
+
+/// As [`Variables`] calls what `VERSION()` and the status tell.
+const VERSION_TEXT: &str = "version()";
+const CONNECTED: &str = "threads_connected";
+
+const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'innodb_buffer_pool_size', \
+     'innodb_flush_log_at_trx_commit', 'max_allowed_packet', 'max_connections', 'max_user_connections', 'read_only', \
+     'super_read_only', 'innodb_read_only', 'wsrep_on')";
+const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";
+
+/// Statements of 512 keys of full length, without their payloads, are about 200 KiB.
+const PACKET_MIN: u64 = 1024 * 1024;
+
+/// A daemon has a pool for its own statements and one for the transactions of handlers.
+const POOLS: u64 = 2;
+
+/// Settings of the server, as this session has them.
+#[derive(Debug, Default)]
+pub(super) struct Variables(HashMap<String, String>);
+
+impl Variables {
+    pub(super) async fn read(conn: &mut MySqlConnection) -> sqlx::Result<Self> {
+        let version = sqlx::query("SELECT CAST(VERSION() AS CHAR)")
+            .fetch_one(&mut *conn)
+            .await?;
+        let mut variables = HashMap::from([(VERSION_TEXT.to_owned(), version.try_get(0)?)]);
+        for question in [VARIABLES, STATUS] {
+            for row in sqlx::query(question).fetch_all(&mut *conn).await? {
+                // Some servers send texts of their own as VARBINARY.
+                let text = |index| row.try_get_unchecked::<String, _>(index);
+                let name: String = text(0)?.to_ascii_lowercase();
+                variables.insert(name, text(1)?);
+            }
+        }
+        Ok(Self(variables))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.get(name)
+            .is_some_and(|value| !matches!(value, "OFF" | "0" | ""))
+    }
+}
+
+/// Judges everything but what needs the table.
+pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
+    let mut findings = vec![
+        version(variables.get(VERSION_TEXT).unwrap_or_default()),
+        read_only(variables),
+        binlog(variables),
+        durability(variables),
+        packet(variables),
+        connections(variables, pool),
+    ];
+    if variables.is_on("wsrep_on") {
+        findings.push(
+            Finding::note(GALERA, "a node of a galera cluster: nodes do not see each other's row locks, so two that are written to may each hand out one task")
+                .remedy("let all daemons and programs use the same node, and keep `innodb_flush_log_at_trx_commit = 1` there"),
+        );
+    }
+    findings
+}
+
+fn version(version: &str) -> Finding {
+    if let Some(bug) = generated_index_bug(version) {
+        let (bug, remedy) = bug.split_once(": ").unwrap_or((bug, "upgrade the server"));
+        return Finding::error(VERSION, format!("{version}: {bug}"))
+            .remedy(format!("{remedy}, to MariaDB 10.6.11, 10.11.1 or newer"));
+    }
+    let lower = version.to_ascii_lowercase();
+    if lower.contains("tidb") {
+        return Finding::note(
+            VERSION,
+            format!(
+                "TiDB, {version}: its rows are claimed correctly, but lapsed was not measured on it"
+            ),
+        );
+    }
+    if lower.contains("mariadb") {
+        return Finding::ok(VERSION, format!("MariaDB, {version}"));
+    }
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    match major {
+        Some(0..8_u32) => Finding::warning(
+            VERSION,
+            format!("MySQL {version}, expected 8.0 or newer: one row that somebody locks slows a whole batch of tasks"),
+        )
+        .remedy("upgrade the server"),
+        _ => Finding::ok(VERSION, format!("MySQL {version}")),
+    }
+}
+
+fn read_only(variables: &Variables) -> Finding {
+    let switches = ["read_only", "super_read_only", "innodb_read_only"];
+    match switches.iter().find(|name| variables.is_on(name)) {
+        None => Finding::ok(READ_ONLY, "the server takes writes"),
+        Some(name) => Finding::error(
+            READ_ONLY,
+            format!("`{name}` is on: this is a replica, or a server that is being switched over"),
+        )
+        .remedy("name the server that takes writes in `ledger.url`"),
+    }
+}
+
+fn binlog(variables: &Variables) -> Finding {
+    let format = variables.get("binlog_format").unwrap_or("ROW");
+    if !variables.is_on("log_bin") {
+        return Finding::ok(
+            BINLOG,
+            "no binary log is kept, so READ COMMITTED is possible",
+        );
+    }
+    if format.eq_ignore_ascii_case("STATEMENT") {
+        return Finding::error(
+            BINLOG,
+            "`binlog_format` is `STATEMENT`: the server refuses every write under READ COMMITTED (error 1665)",
+        )
+        .remedy("set `binlog_format = ROW` (or MIXED), also in the server's configuration file");
+    }
+    Finding::ok(
+        BINLOG,
+        format!("`binlog_format` is `{format}`, so READ COMMITTED is possible"),
+    )
+}
+
+fn durability(variables: &Variables) -> Finding {
+    let name = "innodb_flush_log_at_trx_commit";
+    match variables.get(name) {
+        None => Finding::unknown(DURABILITY, format!("the server does not show `{name}`")),
+        Some("1") => Finding::ok(DURABILITY, "each commit waits for the disk"),
+        Some(value) => Finding::note(
+            DURABILITY,
+            format!("`{name}` is {value}: when the database host crashes, about the last second of tasks created and done is lost"),
+        )
+        .remedy(format!("set `{name} = 1`: measured on a fast disk, it costs nothing where 50 and more tasks are written together")),
+    }
+}
+
+fn packet(variables: &Variables) -> Finding {
+    let name = "max_allowed_packet";
+    match variables.number(name) {
+        None => Finding::unknown(PACKET, format!("the server does not show `{name}`")),
+        Some(size) if size < PACKET_MIN => Finding::warning(
+            PACKET,
+            format!(
+                "`{name}` is {}: batches of tasks with payloads may be refused",
+                bytes(size)
+            ),
+        )
+        .remedy(format!("set `{name} = 16M`")),
+        Some(size) => Finding::ok(PACKET, format!("`{name}` is {}", bytes(size))),
+    }
+}
+
+fn connections(variables: &Variables, pool: u32) -> Finding {
+    let needed = u64::from(pool) * POOLS;
+    let Some(most) = variables.number("max_connections") else {
+        return Finding::unknown(CONNECTIONS, "the server does not show `max_connections`");
+    };
+    let per_user = variables.number("max_user_connections").unwrap_or(0);
+    let connected = variables.number(CONNECTED).unwrap_or(0);
+    let needs = format!(
+        "a daemon takes up to {needed} connections (`ledger.max_connections` = {pool}, and as many for handlers)"
+    );
+    let too_few = |found: String| {
+        Finding::warning(CONNECTIONS, format!("{needs}, and {found}"))
+            .remedy("lower `ledger.max_connections` (2 are enough for two cores), or raise the server's limit")
+    };
+    if per_user > 0 && per_user < needed {
+        return too_few(format!("the server allows a user {per_user}"));
+    }
+    if most < connected + needed {
+        return too_few(format!(
+            "the server allows {most}, of which {connected} are in use"
+        ));
+    }
+    Finding::ok(
+        CONNECTIONS,
+        format!("{needs}; the server allows {most}, of which {connected} are in use"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+
+    fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Variables(pairs.into_iter().map(own).collect())
+    }
+
+    #[track_caller]
+    fn assert_is(finding: &Finding, severity: Severity, part: &str) {
+        assert_eq!(finding.severity, severity, "{finding:?}");
+        assert!(finding.found.contains(part), "{finding:?}");
+        let bad = severity >= Severity::Warning;
+        assert!(!bad || finding.remedy.is_some(), "{finding:?}");
+    }
+
+    #[test]
+    fn servers_with_a_broken_index_are_refused_and_old_ones_complained_about() {
+        let told = [
+            ("10.11.19-MariaDB-0+deb12u1", Severity::Ok, "MariaDB"),
+            ("10.6.10-MariaDB", Severity::Error, "MDEV-29666"),
+            ("8.0.36", Severity::Ok, "MySQL 8.0.36"),
+            ("9.7.4", Severity::Ok, "MySQL 9.7.4"),
+            ("5.7.44-log", Severity::Warning, "expected 8.0"),
+            ("8.0.11-TiDB-v8.5.6", Severity::Note, "TiDB"),
+        ];
+        for (text, severity, part) in told {
+            assert_is(&version(text), severity, part);
+        }
+    }
+
+    #[test]
+    fn statement_binlogs_are_refused_only_where_one_is_kept() {
+        let judge = |log, format| binlog(&variables([("log_bin", log), ("binlog_format", format)]));
+        assert_is(&judge("ON", "STATEMENT"), Severity::Error, "1665");
+        assert_is(&judge("ON", "MIXED"), Severity::Ok, "MIXED");
+        assert_is(&judge("OFF", "STATEMENT"), Severity::Ok, "no binary log");
+        // A later MySQL knows nothing else than rows.
+        assert_is(
+            &binlog(&variables([("log_bin", "ON")])),
+            Severity::Ok,
+            "ROW",
+        );
+    }
+
+    #[test]
+    fn a_server_that_takes_no_writes_is_refused() {
+        for name in ["read_only", "super_read_only", "innodb_read_only"] {
+            assert_is(
+                &read_only(&variables([(name, "ON")])),
+                Severity::Error,
+                name,
+            );
+            assert_is(
+                &read_only(&variables([(name, "OFF")])),
+                Severity::Ok,
+                "writes",
+            );
+        }
+    }
+
+    #[test]
+    fn lost_seconds_and_small_packets_are_told() {
+        let flush = |value| durability(&variables([("innodb_flush_log_at_trx_commit", value)]));
+        assert_is(&flush("1"), Severity::Ok, "waits for the disk");
+        assert_is(&flush("2"), Severity::Note, "is 2");
+        let size = |value| packet(&variables([("max_allowed_packet", value)]));
+        assert_is(&size("16777216"), Severity::Ok, "16 MiB");
+        assert_is(&size("65536"), Severity::Warning, "64 KiB");
+        assert_is(
+            &packet(&Variables::default()),
+            Severity::Note,
+            "could not be checked",
+        );
+    }
+
+    #[test]
+    fn both_pools_must_fit_beside_those_who_are_there() {
+        let judge = |most, per_user, connected| {
+            let pairs = [
+                ("max_connections", most),
+                ("max_user_connections", per_user),
+                ("threads_connected", connected),
+            ];
+            connections(&variables(pairs), 8)
+        };
+        assert_is(&judge("151", "0", "3"), Severity::Ok, "up to 16");
+        assert_is(
+            &judge("151", "0", "140"),
+            Severity::Warning,
+            "140 are in use",
+        );
+        assert_is(
+            &judge("151", "10", "3"),
+            Severity::Warning,
+            "allows a user 10",
+        );
+    }
+
+    #[test]
+    fn galera_is_pointed_out() {
+        let findings = judge(&variables([("wsrep_on", "ON")]), 8);
+        assert_is(findings.last().unwrap(), Severity::Note, "galera");
+    }
+}

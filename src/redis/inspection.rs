@@ -1,0 +1,235 @@
+//! What a server says about itself and its other clients: for diagnosis alone.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use redis::FromRedisValue;
+
+use super::{Commands, Names, ProbeId, RedisError};
+use crate::task::UnixMs;
+
+/// Asks a server about itself. Each question is one answer, so that one refusal spoils no other.
+#[derive(Debug, Clone)]
+pub struct Inspection {
+    commands: Commands,
+}
+
+/// Named values, as the server writes them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts(HashMap<String, String>);
+
+/// Who else hears the events of a channel. `None`: the server does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listeners {
+    /// Subscribed to the channel by its name.
+    pub by_name: u64,
+    /// Different patterns, of all clients; which ones is not told.
+    pub patterns: u64,
+    /// Clients that subscribed to patterns.
+    pub by_pattern: Option<Vec<Client>>,
+}
+
+/// A client that listens to something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Client {
+    /// `host:port`
+    pub address: String,
+    /// What it calls itself, or the library that it says it uses.
+    pub name: Option<String>,
+}
+
+impl Inspection {
+    /// Does no I/O.
+    pub fn new(commands: Commands) -> Self {
+        Self { commands }
+    }
+
+    /// Everything that `INFO` tells.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; so for all that follow.
+    pub async fn info(&self) -> Result<Facts, RedisError> {
+        let info: String = self.ask("INFO", &["INFO"]).await?;
+        Ok(Facts::from_info(&info))
+    }
+
+    /// Settings, by name. A managed server may leave some out.
+    pub async fn settings(&self, names: &[&str]) -> Result<Facts, RedisError> {
+        let mut facts = HashMap::new();
+        for name in names {
+            // Servers before 7.0 take one name at a time.
+            let pair: Vec<String> = self.ask("CONFIG GET", &["CONFIG", "GET", name]).await?;
+            if let [name, value] = &pair[..] {
+                facts.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(Facts(facts))
+    }
+
+    /// The server's clock.
+    pub async fn time(&self) -> Result<UnixMs, RedisError> {
+        let (seconds, micros): (i64, i64) = self.ask("TIME", &["TIME"]).await?;
+        Ok(UnixMs(
+            seconds.saturating_mul(1000).saturating_add(micros / 1000),
+        ))
+    }
+
+    /// Who listens to `channel`, this connection not counted.
+    pub async fn listeners(&self, channel: &str) -> Result<Listeners, RedisError> {
+        let (_, by_name): (String, u64) = self
+            .ask("PUBSUB NUMSUB", &["PUBSUB", "NUMSUB", channel])
+            .await?;
+        let patterns: u64 = self.ask("PUBSUB NUMPAT", &["PUBSUB", "NUMPAT"]).await?;
+        let clients: Result<String, _> = self
+            .ask("CLIENT LIST", &["CLIENT", "LIST", "TYPE", "pubsub"])
+            .await;
+        let by_pattern = match clients {
+            Ok(clients) => Some(Client::with_patterns(&clients)),
+            Err(error) if error.is_refusal() => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Listeners {
+            by_name,
+            patterns,
+            by_pattern,
+        })
+    }
+
+    /// Which of the commands on keys are refused, with the reasons. Tries each on a key that does not
+    /// exist, so nothing changes.
+    pub async fn refused_verbs(&self, names: &Names) -> Result<Vec<RedisError>, RedisError> {
+        let name = &names.probe(ProbeId::random())[..];
+        let verbs: [(&'static str, &[&str]); 4] = [
+            ("SET", &["SET", name, "", "PX", "1", "XX"]),
+            ("PTTL", &["PTTL", name]),
+            ("GETRANGE", &["GETRANGE", name, "0", "6"]),
+            ("DEL", &["DEL", name]),
+        ];
+        let mut refused = Vec::new();
+        for (verb, words) in verbs {
+            match self.ask::<redis::Value>(verb, words).await {
+                Ok(_) => {}
+                Err(error @ RedisError::Unreachable(_)) => return Err(error),
+                Err(error) => refused.push(error),
+            }
+        }
+        Ok(refused)
+    }
+
+    async fn ask<T: FromRedisValue>(
+        &self,
+        command: &'static str,
+        words: &[&str],
+    ) -> Result<T, RedisError> {
+        let mut question = redis::pipe();
+        question.cmd(words[0]).arg(&words[1..]);
+        let (answer,) = self.commands.send(command, &question).await?;
+        Ok(answer)
+    }
+}
+
+impl Facts {
+    fn from_info(info: &str) -> Self {
+        let pairs = info.lines().filter_map(|line| line.split_once(':'));
+        Self(
+            pairs
+                .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+                .collect(),
+        )
+    }
+
+    /// The value, unless it is missing or empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name)?;
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// The value, also an empty one.
+    pub fn raw(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The value as a number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.get(name)?.parse().ok()
+    }
+
+    /// How many keys of a database have a time to live.
+    pub fn expiring_keys(&self, database: i64) -> u64 {
+        // `db0:keys=5,expires=3,avg_ttl=0`; an empty database is not listed.
+        let keyspace = self.get(&format!("db{database}"));
+        let fields = keyspace
+            .into_iter()
+            .flat_map(|keyspace| keyspace.split(','));
+        let mut counts = fields.filter_map(|field| field.strip_prefix("expires="));
+        counts
+            .next()
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(0)
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Facts {
+    fn from(pairs: [(&str, &str); N]) -> Self {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Self(pairs.into_iter().map(own).collect())
+    }
+}
+
+impl Client {
+    fn with_patterns(list: &str) -> Vec<Self> {
+        list.lines().filter_map(Self::with_pattern).collect()
+    }
+
+    fn with_pattern(line: &str) -> Option<Self> {
+        let field = |wanted: &str| {
+            let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
+            fields
+                .find(|(name, value)| *name == wanted && !value.is_empty())
+                .map(|(_, value)| value.to_owned())
+        };
+        if field("psub").is_none_or(|count| count == "0") {
+            return None;
+        }
+        Some(Self {
+            address: field("addr")?,
+            name: field("name").or_else(|| field("lib-name")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read_as_info_writes_them() {
+        let facts = Facts::from_info(
+            "# Server\r\nredis_version:7.0.15\r\nconfig_file:\r\n\r\n# Keyspace\r\ndb0:keys=5,expires=3,avg_ttl=7\r\n",
+        );
+        assert_eq!(facts.get("redis_version"), Some("7.0.15"));
+        assert_eq!(facts.get("config_file"), None);
+        assert_eq!(facts.raw("config_file"), Some(""));
+        assert_eq!(facts.expiring_keys(0), 3);
+        assert_eq!(facts.expiring_keys(1), 0);
+    }
+
+    #[test]
+    fn clients_with_patterns_are_told_from_the_others() {
+        let list = "id=3 addr=127.0.0.1:1 laddr=x name= sub=1 psub=0 lib-name=\n\
+                    id=4 addr=127.0.0.1:2 laddr=x name= sub=0 psub=1 lib-name=redis-rs\n\
+                    id=5 addr=127.0.0.1:3 laddr=x name=php sub=0 psub=2 lib-name=\n";
+        let clients = Client::with_patterns(list);
+        let told: Vec<_> = clients
+            .iter()
+            .map(|client| (&client.address[..], client.name.as_deref()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("127.0.0.1:2", Some("redis-rs")),
+                ("127.0.0.1:3", Some("php"))
+            ]
+        );
+    }
+}
