@@ -669,7 +669,10 @@ async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
     assert!(
         pages(
             ledger,
-            Window::DeletedAhead(Duration::from_secs(7200)),
+            Window::Deleted {
+                back: Duration::from_secs(60),
+                ahead: Duration::from_secs(7200)
+            },
             "scan"
         )
         .await

@@ -20,7 +20,7 @@ const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How exactly a key's remaining time must fit its row's due time to speak for it: a second for programs that
 /// count in seconds, and some for the way.
-const FITS_MS: u64 = 2_000;
+const FITS: Duration = Duration::from_secs(2);
 
 /// What one audit found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -132,7 +132,10 @@ impl Shared {
                 .parts
                 .ledger
                 .scan(DueScan {
-                    window: Window::DeletedAhead(span),
+                    window: Window::Deleted {
+                        back: FITS,
+                        ahead: span,
+                    },
                     after,
                     limit: PAGE,
                 })
@@ -162,7 +165,7 @@ impl Shared {
                 continue;
             };
             let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-            if remaining_ms.abs_diff(due_in_ms) <= FITS_MS
+            if Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
                 && self.parts.ledger.revive(row.arming).await?
             {
                 revived.push(alarm(row));

@@ -1,10 +1,11 @@
 //! The main path: from a signal to a run.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::intake::Lane;
@@ -80,6 +81,9 @@ impl Shared {
         } in signals
         {
             match self.parts.router.find(&key) {
+                Some(_) if arming.is_none() && self.strangers.knows(&key) => {
+                    self.parts.metrics.dropped("unknown", 1)
+                }
                 Some(route) => {
                     routes.insert(key, (route, arming));
                 }
@@ -100,7 +104,10 @@ impl Shared {
         let (mut due, mut early) = (Vec::new(), Vec::new());
         for (key, standing) in keys.into_iter().zip(standings) {
             match standing {
-                None => self.parts.metrics.dropped("unknown", 1),
+                None => {
+                    self.parts.metrics.dropped("unknown", 1);
+                    self.strangers.remember(key);
+                }
                 Some(Standing { deleted: true, .. }) => self.parts.metrics.dropped("deleted", 1),
                 Some(Standing {
                     state: State::Running,
@@ -245,4 +252,45 @@ async fn some_of(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePer
         permits.merge(more);
     }
     permits
+}
+
+/// Keys that were asked for lately and have no row: whoever forges events for them again and again does not
+/// reach the ledger each time. A row that appears meanwhile is found by the look-ahead and the sweep.
+#[derive(Debug, Default)]
+pub(super) struct Strangers(Mutex<HashMap<TaskKey, Instant>>);
+
+impl Strangers {
+    const REMEMBERED_FOR: Duration = Duration::from_secs(5);
+    const REMEMBERED_MAX: usize = 8_192;
+
+    fn remember(&self, key: TaskKey) {
+        let mut keys = self.0.lock().expect("nothing panics while holding it");
+        if keys.len() >= Self::REMEMBERED_MAX {
+            keys.clear();
+        }
+        keys.insert(key, Instant::now());
+    }
+
+    fn knows(&self, key: &TaskKey) -> bool {
+        let keys = self.0.lock().expect("nothing panics while holding it");
+        keys.get(key)
+            .is_some_and(|asked| asked.elapsed() < Self::REMEMBERED_FOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_is_known_for_a_while_and_their_number_is_bounded() {
+        let strangers = Strangers::default();
+        let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
+        strangers.remember(key(0));
+        assert!(strangers.knows(&key(0)) && !strangers.knows(&key(1)));
+        tokio::time::advance(Strangers::REMEMBERED_FOR).await;
+        assert!(!strangers.knows(&key(0)));
+        (0..2 * Strangers::REMEMBERED_MAX).for_each(|n| strangers.remember(key(n)));
+        assert!(strangers.0.lock().unwrap().len() <= Strangers::REMEMBERED_MAX);
+    }
 }

@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::dispatch::Strangers;
 use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
@@ -94,6 +95,8 @@ pub(crate) struct Shared {
     runs: TaskTracker,
     /// `Class@method` that was warned about.
     unroutable: Mutex<HashSet<String>>,
+    /// Keys without a row that events named lately.
+    strangers: Strangers,
     complaints: RateLimit,
 }
 
@@ -120,6 +123,7 @@ impl Engine {
                 stopping: CancellationToken::new(),
                 runs: TaskTracker::new(),
                 unroutable: Mutex::default(),
+                strangers: Strangers::default(),
                 complaints: RateLimit::every(Duration::from_secs(10)),
                 parts,
             })),

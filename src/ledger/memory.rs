@@ -441,11 +441,11 @@ impl Ledger for MemoryLedger {
 
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         let now = self.clock.now();
-        let ahead = |row: &Row, span: Duration, deleted: bool| {
+        let within = |row: &Row, deleted: bool, back: Duration, ahead: Duration| {
             row.status == Status::Unprocessed
                 && row.deleted == deleted
-                && row.due_at() > now
-                && row.due_at() <= now.plus(span)
+                && row.due_at().plus(back) > now
+                && row.due_at() <= now.plus(ahead)
         };
         let book = self.book();
         let mut rows: Vec<&Row> = book
@@ -455,8 +455,8 @@ impl Ledger for MemoryLedger {
                 Window::OverdueOldest(by) | Window::OverdueNewest(by) => {
                     row.free_and_due(now) && now.since(row.due_at()) >= by
                 }
-                Window::Ahead(span) => ahead(row, span, false),
-                Window::DeletedAhead(span) => ahead(row, span, true),
+                Window::Ahead(span) => within(row, false, Duration::ZERO, span),
+                Window::Deleted { back, ahead } => within(row, true, back, ahead),
             })
             .collect();
         rows.sort_by_key(|row| (row.due_at(), row.id));

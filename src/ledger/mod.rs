@@ -144,8 +144,14 @@ pub enum Window {
     OverdueNewest(Duration),
     /// Due from now until so long from now, the soonest first.
     Ahead(Duration),
-    /// As `Ahead`, but the rows with `sts = 1` and `status = 0` which a legacy program has deleted.
-    DeletedAhead(Duration),
+    /// Due from so long ago until so long from now, the soonest first: the rows with `sts = 1` and `status = 0`,
+    /// which a legacy program has deleted.
+    Deleted {
+        /// How far back. Such programs round the due time down to a second: their key outlives it.
+        back: Duration,
+        /// How far ahead.
+        ahead: Duration,
+    },
 }
 
 /// A row of a [`DueScan`].

@@ -6,6 +6,7 @@ mod exec;
 mod fleets;
 mod ledger_faults;
 mod legacy;
+mod php;
 mod processes;
 mod redis_faults;
 mod rig;

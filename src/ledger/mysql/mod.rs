@@ -296,10 +296,12 @@ impl Ledger for MysqlLedger {
             }
             Window::Ahead(span) => statement(self.queries.plain(queries::SCAN_AHEAD))
                 .bind(0i64)
+                .bind(0i64)
                 .bind(ms(span)),
-            Window::DeletedAhead(span) => statement(self.queries.plain(queries::SCAN_AHEAD))
+            Window::Deleted { back, ahead } => statement(self.queries.plain(queries::SCAN_AHEAD))
                 .bind(1i64)
-                .bind(ms(span)),
+                .bind(ms(back))
+                .bind(ms(ahead)),
         };
         let from_the_end = (UnixMs(9_999_999_999_999), u64::MAX);
         let (due, row) = scan

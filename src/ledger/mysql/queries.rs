@@ -69,7 +69,7 @@ pub const SCAN_OVERDUE_NEWEST: &str = "SELECT id, `key`, CAST(end_time * 1000 AS
 /// has deleted. Range on `ix_due`.
 pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
-     WHERE status = 0 AND sts = ? AND due_at > UNIX_TIMESTAMP(NOW(3)) \
+     WHERE status = 0 AND sts = ? AND due_at > UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
      ORDER BY due_at, id LIMIT ?";
