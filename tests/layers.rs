@@ -7,7 +7,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("sandbox", &[]),
-    ("config.rs", &["task", "ledger::migrate", "handler::exec"]),
+    ("config", &["task", "ledger::migrate"]),
     ("telemetry", &["ledger"]),
     ("ledger", &["task", "clock", "config", "handler"]),
     ("redis", &["task", "config"]),
@@ -28,7 +28,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "telemetry",
         ],
     ),
-    ("client.rs", &["task", "config", "ledger", "timer"]),
+    ("client", &["task", "config", "ledger", "timer"]),
     ("http", &["config", "engine", "telemetry"]),
 ];
 
@@ -39,7 +39,7 @@ const DRIVERS: [(&str, &[&str]); 6] = [
         &[
             "ledger/mysql",
             "ledger/migrate",
-            "client.rs",
+            "client",
             "doctor",
             "sandbox",
             "lib.rs",
@@ -53,7 +53,7 @@ const DRIVERS: [(&str, &[&str]); 6] = [
         "ledger::mysql",
         &[
             "ledger",
-            "client.rs",
+            "client",
             "compose.rs",
             "cli",
             "doctor",

@@ -58,7 +58,7 @@ pub async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<Exi
         None => None,
     };
     let helpers = [
-        tokio::spawn(stop_on_signals(stop.clone())?),
+        tokio::spawn(stop_on_signals(stop.clone(), status.clone())?),
         tokio::spawn(reload_on_hangup(router, file)?),
         tokio::spawn(tell_systemd(status)),
     ];
@@ -75,7 +75,10 @@ pub async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<Exi
 }
 
 /// The first SIGTERM or SIGINT stops gracefully, the second at once.
-fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()> + Send> {
+fn stop_on_signals(
+    stop: CancellationToken,
+    status: Status,
+) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut term = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
     Ok(async move {
@@ -86,6 +89,7 @@ fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output
             }
             if stop.is_cancelled() {
                 tracing::warn!("stopping at once: what runs is run again when its lease runs out");
+                status.end_runs().await;
                 std::process::exit(i32::from(super::EXIT_FAILED));
             }
             let _ = sd_notify::notify(&[NotifyState::Stopping]);

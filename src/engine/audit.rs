@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::reconcile::{PAGE, PAGES_MAX, alarm};
-use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
+use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{DELAY_MAX, TaskKey};
 use crate::timer::{Alarm, ArmMode, Cause, Remaining};
 
@@ -180,5 +180,13 @@ impl Shared {
             self.hold(revived);
         }
         Ok(count)
+    }
+
+    /// A deleted row whose key expired at its due time had been created again, too shortly before to be seen armed:
+    /// a key that was deleted with its row does not expire.
+    pub(super) async fn revive_expired(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let now = self.parts.ledger.clock().now();
+        let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
+        Ok(fits && self.parts.ledger.revive(arming).await?)
     }
 }

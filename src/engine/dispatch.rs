@@ -13,10 +13,13 @@ use super::run::Ended;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
 use crate::task::{State, TaskKey};
-use crate::timer::{Alarm, ArmMode, Cause, Signal, SignalSink};
+use crate::timer::{Alarm, ArmMode, Cause, Signal, SignalSink, Source};
 
 /// Most signals of one claim.
 const BATCH_MAX: usize = 512;
+
+/// How long a due task that could not be claimed waits to be tried again.
+const MISSED_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long to wait before the next claim when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
@@ -39,15 +42,17 @@ impl Shared {
     /// From signals to claims: what nothing here can run is left alone, the ledger says which row a key is
     /// and whether it is due, and the claim decides.
     async fn claim_due(&self, signals: Vec<Signal>) -> Result<Vec<(Claim, Route)>, LedgerError> {
-        let mut routes = self.route(signals);
-        let named = routes
-            .iter()
-            .filter(|(_, (_, arming))| arming.is_none())
-            .map(|(key, _)| key.clone())
-            .collect();
-        let mut due: Vec<Arming> = routes.values().filter_map(|(_, arming)| *arming).collect();
-        let known = due.len();
-        due.extend(self.look_up_due(named).await?);
+        let (mut routes, signals) = self.route(signals);
+        let (known, named): (Vec<Signal>, Vec<Signal>) = signals
+            .into_iter()
+            .partition(|signal| signal.arming.is_some());
+        let mut due: Vec<Arming> = known.iter().filter_map(|signal| signal.arming).collect();
+        due.extend(
+            self.look_up_due(named)
+                .await?
+                .into_iter()
+                .map(|(_, arming)| arming),
+        );
         if due.is_empty() {
             return Ok(Vec::new());
         }
@@ -56,88 +61,95 @@ impl Shared {
         self.parts
             .metrics
             .claimed("missed", (due.len() - claims.len()) as u64);
-        let claims = claims
+        let claims: Vec<(Claim, Route)> = claims
             .into_iter()
-            .filter_map(|claim| routes.remove(&claim.key).map(|(route, _)| (claim, route)))
+            .filter_map(|claim| routes.remove(&claim.key).map(|route| (claim, route)))
             .collect();
-        if known > 0 {
-            // Their sources knew the row, but not whether it still stands: say why, and hold what came early.
-            let missed = routes
+        // Their sources knew the row, but not whether it still stands.
+        self.explain_missed(
+            known
                 .into_iter()
-                .filter_map(|(key, (_, arming))| arming.is_some().then_some(key))
-                .collect();
-            self.look_up_due(missed).await?;
-        }
+                .filter(|signal| routes.contains_key(&signal.key))
+                .collect(),
+        )
+        .await?;
         Ok(claims)
     }
 
-    /// Pairs signals with what runs them.
-    fn route(&self, signals: Vec<Signal>) -> HashMap<TaskKey, (Route, Option<Arming>)> {
+    /// Pairs keys with what runs them, and leaves out what nothing here can run.
+    fn route(&self, mut signals: Vec<Signal>) -> (HashMap<TaskKey, Route>, Vec<Signal>) {
         let mut routes = HashMap::with_capacity(signals.len());
-        for Signal {
-            key,
-            source: _,
-            arming,
-        } in signals
-        {
-            match self.parts.router.find(&key) {
-                Some(_) if arming.is_none() && self.strangers.knows(&key) => {
-                    self.parts.metrics.dropped("unknown", 1)
-                }
-                Some(route) => {
-                    routes.insert(key, (route, arming));
-                }
-                None => self.unroutable(&key),
+        signals.retain(|signal| match self.parts.router.find(&signal.key) {
+            Some(_) if signal.arming.is_none() && self.strangers.knows(&signal.key) => {
+                self.parts.metrics.dropped("unknown", 1);
+                false
             }
-        }
-        routes
+            Some(route) => routes.insert(signal.key.clone(), route).is_none(),
+            None => {
+                self.unroutable(&signal.key);
+                false
+            }
+        });
+        (routes, signals)
     }
 
-    /// Asks where keys stand. Answers the armings that are due; holds those that will be soon, and counts the
-    /// others by why not.
-    async fn look_up_due(&self, keys: Vec<TaskKey>) -> Result<Vec<Arming>, LedgerError> {
-        if keys.is_empty() {
+    /// Says why armings were not claimed; holds those that are merely early. One that is due by now missed its
+    /// claim by a millisecond, or because somebody has its row locked: it is tried again.
+    async fn explain_missed(&self, missed: Vec<Signal>) -> Result<(), LedgerError> {
+        let due = self.look_up_due(missed).await?;
+        if !due.is_empty() {
+            let again = self.parts.ledger.clock().now().plus(MISSED_PAUSE);
+            let alarms = due.into_iter().map(|(key, arming)| Alarm {
+                key,
+                due: again,
+                arming: Some(arming),
+            });
+            self.parts.timer.expect(alarms.collect());
+        }
+        Ok(())
+    }
+
+    /// Asks where keys stand. Answers those that are due; holds those that will be soon, and counts the others by
+    /// why not.
+    async fn look_up_due(
+        &self,
+        signals: Vec<Signal>,
+    ) -> Result<Vec<(TaskKey, Arming)>, LedgerError> {
+        if signals.is_empty() {
             return Ok(Vec::new());
         }
+        let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
         let standings = self.parts.ledger.look_up(&keys).await?;
         let now = self.parts.ledger.clock().now();
         let (mut due, mut early) = (Vec::new(), Vec::new());
-        for (key, standing) in keys.into_iter().zip(standings) {
-            match standing {
-                None => {
-                    self.parts.metrics.dropped("unknown", 1);
-                    self.strangers.remember(key);
+        for (Signal { key, source, .. }, standing) in signals.into_iter().zip(standings) {
+            let Some(Standing {
+                arming,
+                state,
+                due_at,
+                deleted,
+            }) = standing
+            else {
+                self.parts.metrics.dropped("unknown", 1);
+                self.strangers.remember(key);
+                continue;
+            };
+            match state {
+                _ if deleted && source == Source::Event && self.revive_expired(arming).await? => {
+                    due.push((key, arming))
                 }
-                Some(Standing { deleted: true, .. }) => self.parts.metrics.dropped("deleted", 1),
-                Some(Standing {
-                    state: State::Running,
-                    ..
-                }) => self.parts.metrics.dropped("running", 1),
-                Some(Standing {
-                    state: State::Done | State::Dead,
-                    ..
-                }) => self.parts.metrics.dropped("finished", 1),
-                Some(Standing {
-                    state: State::Cancelled,
-                    ..
-                }) => self.parts.metrics.dropped("cancelled", 1),
-                Some(Standing {
-                    state: State::Pending | State::Waiting,
-                    arming,
-                    due_at,
-                    ..
-                }) if due_at > now => {
+                _ if deleted => self.parts.metrics.dropped("deleted", 1),
+                State::Running => self.parts.metrics.dropped("running", 1),
+                State::Done | State::Dead => self.parts.metrics.dropped("finished", 1),
+                State::Cancelled => self.parts.metrics.dropped("cancelled", 1),
+                State::Pending | State::Waiting if due_at > now => {
                     early.push(Alarm {
                         key,
                         due: due_at,
                         arming: Some(arming),
                     });
                 }
-                Some(Standing {
-                    state: State::Pending | State::Waiting,
-                    arming,
-                    ..
-                }) => due.push(arming),
+                State::Pending | State::Waiting => due.push((key, arming)),
             }
         }
         self.parts.metrics.dropped("early", early.len() as u64);

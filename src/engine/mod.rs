@@ -323,6 +323,16 @@ impl Status {
         self.0.stopping.is_cancelled()
     }
 
+    /// Ends every run at once, without waiting for what becomes of it: for a process that is about to exit, so that
+    /// no program it started outlives it.
+    pub async fn end_runs(&self) {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        self.0.stopping.cancel();
+        self.0.runs.close();
+        self.0.leases.interrupt_all();
+        let _ = tokio::time::timeout(PATIENCE, self.0.runs.wait()).await;
+    }
+
     /// Runs that go on, or wait to be settled.
     pub fn running(&self) -> usize {
         self.0.leases.len()

@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::{Handler, HandlerError, TaskContext};
-use crate::config::ExecConfig;
+use crate::config::{ExecArg, ExecConfig};
+use crate::task::TaskKey;
 
 /// How much of a program's output is kept, of each stream.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -25,16 +26,6 @@ const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 /// `EX_DATAERR` of sysexits.h: trying again cannot help.
 const EXIT_PERMANENT: i32 = 65;
 
-const PLACEHOLDERS: [&str; 5] = ["{key}", "{class}", "{method}", "{args}", "{id}"];
-
-/// Whether an element of `exec` is one placeholder, or text without any.
-pub fn is_template(arg: &str) -> bool {
-    PLACEHOLDERS.contains(&arg)
-        || !PLACEHOLDERS
-            .iter()
-            .any(|placeholder| arg.contains(placeholder))
-}
-
 /// Runs a program for each task: exit 0 succeeded, 65 failed for good, anything else is tried again.
 #[derive(Debug)]
 pub struct Exec {
@@ -47,36 +38,40 @@ impl Exec {
         Self { config }
     }
 
-    fn argv(&self, context: &TaskContext) -> Result<Vec<String>, HandlerError> {
+    /// The arguments for this task.
+    fn args(&self, context: &TaskContext) -> Result<Vec<String>, HandlerError> {
         let key = context.key();
-        let mut argv = Vec::new();
-        for template in &self.config.argv {
-            match template.as_str() {
-                "{key}" => argv.push(key.to_string()),
-                "{class}" => argv.push(key.class().to_owned()),
-                "{method}" => argv.push(key.method().to_owned()),
-                "{id}" => argv.push(context.id()),
-                "{args}" => {
-                    if let Some(arg) = key
-                        .args()
-                        .find(|arg| arg.starts_with('-') && !self.config.allow_dash)
-                    {
-                        let arg = arg.escape_debug();
-                        return Err(HandlerError::permanent(format!(
-                            "argument `{arg}` begins with `-`, which the route does not allow (`allow_dash`)"
-                        )));
-                    }
-                    argv.extend(key.args().map(str::to_owned));
+        let mut args = Vec::with_capacity(self.config.args.len());
+        for arg in &self.config.args {
+            match arg {
+                ExecArg::Key => args.push(key.to_string()),
+                ExecArg::Class => args.push(key.class().to_owned()),
+                ExecArg::Method => args.push(key.method().to_owned()),
+                ExecArg::Id => args.push(context.id()),
+                ExecArg::Args => {
+                    self.check_dashes(key)?;
+                    args.extend(key.args().map(str::to_owned));
                 }
-                text => argv.push(text.to_owned()),
+                ExecArg::Text(text) => args.push(text.clone()),
             }
         }
-        Ok(argv)
+        Ok(args)
     }
 
-    fn command(&self, argv: &[String]) -> Command {
-        let mut command = Command::new(&argv[0]);
-        command.args(&argv[1..]).env_clear();
+    /// A program would take it for an option.
+    fn check_dashes(&self, key: &TaskKey) -> Result<(), HandlerError> {
+        match key.args().find(|arg| arg.starts_with('-')) {
+            Some(arg) if !self.config.allow_dash => Err(HandlerError::permanent(format!(
+                "argument `{}` begins with `-`, which the route does not allow (`allow_dash`)",
+                arg.escape_debug()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn command(&self, args: Vec<String>) -> Command {
+        let mut command = Command::new(&self.config.program);
+        command.args(args).env_clear();
         for name in &self.config.env {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -94,9 +89,8 @@ impl Exec {
 #[async_trait]
 impl Handler for Exec {
     async fn run(&self, context: TaskContext) -> Result<(), HandlerError> {
-        let argv = self.argv(&context)?;
-        let program = &argv[0];
-        let spawned = self.command(&argv).spawn();
+        let program = &self.config.program;
+        let spawned = self.command(self.args(&context)?).spawn();
         let mut child =
             spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
         let group = ProcessGroup::of(&child);

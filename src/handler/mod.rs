@@ -3,7 +3,7 @@
 mod args;
 mod context;
 mod error;
-pub mod exec;
+mod exec;
 mod log_target;
 mod registry;
 mod router;

@@ -1,0 +1,137 @@
+//! What is to be run, and when.
+
+use std::time::Duration;
+
+use super::ClientError;
+use crate::ledger::{PAYLOAD_BYTES_MAX, TAG_CHARS_MAX};
+use crate::task::{Due, KeyError, ScheduleError, TaskKey, UnixMs};
+
+/// What is to be run: its key, and everything else that can be said of it. When is a [`Due`].
+///
+/// ```
+/// use lapsed::Task;
+///
+/// let task = Task::new("Order", "close", [42])?.tag("shop-7").payload(r#"{"reason":"unpaid"}"#);
+/// assert_eq!(task.key().as_str(), "Order@close@42");
+/// # Ok::<(), lapsed::task::KeyError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    pub(super) key: TaskKey,
+    pub(super) payload: Option<String>,
+    pub(super) tag: Option<String>,
+    pub(super) max_attempts: Option<u16>,
+}
+
+impl Task {
+    /// `Class@method@args`.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the part that does not fit the grammar.
+    pub fn new<A>(class: &str, method: &str, args: A) -> Result<Self, KeyError>
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let args = args.into_iter().map(|arg| arg.to_string());
+        TaskKey::build(class, method, args).map(Self::from)
+    }
+
+    /// With a payload: JSON, at most [`PAYLOAD_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn payload(self, json: impl Into<String>) -> Self {
+        Self {
+            payload: Some(json.into()),
+            ..self
+        }
+    }
+
+    /// With a tag, to look up many by; at most [`TAG_CHARS_MAX`] characters.
+    #[must_use]
+    pub fn tag(self, tag: impl Into<String>) -> Self {
+        Self {
+            tag: Some(tag.into()),
+            ..self
+        }
+    }
+
+    /// With a limit of its own: runs, not retries.
+    #[must_use]
+    pub fn max_attempts(self, runs: u16) -> Self {
+        Self {
+            max_attempts: Some(runs),
+            ..self
+        }
+    }
+
+    /// What it is called.
+    pub fn key(&self) -> &TaskKey {
+        &self.key
+    }
+
+    pub(super) fn check(&self) -> Result<(), ClientError> {
+        let refuse = |what: String| Err(ClientError::Invalid(what));
+        if let Some(payload) = &self.payload {
+            if payload.len() > PAYLOAD_BYTES_MAX {
+                return refuse(format!(
+                    "payload has {} bytes, expected at most {PAYLOAD_BYTES_MAX}",
+                    payload.len()
+                ));
+            }
+            if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload) {
+                return refuse(format!("payload is not JSON: {error}"));
+            }
+        }
+        match &self.tag {
+            Some(tag) if tag.chars().count() > TAG_CHARS_MAX => refuse(format!(
+                "tag has {} characters, expected at most {TAG_CHARS_MAX}",
+                tag.chars().count()
+            )),
+            Some(tag) if tag.is_empty() || tag.chars().any(char::is_control) => {
+                refuse("tag is empty or contains a control character".to_owned())
+            }
+            _ if self.max_attempts == Some(0) => {
+                refuse("max_attempts is 0, expected at least 1".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<TaskKey> for Task {
+    fn from(key: TaskKey) -> Self {
+        Self {
+            key,
+            payload: None,
+            tag: None,
+            max_attempts: None,
+        }
+    }
+}
+
+/// What can be said for "when": a [`Due`], a delay as a [`Duration`], or a moment as [`UnixMs`].
+pub trait IntoDue {
+    /// The due time.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] for one that is refused.
+    fn into_due(self) -> Result<Due, ScheduleError>;
+}
+
+impl IntoDue for Due {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Ok(self)
+    }
+}
+
+impl IntoDue for Duration {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Due::after(self)
+    }
+}
+
+impl IntoDue for UnixMs {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Due::at(self)
+    }
+}

@@ -1,0 +1,45 @@
+//! Everything that is wrong with a configuration, at once.
+
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the key, or name of the environment variable; empty for the file as a whole.
+    pub path: String,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    pub(crate) fn one(path: &str, message: String) -> Self {
+        Self {
+            problems: vec![Problem {
+                path: path.to_owned(),
+                message,
+            }],
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Problem { path, message }) in self.problems.iter().enumerate() {
+            let line_break = if index == 0 { "" } else { "\n" };
+            match path.as_str() {
+                "" => write!(f, "{line_break}{message}")?,
+                path => write!(f, "{line_break}`{path}`: {message}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}

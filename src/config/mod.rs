@@ -1,0 +1,434 @@
+//! The configuration: `config/default.toml`, under a file, under the environment.
+//!
+//! Sections mirror modules. Unknown keys are refused, and *all* problems are reported at once, each
+//! with the path of its key and what was expected.
+
+mod error;
+mod overlay;
+mod reader;
+mod routes;
+mod secret;
+mod sections;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use regex::Regex;
+use serde::Deserialize;
+use toml::Table;
+
+use self::overlay::{overlay_env, overlay_file};
+use self::reader::{Problems, Reader};
+use crate::task::RetryPolicy;
+
+/// The defaults, as people read them.
+pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
+
+/// Where a configuration is looked for when none is named.
+pub const SEARCH_PATHS: [&str; 2] = ["./config/lapsed.toml", "/etc/lapsed/lapsed.toml"];
+
+pub use self::error::{ConfigError, Problem};
+pub use self::secret::Secret;
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Which timer.
+    pub timer: TimerKind,
+    /// `[redis]`
+    pub redis: RedisConfig,
+    /// `[ledger]`
+    pub ledger: LedgerConfig,
+    /// `[sentinel]`
+    pub sentinel: SentinelConfig,
+    /// `[nudge]`
+    pub nudge: NudgeConfig,
+    /// `[sweep]`
+    pub sweep: SweepConfig,
+    /// `[engine]`
+    pub engine: EngineConfig,
+    /// `[retry]`
+    pub retry: RetryPolicy,
+    /// `[http]`
+    pub http: HttpConfig,
+    /// `[[routes]]`, in order.
+    pub routes: Vec<RouteConfig>,
+}
+
+/// Where signals come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimerKind {
+    /// Expiring Redis keys.
+    KeyExpiry,
+    /// The ledger alone: no Redis.
+    LedgerPoll,
+}
+
+/// `[redis]`
+#[derive(Debug, Clone)]
+pub struct RedisConfig {
+    /// With credentials: shown only with the password struck out.
+    pub url: Secret,
+    /// What a framework puts before every key.
+    pub key_prefix: String,
+    /// Bound on connecting.
+    pub connect_timeout: Duration,
+    /// Bound on one answer.
+    pub response_timeout: Duration,
+}
+
+/// `[ledger]`
+#[derive(Debug, Clone)]
+pub struct LedgerConfig {
+    /// With credentials: shown only with the password struck out.
+    pub url: Secret,
+    /// The table's name.
+    pub table: String,
+    /// Connections at most.
+    pub max_connections: u32,
+    /// Bound on one statement.
+    pub statement_timeout: Duration,
+}
+
+/// `[sentinel]`
+#[derive(Debug, Clone, Copy)]
+pub struct SentinelConfig {
+    /// How many.
+    pub count: u16,
+    /// How far apart they expire.
+    pub interval: Duration,
+}
+
+/// `[nudge]`
+#[derive(Debug, Clone, Copy)]
+pub struct NudgeConfig {
+    /// Whether keys are asked for at their due millisecond.
+    pub enabled: bool,
+    /// How far ahead due times are known.
+    pub horizon: Duration,
+}
+
+/// `[sweep]`
+#[derive(Debug, Clone, Copy)]
+pub struct SweepConfig {
+    /// How often.
+    pub interval: Duration,
+}
+
+/// `[engine]`
+#[derive(Debug, Clone, Copy)]
+pub struct EngineConfig {
+    /// Runs at a time.
+    pub concurrency: usize,
+    /// Length of a lease.
+    pub lease: Duration,
+    /// Bound on one run.
+    pub timeout: Duration,
+    /// How long a graceful stop waits for runs.
+    pub drain_timeout: Duration,
+}
+
+/// `[http]`
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// `None`: no HTTP.
+    pub listen: Option<std::net::SocketAddr>,
+    /// Bearer tokens.
+    pub tokens: Vec<Secret>,
+}
+
+/// One of `[[routes]]`.
+#[derive(Debug, Clone)]
+pub struct RouteConfig {
+    /// Which keys.
+    pub matches: Regex,
+    /// What runs them.
+    pub target: TargetConfig,
+    /// Bound on one run.
+    pub timeout: Option<Duration>,
+    /// Over `[retry]`.
+    pub retry: Option<RetryPolicy>,
+}
+
+/// What a route runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetConfig {
+    /// A program.
+    Exec(ExecConfig),
+    /// A log line.
+    Log,
+}
+
+/// `exec = [..]` and the keys beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecConfig {
+    /// What is started.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<ExecArg>,
+    /// Whether an argument of a task may begin with `-`.
+    pub allow_dash: bool,
+    /// Names of environment variables that are handed on.
+    pub env: Vec<String>,
+}
+
+/// An argument of a program: a placeholder, or itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExecArg {
+    /// `{key}`
+    Key,
+    /// `{class}`
+    Class,
+    /// `{method}`
+    Method,
+    /// `{args}`: an argument for each of the task's.
+    Args,
+    /// `{id}`
+    Id,
+    /// As it is.
+    Text(String),
+}
+
+impl ExecArg {
+    const PLACEHOLDERS: [(&str, Self); 5] = [
+        ("{key}", Self::Key),
+        ("{class}", Self::Class),
+        ("{method}", Self::Method),
+        ("{args}", Self::Args),
+        ("{id}", Self::Id),
+    ];
+
+    /// A placeholder stands alone: text glued to what comes from a key could change its meaning.
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some((_, arg)) = Self::PLACEHOLDERS.iter().find(|(name, _)| *name == text) {
+            return Ok(arg.clone());
+        }
+        if Self::PLACEHOLDERS
+            .iter()
+            .any(|(name, _)| text.contains(name))
+        {
+            return Err(format!(
+                "`{text}` holds no whole placeholder, expected plain text or one of {{key}} {{class}} {{method}} {{args}} {{id}} as an argument of its own"
+            ));
+        }
+        Ok(Self::Text(text.to_owned()))
+    }
+}
+
+/// Environment variables that `exec` hands on unless the route has its own list.
+pub const EXEC_ENV: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
+
+impl Config {
+    /// Reads the configuration as the program does: the file named, else `LAPSED_CONFIG`, else the
+    /// first of [`SEARCH_PATHS`] that exists, over the defaults; then the environment over that.
+    ///
+    /// # Errors
+    /// [`ConfigError`] has every problem found.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let env = std::env::vars().collect();
+        let path = file
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os("LAPSED_CONFIG").map(PathBuf::from));
+        let path = path.or_else(|| {
+            SEARCH_PATHS
+                .iter()
+                .map(PathBuf::from)
+                .find(|path| path.exists())
+        });
+        let text = match &path {
+            None => String::new(),
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                ConfigError::one("", format!("cannot read `{}`: {error}", path.display()))
+            })?,
+        };
+        Self::from_toml_and_env(&text, &env)
+    }
+
+    /// Reads a configuration from TOML alone, over the defaults.
+    ///
+    /// ```
+    /// let config = lapsed::Config::from_toml(r#"engine.lease = "5s""#)?;
+    /// assert_eq!(config.engine.lease.as_secs(), 5);
+    /// # Ok::<(), lapsed::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfigError`] has every problem found.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        Self::from_toml_and_env(text, &BTreeMap::new())
+    }
+
+    /// Reads a configuration from TOML and an environment, over the defaults.
+    ///
+    /// # Errors
+    /// [`ConfigError`] has every problem found.
+    pub fn from_toml_and_env(
+        text: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
+        let defaults: Table = DEFAULT_TOML.parse().expect("a test reads the defaults");
+        let mut table = defaults.clone();
+        let file: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| ConfigError::one("", error.to_string()))?;
+        let mut problems = Problems::default();
+        overlay_file(&mut table, file);
+        overlay_env(&mut table, &defaults, env, &mut problems);
+        let config = Reader {
+            table,
+            path: String::new(),
+        }
+        .config(&mut problems);
+        match config {
+            Some(config) if problems.0.is_empty() => Ok(config),
+            _ => Err(ConfigError {
+                problems: problems.0,
+            }),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::from_toml("").expect("a test reads the defaults")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let error = Config::from_toml(text).unwrap_err();
+        error.to_string().lines().map(str::to_owned).collect()
+    }
+
+    fn with_env(env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let env = env
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        Config::from_toml_and_env("", &env)
+    }
+
+    #[test]
+    fn the_embedded_file_is_the_defaults() {
+        let config = Config::default();
+        assert_eq!(config.retry, RetryPolicy::default());
+        assert_eq!(config.engine.concurrency, 256);
+        assert_eq!(config.sentinel.interval, Duration::from_secs(900));
+        assert!(config.routes.is_empty());
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let found = problems(
+            "engin = 1\n[engine]\nconcurrency = 0\nlease = 30\nspeed = 9\n[redis]\nurl = \"http://x\"\n",
+        );
+        assert_eq!(
+            found,
+            [
+                "`redis.url`: expected redis://, rediss:// or unix://",
+                "`engine.concurrency`: expected 1 to 100000",
+                "`engine.lease`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"",
+                "`engine.speed`: is not the name of a setting",
+                "`engin`: is not the name of a setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_environment_stands_over_the_file_and_never_guesses_types() {
+        let config = with_env(&[
+            ("LAPSED__REDIS__KEY_PREFIX", "007"),
+            ("LAPSED__ENGINE__LEASE", "7s"),
+            ("LAPSED__NUDGE__ENABLED", "false"),
+        ])
+        .unwrap();
+        assert_eq!(config.redis.key_prefix, "007");
+        assert_eq!(config.engine.lease, Duration::from_secs(7));
+        assert!(!config.nudge.enabled);
+    }
+
+    #[test]
+    fn an_unknown_variable_is_refused() {
+        let error = with_env(&[("LAPSED__REDIS__URI", "x")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`LAPSED__REDIS__URI`: is not the name of a setting"
+        );
+    }
+
+    #[test]
+    fn a_secret_may_come_from_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "mysql://app:s3cret@db/app\n").unwrap();
+        let config =
+            with_env(&[("LAPSED__LEDGER__URL_FILE", file.path().to_str().unwrap())]).unwrap();
+        assert_eq!(config.ledger.url.expose(), "mysql://app:s3cret@db/app");
+        assert_eq!(
+            config.ledger.url.to_string(),
+            "mysql://app:[redacted]@db/app"
+        );
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_public_address_needs_a_token() {
+        assert_eq!(
+            problems("http.listen = \"0.0.0.0:8787\""),
+            [
+                "`http.tokens`: expected at least one, because `0.0.0.0:8787` is not a loopback address"
+            ]
+        );
+    }
+
+    #[test]
+    fn routes_are_read_in_order() {
+        let text = r#"
+            [[routes]]
+            match = "^Auction@end(@|$)"
+            exec = ["php", "task.php", "{class}", "{method}", "{args}"]
+            timeout = "30s"
+            retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }
+            [[routes]]
+            match = "."
+            log = {}
+        "#;
+        let routes = Config::from_toml(text).unwrap().routes;
+        assert_eq!(routes[0].timeout, Some(Duration::from_secs(30)));
+        assert_eq!(routes[0].retry.as_ref().unwrap().max_attempts, 5);
+        assert_eq!(routes[1].target, TargetConfig::Log);
+    }
+
+    #[test]
+    fn broken_routes_say_what_was_expected() {
+        let found = problems(
+            "[[routes]]\nmatch = \"(\"\n[[routes]]\nmatch = \"x\"\nexec = [\"sh\", \"-c\", \"run {key}\"]\nlogg = 1\n",
+        );
+        assert!(
+            found[0].starts_with("`routes[0].match`: is not a regular expression"),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|p| p == "`routes[0]`: has no target, expected `exec = [..]` or `log = {}`"),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|p| p.starts_with("`routes[1].exec`: `run {key}` holds no whole placeholder")),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|p| p == "`routes[1].logg`: is not the name of a setting"),
+            "{found:?}"
+        );
+    }
+}

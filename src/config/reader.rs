@@ -1,0 +1,127 @@
+//! Reads a table key by key, and keeps every problem it meets on the way.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use toml::{Table, Value};
+
+use super::Problem;
+
+/// Takes keys out of a table one by one; what is left at the end is unknown.
+pub(super) struct Reader {
+    pub(super) table: Table,
+    pub(super) path: String,
+}
+
+#[derive(Default)]
+pub(super) struct Problems(pub(super) Vec<Problem>);
+
+impl Problems {
+    pub(super) fn add(&mut self, path: &str, message: String) {
+        self.0.push(Problem {
+            path: path.to_owned(),
+            message,
+        });
+    }
+}
+
+impl Reader {
+    pub(super) fn at(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    pub(super) fn optional<T: DeserializeOwned>(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        let value = self.table.remove(key)?;
+        value
+            .try_into()
+            .map_err(|error: toml::de::Error| {
+                problems.add(&self.at(key), error.message().to_owned())
+            })
+            .ok()
+    }
+
+    pub(super) fn take<T: DeserializeOwned>(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        if !self.table.contains_key(key) {
+            problems.add(&self.at(key), "is missing".to_owned());
+        }
+        self.optional(key, problems)
+    }
+
+    /// As `take`, with a condition that says what it expects.
+    pub(super) fn checked<T: DeserializeOwned>(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+        holds: impl FnOnce(&T) -> bool,
+        expected: &str,
+    ) -> Option<T> {
+        let value = self.take(key, problems)?;
+        if holds(&value) {
+            return Some(value);
+        }
+        problems.add(&self.at(key), format!("expected {expected}"));
+        None
+    }
+
+    pub(super) fn duration(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+        least: Duration,
+    ) -> Option<Duration> {
+        let expected = format!("at least {} ms", least.as_millis());
+        Some(
+            self.checked::<Span>(key, problems, |span| span.0 >= least, &expected)?
+                .0,
+        )
+    }
+
+    pub(super) fn section(&mut self, key: &str, problems: &mut Problems) -> Self {
+        let path = self.at(key);
+        let table = match self.table.remove(key) {
+            Some(Value::Table(table)) => table,
+            Some(_) => {
+                problems.add(&path, "expected a section".to_owned());
+                Table::new()
+            }
+            None => Table::new(),
+        };
+        Self { table, path }
+    }
+
+    pub(super) fn done(self, problems: &mut Problems) {
+        for key in self.table.keys() {
+            problems.add(&self.at(key), "is not the name of a setting".to_owned());
+        }
+    }
+}
+
+/// A duration written as text with its unit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str =
+            "expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"";
+        let value = Value::deserialize(deserializer)?;
+        let text = value.as_str().ok_or_else(|| D::Error::custom(EXPECTED))?;
+        let span: jiff::SignedDuration = text.parse().map_err(|_| D::Error::custom(EXPECTED))?;
+        Duration::try_from(span)
+            .map(Self)
+            .map_err(|_| D::Error::custom("expected a duration that is not negative"))
+    }
+}

@@ -1,0 +1,56 @@
+//! Texts that must not be shown: passwords in URLs, tokens.
+
+use std::fmt;
+
+/// A text that must not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself, for whoever needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for Secret {
+    /// A URL without its password, or nothing at all.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((scheme, rest)) = self.0.split_once("://") else {
+            return f.write_str("[redacted]");
+        };
+        match rest.rsplit_once('@') {
+            Some((user_info, host)) => {
+                let user = user_info.split(':').next().unwrap_or_default();
+                write!(f, "{scheme}://{user}:[redacted]@{}", without_password(host))
+            }
+            None => write!(f, "{scheme}://{}", without_password(rest)),
+        }
+    }
+}
+
+/// `unix:///path?pass=x` has its password behind the question mark.
+fn without_password(rest: &str) -> String {
+    match rest.split_once('?') {
+        Some((path, query)) if query.contains("pass") => format!("{path}?[redacted]"),
+        _ => rest.to_owned(),
+    }
+}

@@ -1,0 +1,205 @@
+//! The sections, each read whole before anything is given up, so that all problems are found.
+
+use std::time::Duration;
+
+use super::reader::{Problems, Reader, Span};
+use super::{
+    Config, EngineConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig, Secret,
+    SentinelConfig, SweepConfig,
+};
+use crate::task::{Backoff, KEY_BYTES_MAX, RetryPolicy};
+
+impl Reader {
+    /// Reads everything before it gives up on anything, so that all problems are found.
+    pub(super) fn config(mut self, p: &mut Problems) -> Option<Config> {
+        let timer = self.take("timer", p);
+        let redis = self.section("redis", p).redis(p);
+        let ledger = self.section("ledger", p).ledger(p);
+        let sentinel = self.section("sentinel", p).sentinel(p);
+        let nudge = self.section("nudge", p).nudge(p);
+        self.section("adopt", p).adopt(p);
+        let sweep = self.section("sweep", p).sweep(p);
+        let engine = self.section("engine", p).engine(p);
+        let retry = self.section("retry", p).ladder(p);
+        let http = self.section("http", p).http(p);
+        let routes = self.routes(retry.as_ref(), p);
+        self.done(p);
+        Some(Config {
+            timer: timer?,
+            redis: redis?,
+            ledger: ledger?,
+            sentinel: sentinel?,
+            nudge: nudge?,
+            sweep: sweep?,
+            engine: engine?,
+            retry: retry?,
+            http: http?,
+            routes,
+        })
+    }
+
+    fn redis(mut self, p: &mut Problems) -> Option<RedisConfig> {
+        let schemes = ["redis://", "rediss://", "unix://", "redis+unix://"];
+        let url = self.checked(
+            "url",
+            p,
+            |url: &String| schemes.iter().any(|s| url.starts_with(s)),
+            "redis://, rediss:// or unix://",
+        );
+        let key_prefix = self.checked(
+            "key_prefix",
+            p,
+            |prefix: &String| prefix.len() < KEY_BYTES_MAX,
+            "fewer than 255 bytes",
+        );
+        let connect_timeout = self.duration("connect_timeout", p, Duration::from_millis(1));
+        let response_timeout = self.duration("response_timeout", p, Duration::from_millis(1));
+        self.done(p);
+        Some(RedisConfig {
+            url: Secret::from(url?),
+            key_prefix: key_prefix?,
+            connect_timeout: connect_timeout?,
+            response_timeout: response_timeout?,
+        })
+    }
+
+    fn ledger(mut self, p: &mut Problems) -> Option<LedgerConfig> {
+        let schemes = ["mysql://", "mariadb://"];
+        let url = self.checked(
+            "url",
+            p,
+            |url: &String| schemes.iter().any(|s| url.starts_with(s)),
+            "mysql://user:password@host:port/database",
+        );
+        let table = self.checked(
+            "table",
+            p,
+            |table: &String| crate::ledger::migrate::Table::new(table).is_ok(),
+            "1 to 55 letters, digits or `_`",
+        );
+        let max_connections = self.checked(
+            "max_connections",
+            p,
+            |n| (2..=1000).contains(n),
+            "2 to 1000",
+        );
+        let statement_timeout = self.duration("statement_timeout", p, Duration::from_millis(100));
+        self.done(p);
+        Some(LedgerConfig {
+            url: Secret::from(url?),
+            table: table?,
+            max_connections: max_connections?,
+            statement_timeout: statement_timeout?,
+        })
+    }
+
+    fn sentinel(mut self, p: &mut Problems) -> Option<SentinelConfig> {
+        let count = self.checked("count", p, |n| (1..=1000).contains(n), "1 to 1000");
+        let interval = self.duration("interval", p, Duration::from_millis(100));
+        self.done(p);
+        Some(SentinelConfig {
+            count: count?,
+            interval: interval?,
+        })
+    }
+
+    fn nudge(mut self, p: &mut Problems) -> Option<NudgeConfig> {
+        let enabled = self.take("enabled", p);
+        let horizon = self.duration("horizon", p, Duration::from_secs(2));
+        self.done(p);
+        Some(NudgeConfig {
+            enabled: enabled?,
+            horizon: horizon?,
+        })
+    }
+
+    fn adopt(mut self, p: &mut Problems) {
+        self.checked(
+            "enabled",
+            p,
+            |enabled: &bool| !enabled,
+            "`false`: this version does not take over keys without a row",
+        );
+        self.done(p);
+    }
+
+    fn sweep(mut self, p: &mut Problems) -> Option<SweepConfig> {
+        let interval = self.duration("interval", p, Duration::from_millis(50));
+        self.done(p);
+        Some(SweepConfig {
+            interval: interval?,
+        })
+    }
+
+    fn engine(mut self, p: &mut Problems) -> Option<EngineConfig> {
+        let concurrency = self.checked(
+            "concurrency",
+            p,
+            |n| (1..=100_000).contains(n),
+            "1 to 100000",
+        );
+        let lease = self.duration("lease", p, Duration::from_secs(1));
+        let timeout = self.duration("timeout", p, Duration::from_millis(1));
+        let drain_timeout = self.duration("drain_timeout", p, Duration::ZERO);
+        self.done(p);
+        Some(EngineConfig {
+            concurrency: concurrency?,
+            lease: lease?,
+            timeout: timeout?,
+            drain_timeout: drain_timeout?,
+        })
+    }
+
+    /// `[retry]`
+    fn ladder(mut self, p: &mut Problems) -> Option<RetryPolicy> {
+        let rungs: Option<Vec<Span>> = self.checked(
+            "ladder",
+            p,
+            |rungs: &Vec<Span>| !rungs.is_empty(),
+            "at least one rung",
+        );
+        let max_attempts = self.checked("max_attempts", p, |n| *n >= 1, "at least 1");
+        let jitter = self.checked("jitter", p, |jitter| (0.0..=1.0).contains(jitter), "0 to 1");
+        self.done(p);
+        let backoff = Backoff::Ladder(rungs?.into_iter().map(|span| span.0).collect());
+        Some(RetryPolicy {
+            backoff,
+            max_attempts: max_attempts?,
+            jitter: jitter?,
+        })
+    }
+
+    fn http(mut self, p: &mut Problems) -> Option<HttpConfig> {
+        let text: Option<String> = self.take("listen", p);
+        let tokens: Option<Vec<String>> = self.take("tokens", p);
+        let listen = text.and_then(|text| match text.as_str() {
+            "" => Some(None),
+            address => match address.parse::<std::net::SocketAddr>() {
+                Ok(address) => Some(Some(address)),
+                Err(_) => {
+                    p.add(
+                        &self.at("listen"),
+                        format!("`{address}` is not an address, expected `127.0.0.1:8787` or \"\""),
+                    );
+                    None
+                }
+            },
+        });
+        let (listen, tokens) = (listen, tokens);
+        if let (Some(Some(address)), Some(tokens)) = (&listen, &tokens)
+            && !address.ip().is_loopback()
+            && tokens.is_empty()
+        {
+            p.add(
+                &self.at("tokens"),
+                format!("expected at least one, because `{address}` is not a loopback address"),
+            );
+        }
+        self.done(p);
+        let tokens = tokens?.into_iter().map(Secret::from).collect();
+        Some(HttpConfig {
+            listen: listen?,
+            tokens,
+        })
+    }
+}
