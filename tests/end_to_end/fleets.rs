@@ -44,6 +44,61 @@ async fn what_a_daemon_left_behind_is_run_by_another() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_longer_than_its_lease_keeps_it() {
+    let rig = Rig::new("engine.lease = '1s'").await;
+    let mut handlers = crate::rig::handlers();
+    handlers.on("Job", "long", |task: lapsed::TaskContext, ()| async move {
+        crate::rig::write_down(&task).await?;
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        Ok(())
+    });
+    let daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
+    let made = daemons[0].create("Job@long", 0).await;
+    rig.until_done(1).await;
+    rig.each_ran_once(1).await;
+    assert!(rig.now_ms().await - made.due().0 >= 4_000);
+    assert_eq!(rig.record("Job@long").await.crashes, 0);
+}
+
+#[tokio::test]
+async fn a_backlog_does_not_make_fresh_tasks_late() {
+    let rig = Rig::new("engine.concurrency = 8").await;
+    let client = rig.client().await;
+    let mut handlers = crate::rig::handlers();
+    handlers.on("Job", "backlog", |_, _: Vec<String>| async move {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        Ok(())
+    });
+    let overdue = lapsed::UnixMs(rig.now_ms().await - 60_000);
+    let backlog: Vec<(lapsed::Task, lapsed::Due)> = (0..400)
+        .map(|number| {
+            let task = lapsed::Task::new("Job", "backlog", [number]).unwrap();
+            (task, lapsed::Due::at(overdue).unwrap())
+        })
+        .collect();
+    client.create_many(backlog).await.unwrap();
+    let daemon = rig.daemon_with(handlers);
+    until("it works on the backlog", async || {
+        rig.with_status(1).await > 10
+    })
+    .await;
+    for number in 0..20 {
+        create(&client, &format!("Job@record@{number}"), 200 + number * 100).await;
+    }
+    until("the fresh ones have run", async || {
+        rig.runs().await.len() == 20
+    })
+    .await;
+    assert!(rig.with_status(1).await < 400, "the backlog is there still");
+    rig.each_ran_once(20).await;
+    for run in rig.runs().await {
+        assert!(run.at_ms - run.due_ms < 2_000, "late: {run:?}");
+    }
+    rig.until_done(420).await;
+    drop(daemon);
+}
+
+#[tokio::test]
 async fn a_daemon_leaves_alone_what_it_cannot_run() {
     let rig = Rig::new("").await;
     let idle = rig.daemon_with(lapsed::HandlerRegistry::new());
