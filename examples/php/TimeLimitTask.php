@@ -8,12 +8,7 @@ declare(strict_types=1);
  *
  * It knows the six columns of the old table (id and the five it writes) and none of those that `lapsed` adds.
  *
- * There is a shorter way. Once adoption is enabled (`adopt.enabled`), `lapsed` writes the row itself, and scheduling is
- * one command from any language, without this class:
- *
- *     $redis->setex('AuctionCutDown@auctionEndCutDown@42', 1800, '');
- *
- * The price: until the daemon has heard of the key, it exists only in Redis.
+ * The row is what counts: this version of `lapsed` runs nothing for a key that has none.
  */
 abstract class TimeLimitTask
 {

@@ -450,7 +450,13 @@ impl Backlog {
 
 /// The sweep's own question, from its beginning.
 fn scan(sql: String, limit: u32) -> Query<'static, MySql, MySqlArguments> {
-    statement(sql).bind(0i64).bind(0i64).bind(0u64).bind(limit)
+    statement(sql)
+        // Overdue by nothing at all, from the beginning.
+        .bind(0i64)
+        .bind(0i64)
+        .bind(0i64)
+        .bind(0u64)
+        .bind(limit)
 }
 
 fn statement(sql: String) -> Query<'static, MySql, MySqlArguments> {

@@ -24,6 +24,10 @@ const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMI
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
+/// waits costs only its slot, while one that fails costs an attempt. The run's own time limit stands above.
+const HANDLER_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A prepared statement with its values.
 pub(super) type Statement<'q> = Query<'q, MySql, MySqlArguments>;
 
@@ -77,6 +81,7 @@ impl Pools {
             .connect_lazy_with(options.clone());
         // A transaction that was dropped half-way must not meet the next user of its connection.
         let handlers = pool()
+            .acquire_timeout(HANDLER_ACQUIRE_TIMEOUT)
             .after_release(|connection, _| {
                 Box::pin(async move {
                     let rollback = tokio::time::timeout(
