@@ -1,8 +1,9 @@
 //! When tasks run: once, at their time, by whichever net is left.
 
+use lapsed::ledger::RescheduleAnswer;
 use lapsed::sandbox::PrivateRedis;
 
-use crate::rig::{Rig, Setup, create};
+use crate::rig::{Rig, Setup, create, key};
 
 /// Tasks with delays over two seconds, some of them zero, created by a program that runs no daemon.
 async fn each_task_runs_once_and_none_early(rig: &Rig) {
@@ -41,6 +42,55 @@ async fn a_task_runs_once_at_its_time_without_redis_by_ledger_poll() {
     let mut rig = Rig::new("timer = 'ledger_poll'").await;
     rig.redis.kill();
     each_task_runs_once_and_none_early(&rig).await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_moved_runs_once_at_its_new_time() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let moves = [
+        ("Job@record@later", 1_000, 3_000),
+        ("Job@record@sooner", 60_000, 1_500),
+    ];
+    let mut due = std::collections::HashMap::new();
+    for (name, before, after) in moves {
+        daemon.create(name, before).await;
+        let after = lapsed::Due::after_ms(after).unwrap();
+        match daemon.tasks.reschedule(&key(name), after).await.unwrap() {
+            RescheduleAnswer::Moved(arming) => due.insert(name.to_owned(), arming.due.0),
+            other => panic!("{other:?}"),
+        };
+    }
+    rig.until_done(2).await;
+    rig.each_ran_once(2).await;
+    for run in rig.runs().await {
+        assert_eq!(run.due_ms, due[&run.name]);
+        assert!(run.at_ms - run.due_ms < 5_000, "late: {run:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_runs_the_task_once() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let due = lapsed::UnixMs(rig.now_ms().await + 500);
+    for _ in 0..3 {
+        daemon
+            .tasks
+            .create_task(key("Job@record@1").into(), due)
+            .await
+            .unwrap();
+    }
+    rig.until_done(1).await;
+    let again = daemon
+        .tasks
+        .create_task(key("Job@record@1").into(), due)
+        .await
+        .unwrap();
+    assert_eq!(again.state(), lapsed::task::State::Done);
+    daemon.create("Job@record@2", 500).await;
+    rig.until_done(2).await;
+    rig.each_ran_once(2).await;
 }
 
 #[tokio::test]

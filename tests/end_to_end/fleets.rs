@@ -1,5 +1,7 @@
 //! Several daemons on one table.
 
+use lapsed::{Due, Task, UnixMs};
+
 use crate::rig::{Rig, create, until};
 
 #[tokio::test]
@@ -41,6 +43,50 @@ async fn what_a_daemon_left_behind_is_run_by_another() {
     assert_eq!(runs.len(), 2);
     assert!(runs[1].at_ms - runs[0].at_ms >= 1_000, "the lease was held");
     drop(second);
+}
+
+#[tokio::test]
+async fn a_run_that_is_longer_than_its_lease_keeps_it() {
+    let rig = Rig::new("engine.lease = '1s'").await;
+    let mut handlers = crate::rig::handlers();
+    handlers.on("Job", "long", |task: lapsed::TaskContext, ()| async move {
+        crate::rig::write_down(&task).await?;
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        Ok(())
+    });
+    let daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
+    let made = daemons[0].create("Job@long", 0).await;
+    rig.until_done(1).await;
+    rig.each_ran_once(1).await;
+    assert!(rig.now_ms().await - made.due().0 >= 4_000);
+    assert_eq!(rig.record("Job@long").await.crashes, 0);
+}
+
+#[tokio::test]
+async fn a_backlog_does_not_make_fresh_tasks_late() {
+    let rig = Rig::new("engine.concurrency = 4").await;
+    let client = rig.client().await;
+    let mut handlers = crate::rig::handlers();
+    handlers.on("Job", "backlog", |_, _: Vec<String>| async move {
+        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+        Ok(())
+    });
+    let overdue = Due::at(UnixMs(rig.now_ms().await - 60_000)).unwrap();
+    let backlog = (0..20).map(|number| (Task::new("Job", "backlog", [number]).unwrap(), overdue));
+    client.create_many(backlog.collect()).await.unwrap();
+    let daemon = rig.daemon_with(handlers);
+    until("it works on the backlog", async || {
+        daemon.status.running() >= 3
+    })
+    .await;
+    for number in 0..10 {
+        create(&client, &format!("Job@record@{number}"), number * 100).await;
+    }
+    rig.until_done(10).await;
+    rig.each_ran_once(10).await;
+    for run in rig.runs().await {
+        assert!(run.at_ms - run.due_ms < 2_500, "late: {run:?}");
+    }
 }
 
 #[tokio::test]

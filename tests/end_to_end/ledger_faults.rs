@@ -131,6 +131,11 @@ async fn a_commit_whose_reply_is_lost_counts() {
     rig.until_done(20).await;
     assert_eq!(wire.cuts(), 10);
     rig.each_effect_once(20).await;
+    let succeeded = "lapsed_runs_total{route=\"Job@effect\",outcome=\"succeeded\"}";
+    until("all have succeeded", async || {
+        daemon.metric(succeeded) == 20.0
+    })
+    .await;
     daemon.stop().await;
     let tried_twice =
         "SELECT COUNT(*) FROM tb_time_limit_task WHERE attempt > 1 OR last_error IS NOT NULL";

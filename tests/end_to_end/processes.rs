@@ -121,13 +121,13 @@ async fn a_task_that_kills_its_daemon_is_buried_after_three() {
 #[tokio::test]
 async fn a_daemon_killed_while_programs_run_has_them_run_again() {
     let (rig, dir) =
-        scripted(r#"echo "$1" >> "$0/started"; sleep 1; echo "$1" >> "$0/ended""#).await;
+        scripted(r#"echo "$1" >> "$0/started"; sleep 3; echo "$1" >> "$0/ended""#).await;
     let env = [("LAPSED__ENGINE__LEASE", "2s")];
-    let mut first = Process::listen(&rig, &env);
     let client = rig.client().await;
     for number in 0..5 {
         create(&client, &format!("Run@it@{number}"), 0).await;
     }
+    let mut first = Process::listen(&rig, &env);
     until_lines(&dir, "started", 5).await;
     first.kill();
     let _second = Process::listen(&rig, &env);
