@@ -144,6 +144,24 @@ async fn what_an_old_program_deletes_and_creates_again_runs_once() {
 }
 
 #[tokio::test]
+async fn what_an_old_program_creates_again_runs_however_short_the_delay() {
+    let rig = Rig::new("").await;
+    let _daemon = rig.listening_daemon().await;
+    let delays_ms = [50, 200, 300, 500, 700, 1_000, 1_500];
+    for delay_ms in delays_ms {
+        let name = format!("Job@record@{delay_ms}");
+        old_create(&rig, &name, 60).await;
+        old_delete(&rig, &name).await;
+        old_create_ms(&rig, &name, delay_ms).await;
+    }
+    old_create(&rig, "Job@record@second", 60).await;
+    old_delete(&rig, "Job@record@second").await;
+    old_create(&rig, "Job@record@second", 1).await;
+    rig.until_done(delays_ms.len() + 1).await;
+    rig.each_ran_once(delays_ms.len() + 1).await;
+}
+
+#[tokio::test]
 async fn what_was_done_or_cancelled_runs_again_when_an_old_program_creates_it_again() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::task::State;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 
 use crate::exec::runs;
 use crate::rig::{Rig, Setup, create, until};
@@ -66,7 +66,7 @@ async fn a_daemon_that_is_frozen_beyond_its_lease_comes_back_to_no_effect() {
     let client = rig.client().await;
     let frozen = Process::worker(&rig);
     for number in 0..10 {
-        create(&client, &format!("Job@slow@{}", 2_500 + number), 0).await;
+        create(&client, &format!("Job@slow@{}", 4_000 + number), 0).await;
     }
     until("all are running", async || rig.runs().await.len() == 10).await;
     frozen.signal(Signal::STOP);
@@ -121,7 +121,7 @@ async fn a_task_that_kills_its_daemon_is_buried_after_three() {
 #[tokio::test]
 async fn a_daemon_killed_while_programs_run_has_them_run_again() {
     let (rig, dir) =
-        scripted(r#"echo "$1" >> "$0/started"; sleep 3; echo "$1" >> "$0/ended""#).await;
+        scripted(r#"echo "$1" >> "$0/started"; until [ -e "$0/go" ]; do sleep 0.05; done"#).await;
     let env = [("LAPSED__ENGINE__LEASE", "2s")];
     let client = rig.client().await;
     for number in 0..5 {
@@ -130,6 +130,7 @@ async fn a_daemon_killed_while_programs_run_has_them_run_again() {
     let mut first = Process::listen(&rig, &env);
     until_lines(&dir, "started", 5).await;
     first.kill();
+    std::fs::write(dir.path().join("go"), "").unwrap();
     let _second = Process::listen(&rig, &env);
     rig.until_done(5).await;
     for number in 0..5 {
@@ -205,10 +206,11 @@ async fn at_the_second_sigterm_the_daemon_stops_at_once() {
     assert_eq!(status.code(), Some(1), "{}", daemon.log());
     // Its lease stands until it runs out.
     assert_eq!(rig.state("Run@it@1").await, State::Running);
-    if let Ok(pid) = read(&dir, "pid").trim().parse() {
-        // It may have ended with its daemon.
-        let _ = kill_process_group(Pid::from_raw(pid).unwrap(), Signal::KILL);
-    }
+    let pid = read(&dir, "pid");
+    until("the program has ended with its daemon", async || {
+        !runs(&pid)
+    })
+    .await;
 }
 
 #[tokio::test]
