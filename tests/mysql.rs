@@ -91,6 +91,7 @@ async fn every_statement_can_be_prepared() {
     let of_rows = [
         queries::CLAIM,
         queries::CLAIMED,
+        queries::DISOWN,
         queries::RENEW,
         queries::RENEWED,
         queries::COMPLETE,

@@ -143,6 +143,30 @@ async fn a_commit_whose_reply_is_lost_counts() {
 }
 
 #[tokio::test]
+async fn a_claim_whose_answer_is_lost_is_given_back_and_counts_nothing() {
+    let rig = Rig::new("").await;
+    // Only a claim names the daemon, and it executes a prepared statement.
+    let process = format!(":{}", std::process::id());
+    let is_claim = move |packet: &[u8]| {
+        packet.get(4) == Some(&0x17)
+            && packet
+                .windows(process.len())
+                .any(|bytes| bytes == process.as_bytes())
+    };
+    let (daemon, wire) = daemon_behind(&rig, is_claim, 2).await;
+    let client = rig.client().await;
+    for number in 0..5 {
+        crate::rig::create(&client, &format!("Job@record@{number}"), 0).await;
+    }
+    rig.until_done(5).await;
+    assert_eq!(wire.cuts(), 2);
+    rig.each_ran_once(5).await;
+    let counted = "SELECT COUNT(*) FROM tb_time_limit_task WHERE attempt > 1 OR crashes > 0";
+    assert_eq!(rig.number(counted).await, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn answers_that_are_lost_anywhere_leave_every_effect_once() {
     let rig = Rig::new("engine.lease = '1s'").await;
     let packets = std::sync::atomic::AtomicUsize::new(0);

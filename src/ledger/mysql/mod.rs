@@ -405,43 +405,85 @@ impl MysqlLedger {
     ) -> Result<Vec<Claim>, LedgerError> {
         let owner = Owner::random();
         let mut conn = self.pools.acquire().await?;
+        match self.claim_on(&mut conn, armings, by, owner).await {
+            Ok(claims) => Ok(claims),
+            Err(failure) => {
+                // It may have acted all the same, and only its answer got lost.
+                self.disown_later(armings, owner, by.lease);
+                Err(error(failure))
+            }
+        }
+    }
+
+    async fn claim_on(
+        &self,
+        conn: &mut Conn,
+        armings: &[Arming],
+        by: &Claimant,
+        owner: Owner,
+    ) -> sqlx::Result<Vec<Claim>> {
         let claimed = Instant::now();
         let lease_ms = by.lease.as_millis() as i64;
+        let claim = |batch: &[Arming]| {
+            let ids = padded(&batch.iter().map(|arming| arming.row).collect::<Vec<_>>());
+            let update = statement(self.queries.with_rows(queries::CLAIM, ids.len()));
+            let update = update
+                .bind(owner.0.to_vec())
+                .bind(by.daemon.clone())
+                .bind(lease_ms);
+            ids.into_iter().fold(update, |update, id| update.bind(id))
+        };
         let past = self
             .locks
             .get_past(
-                &mut conn,
+                conn,
                 &self.queries,
                 armings,
                 |arming| arming.row,
-                |conn, batch| {
-                    let ids = padded(&batch.iter().map(|arming| arming.row).collect::<Vec<_>>());
-                    let update = statement(self.queries.with_rows(queries::CLAIM, ids.len()))
-                        .bind(owner.0.to_vec())
-                        .bind(by.daemon.clone())
-                        .bind(lease_ms);
-                    let update = ids.into_iter().fold(update, |update, id| update.bind(id));
-                    Box::pin(conn.execute(update))
-                },
+                |conn, batch| Box::pin(conn.execute(claim(batch))),
             )
-            .await
-            .map_err(error)?;
+            .await?;
         if past.matched == 0 {
             return Ok(Vec::new());
         }
-        let ids = padded(&armings.iter().map(|arming| arming.row).collect::<Vec<_>>());
-        let question = ids.iter().fold(
-            statement(self.queries.with_rows(queries::CLAIMED, ids.len())),
-            |question, id| question.bind(*id),
-        );
-        let rows = conn
-            .fetch(question.bind(owner.0.to_vec()))
-            .await
-            .map_err(error)?;
+        let question = self
+            .of_rows(queries::CLAIMED, armings)
+            .bind(owner.0.to_vec());
+        let rows = conn.fetch(question).await?;
         rows.iter()
             .filter_map(|row| rows::claim(row, owner, claimed).transpose())
-            .collect::<Result<_, _>>()
-            .map_err(error)
+            .collect()
+    }
+
+    /// Gives back, when the server answers again, what a claim may have taken whose answer was lost: nobody else
+    /// knows its owner, and waiting for the lease to run out would cost the tasks time and a crash. Given up when the
+    /// leases have run out by themselves.
+    fn disown_later(&self, armings: &[Arming], owner: Owner, lease: Duration) {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let (ledger, armings) = (self.clone(), armings.to_vec());
+        let until = Instant::now() + lease;
+        tokio::spawn(async move {
+            while Instant::now() < until {
+                if let Ok(mut conn) = ledger.pools.acquire().await {
+                    let update = ledger
+                        .of_rows(queries::DISOWN, &armings)
+                        .bind(owner.0.to_vec());
+                    if conn.execute(update).await.is_ok() {
+                        return;
+                    }
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+
+    /// A statement about rows, with their ids bound.
+    fn of_rows(&self, template: &str, armings: &[Arming]) -> connection::Statement<'static> {
+        let ids = padded(&armings.iter().map(|arming| arming.row).collect::<Vec<_>>());
+        ids.iter().fold(
+            statement(self.queries.with_rows(template, ids.len())),
+            |statement, id| statement.bind(*id),
+        )
     }
 
     /// One renewal: prolong what is ours; read back only if something was missing.

@@ -94,6 +94,11 @@ pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS 
        CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
+/// `claim`, whose answer was lost: gives back whatever it took. Primary key.
+pub const DISOWN: &str = "UPDATE `{t}` SET attempt = attempt - 1, lease_until = 0, \
+       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+     WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
+
 /// `renew`: prolongs what is still ours; never revives a lease that ran out. Primary key.
 pub const RENEW: &str = "UPDATE `{t}` SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
