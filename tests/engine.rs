@@ -1,13 +1,19 @@
 //! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use lapsed::clock::LedgerClock;
 use lapsed::engine::{EngineError, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Claimant, Ledger, NewTask, TaskRecord};
+use lapsed::ledger::{
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger,
+    LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
+};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
@@ -32,10 +38,26 @@ fn start(config: &str, handlers: HandlerRegistry) -> Rig {
 }
 
 fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) -> Rig {
+    start_with(ledger, Arc::default(), config, handlers)
+}
+
+fn start_with(
+    ledger: Arc<MemoryLedger>,
+    faults: Arc<Faults>,
+    config: &str,
+    handlers: HandlerRegistry,
+) -> Rig {
     let config = Config::from_toml(config).unwrap();
-    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let ahead = *faults.clock_ahead.lock().unwrap();
+    let clock = LedgerClock::starting_at(ledger.clock().now().plus(ahead));
+    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(clock.clone()));
+    let inner = Arc::clone(&ledger);
     let parts = Parts {
-        ledger: Arc::clone(&ledger) as _,
+        ledger: Arc::new(Faulty {
+            inner,
+            faults,
+            clock,
+        }),
         catalog: Some(Arc::clone(&ledger) as _),
         timer: Arc::clone(&timer),
         router: Arc::new(Router::new(handlers, &config)),
@@ -53,6 +75,113 @@ fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) 
         tasks,
         stop: Some(stop),
         running,
+    }
+}
+
+/// What goes wrong between the engine and the ledger; nothing at first.
+#[derive(Debug, Default)]
+struct Faults {
+    /// Asking where keys stand fails.
+    look_up_fails: AtomicBool,
+    /// The answer to a claim takes so long; the claim itself does not.
+    claim_answer_takes: Mutex<Duration>,
+    /// Somebody has locked this row: no claim gets it.
+    locked_row: Mutex<Option<u64>>,
+    /// Errors that the next settlements meet before anything is written.
+    settle_errors: Mutex<VecDeque<LedgerError>>,
+    /// How far ahead of the ledger's clock the engine believes it to be.
+    clock_ahead: Mutex<Duration>,
+    /// Scans so far.
+    scans: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<MemoryLedger>,
+    faults: Arc<Faults>,
+    clock: LedgerClock,
+}
+
+fn unavailable() -> LedgerError {
+    LedgerError::Unavailable {
+        message: "gone".into(),
+        source: None,
+    }
+}
+
+fn refused() -> LedgerError {
+    LedgerError::Refused {
+        message: "no".into(),
+        source: None,
+    }
+}
+
+#[async_trait]
+impl Ledger for Faulty {
+    fn clock(&self) -> &LedgerClock {
+        &self.clock
+    }
+
+    async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
+        self.inner.sync_clock().await
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        self.inner.check().await
+    }
+
+    async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
+        self.inner.create(tasks).await
+    }
+
+    async fn reschedule(
+        &self,
+        key: &TaskKey,
+        due: UnixMs,
+    ) -> Result<RescheduleAnswer, LedgerError> {
+        self.inner.reschedule(key, due).await
+    }
+
+    async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
+        self.inner.cancel(keys).await
+    }
+
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+        if self.faults.look_up_fails.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        self.inner.look_up(keys).await
+    }
+
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan(scan).await
+    }
+
+    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        let locked = *self.faults.locked_row.lock().unwrap();
+        let free = armings.iter().filter(|arming| Some(arming.row) != locked);
+        let free: Vec<Arming> = free.copied().collect();
+        let claims = self.inner.claim(&free, by).await;
+        let takes = *self.faults.claim_answer_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
+        claims
+    }
+
+    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
+        self.inner.renew(leases, length).await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
+        let error = self.faults.settle_errors.lock().unwrap().pop_front();
+        match error {
+            Some(error) => Err(error),
+            None => self.inner.settle(settlements).await,
+        }
+    }
+
+    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.inner.revive(arming).await
     }
 }
 
@@ -199,7 +328,7 @@ async fn a_failure_climbs_the_ladder_until_it_succeeds() {
         .unwrap();
     let record = rig.until("Job@fail", State::Done).await;
     assert_eq!((record.attempt, record.last_error), (4, None));
-    let waited = rig.ledger.clock().now().since(START).as_secs_f64();
+    let waited = record.finished.unwrap().since(START).as_secs_f64();
     assert!(
         (54.0..=67.0).contains(&waited),
         "15 + 15 + 30 s, each +-10 %: {waited}"
@@ -537,5 +666,34 @@ async fn the_parts_of_a_task_reach_its_handler() {
         (json["attempt"].as_u64(), json["payload"]["amount"].as_u64()),
         (Some(1), Some(3))
     );
+    rig.stop().await;
+}
+
+/// As many tasks of `Job@count` as asked for, all overdue.
+async fn overdue(ledger: &MemoryLedger, count: i64) -> Vec<Arming> {
+    let task = |n: i64| {
+        NewTask::new(
+            TaskKey::build("Job", "count", [n.to_string()]).unwrap(),
+            UnixMs(START.0 - 1_000 - n),
+        )
+    };
+    let tasks: Vec<NewTask> = (0..count).map(task).collect();
+    let created = ledger.create(&tasks).await.unwrap();
+    created.iter().map(|created| created.arming).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_claimed_is_not_swept_without_a_pause() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 1).await;
+    let faults = Arc::new(Faults::default());
+    *faults.locked_row.lock().unwrap() = Some(armings[0].row);
+    let count = Arc::default();
+    let rig = start_with(ledger, Arc::clone(&faults), "", counting(&count));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let scans = faults.scans.load(Ordering::SeqCst);
+    assert!(scans < 100, "{scans} scans in 10 s");
+    *faults.locked_row.lock().unwrap() = None;
+    rig.until("Job@count@0", State::Done).await;
     rig.stop().await;
 }

@@ -152,7 +152,8 @@ impl Intake {
     pub fn take(&self, lane: Lane, limit: usize) -> Vec<Signal> {
         let mut queues = self.queues();
         let queue = queues.lane(lane);
-        let count = queue.len().min(limit);
+        let before = queue.len();
+        let count = before.min(limit);
         let taken: Vec<Signal> = queue.drain(..count).collect();
         let left = queue.len();
         for signal in &taken {
@@ -164,7 +165,9 @@ impl Intake {
         if left > 0 {
             self.arrived(lane).notify_one();
         }
-        if lane == Lane::Swept && left < SWEPT_MAX / 2 {
+        // Only what was full has a sweep waiting for room; asked for after each signal, a sweep that finds the
+        // same row again and again would never rest.
+        if lane == Lane::Swept && before >= SWEPT_MAX / 2 && left < SWEPT_MAX / 2 {
             self.drained.notify_one();
         }
         taken
