@@ -93,18 +93,28 @@ impl Shared {
         if settlements.is_empty() {
             return Vec::new();
         }
+        match self.write_patiently(settlements).await {
+            Ok(settled) => settled.into_iter().map(Some).collect(),
+            Err(error) => self.write_singly(settlements, &error).await,
+        }
+    }
+
+    /// Waits an outage out; an error is a refusal.
+    async fn write_patiently(
+        &self,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Settled>, LedgerError> {
         loop {
             match self.parts.ledger.settle(settlements).await {
-                Ok(settled) => {
-                    self.settlements_held_up.store(false, Ordering::Relaxed);
-                    return settled.into_iter().map(Some).collect();
-                }
                 Err(error) if error.is_transient() => {
                     self.settlements_held_up.store(true, Ordering::Relaxed);
                     self.ledger_failed("settle runs", &error);
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(error) => return self.write_singly(settlements, &error).await,
+                answer => {
+                    self.settlements_held_up.store(false, Ordering::Relaxed);
+                    return answer;
+                }
             }
         }
     }
@@ -118,7 +128,7 @@ impl Shared {
         tracing::error!(%error, runs = settlements.len(), "the ledger refused a batch of settlements: writing them one by one");
         let mut settled = Vec::with_capacity(settlements.len());
         for settlement in settlements {
-            settled.push(match self.parts.ledger.settle(std::slice::from_ref(settlement)).await {
+            settled.push(match self.write_patiently(std::slice::from_ref(settlement)).await {
                 Ok(settled) => settled.first().copied(),
                 Err(error) => {
                     tracing::error!(%error, task.id = %settlement.lease.arming, "the ledger refused a settlement: the task runs again when its lease runs out");
