@@ -683,6 +683,19 @@ async fn overdue(ledger: &MemoryLedger, count: i64) -> Vec<Arming> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_was_won_is_run_though_the_others_cannot_be_looked_up() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 2).await;
+    let faults = Arc::new(Faults::default());
+    *faults.locked_row.lock().unwrap() = Some(armings[1].row);
+    faults.look_up_fails.store(true, Ordering::SeqCst);
+    let rig = start_with(ledger, faults, "", counting(&Arc::default()));
+    let record = rig.until("Job@count@0", State::Done).await;
+    assert_eq!((record.attempt, record.crashes), (1, 0));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_row_that_cannot_be_claimed_is_not_swept_without_a_pause() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let armings = overdue(&ledger, 1).await;
@@ -734,4 +747,25 @@ async fn a_settlement_that_is_written_singly_is_tried_again_after_an_outage() {
     assert_eq!((record.attempt, record.crashes), (1, 0));
     rig.stop().await;
     assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_claimed_while_the_engine_stops_is_released_without_counting() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    overdue(&ledger, 3).await;
+    let faults = Arc::new(Faults::default());
+    *faults.claim_answer_takes.lock().unwrap() = Duration::from_secs(2);
+    let count = Arc::default();
+    let rig = start_with(ledger, faults, "", counting(&count));
+    while rig.ledger.stats().await.unwrap().running < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let ledger = rig.stop().await;
+    let record = ledger.find(&TaskKey::parse("Job@count@2").unwrap()).await;
+    let record = record.unwrap().unwrap();
+    assert_eq!(
+        (record.state, record.attempt, record.crashes),
+        (State::Pending, 0, 0)
+    );
+    assert_eq!(count.load(Ordering::SeqCst), 0);
 }

@@ -12,68 +12,75 @@ use super::intake::Lane;
 use super::run::Ended;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
-use crate::task::{State, TaskKey};
+use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause, Signal, SignalSink, Source};
 
 /// Most signals of one claim.
 const BATCH_MAX: usize = 512;
 
-/// How long a due task that could not be claimed waits to be tried again.
-const MISSED_PAUSE: Duration = Duration::from_millis(20);
+/// How far the ledger's clock may be behind what is known of it here: what fell due less than this ago and
+/// could not be claimed may not have been due there.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(100);
+
+/// When such a claim is made again.
+const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// How long to wait before the next claim when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Takes signals as there are free slots for them, claims what is due, and starts the runs.
+    /// Takes signals as there are free slots for them, claims what is due, and starts the runs. Once the engine
+    /// stops it takes no more, but sees through what it has begun: a claim whose answer nobody waits for would
+    /// hold its rows until the lease runs out.
     pub(super) async fn dispatch(self: Arc<Self>, lane: Lane, ended: mpsc::Sender<Ended>) {
-        loop {
+        let room = async || {
             let waiting = self.intake.ready(lane).await;
-            let slots = self.free_slots(lane, waiting).await;
+            self.free_slots(lane, waiting).await
+        };
+        while let Some(slots) = self.stopping.run_until_cancelled(room()).await {
             let signals = self.intake.take(lane, slots.count());
             let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
             match self.claim_due(signals).await {
-                Ok(claims) => self.start(claims, keys, slots, &ended),
+                Ok((claims, missed)) => {
+                    self.start(claims, keys, slots, &ended);
+                    self.account_for(missed).await;
+                }
                 Err(error) => self.wait_out(&error, &keys).await,
             }
         }
     }
 
     /// From signals to claims: what nothing here can run is left alone, the ledger says which row a key is
-    /// and whether it is due, and the claim decides.
-    async fn claim_due(&self, signals: Vec<Signal>) -> Result<Vec<(Claim, Route)>, LedgerError> {
+    /// and whether it is due, and the claim decides. Answers what it did not get, too.
+    async fn claim_due(
+        &self,
+        signals: Vec<Signal>,
+    ) -> Result<(Vec<(Claim, Route)>, Vec<Signal>), LedgerError> {
         let (mut routes, signals) = self.route(signals);
-        let (known, named): (Vec<Signal>, Vec<Signal>) = signals
+        let (mut due, named): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
             .partition(|signal| signal.arming.is_some());
-        let mut due: Vec<Arming> = known.iter().filter_map(|signal| signal.arming).collect();
         due.extend(
             self.look_up_due(named)
                 .await?
                 .into_iter()
-                .map(|(_, arming)| arming),
+                .map(|(signal, _)| signal),
         );
-        if due.is_empty() {
-            return Ok(Vec::new());
+        let armings: Vec<Arming> = due.iter().filter_map(|signal| signal.arming).collect();
+        if armings.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
         }
-        let claims = self.parts.ledger.claim(&due, &self.claimant).await?;
+        let claims = self.parts.ledger.claim(&armings, &self.claimant).await?;
         self.parts.metrics.claimed("won", claims.len() as u64);
         self.parts
             .metrics
-            .claimed("missed", (due.len() - claims.len()) as u64);
+            .claimed("missed", (armings.len() - claims.len()) as u64);
         let claims: Vec<(Claim, Route)> = claims
             .into_iter()
             .filter_map(|claim| routes.remove(&claim.key).map(|route| (claim, route)))
             .collect();
-        // Their sources knew the row, but not whether it still stands.
-        self.explain_missed(
-            known
-                .into_iter()
-                .filter(|signal| routes.contains_key(&signal.key))
-                .collect(),
-        )
-        .await?;
-        Ok(claims)
+        due.retain(|signal| routes.contains_key(&signal.key));
+        Ok((claims, due))
     }
 
     /// Pairs keys with what runs them, and leaves out what nothing here can run.
@@ -93,28 +100,35 @@ impl Shared {
         (routes, signals)
     }
 
-    /// Says why armings were not claimed; holds those that are merely early. One that is due by now missed its
-    /// claim by a millisecond, or because somebody has its row locked: it is tried again.
-    async fn explain_missed(&self, missed: Vec<Signal>) -> Result<(), LedgerError> {
-        let due = self.look_up_due(missed).await?;
-        if !due.is_empty() {
-            let again = self.parts.ledger.clock().now().plus(MISSED_PAUSE);
-            let alarms = due.into_iter().map(|(key, arming)| Alarm {
-                key,
-                due: again,
-                arming: Some(arming),
-            });
-            self.parts.timer.expect(alarms.collect());
+    /// What was thought to be due and could not be claimed: says why, and holds what came early. A claim that
+    /// was a few milliseconds early by the ledger's own clock is made again shortly; whatever else is due and not
+    /// ours, such as a row that somebody has locked, is the sweep's.
+    async fn account_for(&self, missed: Vec<Signal>) {
+        let still_due = match self.look_up_due(missed).await {
+            Ok(still_due) => still_due,
+            Err(error) => return self.ledger_failed("look up tasks", &error),
+        };
+        let now = self.parts.ledger.clock().now();
+        let only_just = still_due
+            .into_iter()
+            .filter(|(_, due_at)| now.since(*due_at) < CLOCK_ERROR_MAX);
+        let soon = only_just.map(|(Signal { key, arming, .. }, _)| Alarm {
+            key,
+            due: now.plus(CLAIM_AGAIN_AFTER),
+            arming,
+        });
+        let soon: Vec<Alarm> = soon.collect();
+        if !soon.is_empty() {
+            self.parts.timer.expect(soon);
         }
-        Ok(())
     }
 
-    /// Asks where keys stand. Answers those that are due; holds those that will be soon, and counts the others by
-    /// why not.
+    /// Asks where keys stand. Answers those that are due, with their arming and since when; holds those that will
+    /// be soon, and counts the others by why not.
     async fn look_up_due(
         &self,
         signals: Vec<Signal>,
-    ) -> Result<Vec<(TaskKey, Arming)>, LedgerError> {
+    ) -> Result<Vec<(Signal, UnixMs)>, LedgerError> {
         if signals.is_empty() {
             return Ok(Vec::new());
         }
@@ -134,22 +148,34 @@ impl Shared {
                 self.strangers.remember(key);
                 continue;
             };
+            let revived = deleted && source == Source::Event && self.revive_expired(arming).await?;
+            let arming = Some(arming);
             match state {
-                _ if deleted && source == Source::Event && self.revive_expired(arming).await? => {
-                    due.push((key, arming))
-                }
+                _ if revived => due.push((
+                    Signal {
+                        key,
+                        source,
+                        arming,
+                    },
+                    due_at,
+                )),
                 _ if deleted => self.parts.metrics.dropped("deleted", 1),
                 State::Running => self.parts.metrics.dropped("running", 1),
                 State::Done | State::Dead => self.parts.metrics.dropped("finished", 1),
                 State::Cancelled => self.parts.metrics.dropped("cancelled", 1),
-                State::Pending | State::Waiting if due_at > now => {
-                    early.push(Alarm {
+                State::Pending | State::Waiting if due_at > now => early.push(Alarm {
+                    key,
+                    due: due_at,
+                    arming,
+                }),
+                State::Pending | State::Waiting => due.push((
+                    Signal {
                         key,
-                        due: due_at,
-                        arming: Some(arming),
-                    });
-                }
-                State::Pending | State::Waiting => due.push((key, arming)),
+                        source,
+                        arming,
+                    },
+                    due_at,
+                )),
             }
         }
         self.parts.metrics.dropped("early", early.len() as u64);
@@ -219,7 +245,8 @@ impl Shared {
     async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey]) {
         self.ledger_failed("claim tasks", error);
         self.intake.land(keys);
-        tokio::time::sleep(OUTAGE_PAUSE).await;
+        let pause = tokio::time::sleep(OUTAGE_PAUSE);
+        self.stopping.run_until_cancelled(pause).await;
         self.intake.sweep(Cause::Overflow);
     }
 }

@@ -204,10 +204,9 @@ impl Engine {
             async move { shared.parts.timer.run(sink, shared.stopping.clone()).await }
         });
         for lane in DISPATCHERS {
-            helpers.spawn(stop_with(
-                &shared.stopping,
-                Arc::clone(&shared).dispatch(lane, ended.clone()),
-            ));
+            // Among the runs: what a claim has begun belongs to what a graceful stop waits for.
+            let dispatching = Arc::clone(&shared).dispatch(lane, ended.clone());
+            shared.runs.spawn(dispatching);
         }
 
         shutdown.await;

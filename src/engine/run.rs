@@ -61,6 +61,9 @@ impl Shared {
     }
 
     async fn handle(&self, claim: &Claim, route: &Route, ended: &CancellationToken) -> Outcome {
+        if self.stopping.is_cancelled() {
+            return Outcome::Interrupted;
+        }
         let due = claim.due_at.max(claim.created);
         let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())
             .unwrap_or(u64::MAX);
