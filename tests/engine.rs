@@ -769,3 +769,18 @@ async fn what_is_claimed_while_the_engine_stops_is_released_without_counting() {
     );
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_a_little_early_by_the_ledgers_clock_is_made_again_at_once() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    *faults.clock_ahead.lock().unwrap() = Duration::from_millis(8);
+    let rig = start_with(ledger, faults, "", counting(&Arc::default()));
+    rig.tasks
+        .create("Job", "count", ["1"], Duration::from_secs(5))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(5_020)).await;
+    assert_eq!(rig.record("Job@count@1").await.state, State::Done);
+    rig.stop().await;
+}
