@@ -127,33 +127,15 @@ impl Stats {
 }
 
 fn stats_lines(stats: &Counts) -> String {
-    let Counts {
-        pending,
-        waiting,
-        running,
-        done,
-        dead,
-        cancelled,
-        overdue,
-        overdue_ms_max,
-    } = *stats;
-    let counts = [
-        ("pending", pending),
-        ("waiting", waiting),
-        ("running", running),
-        ("done", done),
-        ("dead", dead),
-        ("cancelled", cancelled),
-        ("overdue", overdue),
-    ];
-    let mut lines: Vec<String> = counts
+    let mut lines: Vec<String> = stats
+        .by_state()
         .iter()
         .map(|(state, count)| format!("{state:<10} {count:>12}"))
         .collect();
-    if overdue > 0 {
+    if stats.overdue > 0 {
         lines.push(format!(
             "the oldest is {:.3} s overdue",
-            overdue_ms_max as f64 / 1000.0
+            stats.overdue_ms_max as f64 / 1000.0
         ));
     }
     lines.join("\n")

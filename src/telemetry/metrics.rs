@@ -217,26 +217,7 @@ impl Metrics {
 
     /// The ledger's counts were read.
     pub fn counted(&self, stats: &Stats) {
-        let Stats {
-            pending,
-            waiting,
-            running,
-            done,
-            dead,
-            cancelled,
-            overdue,
-            overdue_ms_max,
-        } = *stats;
-        let states = [
-            ("pending", pending),
-            ("waiting", waiting),
-            ("running", running),
-            ("done", done),
-            ("dead", dead),
-            ("cancelled", cancelled),
-            ("overdue", overdue),
-        ];
-        for (state, count) in states {
+        for (state, count) in stats.by_state() {
             let gauge = self
                 .tasks
                 .get_or_create(&ByState {
@@ -245,7 +226,8 @@ impl Metrics {
                 .clone();
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        self.overdue_seconds_max.set(overdue_ms_max as f64 / 1000.0);
+        self.overdue_seconds_max
+            .set(stats.overdue_ms_max as f64 / 1000.0);
     }
 
     /// Whether the events of this node are heard now.

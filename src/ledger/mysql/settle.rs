@@ -142,8 +142,14 @@ impl MysqlLedger {
             settled.push(match rows.get(&lease.arming.row) {
                 _ if locked.contains(&lease) => Settled::Locked,
                 Some(row) if row.owner != Some(lease.owner) => Settled::Fenced,
-                Some(row) if row.arming != lease.arming => self.give_back(conn, lease).await?,
-                Some(row) if row.status == 1 && row.lease_left => self.tidy(conn, lease).await?,
+                Some(row) if row.arming != lease.arming => {
+                    self.afterwards(conn, queries::GIVE_BACK, lease).await?;
+                    Settled::Superseded
+                }
+                Some(row) if row.status == 1 && row.lease_left => {
+                    self.afterwards(conn, queries::TIDY, lease).await?;
+                    Settled::ByHandler
+                }
                 Some(row) if row.status == 1 && settlement.ruling != Ruling::Complete => {
                     Settled::ByHandler
                 }
@@ -157,28 +163,13 @@ impl MysqlLedger {
         Ok(settled)
     }
 
-    async fn give_back(&self, conn: &mut Conn, lease: Lease) -> sqlx::Result<Settled> {
-        let update = statement(self.queries.plain(queries::GIVE_BACK));
-        conn.execute(
-            update
-                .bind(lease.arming.row)
-                .bind(lease.owner.0.to_vec())
-                .bind(lease.arming.due.0),
-        )
-        .await?;
-        Ok(Settled::Superseded)
-    }
-
-    async fn tidy(&self, conn: &mut Conn, lease: Lease) -> sqlx::Result<Settled> {
-        let update = statement(self.queries.plain(queries::TIDY));
-        conn.execute(
-            update
-                .bind(lease.arming.row)
-                .bind(lease.owner.0.to_vec())
-                .bind(lease.arming.due.0),
-        )
-        .await?;
-        Ok(Settled::ByHandler)
+    /// A statement about one lease, after a look at its row.
+    async fn afterwards(&self, conn: &mut Conn, template: &str, lease: Lease) -> sqlx::Result<()> {
+        let update = statement(self.queries.plain(template))
+            .bind(lease.arming.row)
+            .bind(lease.owner.0.to_vec());
+        conn.execute(update.bind(lease.arming.due.0)).await?;
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::any::Any;
 use async_trait::async_trait;
 use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
 
-use super::connection::{error, statement};
+use super::connection::{Statement, error, statement};
 use super::queries;
 use super::rows::{SettledRow, StandingRow};
 use super::{MysqlLedger, padded};
@@ -61,39 +61,40 @@ impl MysqlTask for TaskContext {
         begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))
     }
 
-    async fn complete_in(&self, mut tx: TaskTransaction) -> Result<(), HandlerError> {
-        let ledger = ledger(self)?;
-        let Lease { arming, owner } = self.lease();
-        let update = statement(ledger.queries.plain(queries::COMPLETE_IN))
-            .bind(arming.row)
-            .bind(arming.due.0)
-            .bind(owner.0.to_vec());
-        let matched = update
-            .execute(&mut *tx)
-            .await
-            .map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
-        if matched.rows_affected() == 0 {
-            return Err(HandlerError::fenced());
-        }
-        self.close(tx, Outcome::Completed).await
+    async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
+        let update = statement(ledger(self)?.queries.plain(queries::COMPLETE_IN));
+        self.settle_in(tx, update, Outcome::Completed).await
     }
 
-    async fn again_in(&self, mut tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
+    async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
         let ledger = ledger(self)?;
-        let Lease { arming, owner } = self.lease();
         let now = ledger.clock.now();
         let due = due
             .resolve_checked(now)
             .map_err(|error| HandlerError::permanent(error.to_string()))?;
         // The same due time would be the same arming, which has just been completed.
-        let due = if due == arming.due {
+        let due = if due == self.due() {
             UnixMs(due.0 + 1)
         } else {
             due
         };
         let update = statement(ledger.queries.plain(queries::AGAIN_IN))
             .bind(now.0)
-            .bind(due.0)
+            .bind(due.0);
+        self.settle_in(tx, update, Outcome::Again(due)).await
+    }
+}
+
+impl TaskContext {
+    /// Runs `update`, whose last three values are the fence of this run, as the last statement of `tx`.
+    async fn settle_in(
+        &self,
+        mut tx: TaskTransaction,
+        update: Statement<'static>,
+        outcome: Outcome,
+    ) -> Result<(), HandlerError> {
+        let Lease { arming, owner } = self.lease();
+        let update = update
             .bind(arming.row)
             .bind(arming.due.0)
             .bind(owner.0.to_vec());
@@ -104,11 +105,9 @@ impl MysqlTask for TaskContext {
         if matched.rows_affected() == 0 {
             return Err(HandlerError::fenced());
         }
-        self.close(tx, Outcome::Again(due)).await
+        self.close(tx, outcome).await
     }
-}
 
-impl TaskContext {
     /// Commits; a lost reply is resolved by reading the row.
     async fn close(&self, tx: TaskTransaction, outcome: Outcome) -> Result<(), HandlerError> {
         let Err(commit_error) = tx.commit().await else {
@@ -148,9 +147,10 @@ impl MysqlLedger {
             return Ok(false);
         };
         let row = SettledRow::read(row).map_err(error)?;
+        let done = row.status == 1 && row.owner == Some(lease.owner) && row.arming == lease.arming;
         Ok(match outcome {
-            Outcome::Again(due) => row.arming.due == *due,
-            _ => row.status == 1 && row.owner == Some(lease.owner) && row.arming == lease.arming,
+            Outcome::Again(due) => done || row.arming.due == *due,
+            _ => done,
         })
     }
 
