@@ -335,3 +335,39 @@ async fn errors_say_what_to_do() {
         refused(nobody_there).await
     );
 }
+
+/// Somebody's open transaction on a row; until it ends no statement of others gets by.
+async fn lock(connection: &mut MySqlConnection, row: u64) -> sqlx::MySqlTransaction<'_> {
+    let mut holding = connection.begin().await.unwrap();
+    sqlx::query("SELECT id FROM tb_time_limit_task WHERE id = ? FOR UPDATE")
+        .bind(row)
+        .fetch_one(&mut *holding)
+        .await
+        .unwrap();
+    holding
+}
+
+#[tokio::test]
+async fn a_superseded_row_that_is_locked_delays_no_other_settlement() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 2).await;
+    let claims = ledger.claim(&armings, &claimant()).await.unwrap();
+    let moved = NewTask::new(claims[0].key.clone(), UnixMs(armings[0].due.0 + 5_000));
+    ledger.create(&[moved]).await.unwrap();
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let holding = lock(&mut other, armings[0].row).await;
+    let settlements = claims.iter().map(|claim| Settlement {
+        lease: claim.lease,
+        ruling: Ruling::Complete,
+    });
+    let settlements: Vec<Settlement> = settlements.collect();
+    assert_eq!(
+        ledger.settle(&settlements).await.unwrap(),
+        [Settled::Locked, Settled::Applied]
+    );
+    holding.rollback().await.unwrap();
+    assert_eq!(
+        ledger.settle(&settlements).await.unwrap(),
+        [Settled::Superseded, Settled::Applied]
+    );
+}

@@ -9,6 +9,9 @@
 //!
 //! All updates are single autocommit statements over rows named by id. Assignments run from left to
 //! right, and several rely on it: a column must not be read behind its own assignment.
+//!
+//! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
+//! those instead, and wait for the locks of rows that the statement does not name.
 
 /// The ledger's clock. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
@@ -79,7 +82,7 @@ pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) 
 /// Changes no indexed value (`due_at` stays what it was), which makes it twice as fast. The counters
 /// belong to `run_end`: with another `end_time` they start anew. A lease that was still there has run
 /// out, and counts as a crash.
-pub const CLAIM: &str = "UPDATE `{t}` SET \
+pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        attempt = IF(run_end = end_time, attempt, 0) + 1, \
        crashes = IF(run_end = end_time, crashes + (lease_until > 0), 0), \
        retry_at = IF(run_end = end_time, retry_at, 0), \
@@ -100,7 +103,7 @@ pub const DISOWN: &str = "UPDATE `{t}` SET attempt = attempt - 1, lease_until = 
      WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
 
 /// `renew`: prolongs what is still ours; never revives a lease that ran out. Primary key.
-pub const RENEW: &str = "UPDATE `{t}` SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
 /// `renew`: which ones hold. Primary key.
@@ -109,22 +112,22 @@ pub const RENEWED: &str =
 
 /// `settle`, success. Exact per row; `id IN` stands beside the row constructor because MariaDB scans
 /// the table for a row constructor alone. Primary key.
-pub const COMPLETE: &str = "UPDATE `{t}` SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
+pub const COMPLETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0";
 
 /// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
 /// A cancellation that waited for the run's end takes effect. Primary key.
-pub const RELEASE: &str = "UPDATE `{t}` SET attempt = attempt - 1, lease_until = 0, \
+pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = attempt - 1, lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
 /// `settle`, to be tried again. An attempt that ended by itself clears the crashes. Primary key.
-pub const RETRY: &str = "UPDATE `{t}` SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, lease_until = 0, \
+pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
 /// `settle`, given up. Primary key.
-pub const BURY: &str = "UPDATE `{t}` SET last_error = ?, lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
+pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET last_error = ?, lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
@@ -133,21 +136,22 @@ pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms,
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left FROM `{t}` WHERE id IN ({ids})";
 
 /// `settle`: the key was created anew during the run: gives the lease back. Primary key.
-pub const GIVE_BACK: &str = "UPDATE `{t}` SET lease_until = 0 \
+pub const GIVE_BACK: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0 \
      WHERE id = ? AND owner = ? AND end_time <> CAST(? AS SIGNED) / 1000 AND status = 0";
 
 /// `settle`: the handler marked the row processed itself, as programs do that know only the first
 /// six columns. Primary key.
-pub const TIDY: &str = "UPDATE `{t}` SET lease_until = 0, finished_at = COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))) \
+pub const TIDY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, finished_at = COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))) \
      WHERE id = ? AND owner = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 1";
 
 /// Which of these rows no other session has locked. Only a hint (the locks are gone when it
 /// returns): it spares the others of a batch from waiting for one. Primary key.
-pub const UNLOCKED: &str = "SELECT id FROM `{t}` WHERE id IN ({ids}) FOR UPDATE SKIP LOCKED";
+pub const UNLOCKED: &str =
+    "SELECT id FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE SKIP LOCKED";
 
 /// `cancel`: what is not running is cancelled; what runs gets `sts = 1` and no further attempt. A
 /// lease that ran out counts as not running, and its owner goes, so that a frozen run is fenced. Unique key.
-pub const CANCEL: &str = "UPDATE `{t}` SET sts = 1, \
+pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
        finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
@@ -155,28 +159,28 @@ pub const CANCEL: &str = "UPDATE `{t}` SET sts = 1, \
      WHERE `key` IN ({keys}) AND status = 0";
 
 /// `reschedule`: only what is pending. Unique key.
-pub const RESCHEDULE: &str = "UPDATE `{t}` SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
+pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        last_error = NULL, adopted = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `run_now`: only what is pending. Unique key.
-pub const RUN_NOW: &str = "UPDATE `{t}` SET end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
+pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. Unique key.
-pub const REDRIVE: &str = "UPDATE `{t}` SET run_end = 0, retry_at = 0, attempt = 0, crashes = 0, finished_at = NULL, sts = 0, status = 0 \
+pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET run_end = 0, retry_at = 0, attempt = 0, crashes = 0, finished_at = NULL, sts = 0, status = 0 \
      WHERE `key` = ? AND status = 2";
 
 /// `revive`: a legacy program deleted the row, then armed the key again. Primary key.
-pub const REVIVE: &str = "UPDATE `{t}` SET sts = 0 WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1";
+pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0 WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1";
 
 /// `complete_in`: the completion as the last statement of the handler's own transaction. Primary key.
-pub const COMPLETE_IN: &str = "UPDATE `{t}` SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
+pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
 /// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
 /// that was cancelled during the run is only completed. Primary key.
-pub const AGAIN_IN: &str = "UPDATE `{t}` SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
+pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), \
        start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
