@@ -98,6 +98,7 @@ async fn every_statement_can_be_prepared() {
         queries::RELEASE,
         queries::SETTLED,
         queries::UNLOCKED,
+        queries::EXISTING,
     ];
     let plain = [
         queries::CLOCK,
@@ -345,6 +346,41 @@ async fn lock(connection: &mut MySqlConnection, row: u64) -> sqlx::MySqlTransact
         .await
         .unwrap();
     holding
+}
+
+#[tokio::test]
+async fn a_row_that_is_gone_is_not_taken_for_locked() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 3).await;
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let claims = ledger.claim(&armings[..2], &claimant()).await.unwrap();
+    let holding = lock(&mut other, armings[2].row).await;
+    assert!(
+        ledger
+            .claim(&armings[2..], &claimant())
+            .await
+            .unwrap()
+            .is_empty(),
+        "from here on it asks first which rows are locked"
+    );
+    holding.rollback().await.unwrap();
+    sqlx::query("DELETE FROM tb_time_limit_task WHERE id = ?")
+        .bind(armings[0].row)
+        .execute(&mut other)
+        .await
+        .unwrap();
+    let leases: Vec<_> = claims.iter().map(|claim| claim.lease).collect();
+    let renewals = ledger.renew(&leases, Duration::from_secs(30)).await;
+    assert_eq!(renewals.unwrap(), [Renewal::Lost, Renewal::Held]);
+    let settlements = leases.iter().map(|lease| Settlement {
+        lease: *lease,
+        ruling: Ruling::Complete,
+    });
+    let settlements: Vec<Settlement> = settlements.collect();
+    assert_eq!(
+        ledger.settle(&settlements).await.unwrap(),
+        [Settled::Fenced, Settled::Applied]
+    );
 }
 
 #[tokio::test]

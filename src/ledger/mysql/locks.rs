@@ -15,7 +15,7 @@ use sqlx::Row as _;
 use tokio::time::Instant;
 
 use super::connection::{Conn, is_deadlock, is_locked, statement};
-use super::queries::{Queries, UNLOCKED, padded};
+use super::queries::{EXISTING, Queries, UNLOCKED, padded};
 
 /// How long after the last locked row batches still ask first.
 const WARY_FOR: Duration = Duration::from_secs(10);
@@ -123,22 +123,24 @@ impl Locks {
         if items.is_empty() {
             return Ok((items, Vec::new()));
         }
-        let ids = padded(&items.iter().map(row).collect::<Vec<_>>());
-        let question = ids.iter().fold(
-            statement(queries.with_rows(UNLOCKED, ids.len())),
-            |question, id| question.bind(*id),
-        );
-        let free: HashSet<u64> = match conn.fetch(question).await {
-            Ok(rows) => rows
-                .iter()
-                .map(|row| row.try_get(0))
-                .collect::<Result<_, _>>()?,
+        let free = match ids(conn, queries, UNLOCKED, &items, row).await {
+            Ok(free) => free,
             Err(error) if error.as_database_error().is_some() => return Ok((items, Vec::new())),
             Err(error) => return Err(error),
         };
-        let (free, held): (Vec<T>, Vec<T>) = items
+        let (mut free, held): (Vec<T>, Vec<T>) = items
             .into_iter()
             .partition(|item| free.contains(&row(item)));
+        if held.is_empty() {
+            return Ok((free, held));
+        }
+        // A row that is gone is nobody's: taken for locked, it would be waited for again and again.
+        let existing = ids(conn, queries, EXISTING, &held, row).await?;
+        let (held, gone): (Vec<T>, Vec<T>) = held
+            .into_iter()
+            .partition(|item| existing.contains(&row(item)));
+        free.extend(gone);
+        free.sort_by_key(row);
         if !held.is_empty() {
             self.met();
         }
@@ -153,4 +155,21 @@ impl Locks {
         let met = *self.met.lock().expect("nothing panics while holding it");
         met.is_some_and(|met| met.elapsed() < WARY_FOR)
     }
+}
+
+/// The ids of these items that a statement answers.
+async fn ids<T>(
+    conn: &mut Conn,
+    queries: &Queries,
+    template: &str,
+    items: &[T],
+    row: fn(&T) -> u64,
+) -> sqlx::Result<HashSet<u64>> {
+    let ids = padded(&items.iter().map(row).collect::<Vec<_>>());
+    let question = ids.iter().fold(
+        statement(queries.with_rows(template, ids.len())),
+        |question, id| question.bind(*id),
+    );
+    let rows = conn.fetch(question).await?;
+    rows.iter().map(|row| row.try_get_unchecked(0)).collect()
 }

@@ -149,6 +149,9 @@ pub const TIDY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, 
 pub const UNLOCKED: &str =
     "SELECT id FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE SKIP LOCKED";
 
+/// Which of these rows exist. Primary key.
+pub const EXISTING: &str = "SELECT id FROM `{t}` WHERE id IN ({ids})";
+
 /// `cancel`: what is not running is cancelled; what runs gets `sts = 1` and no further attempt. A
 /// lease that ran out counts as not running, and its owner goes, so that a frozen run is fenced. Unique key.
 pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
