@@ -93,6 +93,7 @@ rules! {
     an_attempt_that_ends_by_itself_clears_the_crashes
     a_buried_task_is_dead_and_can_be_redriven
     a_released_task_has_not_been_tried
+    a_task_moved_away_and_back_during_its_run_can_be_released
     settling_twice_answers_the_same
     a_fenced_settlement_writes_nothing
     a_cancelled_task_is_not_claimed
@@ -809,4 +810,22 @@ async fn long_errors_are_cut(ledger: &(impl Ledger + Catalog)) {
         .last_error
         .unwrap();
     assert_eq!(error, "é".repeat(1024));
+}
+
+async fn a_task_moved_away_and_back_during_its_run_can_be_released(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("moved", 1);
+    let claimed = claim_due(ledger, &key, LEASE).await;
+    for due in [
+        claimed.lease.arming.due.0 + 5_000,
+        claimed.lease.arming.due.0,
+    ] {
+        let moved = NewTask::new(key.clone(), UnixMs(due));
+        ledger.create(&[moved]).await.unwrap();
+    }
+    let settled = settle(ledger, &claimed, Ruling::Release).await;
+    assert_eq!(settled, Settled::Applied);
+    let record = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!((record.state, record.attempt), (State::Pending, 0));
 }

@@ -337,6 +337,29 @@ async fn errors_say_what_to_do() {
     );
 }
 
+#[tokio::test]
+async fn counters_at_their_end_keep_no_batch_from_being_claimed_or_released() {
+    let (_server, ledger, _) = start().await;
+    let armings = overdue(&ledger, 3).await;
+    let mut connection = ledger.connection().await.unwrap();
+    for (row, attempt, crashes) in [(armings[0].row, 65_535, 0), (armings[1].row, 1, 255)] {
+        let full = "UPDATE tb_time_limit_task SET attempt = ?, crashes = ?, run_end = end_time, lease_until = 1 WHERE id = ?";
+        sqlx::query(full)
+            .bind(attempt)
+            .bind(crashes)
+            .bind(row)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    let claims = ledger.claim(&armings, &claimant()).await.unwrap();
+    let counters: Vec<(u16, u8)> = claims
+        .iter()
+        .map(|claim| (claim.attempt.number, claim.attempt.crashes))
+        .collect();
+    assert_eq!(counters, [(65_535, 1), (2, 255), (1, 0)]);
+}
+
 /// Somebody's open transaction on a row; until it ends no statement of others gets by.
 async fn lock(connection: &mut MySqlConnection, row: u64) -> sqlx::MySqlTransaction<'_> {
     let mut holding = connection.begin().await.unwrap();

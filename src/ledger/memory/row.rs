@@ -200,7 +200,7 @@ impl Row {
                 settled
             }
             Ruling::Release => {
-                self.attempt -= 1;
+                self.attempt = self.attempt.saturating_sub(1);
                 self.reopen(now)
             }
         }

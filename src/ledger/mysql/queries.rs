@@ -81,10 +81,10 @@ pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) 
 ///
 /// Changes no indexed value (`due_at` stays what it was), which makes it twice as fast. The counters
 /// belong to `run_end`: with another `end_time` they start anew. A lease that was still there has run
-/// out, and counts as a crash.
+/// out, and counts as a crash. Counters stop at the end of their columns: one row must not fail the batch.
 pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
-       attempt = IF(run_end = end_time, attempt, 0) + 1, \
-       crashes = IF(run_end = end_time, crashes + (lease_until > 0), 0), \
+       attempt = LEAST(IF(run_end = end_time, attempt, 0), 65534) + 1, \
+       crashes = IF(run_end = end_time, LEAST(crashes + (lease_until > 0), 255), 0), \
        retry_at = IF(run_end = end_time, retry_at, 0), \
        run_end = end_time, owner = ?, daemon = ?, \
        lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
@@ -116,8 +116,9 @@ pub const COMPLETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, f
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0";
 
 /// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
-/// A cancellation that waited for the run's end takes effect. Primary key.
-pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = attempt - 1, lease_until = 0, \
+/// A cancellation that waited for the run's end takes effect. `attempt` is 0 if the key was moved away and
+/// back meanwhile. Primary key.
+pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
