@@ -430,3 +430,17 @@ async fn a_superseded_row_that_is_locked_delays_no_other_settlement() {
         [Settled::Superseded, Settled::Applied]
     );
 }
+
+#[tokio::test]
+async fn a_statement_that_the_server_cuts_short_is_no_refusal() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 1).await;
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let limit = "SET GLOBAL max_statement_time = 0.2";
+    other.execute(limit).await.unwrap();
+    let limited = connect(&url);
+    let holding = lock(&mut other, armings[0].row).await;
+    let error = limited.claim(&armings, &claimant()).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    holding.rollback().await.unwrap();
+}

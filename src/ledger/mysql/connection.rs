@@ -193,9 +193,11 @@ const DEADLOCK: u16 = 1213;
 /// MariaDB 11.6 and newer: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
-/// Shutting down, read-only, too many connections, killed: another connection or a little later it may work.
-const PASSING: [u16; 13] = [
-    1040, 1047, 1053, 1080, 1152, 1159, 1161, 1203, 1205, 1226, 1290, 1317, 1836,
+/// Shutting down, read-only, too many connections, killed, cut short: another connection or a little later it
+/// may work.
+const PASSING: [u16; 19] = [
+    1040, 1047, 1053, 1080, 1152, 1159, 1161, 1203, 1205, 1226, 1290, 1317, 1792, 1836, 1927, 1969,
+    3024, 3100, 4031,
 ];
 
 fn number(error: &sqlx::Error) -> Option<u16> {

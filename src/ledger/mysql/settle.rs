@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::MysqlLedger;
-use super::connection::{Conn, Statement, error, statement};
+use super::connection::{Conn, Statement, error, is_locked, statement};
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
@@ -143,12 +143,12 @@ impl MysqlLedger {
                 _ if locked.contains(&lease) => Settled::Locked,
                 Some(row) if row.owner != Some(lease.owner) => Settled::Fenced,
                 Some(row) if row.arming != lease.arming => {
-                    self.afterwards(conn, queries::GIVE_BACK, lease).await?;
-                    Settled::Superseded
+                    self.afterwards(conn, queries::GIVE_BACK, lease, Settled::Superseded)
+                        .await?
                 }
                 Some(row) if row.status == 1 && row.lease_left => {
-                    self.afterwards(conn, queries::TIDY, lease).await?;
-                    Settled::ByHandler
+                    self.afterwards(conn, queries::TIDY, lease, Settled::ByHandler)
+                        .await?
                 }
                 Some(row) if row.status == 1 && settlement.ruling != Ruling::Complete => {
                     Settled::ByHandler
@@ -163,13 +163,23 @@ impl MysqlLedger {
         Ok(settled)
     }
 
-    /// A statement about one lease, after a look at its row.
-    async fn afterwards(&self, conn: &mut Conn, template: &str, lease: Lease) -> sqlx::Result<()> {
+    /// A statement about one lease, after a look at its row. Another session may have locked that since: the others
+    /// of the batch are written.
+    async fn afterwards(
+        &self,
+        conn: &mut Conn,
+        template: &str,
+        lease: Lease,
+        settled: Settled,
+    ) -> sqlx::Result<Settled> {
         let update = statement(self.queries.plain(template))
             .bind(lease.arming.row)
             .bind(lease.owner.0.to_vec());
-        conn.execute(update.bind(lease.arming.due.0)).await?;
-        Ok(())
+        match conn.execute(update.bind(lease.arming.due.0)).await {
+            Ok(_) => Ok(settled),
+            Err(error) if is_locked(&error) => Ok(Settled::Locked),
+            Err(error) => Err(error),
+        }
     }
 }
 
