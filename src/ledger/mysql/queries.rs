@@ -98,7 +98,7 @@ pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS 
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
 /// `claim`, whose answer was lost: gives back whatever it took. Primary key.
-pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = attempt - (attempt > 0), lease_until = 0, \
+pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
 
