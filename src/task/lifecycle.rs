@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{RetryPolicy, UnixMs};
+use super::{DELAY_MAX, RetryPolicy, UnixMs};
 
 /// With so many leases that ran out, a task is taken to kill its daemon: it is buried without running.
 pub const POISON_CRASHES: u8 = 3;
@@ -194,7 +194,10 @@ pub fn judge(
                 ),
             };
         }
-        let delay = delay.unwrap_or_else(|| policy.delay(attempt.number, unit));
+        let delay = delay.map_or_else(
+            || policy.delay(attempt.number, unit),
+            |delay| delay.min(DELAY_MAX),
+        );
         Verdict::RetryAt {
             at: now.plus(delay),
             error,
@@ -328,6 +331,13 @@ mod tests {
                 error: "permanent failure: no".into()
             }
         );
+    }
+
+    #[test]
+    fn a_handler_cannot_ask_for_a_moment_that_the_ledger_has_no_room_for() {
+        let verdict = judged(failed(RetryAdvice::After(Duration::MAX)), attempt(1));
+        let at = NOW.plus(DELAY_MAX);
+        assert!(matches!(verdict, Verdict::RetryAt { at: found, .. } if found == at));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::DELAY_MAX;
+
 const SECOND: u64 = 1;
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
@@ -73,10 +75,11 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// The delay after the `attempt`-th run failed (counted from 1). `unit` is a random number in
-    /// `[0, 1)`; the result lies within `jitter` of the backoff's delay on both sides.
+    /// `[0, 1)`; the result lies within `jitter` of the backoff's delay on both sides, and is at most [`DELAY_MAX`].
     pub fn delay(&self, attempt: u16, unit: f64) -> Duration {
         let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * unit.clamp(0.0, 1.0) - 1.0);
-        self.backoff.delay(attempt).mul_f64(spread)
+        let delay = self.backoff.delay(attempt).as_secs_f64() * spread;
+        Duration::try_from_secs_f64(delay).map_or(DELAY_MAX, |delay| delay.min(DELAY_MAX))
     }
 }
 
@@ -136,6 +139,16 @@ mod tests {
             .map(|n| policy.delay(n, MID).as_secs())
             .to_vec();
         assert_eq!(delays, [2, 4, 8, 16, 3600, 3600, 3600]);
+    }
+
+    #[test]
+    fn no_delay_is_longer_than_one_that_is_accepted() {
+        let policy = RetryPolicy {
+            backoff: Backoff::Fixed(Duration::MAX),
+            max_attempts: 5,
+            jitter: 1.0,
+        };
+        assert_eq!(policy.delay(1, 0.99), DELAY_MAX);
     }
 
     proptest! {
