@@ -89,6 +89,8 @@ struct Faults {
     locked_row: Mutex<Option<u64>>,
     /// Errors that the next settlements meet before anything is written.
     settle_errors: Mutex<VecDeque<LedgerError>>,
+    /// So many settlements find their rows locked.
+    settle_locked: AtomicU32,
     /// How far ahead of the ledger's clock the engine believes it to be.
     clock_ahead: Mutex<Duration>,
     /// Scans so far.
@@ -174,8 +176,12 @@ impl Ledger for Faulty {
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
         let error = self.faults.settle_errors.lock().unwrap().pop_front();
+        let locked = &self.faults.settle_locked;
+        let is_locked =
+            locked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         match error {
             Some(error) => Err(error),
+            None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
             None => self.inner.settle(settlements).await,
         }
     }
@@ -783,4 +789,43 @@ async fn a_claim_that_was_a_little_early_by_the_ledgers_clock_is_made_again_at_o
     tokio::time::sleep(Duration::from_millis(5_020)).await;
     assert_eq!(rig.record("Job@count@1").await.state, State::Done);
     rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_meets_a_lock_while_stopping_is_written_all_the_same() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let faults = Arc::new(Faults::default());
+    let rig = start_with(
+        Arc::new(MemoryLedger::new(START)),
+        Arc::clone(&faults),
+        "engine.drain_timeout = '1s'",
+        held(started, &Arc::default()),
+    );
+    rig.tasks
+        .create("Job", "held", [""; 0], Duration::ZERO)
+        .await
+        .unwrap();
+    runs.recv().await.unwrap();
+    faults.settle_locked.store(4, Ordering::SeqCst);
+    let ledger = rig.stop().await;
+    let record = ledger.find(&TaskKey::parse("Job@held").unwrap()).await;
+    let record = record.unwrap().unwrap();
+    assert_eq!(
+        (record.state, record.attempt, record.crashes),
+        (State::Pending, 0, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_an_outage_ends() {
+    let faults = Arc::new(Faults::default());
+    let ledger = Arc::new(MemoryLedger::new(START));
+    overdue(&ledger, 50).await;
+    let outage = std::iter::repeat_with(unavailable).take(100_000);
+    faults.settle_errors.lock().unwrap().extend(outage);
+    let config = "engine.concurrency = 1\nengine.drain_timeout = '1s'";
+    let rig = start_with(ledger, faults, config, counting(&Arc::default()));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let stopped = tokio::time::timeout(Duration::from_secs(30), rig.stop()).await;
+    assert!(stopped.is_ok(), "still waiting for its runs");
 }

@@ -238,7 +238,16 @@ impl Shared {
                 "runs outlived the drain timeout: releasing them"
             );
             self.leases.interrupt_all();
-            self.runs.wait().await;
+            // In an outage they may wait for ever to be settled.
+            if tokio::time::timeout(FLUSH_TIMEOUT, self.runs.wait())
+                .await
+                .is_err()
+            {
+                tracing::error!(
+                    running = self.leases.len(),
+                    "not every run let go: their tasks run again when their leases run out"
+                );
+            }
         }
         drop(ended);
         if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler)

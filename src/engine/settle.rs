@@ -26,12 +26,19 @@ impl Shared {
         again: mpsc::WeakSender<Ended>,
     ) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut locked = Vec::new();
         while unsettled.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            self.settle_batch(std::mem::take(&mut batch), &again).await;
+            let batch = std::mem::take(&mut batch);
+            locked.extend(self.settle_batch(batch, &again).await);
+        }
+        while !locked.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+            locked = self.settle_batch(locked, &again).await;
         }
     }
 
-    async fn settle_batch(&self, batch: Vec<Ended>, again: &mpsc::WeakSender<Ended>) {
+    /// Answers those whose rows are locked, if nobody is left to hand them in again.
+    async fn settle_batch(&self, batch: Vec<Ended>, again: &mpsc::WeakSender<Ended>) -> Vec<Ended> {
         let now = self.parts.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
@@ -60,6 +67,7 @@ impl Shared {
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
+        let mut locked = Vec::new();
         for (ended, verdict) in judged {
             let wrote = if ruling(&verdict).is_some() {
                 settled.next().flatten()
@@ -67,7 +75,7 @@ impl Shared {
                 Some(Settled::Applied)
             };
             if wrote == Some(Settled::Locked) {
-                self.settle_later(ended, again);
+                locked.extend(self.settle_later(ended, again));
                 continue;
             }
             self.tell(&ended, &verdict, wrote);
@@ -86,6 +94,7 @@ impl Shared {
         );
         self.intake.land(open.iter().map(|ended| &ended.claim.key));
         self.hold(alarms);
+        locked
     }
 
     /// Writes, for as long as it takes. `None`: refused for good, the lease will run out.
@@ -140,14 +149,18 @@ impl Shared {
     }
 
     /// Somebody's transaction holds the row; the lease is renewed (or not) meanwhile, the others go on.
-    fn settle_later(&self, ended: Ended, again: &mpsc::WeakSender<Ended>) {
-        let Some(again) = again.upgrade() else { return };
+    /// Answers it back when the engine is stopping and nobody can hand it in again.
+    fn settle_later(&self, ended: Ended, again: &mpsc::WeakSender<Ended>) -> Option<Ended> {
+        let Some(again) = again.upgrade() else {
+            return Some(ended);
+        };
         tracing::debug!(task.key = %ended.claim.key, "row is locked by another session: settled later");
         self.runs.spawn(async move {
             tokio::time::sleep(PAUSE).await;
             // Refused only when the engine has stopped; the lease runs out then.
             let _ = again.send(ended).await;
         });
+        None
     }
 
     /// What has to happen now that it is written.
