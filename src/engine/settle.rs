@@ -62,8 +62,12 @@ impl Shared {
                 })
             })
             .collect();
+        // Where the handler's own transaction has settled, nothing is looked at: what was signalled since stands.
+        let written = judged
+            .iter()
+            .filter(|(_, verdict)| ruling(verdict).is_some());
         self.intake
-            .settling(judged.iter().map(|(ended, _)| &ended.claim.key));
+            .settling(written.map(|(ended, _)| &ended.claim.key));
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
