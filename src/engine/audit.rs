@@ -22,6 +22,12 @@ const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// count in seconds, and some for the way.
 const FITS: Duration = Duration::from_secs(2);
 
+/// How long the evidence for a new creation has to stand.
+const DELETION_TAKES: Duration = Duration::from_millis(100);
+
+/// How long Redis may take to give it: the sweep waits behind this.
+const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
+
 /// What one audit found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct AuditReport {
@@ -153,21 +159,15 @@ impl Shared {
         if rows.is_empty() {
             return Ok(0);
         }
-        let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
-        // Without Redis there is no evidence, and a deletion is a deletion.
-        let Ok(remaining) = self.parts.timer.remaining(&keys).await else {
-            return Ok(0);
-        };
-        let now = self.parts.ledger.clock().now();
+        let mut armed = self.armed_for_their_rows(rows).await;
+        if !armed.is_empty() {
+            // Its deletion writes the row first and the key after that: what is seen between the two is no evidence.
+            tokio::time::sleep(DELETION_TAKES).await;
+            armed = self.armed_for_their_rows(armed).await;
+        }
         let mut revived = Vec::new();
-        for (row, remaining) in rows.into_iter().zip(remaining) {
-            let Remaining::Ms(remaining_ms) = remaining else {
-                continue;
-            };
-            let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-            if Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
-                && self.parts.ledger.revive(row.arming).await?
-            {
+        for row in armed {
+            if self.parts.ledger.revive(row.arming).await? {
                 revived.push(alarm(row));
             }
         }
@@ -188,5 +188,27 @@ impl Shared {
         let now = self.parts.ledger.clock().now();
         let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
         Ok(fits && self.parts.ledger.revive(arming).await?)
+    }
+
+    /// Those whose keys are armed for their due times. Without Redis there is no evidence, and a deletion is a
+    /// deletion.
+    async fn armed_for_their_rows(&self, rows: Vec<Upcoming>) -> Vec<Upcoming> {
+        let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
+        let asked = tokio::time::timeout(EVIDENCE_PATIENCE, self.parts.timer.remaining(&keys));
+        let Ok(Ok(remaining)) = asked.await else {
+            return Vec::new();
+        };
+        let now = self.parts.ledger.clock().now();
+        let fits = |row: &Upcoming, remaining| match remaining {
+            Remaining::Ms(remaining_ms) => {
+                let due_in_ms = row.arming.due.since(now).as_millis() as u64;
+                Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
+            }
+            Remaining::Missing | Remaining::Forever => false,
+        };
+        let rows = rows.into_iter().zip(remaining);
+        rows.filter(|(row, remaining)| fits(row, *remaining))
+            .map(|(row, _)| row)
+            .collect()
     }
 }
