@@ -829,3 +829,29 @@ async fn a_stop_in_an_outage_ends() {
     let stopped = tokio::time::timeout(Duration::from_secs(30), rig.stop()).await;
     assert!(stopped.is_ok(), "still waiting for its runs");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_of_long_runs_keeps_no_slot_from_what_the_sweep_finds() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "long", move |_, (number,): (u64,)| {
+        started.send(number).unwrap();
+        std::future::pending()
+    });
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let key = |n: i64| TaskKey::build("Job", "long", [n.to_string()]).unwrap();
+    let overdue: Vec<NewTask> = (0..8)
+        .map(|n| NewTask::new(key(n), UnixMs(START.0 - 5_000)))
+        .collect();
+    ledger.create(&overdue).await.unwrap();
+    let rig = start_on(
+        ledger,
+        "engine.concurrency = 8\nengine.drain_timeout = '0s'",
+        handlers,
+    );
+    for _ in 0..8 {
+        runs.recv().await.unwrap();
+    }
+    assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(2));
+    rig.stop().await;
+}

@@ -225,19 +225,38 @@ impl Shared {
         }
     }
 
-    /// At least one slot, and as many more as are free and wanted. Those for the sweep are limited, so that a
-    /// quarter is always left to fresh signals.
+    /// At least one slot, and as many more as are free and wanted.
     async fn free_slots(&self, lane: Lane, wanted: usize) -> Slots {
-        let backlog = match lane {
-            Lane::Fresh => None,
-            Lane::Swept => Some(some_of(&self.backlog_slots, wanted).await),
-        };
-        let wanted = backlog
-            .as_ref()
-            .map_or(wanted, OwnedSemaphorePermit::num_permits);
-        Slots {
-            runs: some_of(&self.slots, wanted).await,
-            backlog,
+        match lane {
+            Lane::Fresh => Slots {
+                runs: some_of(&self.slots, wanted).await,
+                backlog: None,
+            },
+            Lane::Swept => self.backlog_slots(wanted).await,
+        }
+    }
+
+    /// Slots for what the sweep found: a quarter is left to fresh signals, so that a backlog does not make them late.
+    /// When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, by halves.
+    async fn backlog_slots(&self, wanted: usize) -> Slots {
+        const PATIENCE: Duration = Duration::from_millis(100);
+        loop {
+            if let Ok(backlog) =
+                tokio::time::timeout(PATIENCE, some_of(&self.backlog_slots, wanted)).await
+            {
+                let runs = some_of(&self.slots, backlog.num_permits()).await;
+                return Slots {
+                    runs,
+                    backlog: Some(backlog),
+                };
+            }
+            let spare = self.slots.available_permits().div_ceil(2).min(wanted);
+            if spare > 0 && self.intake.is_empty(Lane::Fresh) {
+                return Slots {
+                    runs: some_of(&self.slots, spare).await,
+                    backlog: None,
+                };
+            }
         }
     }
 

@@ -148,6 +148,11 @@ impl Intake {
         }
     }
 
+    /// Whether nothing waits in this lane.
+    pub fn is_empty(&self, lane: Lane) -> bool {
+        self.queues().lane(lane).is_empty()
+    }
+
     /// Takes at most `limit` signals. What is taken is in flight until [`land`](Self::land).
     pub fn take(&self, lane: Lane, limit: usize) -> Vec<Signal> {
         let mut queues = self.queues();

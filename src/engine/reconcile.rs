@@ -25,6 +25,9 @@ const NEAR: Duration = Duration::from_secs(2);
 /// What fell due less than this ago is being claimed just now, on the signal of a timer.
 const SWEEP_GRACE: Duration = Duration::from_millis(500);
 
+/// Rest between two sweeps, at least.
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
+
 /// How often the ledger's clock is read.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
@@ -54,6 +57,8 @@ impl Shared {
         let work = async {
             loop {
                 self.reconcile(&mut cursors).await;
+                // However often somebody asks.
+                tokio::time::sleep(SWEEP_PAUSE).await;
                 // Asked means something; unasked it is the promise that nothing waits longer than this.
                 let _ = tokio::time::timeout(
                     self.jittered(self.sweep.interval),

@@ -39,10 +39,11 @@ impl Shared {
     ) {
         let outcome = match claim.attempt.crashes {
             POISON_CRASHES.. => Outcome::Poisoned,
-            // It may have taken its daemon down twice: at worst it takes the next one down alone.
-            SUSPECT_CRASHES => match ended.run_until_cancelled(self.suspects.acquire()).await {
-                Some(_alone) => self.handle(&claim, &route, &ended).await,
-                None => Outcome::Interrupted,
+            // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
+            // so that they do not hold slots while they wait for their turn.
+            SUSPECT_CRASHES => match self.suspects.try_acquire() {
+                Ok(_alone) => self.handle(&claim, &route, &ended).await,
+                Err(_) => Outcome::Interrupted,
             },
             _ => self.handle(&claim, &route, &ended).await,
         };

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{Handler, HandlerError, TaskContext};
 use crate::config::{ExecArg, ExecConfig};
@@ -107,16 +108,16 @@ impl Handler for Exec {
 /// Feeds the program and reads it until it ends.
 async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
     let stdin = child.stdin.take();
-    let feed = tokio::spawn(async move {
+    let _feed = AbortOnDropHandle::new(tokio::spawn(async move {
         if let Some(mut stdin) = stdin {
             // A program that does not read its input is none the worse for it.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
-    });
-    let stdout = tokio::spawn(head(child.stdout.take()));
-    let stderr = tokio::spawn(head(child.stderr.take()));
+    }));
+    // A process that the program left behind may hold its pipes for ever: reading ends with this function.
+    let stdout = AbortOnDropHandle::new(tokio::spawn(head(child.stdout.take())));
+    let stderr = AbortOnDropHandle::new(tokio::spawn(head(child.stderr.take())));
     let status = child.wait().await?;
-    feed.abort();
     let output = tokio::time::timeout(OUTPUT_GRACE, async { (stdout.await, stderr.await) }).await;
     let (stdout, stderr) = output
         .map(|(out, err)| (out.unwrap_or_default(), err.unwrap_or_default()))
