@@ -10,8 +10,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    // Before the first TLS connection: with no default provider rustls would panic at that one.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = cli::Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -831,27 +831,35 @@ async fn a_stop_in_an_outage_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_of_long_runs_keeps_no_slot_from_what_the_sweep_finds() {
+async fn a_backlog_of_long_runs_takes_all_slots_but_an_eighth() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "long", move |_, (number,): (u64,)| {
+    handlers.on("Job", "long", move |_, (number,): (i64,)| {
         started.send(number).unwrap();
         std::future::pending()
     });
     let ledger = Arc::new(MemoryLedger::new(START));
     let key = |n: i64| TaskKey::build("Job", "long", [n.to_string()]).unwrap();
-    let overdue: Vec<NewTask> = (0..8)
-        .map(|n| NewTask::new(key(n), UnixMs(START.0 - 5_000)))
+    let overdue: Vec<NewTask> = (0..20)
+        .map(|n| NewTask::new(key(n), UnixMs(START.0 - 60_000)))
         .collect();
     ledger.create(&overdue).await.unwrap();
     let rig = start_on(
         ledger,
-        "engine.concurrency = 8\nengine.drain_timeout = '0s'",
+        "engine.concurrency = 16\nengine.drain_timeout = '0s'",
         handlers,
     );
-    for _ in 0..8 {
+    for _ in 0..14 {
         runs.recv().await.unwrap();
     }
     assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(2));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(runs.try_recv().is_err(), "the rest is kept for fresh ones");
+    rig.tasks
+        .create("Job", "long", [99], Duration::from_millis(50))
+        .await
+        .unwrap();
+    assert_eq!(runs.recv().await, Some(99));
+    assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(13));
     rig.stop().await;
 }

@@ -237,9 +237,11 @@ impl Shared {
     }
 
     /// Slots for what the sweep found: a quarter is left to fresh signals, so that a backlog does not make them late.
-    /// When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, by halves.
+    /// When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, but never the
+    /// last eighth.
     async fn backlog_slots(&self, wanted: usize) -> Slots {
         const PATIENCE: Duration = Duration::from_millis(100);
+        let kept = (self.config.concurrency / 8).max(1);
         loop {
             if let Ok(backlog) =
                 tokio::time::timeout(PATIENCE, some_of(&self.backlog_slots, wanted)).await
@@ -250,7 +252,11 @@ impl Shared {
                     backlog: Some(backlog),
                 };
             }
-            let spare = self.slots.available_permits().div_ceil(2).min(wanted);
+            let spare = self
+                .slots
+                .available_permits()
+                .saturating_sub(kept)
+                .min(wanted);
             if spare > 0 && self.intake.is_empty(Lane::Fresh) {
                 return Slots {
                     runs: some_of(&self.slots, spare).await,

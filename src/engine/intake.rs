@@ -196,7 +196,9 @@ impl Intake {
             })
             .collect();
         drop(queues);
-        again.into_iter().for_each(|signal| self.admit(signal));
+        again
+            .into_iter()
+            .for_each(|signal| self.admit(Lane::of(signal.source), signal));
     }
 
     /// These keys are about to be settled, which looks at the arming: what was signalled about them until
@@ -261,7 +263,13 @@ impl Intake {
         SWEPT_MAX.saturating_sub(self.queues().swept.len())
     }
 
-    fn admit(&self, signal: Signal) {
+    /// As [`raise`](SignalSink::raise), into this lane.
+    pub fn raise_in(&self, lane: Lane, signal: Signal) {
+        self.metrics.signalled(signal.source.as_str());
+        self.admit(lane, signal);
+    }
+
+    fn admit(&self, lane: Lane, signal: Signal) {
         let mut queues = self.queues();
         let is_echo = queues.is_echo(&signal);
         match queues.known.get_mut(&signal.key) {
@@ -273,18 +281,17 @@ impl Intake {
             None if is_echo => return self.drop_signal("coalesced"),
             None => {}
         }
-        let lane = Lane::of(signal.source);
         let queue = queues.lane(lane);
         if queue.len() >= lane.capacity() {
             drop(queues);
             self.drop_signal("overflow");
             return self.sweep(Cause::Overflow);
         }
-        let key = signal.key.clone();
+        let (key, swept) = (signal.key.clone(), signal.source == Source::Sweep);
         queue.push_back(signal);
         queues.known.insert(key, Place::Waiting);
         drop(queues);
-        if lane == Lane::Swept {
+        if swept {
             self.metrics.recovered("overdue", 1);
         }
         self.arrived(lane).notify_one();
@@ -303,8 +310,7 @@ impl Intake {
 
 impl SignalSink for Intake {
     fn raise(&self, signal: Signal) {
-        self.metrics.signalled(signal.source.as_str());
-        self.admit(signal);
+        self.raise_in(Lane::of(signal.source), signal);
     }
 
     fn sweep(&self, cause: Cause) {

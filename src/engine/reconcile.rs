@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::intake::Lane;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::UnixMs;
@@ -24,6 +25,9 @@ const NEAR: Duration = Duration::from_secs(2);
 
 /// What fell due less than this ago is being claimed just now, on the signal of a timer.
 const SWEEP_GRACE: Duration = Duration::from_millis(500);
+
+/// What has been overdue for longer than this is a backlog.
+const STILL_FRESH: Duration = Duration::from_secs(5);
 
 /// Rest between two sweeps, at least.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
@@ -149,21 +153,31 @@ impl Shared {
         } = page;
         report.overdue += rows.len();
         report.foreign += foreign;
+        let now = self.parts.ledger.clock().now();
         for Upcoming {
             key,
             arming,
-            due_at: _,
+            due_at,
         } in rows
         {
-            if self.parts.router.find(&key).is_some() {
-                self.sink().raise(Signal {
+            if self.parts.router.find(&key).is_none() {
+                self.unroutable(&key);
+                continue;
+            }
+            // What fell due a moment ago is no backlog: only its signal was lost.
+            let lane = if now.since(due_at) < STILL_FRESH {
+                Lane::Fresh
+            } else {
+                Lane::Swept
+            };
+            self.intake.raise_in(
+                lane,
+                Signal {
                     key,
                     source: Source::Sweep,
                     arming: Some(arming),
-                });
-            } else {
-                self.unroutable(&key);
-            }
+                },
+            );
         }
     }
 
