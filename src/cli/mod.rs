@@ -154,7 +154,9 @@ impl Cli {
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
+        // A driver's text often is a prefix of its own and then what we have said.
+        let news = cause.rsplit(": ").next().unwrap_or_default();
+        if !text.contains(news) {
             let colon = if text.is_empty() { "" } else { ": " };
             text = text + colon + &cause;
         }

@@ -100,6 +100,19 @@ impl RedisError {
             Self::Refused { .. } => "refused",
         }
     }
+
+    /// What a person can do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "mend `redis.url`",
+            Self::Unreachable(_) => "is the server up, and `redis.url` right?",
+            Self::Credentials(_) => "check user and password in `redis.url`",
+            Self::NoPermission { .. } => "give the user the rights that SECURITY.md lists",
+            Self::Loading(_) => "it will be there when it has loaded its data",
+            Self::Replica(_) => "let `redis.url` name the master",
+            Self::Refused { .. } => "run `lapsed doctor`",
+        }
+    }
 }
 
 /// The first word of the server's answer; of the first refused command, if it is about several.

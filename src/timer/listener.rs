@@ -110,12 +110,14 @@ impl Listener {
                 }
                 Err(error) => {
                     if let Some(held_back) = self.failures.admit(error.reason()) {
+                        let remedy = error.remedy();
                         let error = &error as &dyn std::error::Error;
                         tracing::warn!(
                             redis.node = self.node(),
                             error,
+                            remedy,
                             held_back,
-                            "cannot subscribe"
+                            "cannot subscribe: tasks run from the ledger alone meanwhile"
                         );
                     }
                     failures = failures.saturating_add(1);

@@ -42,6 +42,7 @@ pub(super) fn statement(sql: String) -> Statement<'static> {
 pub(super) struct Pools {
     engine: MySqlPool,
     handlers: MySqlPool,
+    options: MySqlConnectOptions,
     statement_timeout: Duration,
 }
 
@@ -92,22 +93,37 @@ impl Pools {
                     Ok(matches!(rollback, Ok(Ok(_))))
                 })
             })
-            .connect_lazy_with(options);
+            .connect_lazy_with(options.clone());
         Ok(Self {
             engine,
             handlers,
+            options,
             statement_timeout: config.statement_timeout,
         })
     }
 
     /// A connection for the engine's statements.
     pub async fn acquire(&self) -> Result<Conn, LedgerError> {
-        let connection = self.engine.acquire().await.map_err(error)?;
+        let connection = match self.engine.acquire().await {
+            Ok(connection) => connection,
+            Err(sqlx::Error::PoolTimedOut) => return Err(error(self.why_none().await)),
+            Err(other) => return Err(error(other)),
+        };
         Ok(Conn {
             connection: Some(connection),
             sound: true,
             timeout: self.statement_timeout,
         })
+    }
+
+    /// The pool only says that it waited in vain; a connection made by hand says for what.
+    async fn why_none(&self) -> sqlx::Error {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        match tokio::time::timeout(PATIENCE, self.options.connect()).await {
+            Ok(Err(error)) => error,
+            // It can be reached: the pool is used up, or it is slow.
+            Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+        }
     }
 
     /// The pool of handlers' transactions.
@@ -252,6 +268,7 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
             "no connection within {} s; is the server up, and `ledger.max_connections` large enough?",
             ACQUIRE_TIMEOUT.as_secs()
         ),
+        sqlx::Error::Io(error) => format!("{error}; is the server up, and `ledger.url` right?"),
         other => other.to_string(),
     };
     let transient = is_transient(&error);
