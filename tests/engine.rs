@@ -16,11 +16,12 @@ use lapsed::ledger::{
 };
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
-use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
 use lapsed::{Config, Engine, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 const START: UnixMs = UnixMs(1_800_000_000_000);
 
@@ -862,4 +863,47 @@ async fn a_backlog_of_long_runs_takes_all_slots_but_an_eighth() {
     assert_eq!(runs.recv().await, Some(99));
     assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(13));
     rig.stop().await;
+}
+
+/// A timer with a mistake in it.
+struct Broken;
+
+#[async_trait]
+impl Timer for Broken {
+    async fn run(&self, _: Arc<dyn SignalSink>, _: CancellationToken) {
+        panic!("a mistake");
+    }
+
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+
+    fn expect(&self, _: Vec<Alarm>) {}
+
+    fn is_listening(&self) -> Option<bool> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
+    let config = Config::default();
+    let parts = Parts {
+        ledger: Arc::new(MemoryLedger::new(START)),
+        catalog: None,
+        timer: Arc::new(Broken),
+        router: Arc::new(Router::new(HandlerRegistry::new(), &config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    let engine = Engine::with_parts(parts, &config);
+    let ended = engine.run_until(std::future::pending()).await;
+    assert!(matches!(ended, Err(EngineError::Broken)), "{ended:?}");
 }

@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     ledger_answers: AtomicBool,
     /// No new task is started.
     stopping: CancellationToken,
+    /// A part of the engine panicked.
+    broken: CancellationToken,
     runs: TaskTracker,
     /// `Class@method` that was warned about.
     unroutable: Mutex<HashSet<String>>,
@@ -121,6 +123,7 @@ impl Engine {
                 settlements_held_up: AtomicBool::new(false),
                 ledger_answers: AtomicBool::new(false),
                 stopping: CancellationToken::new(),
+                broken: CancellationToken::new(),
                 runs: TaskTracker::new(),
                 unroutable: Mutex::default(),
                 strangers: Strangers::default(),
@@ -185,40 +188,70 @@ impl Engine {
         let helpers = TaskTracker::new();
         let flushed = CancellationToken::new();
         let _stop_helpers = flushed.clone().drop_guard();
-        let settler = tokio::spawn(Arc::clone(&shared).settle_all(unsettled, ended.downgrade()));
+        let settling = Arc::clone(&shared).settle_all(unsettled, ended.downgrade());
+        let settler = tokio::spawn(shared.watched(settling));
         let _stop_settler = AbortOnDrop(settler.abort_handle());
-        helpers.spawn(stop_with(&flushed, Arc::clone(&shared).keep_leases()));
+        helpers.spawn(stop_with(
+            &flushed,
+            shared.watched(Arc::clone(&shared).keep_leases()),
+        ));
 
         // Before anything is connected: what fell due while no daemon ran.
         shared.intake.sweep(Cause::Start);
         shared.intake.audit(Cause::Start);
         let _stop = shared.stopping.clone().drop_guard();
-        helpers.spawn(Arc::clone(&shared).reconcile_until_stopped());
-        helpers.spawn(Arc::clone(&shared).audit_until_stopped());
+        helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
             let (shared, sink) = (
                 Arc::clone(&shared),
                 Arc::clone(&shared.intake) as Arc<dyn SignalSink>,
             );
-            async move { shared.parts.timer.run(sink, shared.stopping.clone()).await }
+            let listening = Arc::clone(&shared);
+            let timer = async move {
+                listening
+                    .parts
+                    .timer
+                    .run(sink, listening.stopping.clone())
+                    .await
+            };
+            shared.watched(timer)
         });
         for lane in DISPATCHERS {
             // Among the runs: what a claim has begun belongs to what a graceful stop waits for.
             let dispatching = Arc::clone(&shared).dispatch(lane, ended.clone());
-            shared.runs.spawn(dispatching);
+            shared.runs.spawn(shared.watched(dispatching));
         }
 
-        shutdown.await;
+        tokio::select! {
+            () = shutdown => {}
+            () = shared.broken.cancelled() => tracing::error!("a part of the engine panicked: stopping"),
+        }
         shared.drain(ended, settler).await;
         flushed.cancel();
         helpers.close();
         helpers.wait().await;
+        if shared.broken.is_cancelled() {
+            return Err(EngineError::Broken);
+        }
         Ok(())
     }
 }
 
 impl Shared {
+    /// `work`, whose panic ends the engine: a daemon that lives without one of its parts only looks alive.
+    fn watched<W: Future<Output = ()> + Send + 'static>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = ()> + Send + 'static + use<W> {
+        let watch = OnPanic(self.broken.clone());
+        async move {
+            let _watch = watch;
+            work.await;
+        }
+    }
+
     /// Ends what runs, first by waiting, then by force, and writes the last settlements.
     async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: tokio::task::JoinHandle<()>) {
         let running = self.leases.len();
@@ -264,6 +297,16 @@ impl Shared {
 
     fn sink(&self) -> &dyn SignalSink {
         &*self.intake
+    }
+}
+
+struct OnPanic(CancellationToken);
+
+impl Drop for OnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.cancel();
+        }
     }
 }
 
@@ -357,4 +400,7 @@ pub enum EngineError {
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// A part of the engine panicked while it ran; it has stopped as gracefully as it could.
+    #[error("a part of the engine panicked; see the log, and start it again")]
+    Broken,
 }
