@@ -65,6 +65,10 @@ enum Color {
 #[derive(Subcommand)]
 enum Command {
     /// The daemon: hear what falls due, run it, settle it
+    ///
+    /// SIGTERM and SIGINT stop gracefully: what runs has `engine.drain_timeout` to end, the rest is given back without
+    /// counting an attempt. A second one stops at once. SIGHUP takes the routes of the configuration as it is then.
+    /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
     Listen,
     /// Create the ledger's table, or adopt an existing one
     Migrate(migrate::Migrate),

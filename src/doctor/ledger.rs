@@ -11,16 +11,15 @@ use super::server::{self, Variables};
 use super::table;
 use crate::Config;
 use crate::ledger::migrate::Table;
-use crate::ledger::mysql::{MysqlLedger, queries};
+use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
 use crate::task::UnixMs;
 
 const REACHABLE: &str = "ledger.reachable";
 const SESSION: &str = "ledger.session";
 const CLOCK: &str = "ledger.clock";
 
-/// As the engine's sessions are, and without patience for a table that is being altered.
-const SESSION_SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
+/// Over the engine's own settings: no patience for a table that is being altered.
+const IMPATIENT: &str = "SET SESSION lock_wait_timeout = 1";
 
 /// Servers of MySQL 8 remember the sizes of tables for a day unless told not to; others do not know it.
 const FRESH_SIZES: &str = "SET SESSION information_schema_stats_expiry = 0";
@@ -74,7 +73,10 @@ async fn examine_server(
     conn: &mut MySqlConnection,
     checkup: &mut Checkup,
 ) -> Result<Option<Reading>, Silent> {
-    let settings = sqlx::raw_sql(SESSION_SETTINGS).execute(&mut *conn);
+    let settings = async {
+        sqlx::raw_sql(ENGINE_SESSION).execute(&mut *conn).await?;
+        sqlx::raw_sql(IMPATIENT).execute(&mut *conn).await
+    };
     let session = checkup.learn(&[SESSION], settings).await?;
     if session.is_some() {
         let found = "READ COMMITTED, locks are waited for 1 s";

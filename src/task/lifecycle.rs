@@ -111,8 +111,6 @@ pub enum Outcome {
     },
     /// Too many leases ran out before: not run at all.
     Poisoned,
-    /// There is nothing here that can run it (any more).
-    Unroutable,
     /// Shutdown or a lost lease ended it: no fault of the task.
     Interrupted,
 }
@@ -126,7 +124,6 @@ impl Outcome {
             Self::TimedOut { .. } => "timed_out",
             Self::Panicked { .. } => "panicked",
             Self::Poisoned => "poisoned",
-            Self::Unroutable => "unroutable",
             Self::Interrupted => "interrupted",
         }
     }
@@ -231,7 +228,7 @@ pub fn judge(
                 attempt.crashes
             ),
         },
-        Outcome::Unroutable | Outcome::Interrupted => Verdict::Release,
+        Outcome::Interrupted => Verdict::Release,
     }
 }
 
@@ -359,7 +356,6 @@ mod tests {
     #[test]
     fn what_is_no_fault_of_the_task_is_released() {
         assert_eq!(judged(Outcome::Interrupted, attempt(16)), Verdict::Release);
-        assert_eq!(judged(Outcome::Unroutable, attempt(16)), Verdict::Release);
     }
 
     #[test]

@@ -148,16 +148,11 @@ impl MysqlLedger {
         template: &str,
         key: &TaskKey,
     ) -> sqlx::Result<NudgeAnswer> {
-        let matched = conn
-            .execute(statement(self.queries.plain(template)).bind(key.to_string()))
-            .await?;
-        let standing = self
-            .standings(conn, &[key.as_str()])
-            .await?
-            .remove(key.as_str());
+        let update = statement(self.queries.plain(template));
+        let (matched, standing) = self.change(conn, update, key).await?;
         Ok(match standing {
             None => NudgeAnswer::Unknown,
-            Some(row) if matched > 0 => NudgeAnswer::Due(row.arming),
+            Some(row) if matched => NudgeAnswer::Due(row.arming),
             Some(row) => NudgeAnswer::Refused(row.state()),
         })
     }

@@ -19,7 +19,7 @@ use super::super::LedgerError;
 use crate::config::{ConfigError, LedgerConfig};
 
 /// A session of the engine: rows are waited for one second at most, and nothing is read that is not committed.
-const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+pub(crate) use self::connection::ENGINE_SESSION;
 use self::connection::{Conn, Pools, error, statement};
 use self::locks::Locks;
 use self::queries::{Queries, padded};
@@ -353,26 +354,32 @@ impl Ledger for MysqlLedger {
 }
 
 impl MysqlLedger {
+    /// Runs `update`, whose last value is the key, and tells whether it matched and where the key stands then.
+    async fn change(
+        &self,
+        conn: &mut Conn,
+        update: connection::Statement<'static>,
+        key: &TaskKey,
+    ) -> sqlx::Result<(bool, Option<StandingRow>)> {
+        let matched = conn.execute(update.bind(key.to_string())).await?;
+        let standing = self
+            .standings(conn, &[key.as_str()])
+            .await?
+            .remove(key.as_str());
+        Ok((matched > 0, standing))
+    }
+
     async fn reschedule_once(
         &self,
         conn: &mut Conn,
         key: &TaskKey,
         due: UnixMs,
     ) -> sqlx::Result<RescheduleAnswer> {
-        let matched = conn
-            .execute(
-                statement(self.queries.plain(queries::RESCHEDULE))
-                    .bind(due.0)
-                    .bind(key.to_string()),
-            )
-            .await?;
-        let standing = self
-            .standings(conn, &[key.as_str()])
-            .await?
-            .remove(key.as_str());
+        let update = statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0);
+        let (matched, standing) = self.change(conn, update, key).await?;
         Ok(match standing {
             None => RescheduleAnswer::Unknown,
-            Some(row) if matched > 0 => RescheduleAnswer::Moved(row.arming),
+            Some(row) if matched => RescheduleAnswer::Moved(row.arming),
             Some(row) => match row.state() {
                 State::Running => RescheduleAnswer::Running,
                 state => RescheduleAnswer::Finished(state),
