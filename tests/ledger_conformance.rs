@@ -28,29 +28,35 @@ async fn memory() -> Rig<MemoryLedger> {
     }
 }
 
+/// On a private MariaDB; or, to try another server, in the empty database that `LAPSED_TEST_LEDGER_URL` names.
 async fn mysql() -> Rig<MysqlLedger> {
-    let server = PrivateMaria::options()
-        .durable(false)
-        .start()
-        .await
-        .unwrap();
-    let url = server.create_database("conformance").await.unwrap();
     let mut config = Config::default().ledger;
-    config.url = url.as_str().into();
+    let server = match std::env::var("LAPSED_TEST_LEDGER_URL") {
+        Ok(url) => {
+            config.url = url.as_str().into();
+            None
+        }
+        Err(_) => {
+            let server = PrivateMaria::options()
+                .durable(false)
+                .start()
+                .await
+                .unwrap();
+            config.url = server
+                .create_database("conformance")
+                .await
+                .unwrap()
+                .as_str()
+                .into();
+            Some(server)
+        }
+    };
     let ledger = MysqlLedger::new(&config).unwrap();
-    let mut connection = ledger.connection().await.unwrap();
-    lapsed::ledger::migrate::apply(
-        &mut connection,
-        ledger.table(),
-        &Default::default(),
-        &mut |_| (),
-    )
-    .await
-    .unwrap();
+    ledger.migrate().await.unwrap();
     ledger.check().await.unwrap();
     Rig {
         ledger,
-        _server: Some(server),
+        _server: server,
     }
 }
 
