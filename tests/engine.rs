@@ -11,8 +11,9 @@ use lapsed::engine::{EngineError, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger,
-    LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Known, Lease,
+    Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    TaskRecord,
 };
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
@@ -159,6 +160,11 @@ impl Ledger for Faulty {
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         self.faults.scans.fetch_add(1, Ordering::SeqCst);
         self.inner.scan(scan).await
+    }
+
+    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
+        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan_news(scan, known).await
     }
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {

@@ -109,6 +109,7 @@ rules! {
     only_a_pending_task_can_be_rescheduled
     run_now_makes_a_task_due
     scans_go_by_due_time_in_pages
+    a_scan_for_news_leaves_out_what_is_known
     lists_are_filtered_and_paged
     answers_come_in_the_order_of_the_questions
     long_errors_are_cut
@@ -685,6 +686,39 @@ async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
         .await
         .is_empty()
     );
+}
+
+async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalog)) {
+    let mut armings = Vec::new();
+    for (name, in_ms) in [("a", 5_000), ("b", 6_000), ("c", 7_000)] {
+        armings.push(create(ledger, &key("news", name), in_ms).await);
+    }
+    let moved = armings[1].due.plus(Duration::from_millis(500));
+    ledger.reschedule(&key("news", "b"), moved).await.unwrap();
+    let seen: Vec<(u64, UnixMs)> = armings
+        .iter()
+        .map(|arming| (arming.row, arming.due))
+        .collect();
+    let known = |row: u64, due: UnixMs| seen.contains(&(row, due));
+    let (mut news, mut after) = (Vec::new(), None);
+    loop {
+        let scan = DueScan {
+            window: Window::Ahead(Duration::from_secs(10)),
+            after,
+            limit: 1,
+        };
+        let page = ledger.scan_news(scan, &known).await.unwrap();
+        let own = page
+            .rows
+            .into_iter()
+            .filter(|row| row.key.method() == "news");
+        news.extend(own.map(|row| (row.key, row.due_at)));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(news, [(key("news", "b"), moved)]);
 }
 
 async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {

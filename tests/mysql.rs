@@ -1,8 +1,8 @@
 //! What only the MySQL ledger can be asked: its statements, and other sessions' locks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
@@ -10,7 +10,11 @@ use lapsed::ledger::{
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
+use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::{Config, TaskClient};
+use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 async fn start() -> (PrivateMaria, MysqlLedger, String) {
@@ -53,8 +57,14 @@ fn claimant() -> Claimant {
     }
 }
 
-/// The index a statement uses, by `EXPLAIN`, with values put in for its parameters.
+/// The index a statement uses.
 async fn index_of(connection: &mut MySqlConnection, statement: &str) -> Option<String> {
+    let row = explain(connection, statement).await;
+    row.try_get::<Option<String>, _>("key").unwrap()
+}
+
+/// What `EXPLAIN` says of a statement, with values put in for its parameters.
+async fn explain(connection: &mut MySqlConnection, statement: &str) -> MySqlRow {
     let by_key = statement.contains("`key` IN");
     let value = |n: usize| {
         if by_key {
@@ -70,11 +80,8 @@ async fn index_of(connection: &mut MySqlConnection, statement: &str) -> Option<S
         }
         explain.push_str(part);
     }
-    let row = sqlx::query(AssertSqlSafe(explain))
-        .fetch_one(connection)
-        .await
-        .unwrap();
-    row.try_get::<Option<String>, _>("key").unwrap()
+    let explained = sqlx::query(AssertSqlSafe(explain));
+    explained.fetch_one(connection).await.unwrap()
 }
 
 #[tokio::test]
@@ -99,12 +106,14 @@ async fn every_statement_can_be_prepared() {
         queries::SETTLED,
         queries::UNLOCKED,
         queries::EXISTING,
+        queries::UPCOMING,
     ];
     let plain = [
         queries::CLOCK,
         queries::SCAN_OVERDUE_OLDEST,
         queries::SCAN_OVERDUE_NEWEST,
         queries::SCAN_AHEAD,
+        queries::GLANCE_AHEAD,
         queries::RETRY,
         queries::BURY,
         queries::GIVE_BACK,
@@ -147,6 +156,8 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::SCAN_OVERDUE_OLDEST), "ix_due"),
         (queries.plain(queries::SCAN_OVERDUE_NEWEST), "ix_due"),
         (queries.plain(queries::SCAN_AHEAD), "ix_due"),
+        (queries.plain(queries::GLANCE_AHEAD), "ix_due"),
+        (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
     ];
@@ -157,6 +168,92 @@ async fn statements_use_the_index_that_is_meant_for_them() {
             "{statement}"
         );
     }
+}
+
+#[tokio::test]
+async fn looking_again_at_what_is_known_reads_the_index_alone() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let glance = Queries::new(ledger.table()).plain(queries::GLANCE_AHEAD);
+    let mut connection = ledger.connection().await.unwrap();
+    let row = explain(&mut connection, &glance).await;
+    let extra: String = row.try_get("Extra").unwrap();
+    assert!(extra.contains("Using index"), "{extra}");
+    assert!(!extra.contains("filesort"), "{extra}");
+}
+
+#[tokio::test]
+async fn creations_at_the_same_time_share_statements() {
+    const CREATORS: usize = 64;
+    let (_server, ledger, _) = start().await;
+    let ledger = Arc::new(ledger);
+    let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, timer);
+    let mut connection = ledger.connection().await.unwrap();
+    let before = inserts(&mut connection).await;
+    let mut creators = JoinSet::new();
+    for creator in 0..CREATORS {
+        let tasks = tasks.clone();
+        creators.spawn(async move {
+            let mut ids = Vec::new();
+            for n in 0..10 {
+                let args = [creator, n];
+                let delay = Duration::from_secs(3600 + n as u64);
+                let made = tasks.create("Many", "create", args, delay).await.unwrap();
+                let key = TaskKey::build("Many", "create", args.map(|n| n.to_string())).unwrap();
+                ids.push((key, made.arming()));
+            }
+            ids
+        });
+    }
+    let made: Vec<_> = creators.join_all().await.into_iter().flatten().collect();
+    let statements = inserts(&mut connection).await - before;
+    assert!(
+        statements < made.len() as u64 / 2,
+        "{statements} statements for {} tasks",
+        made.len()
+    );
+    let keys: Vec<TaskKey> = made.iter().map(|(key, _)| key.clone()).collect();
+    let standings = ledger.look_up(&keys).await.unwrap();
+    for ((key, arming), standing) in made.iter().zip(standings) {
+        assert_eq!(standing.unwrap().arming, *arming, "{key}");
+    }
+}
+
+async fn inserts(connection: &mut MySqlConnection) -> u64 {
+    let status = "SHOW GLOBAL STATUS LIKE 'Com_insert'";
+    let row = sqlx::query(status).fetch_one(connection).await.unwrap();
+    row.get::<String, _>(1).parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_task_that_is_refused_fails_nobody_elses_creation() {
+    let (_server, ledger, _) = start().await;
+    let mut connection = ledger.connection().await.unwrap();
+    // A rule of the owner of the database that lapsed knows nothing of.
+    connection
+        .execute(
+            "ALTER TABLE tb_time_limit_task ADD CONSTRAINT no_bad CHECK (`key` NOT LIKE 'Bad%')",
+        )
+        .await
+        .unwrap();
+    let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let tasks = TaskClient::with_parts(Arc::new(ledger) as _, timer);
+    let create = |class: &'static str, n: u32| {
+        let tasks = tasks.clone();
+        async move {
+            tasks
+                .create(class, "m", [n], Duration::from_secs(60))
+                .await
+                .is_ok()
+        }
+    };
+    let mut creators = JoinSet::new();
+    for n in 0..50 {
+        creators.spawn(create(if n == 25 { "Bad" } else { "Good" }, n));
+    }
+    let created = creators.join_all().await;
+    assert_eq!(created.iter().filter(|created| !**created).count(), 1);
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
+mod creations;
 mod task;
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::MySqlConnection;
 
 use crate::config::ConfigError;
@@ -16,12 +18,14 @@ use crate::ledger::{
 use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 
+use self::creations::Creations;
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
 const ARM_BATCH: usize = 1_000;
 
-/// Creates tasks and asks about them. Cloning is cheap; clones share their connections.
+/// Creates tasks and asks about them. Cloning is cheap; clones share their connections, and what they create at the
+/// same time goes into one statement.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), lapsed::ClientError> {
@@ -39,6 +43,7 @@ const ARM_BATCH: usize = 1_000;
 pub struct TaskClient {
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
+    creations: Arc<Creations>,
 }
 
 /// What creating a task came to.
@@ -108,7 +113,12 @@ impl Unarmed {
 impl TaskClient {
     /// A producer of these parts.
     pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
-        Self { ledger, timer }
+        let creations = Creations::new(Arc::clone(&ledger), Arc::clone(&timer));
+        Self {
+            ledger,
+            timer,
+            creations: Arc::new(creations),
+        }
     }
 
     /// Creates `Class@method@args`, due after `delay`, or moves it there. The same due time again changes nothing.
@@ -176,18 +186,20 @@ impl TaskClient {
     /// # Errors
     /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
     pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Made>, ClientError> {
-        let tasks = self.resolve(tasks).await?;
-        let created = self.ledger.create(&tasks).await?;
-        let made: Vec<(TaskKey, Created)> = tasks
-            .into_iter()
-            .map(|task| task.key)
-            .zip(created)
-            .collect();
-        let armed = arm(&*self.timer, &*self.ledger, &made).await;
-        Ok(made
-            .into_iter()
-            .map(|(_, created)| Made { created, armed })
-            .collect())
+        let mut tasks = self.resolve(tasks).await?;
+        if tasks.len() <= creations::BATCH_MAX {
+            return Ok(self.creations.make(tasks).await?);
+        }
+        let mut batches = Vec::with_capacity(tasks.len().div_ceil(creations::BATCH_MAX));
+        while !tasks.is_empty() {
+            let later = tasks.split_off(tasks.len().min(creations::BATCH_MAX));
+            batches.push(std::mem::replace(&mut tasks, later));
+        }
+        let made = stream::iter(batches)
+            .map(|batch| self.creations.make(batch))
+            .buffered(creations::WRITERS_MAX);
+        let made: Vec<Vec<Made>> = made.try_collect().await?;
+        Ok(made.into_iter().flatten().collect())
     }
 
     /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::reconcile::{PAGE, PAGES_MAX, alarm};
+use super::look_ahead::alarm;
+use super::reconcile::{PAGE, PAGES_MAX};
 use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{DELAY_MAX, TaskKey};
 use crate::timer::{Alarm, ArmMode, Cause, Remaining};

@@ -13,6 +13,7 @@ mod audit;
 mod dispatch;
 mod intake;
 mod lease;
+mod look_ahead;
 mod observe;
 mod reconcile;
 mod run;
@@ -201,6 +202,7 @@ impl Engine {
         shared.intake.audit(Cause::Start);
         let _stop = shared.stopping.clone().drop_guard();
         helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({

@@ -1,5 +1,4 @@
-//! What makes lost events harmless: each second, the sweep of what is overdue and the look-ahead to what
-//! falls due next.
+//! What makes lost events harmless: each second, the sweep of what is overdue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,17 +10,13 @@ use super::intake::Lane;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::UnixMs;
-use crate::timer::{Alarm, Cause, Signal, Source};
+use crate::timer::{Cause, Signal, Source};
 
 /// Rows of one page.
 pub(super) const PAGE: u32 = 1_000;
 
 /// Most pages of one scan; the next one goes on from there, or finds them again.
 pub(super) const PAGES_MAX: usize = 32;
-
-/// How far the look-ahead reads anew each time, at least until it comes again: rows are moved and created
-/// in place, behind its edge.
-const NEAR: Duration = Duration::from_secs(2);
 
 /// What fell due less than this ago is being claimed just now, on the signal of a timer.
 const SWEEP_GRACE: Duration = Duration::from_millis(500);
@@ -49,8 +44,6 @@ pub struct SweepReport {
 struct Cursors {
     /// The sweep goes round: due rows that nothing here can run are passed by.
     sweep: Option<(UnixMs, u64)>,
-    /// Up to where due times are in memory.
-    edge: Option<UnixMs>,
     clock_read: Option<Instant>,
 }
 
@@ -75,7 +68,7 @@ impl Shared {
     }
 
     /// Daemons that started together must not sweep together.
-    fn jittered(&self, interval: Duration) -> Duration {
+    pub(super) fn jittered(&self, interval: Duration) -> Duration {
         interval.mul_f64(rand::random_range(0.9..=1.0))
     }
 
@@ -100,10 +93,6 @@ impl Shared {
             cursors.clock_read = Some(Instant::now());
         }
         self.sweep_once(cursors).await?;
-        if self.nudge.enabled {
-            self.look_ahead(cursors).await?;
-        }
-        self.revive_deleted(self.nudge.horizon).await?;
         Ok(())
     }
 
@@ -181,43 +170,6 @@ impl Shared {
         }
     }
 
-    /// Tells the timer what falls due in the next seconds: the near window in full, then the new edge.
-    async fn look_ahead(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
-        let now = self.parts.ledger.clock().now();
-        let horizon = self.nudge.horizon;
-        let near = NEAR.max(self.sweep.interval.saturating_mul(2)).min(horizon);
-        self.expect_window(near, None).await?;
-        let edge = cursors.edge.unwrap_or(now).max(now.plus(near));
-        self.expect_window(horizon, Some(edge)).await?;
-        cursors.edge = Some(now.plus(horizon));
-        Ok(())
-    }
-
-    async fn expect_window(&self, span: Duration, from: Option<UnixMs>) -> Result<(), LedgerError> {
-        let mut after = from.map(|edge| (edge, 0));
-        for _ in 0..PAGES_MAX {
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::Ahead(span),
-                    after,
-                    limit: PAGE,
-                })
-                .await?;
-            after = page.next;
-            let runnable = page
-                .rows
-                .into_iter()
-                .filter(|row| self.parts.router.find(&row.key).is_some());
-            self.parts.timer.expect(runnable.map(alarm).collect());
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     /// One sweep and one audit that run nothing: for `lapsed sweep`.
     pub(super) async fn reconcile_for_people(
         &self,
@@ -243,19 +195,5 @@ impl Shared {
             }
         }
         Ok((sweep, self.audit(Cause::Asked).await?))
-    }
-}
-
-/// What the timer has to know of a row.
-pub(super) fn alarm(row: Upcoming) -> Alarm {
-    let Upcoming {
-        key,
-        arming,
-        due_at,
-    } = row;
-    Alarm {
-        key,
-        due: due_at,
-        arming: Some(arming),
     }
 }

@@ -17,6 +17,7 @@ pub use self::catalog::{
 };
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -158,6 +159,9 @@ pub enum Window {
         ahead: Duration,
     },
 }
+
+/// Whether a row is known to fall due then.
+pub type Known<'a> = &'a (dyn Fn(u64, UnixMs) -> bool + Send + Sync);
 
 /// A row of a [`DueScan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -333,6 +337,10 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// A page of pending tasks by due time.
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
 
+    /// As [`scan`](Self::scan) of [`Window::Ahead`], without the rows that `known` says yes to, by row and due time: of those
+    /// no more than an index entry is read. The page ends after `limit` entries, known or not.
+    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError>;
+
     /// Claims those of these armings that are pending, due and leased by nobody. Not in their order.
     /// A row that another session has locked is left out, and delays no other.
     ///
@@ -356,7 +364,7 @@ pub trait Ledger: std::any::Any + Send + Sync {
 }
 
 /// Why the ledger could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
     /// It did not answer in time, or the connection broke. The statement may or may not have acted.
@@ -366,7 +374,7 @@ pub enum LedgerError {
         message: String,
         /// The driver's error.
         #[source]
-        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
     /// It answered with an error.
     #[error("ledger refused: {message}")]
@@ -375,7 +383,7 @@ pub enum LedgerError {
         message: String,
         /// The driver's error.
         #[source]
-        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
     /// A task cannot be written as it is.
     #[error("{0}")]

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
 use super::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger,
-    LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal, RescheduleAnswer,
-    Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, Window,
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Known, Lease,
+    Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
+    RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, State, TaskKey, UnixMs};
@@ -221,6 +221,12 @@ impl Ledger for MemoryLedger {
                 .collect(),
             foreign: 0,
         })
+    }
+
+    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
+        let mut page = self.scan(scan).await?;
+        page.rows.retain(|row| !known(row.arming.row, row.due_at));
+        Ok(page)
     }
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {

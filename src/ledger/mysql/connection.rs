@@ -1,9 +1,8 @@
 //! Connections under a deadline.
 //!
-//! The driver has no statement timeout, is not cancel-safe in the middle of a statement, and leaks a
-//! pool permit when a connection whose peer fell silent goes back. So a connection that is dropped in
-//! the middle of a statement, or after an error of the connection itself, is taken out of the pool
-//! and closed; only one that is known to be sound goes back.
+//! The driver has no statement timeout and is not cancel-safe in the middle of a statement. So a connection
+//! that is dropped in the middle of a statement, or after an error of the connection itself, is closed;
+//! only one that is known to be sound goes back into the [pool](super::pool).
 
 use std::time::Duration;
 
@@ -11,18 +10,12 @@ use futures_util::TryStreamExt;
 use sqlx::mysql::{
     MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions, MySqlRow,
 };
-use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
 
 use super::super::LedgerError;
+use super::pool::{ACQUIRE_TIMEOUT, Lent, Pool};
 use crate::config::{ConfigError, LedgerConfig};
-
-/// A session of the engine: rows are waited for one second at most, and nothing is read that is not committed.
-pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
-
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
 /// waits costs only its slot, while one that fails costs an attempt. The run's own time limit stands above.
@@ -40,9 +33,8 @@ pub(super) fn statement(sql: String) -> Statement<'static> {
 /// sessions are left as the server has them.
 #[derive(Debug, Clone)]
 pub(super) struct Pools {
-    engine: MySqlPool,
+    engine: Pool,
     handlers: MySqlPool,
-    options: MySqlConnectOptions,
     statement_timeout: Duration,
 }
 
@@ -66,23 +58,11 @@ impl Pools {
             .statement_cache_capacity(256)
             .pipes_as_concat(false)
             .log_statements(tracing::log::LevelFilter::Trace);
-        let pool = || {
-            MySqlPoolOptions::new()
-                .max_connections(config.max_connections)
-                .acquire_timeout(ACQUIRE_TIMEOUT)
-                .idle_timeout(Duration::from_secs(300))
-        };
-        let engine = pool()
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    connection.execute(ENGINE_SESSION).await?;
-                    Ok(())
-                })
-            })
-            .connect_lazy_with(options.clone());
         // A transaction that was dropped half-way must not meet the next user of its connection.
-        let handlers = pool()
+        let handlers = MySqlPoolOptions::new()
+            .max_connections(config.max_connections)
             .acquire_timeout(HANDLER_ACQUIRE_TIMEOUT)
+            .idle_timeout(Duration::from_secs(300))
             .after_release(|connection, _| {
                 Box::pin(async move {
                     let rollback = tokio::time::timeout(
@@ -95,35 +75,19 @@ impl Pools {
             })
             .connect_lazy_with(options.clone());
         Ok(Self {
-            engine,
+            engine: Pool::new(options, config.max_connections),
             handlers,
-            options,
             statement_timeout: config.statement_timeout,
         })
     }
 
     /// A connection for the engine's statements.
     pub async fn acquire(&self) -> Result<Conn, LedgerError> {
-        let connection = match self.engine.acquire().await {
-            Ok(connection) => connection,
-            Err(sqlx::Error::PoolTimedOut) => return Err(error(self.why_none().await)),
-            Err(other) => return Err(error(other)),
-        };
         Ok(Conn {
-            connection: Some(connection),
+            lent: Some(self.engine.acquire().await.map_err(error)?),
             sound: true,
             timeout: self.statement_timeout,
         })
-    }
-
-    /// The pool only says that it waited in vain; a connection made by hand says for what.
-    async fn why_none(&self) -> sqlx::Error {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        match tokio::time::timeout(PATIENCE, self.options.connect()).await {
-            Ok(Err(error)) => error,
-            // It can be reached: the pool is used up, or it is slow.
-            Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
-        }
     }
 
     /// The pool of handlers' transactions.
@@ -139,7 +103,7 @@ impl Pools {
 
 /// A connection that is closed, rather than given back, if anything about it is in doubt.
 pub(super) struct Conn {
-    connection: Option<PoolConnection<MySql>>,
+    lent: Option<Lent>,
     /// Not in the middle of a statement, and no connection error seen.
     sound: bool,
     timeout: Duration,
@@ -162,18 +126,13 @@ impl Conn {
 
     /// The bare connection, for work that has its own deadline. Not given back afterwards.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
-        self.connection
-            .take()
-            .expect("present until dropped")
-            .detach()
+        self.lent.take().expect("present until dropped").detach()
     }
 
     fn begin(&mut self) -> (&mut sqlx::MySqlConnection, Duration) {
         self.sound = false;
-        (
-            self.connection.as_mut().expect("present until dropped"),
-            self.timeout,
-        )
+        let lent = self.lent.as_mut().expect("present until dropped");
+        (lent.connection(), self.timeout)
     }
 
     fn end<T>(
@@ -197,9 +156,10 @@ impl Conn {
 
 impl Drop for Conn {
     fn drop(&mut self) {
-        match self.connection.take() {
-            Some(connection) if !self.sound => drop(connection.detach()),
-            connection => drop(connection),
+        match self.lent.take() {
+            Some(lent) if self.sound => lent.give_back(),
+            Some(lent) => lent.close(),
+            None => {}
         }
     }
 }
@@ -236,7 +196,8 @@ pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(DEADLOCK | RECORD_CHANGED))
 }
 
-fn is_transient(error: &sqlx::Error) -> bool {
+/// Whether the same statement may succeed later, or on another connection.
+pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     match number(error) {
         Some(number) => PASSING.contains(&number) || number == DEADLOCK || number == RECORD_CHANGED,
         None => matches!(
@@ -272,7 +233,7 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
         other => other.to_string(),
     };
     let transient = is_transient(&error);
-    let source = Some(Box::new(error) as _);
+    let source = Some(std::sync::Arc::new(error) as _);
     match transient {
         true => LedgerError::Unavailable { message, source },
         false => LedgerError::Refused { message, source },

@@ -4,8 +4,10 @@ mod catalog;
 mod claim;
 mod connection;
 mod locks;
+mod pool;
 pub mod queries;
 mod rows;
+mod scan;
 mod settle;
 mod transaction;
 
@@ -15,16 +17,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-pub(crate) use self::connection::ENGINE_SESSION;
 use self::connection::{Conn, Pools, error, statement};
 use self::locks::Locks;
+pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::{Queries, padded};
 use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger, LedgerError,
-    NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing, Window,
+    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Known, Lease, Ledger,
+    LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -115,7 +117,7 @@ impl MysqlLedger {
             .await
             .map_err(|error| LedgerError::Refused {
                 message: error.to_string(),
-                source: Some(Box::new(error)),
+                source: Some(std::sync::Arc::new(error)),
             })
     }
 
@@ -231,7 +233,7 @@ impl Ledger for MysqlLedger {
             .await
             .map_err(|error| LedgerError::Refused {
                 message: error.to_string(),
-                source: Some(Box::new(error)),
+                source: Some(std::sync::Arc::new(error)),
             })?;
         let mut conn = self.pools.acquire().await?;
         // Matches no row; refused at once if the rights are missing.
@@ -287,35 +289,11 @@ impl Ledger for MysqlLedger {
     }
 
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
-        let mut conn = self.pools.acquire().await?;
-        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2);
-        let question = match scan.window {
-            Window::OverdueOldest(by) => {
-                statement(self.queries.plain(queries::SCAN_OVERDUE_OLDEST)).bind(ms(by))
-            }
-            Window::OverdueNewest(by) => {
-                statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST)).bind(ms(by))
-            }
-            Window::Ahead(span) => statement(self.queries.plain(queries::SCAN_AHEAD))
-                .bind(0i64)
-                .bind(0i64)
-                .bind(ms(span)),
-            Window::Deleted { back, ahead } => statement(self.queries.plain(queries::SCAN_AHEAD))
-                .bind(1i64)
-                .bind(ms(back))
-                .bind(ms(ahead)),
-        };
-        let from_the_end = (UnixMs(9_999_999_999_999), u64::MAX);
-        let (due, row) = scan
-            .after
-            .unwrap_or(if matches!(scan.window, Window::OverdueNewest(_)) {
-                from_the_end
-            } else {
-                Default::default()
-            });
-        let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
-        let rows = conn.fetch(question).await.map_err(error)?;
-        rows::due_page(&rows, scan.limit).map_err(error)
+        self.scan_page(scan).await
+    }
+
+    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
+        self.news_page(scan, known).await
     }
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {

@@ -77,6 +77,18 @@ pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) 
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
      ORDER BY due_at, id LIMIT ?";
 
+/// `scan_news`: as [`SCAN_AHEAD`] of live rows, what the index alone says. Range on `ix_due`, which covers it.
+pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at > UNIX_TIMESTAMP(NOW(3)) \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+     ORDER BY due_at, id LIMIT ?";
+
+/// `scan_news`: the rows that were not known, if they are still pending. Primary key.
+pub const UPCOMING: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0";
+
 /// `claim`: takes those that are pending, due and free. Primary key.
 ///
 /// Changes no indexed value (`due_at` stays what it was), which makes it twice as fast. The counters

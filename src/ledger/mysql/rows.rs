@@ -137,6 +137,12 @@ pub(super) fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
     Ok(page)
 }
 
+/// Rows of the query `GLANCE_AHEAD`, in their order.
+pub(super) fn places(rows: &[MySqlRow]) -> sqlx::Result<Vec<(UnixMs, u64)>> {
+    let place = |row| Ok((ms(row, "due_ms")?, id(row)?));
+    rows.iter().map(place).collect()
+}
+
 /// A row of the query `CLAIMED`; `None` if its key is not a task's, which nobody asks to claim.
 pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Result<Option<Claim>> {
     let Some(key) = key(row)? else {

@@ -1,0 +1,98 @@
+//! Reading rows by due time, page by page.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::connection::{Conn, error, statement};
+use super::queries::{self, padded};
+use super::{BATCH_MAX, MysqlLedger, rows};
+use crate::ledger::{DuePage, DueScan, Known, LedgerError, Upcoming, Window};
+use crate::task::UnixMs;
+
+/// Behind every row.
+const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
+
+impl MysqlLedger {
+    pub(super) async fn scan_page(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let ahead = |sts: i64, back: Duration, span: Duration| {
+            let question = statement(self.queries.plain(queries::SCAN_AHEAD));
+            question.bind(sts).bind(ms(back)).bind(ms(span))
+        };
+        let (question, from) = match scan.window {
+            Window::OverdueOldest(by) => {
+                let oldest = statement(self.queries.plain(queries::SCAN_OVERDUE_OLDEST));
+                (oldest.bind(ms(by)), Default::default())
+            }
+            Window::OverdueNewest(by) => {
+                let newest = statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST));
+                (newest.bind(ms(by)), THE_END)
+            }
+            Window::Ahead(span) => (ahead(0, Duration::ZERO, span), Default::default()),
+            Window::Deleted { back, ahead: span } => (ahead(1, back, span), Default::default()),
+        };
+        let (due, row) = scan.after.unwrap_or(from);
+        let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
+        let rows = conn.fetch(question).await.map_err(error)?;
+        rows::due_page(&rows, scan.limit).map_err(error)
+    }
+
+    /// First the index, then the rows that it names and nobody knows yet.
+    pub(super) async fn news_page(
+        &self,
+        scan: DueScan,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
+        let Window::Ahead(span) = scan.window else {
+            let mut page = self.scan_page(scan).await?;
+            page.rows.retain(|row| !known(row.arming.row, row.due_at));
+            return Ok(page);
+        };
+        let mut conn = self.pools.acquire().await?;
+        let (due, row) = scan.after.unwrap_or_default();
+        let question = statement(self.queries.plain(queries::GLANCE_AHEAD)).bind(ms(span));
+        let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
+        let entries = conn.fetch(question).await.map_err(error)?;
+        let entries = rows::places(&entries).map_err(error)?;
+        let news = entries.iter().filter(|(due, row)| !known(*row, *due));
+        let news: Vec<u64> = news.map(|(_, row)| *row).collect();
+        let mut page = DuePage {
+            next: entries
+                .last()
+                .copied()
+                .filter(|_| entries.len() >= scan.limit as usize),
+            ..DuePage::default()
+        };
+        for batch in news.chunks(BATCH_MAX) {
+            self.read_upcoming(&mut conn, batch, &mut page)
+                .await
+                .map_err(error)?;
+        }
+        Ok(page)
+    }
+
+    async fn read_upcoming(
+        &self,
+        conn: &mut Conn,
+        ids: &[u64],
+        page: &mut DuePage,
+    ) -> sqlx::Result<()> {
+        let padded = padded(ids);
+        let question = statement(self.queries.with_rows(queries::UPCOMING, padded.len()));
+        let question = padded
+            .iter()
+            .fold(question, |question, id| question.bind(*id));
+        let found = conn.fetch(question).await?;
+        let DuePage { rows, foreign, .. } = rows::due_page(&found, u32::MAX)?;
+        let mut rows: HashMap<u64, Upcoming> =
+            rows.into_iter().map(|row| (row.arming.row, row)).collect();
+        page.rows
+            .extend(ids.iter().filter_map(|id| rows.remove(id)));
+        page.foreign += foreign;
+        Ok(())
+    }
+}
+
+fn ms(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2)
+}
