@@ -31,7 +31,8 @@ pub struct LedgerClock(Arc<Mutex<Anchor>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
-    reading: UnixMs,
+    /// Microseconds since 1970: half a millisecond lost here would be half a millisecond of lateness.
+    reading_us: i64,
     at: Instant,
     /// How wrong the reading may be: half the round trip it took.
     error: Duration,
@@ -40,30 +41,65 @@ struct Anchor {
 /// How fast two crystals drift apart at worst; it makes an old reading give way to a newer, coarser one.
 const DRIFT_PER_SECOND: Duration = Duration::from_micros(100);
 
+/// What is added to a due time at most, so that the ledger's clock is not ahead of this one.
+const MARGIN_MAX: Duration = Duration::from_millis(1);
+
 impl LedgerClock {
-    /// A clock that reads `now` at this instant.
+    /// A clock that reads `now` at this instant, and *is* the ledger's: for one in memory.
     pub fn starting_at(now: UnixMs) -> Self {
+        Self::anchored(now, Duration::ZERO)
+    }
+
+    /// A clock that is believed to read about `now`, until the ledger has been asked.
+    pub fn guessing(now: UnixMs) -> Self {
+        Self::anchored(now, Duration::MAX)
+    }
+
+    fn anchored(now: UnixMs, error: Duration) -> Self {
         Self(Arc::new(Mutex::new(Anchor {
-            reading: now,
+            reading_us: now.0.saturating_mul(1000),
             at: Instant::now(),
-            error: Duration::MAX,
+            error,
         })))
     }
 
     /// The ledger's time, as far as it is known here.
     pub fn now(&self) -> UnixMs {
+        UnixMs(self.now_us().div_euclid(1000))
+    }
+
+    /// The same in microseconds since 1970.
+    pub fn now_us(&self) -> i64 {
         let anchor = self.anchor();
-        anchor.reading.plus(anchor.at.elapsed())
+        let since = i64::try_from(anchor.at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        anchor.reading_us.saturating_add(since)
     }
 
-    /// The instant at which the ledger's clock will read `moment`; now if it has passed.
+    /// What the ledger's clock reads at least. Its time is known here only as exactly as a round trip is short, and what
+    /// is asked a moment too early is asked in vain.
+    pub fn surely(&self) -> UnixMs {
+        UnixMs(
+            self.now_us()
+                .saturating_sub(self.margin_us())
+                .div_euclid(1000),
+        )
+    }
+
+    /// The instant at which [`surely`](Self::surely) will read `moment`; now if it has passed.
     pub fn instant_of(&self, moment: UnixMs) -> Instant {
-        Instant::now() + moment.since(self.now())
+        let surely_us = self.now_us().saturating_sub(self.margin_us());
+        let wait_us = moment.0.saturating_mul(1000).saturating_sub(surely_us);
+        Instant::now() + Duration::from_micros(u64::try_from(wait_us).unwrap_or(0))
     }
 
-    /// Takes in a reading of the ledger's clock: asked for at `asked`, and the answer is in hand now.
-    /// Kept if it is at least as exact as what is known.
-    pub fn observe(&self, reading: UnixMs, asked: Instant) {
+    fn margin_us(&self) -> i64 {
+        let margin = self.anchor().error.min(MARGIN_MAX);
+        i64::try_from(margin.as_micros()).unwrap_or(0)
+    }
+
+    /// Takes in a reading of the ledger's clock, in microseconds since 1970: asked for at `asked`, and the answer is in hand
+    /// now. Kept if it is at least as exact as what is known.
+    pub fn observe_us(&self, reading_us: i64, asked: Instant) {
         let error = asked.elapsed() / 2;
         let mut anchor = self
             .0
@@ -74,7 +110,7 @@ impl LedgerClock {
             .saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.at.elapsed().as_secs_f64()));
         if error <= aged {
             *anchor = Anchor {
-                reading,
+                reading_us,
                 at: asked + error,
                 error,
             };
@@ -107,15 +143,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_more_exact_reading_wins_until_it_is_old() {
-        let clock = LedgerClock::starting_at(UnixMs(0));
+        let clock = LedgerClock::guessing(UnixMs(0));
         let asked = Instant::now();
         tokio::time::advance(Duration::from_millis(2)).await;
-        clock.observe(UnixMs(10_001), asked);
+        clock.observe_us(10_001_000, asked);
         assert_eq!(clock.now(), UnixMs(10_002));
+        assert_eq!(
+            clock.surely(),
+            UnixMs(10_001),
+            "it may be wrong by half the round trip"
+        );
+        let wait = Duration::from_millis(9);
+        assert_eq!(clock.instant_of(UnixMs(10_010)), Instant::now() + wait);
 
         let asked = Instant::now();
         tokio::time::advance(Duration::from_millis(400)).await;
-        clock.observe(UnixMs(10_000), asked);
+        clock.observe_us(10_000_000, asked);
         assert_eq!(
             clock.now(),
             UnixMs(10_402),
@@ -125,7 +168,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3600)).await;
         let asked = Instant::now();
         tokio::time::advance(Duration::from_millis(400)).await;
-        clock.observe(UnixMs(5_000_000), asked);
+        clock.observe_us(5_000_000_000, asked);
         assert_eq!(clock.now(), UnixMs(5_000_200), "an hour later it does");
     }
 }

@@ -45,7 +45,7 @@ impl Adapters {
                 );
                 Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
-            TimerKind::LedgerPoll => Arc::new(LedgerPoll::new(clock)),
+            TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
         };
         Ok(Self {
             ledger,

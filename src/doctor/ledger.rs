@@ -105,7 +105,8 @@ async fn examine_server(
 /// The server's time.
 pub(super) async fn clock(conn: &mut MySqlConnection) -> sqlx::Result<UnixMs> {
     let row = sqlx::query(queries::CLOCK).fetch_one(conn).await?;
-    Ok(UnixMs(row.try_get(0)?))
+    let micros: i64 = row.try_get(0)?;
+    Ok(UnixMs(micros / 1000))
 }
 
 /// The server's error number, if it was the server that refused.

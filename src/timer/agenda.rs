@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 
 use super::Alarm;
+use super::AlarmClock;
 use crate::clock::LedgerClock;
 use crate::ledger::Arming;
 use crate::task::{TaskKey, UnixMs};
@@ -75,16 +76,24 @@ impl Agenda {
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is taken out before it is returned. One caller at a time.
-    pub async fn due(&self, clock: &LedgerClock) -> Vec<Alarm> {
+    pub async fn due(&self, clock: &LedgerClock, alarm_clock: &mut AlarmClock) -> Vec<Alarm> {
         loop {
             let wake = match self.earliest() {
-                Some(due) if due <= clock.now() => return self.held().take_until(clock.now()),
+                Some(due) if due <= clock.surely() => {
+                    return self.held().take_until(clock.surely());
+                }
                 Some(due) => Some(clock.instant_of(due)),
                 None => None,
             };
+            let ring = async {
+                match wake {
+                    Some(wake) => alarm_clock.sleep_until(wake).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = self.earlier.notified() => {}
-                () = sleep_until(wake) => {}
+                () = ring => {}
             }
         }
     }
@@ -97,13 +106,6 @@ impl Agenda {
         self.alarms
             .lock()
             .expect("nothing panics while holding the agenda")
-    }
-}
-
-async fn sleep_until(wake: Option<tokio::time::Instant>) {
-    match wake {
-        Some(wake) => tokio::time::sleep_until(wake).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -176,10 +178,13 @@ mod tests {
         let clock = LedgerClock::starting_at(UnixMs(0));
         let agenda = Agenda::new(10);
         agenda.insert([alarm("late", 500), alarm("soon", 100), alarm("same", 100)]);
-        let due = agenda.due(&clock).await;
+        let due = agenda.due(&clock, &mut AlarmClock::of_the_runtime()).await;
         assert_eq!(clock.now(), UnixMs(100));
         assert_eq!(names(&due), ["same", "soon"]);
-        assert_eq!(names(&agenda.due(&clock).await), ["late"]);
+        assert_eq!(
+            names(&agenda.due(&clock, &mut AlarmClock::of_the_runtime()).await),
+            ["late"]
+        );
         assert!(agenda.is_empty());
     }
 
@@ -189,7 +194,10 @@ mod tests {
         let agenda = Agenda::new(10);
         agenda.insert([alarm("a", 100)]);
         agenda.insert([alarm("a", 300)]);
-        assert_eq!(agenda.due(&clock).await, [alarm("a", 300)]);
+        assert_eq!(
+            agenda.due(&clock, &mut AlarmClock::of_the_runtime()).await,
+            [alarm("a", 300)]
+        );
         assert_eq!(clock.now(), UnixMs(300));
     }
 
@@ -198,7 +206,8 @@ mod tests {
         let clock = LedgerClock::starting_at(UnixMs(0));
         let agenda = Agenda::new(10);
         agenda.insert([alarm("late", 10_000)]);
-        let (due, ()) = tokio::join!(agenda.due(&clock), async {
+        let mut alarm_clock = AlarmClock::of_the_runtime();
+        let (due, ()) = tokio::join!(agenda.due(&clock, &mut alarm_clock), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             agenda.insert([alarm("soon", 80)]);
         });

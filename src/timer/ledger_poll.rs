@@ -5,8 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::agenda::Agenda;
-use super::{Alarm, ArmMode, Armed, Remaining, Signal, SignalSink, Source, Timer, TimerError};
+use super::{
+    Agenda, Alarm, AlarmClock, ArmMode, Armed, Remaining, Signal, SignalSink, Source, Timer,
+    TimerError,
+};
 use crate::clock::LedgerClock;
 use crate::task::TaskKey;
 
@@ -20,15 +22,25 @@ const AGENDA_CAPACITY: usize = 200_000;
 #[derive(Debug)]
 pub struct LedgerPoll {
     clock: LedgerClock,
+    exact: bool,
     agenda: Agenda,
 }
 
 impl LedgerPoll {
-    /// A timer that runs on the ledger's clock.
+    /// A timer that runs on the ledger's clock, as exactly as the runtime's timers are, and on paused time in a test.
     pub fn new(clock: LedgerClock) -> Self {
         Self {
             clock,
+            exact: false,
             agenda: Agenda::new(AGENDA_CAPACITY),
+        }
+    }
+
+    /// The same, as exactly as the kernel's are.
+    pub fn exact(clock: LedgerClock) -> Self {
+        Self {
+            exact: true,
+            ..Self::new(clock)
         }
     }
 }
@@ -37,12 +49,16 @@ impl LedgerPoll {
 impl Timer for LedgerPoll {
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
         let raise_when_due = async {
+            let mut alarm_clock = match self.exact {
+                true => AlarmClock::of_the_kernel(),
+                false => AlarmClock::of_the_runtime(),
+            };
             loop {
                 for Alarm {
                     key,
                     due: _,
                     arming,
-                } in self.agenda.due(&self.clock).await
+                } in self.agenda.due(&self.clock, &mut alarm_clock).await
                 {
                     sink.raise(Signal {
                         key,

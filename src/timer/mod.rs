@@ -5,6 +5,7 @@
 //! sweep finds what no signal named. A timer knows no ledger and no handler.
 
 mod agenda;
+mod alarm_clock;
 pub mod key_expiry;
 pub mod ledger_poll;
 mod link;
@@ -14,6 +15,7 @@ mod probe;
 mod sentinel;
 
 pub use agenda::Agenda;
+pub use alarm_clock::AlarmClock;
 
 use std::sync::Arc;
 

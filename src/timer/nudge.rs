@@ -1,9 +1,13 @@
-//! Asks Redis for each key at its due millisecond.
+//! Raises each task at its due millisecond, and makes Redis drop its key then.
 //!
 //! Redis emits `expired` when it *deletes* a key: when somebody touches it, or when its own slow walk
-//! over all keys comes by, minutes later in a big database. A `PTTL` right after the due time makes
-//! Redis drop the key and tell every listener, and its reply is a signal too. If no reply comes, the
-//! signal is raised all the same: the ledger knows that the task is due.
+//! over all keys comes by, minutes later in a big database. So there are three steps for each key:
+//!
+//! 1. *ask*, a moment before it is due, how long it has to live: a program that counts in seconds may have armed it for
+//!    a little later than its row says, and that later moment is the one that is meant;
+//! 2. *raise* the signal at the due millisecond, from memory, whether or not Redis has answered: the ledger knows that the
+//!    task is due;
+//! 3. *touch* the key right after it, which makes Redis drop it and tell every listener.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +16,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Agenda, Alarm, Signal, SignalSink, Source};
+use super::{Agenda, Alarm, AlarmClock, Signal, SignalSink, Source};
 use crate::clock::LedgerClock;
 use crate::config::NudgeConfig;
 use crate::redis::{Keyspace, Ttl};
-use crate::task::TaskKey;
+use crate::task::{TaskKey, UnixMs};
 
 /// Most due times held in memory at once.
 const CAPACITY: usize = 200_000;
@@ -27,18 +31,19 @@ const BATCH: usize = 1000;
 /// Pipelines whose replies are awaited at once.
 const IN_FLIGHT: usize = 16;
 
+/// How long before its due time Redis is asked for a key: as long as its answer may take.
+const ASK_AHEAD_MS: i64 = 20;
+const ASK_AHEAD: Duration = Duration::from_millis(ASK_AHEAD_MS as u64);
+
 /// A key can go one millisecond after it is due, not sooner (measured).
 const AFTER_DUE: Duration = Duration::from_millis(1);
 
-/// How long Redis may keep the signals of one wake-up waiting.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// A key that outlives its task's due time by no more than this was armed for it, over a slow link perhaps.
+const SAME_MS: u64 = 2;
 
-/// A foreign key that has no more than this to live is believed to be the same task, a little later.
+/// A foreign key that outlives it by no more than this is believed to be the same task, a little later; and any key is
+/// touched again at its own time.
 const NEAR_MS: u64 = 2000;
-
-/// A key that should have gone and has no more than this to live was touched a moment too early; one
-/// with more was armed again.
-const TOO_EARLY_MS: u64 = 5;
 
 /// Raises a signal for each expected key when it falls due.
 #[derive(Debug)]
@@ -46,11 +51,11 @@ pub(super) struct Nudge {
     enabled: bool,
     clock: LedgerClock,
     keyspace: Keyspace,
-    /// To be asked for.
+    /// To be asked for, and then expected.
+    ahead: Agenda,
+    /// To be raised.
     expected: Agenda,
-    /// Foreign keys that Redis holds a little longer: to be raised then.
-    postponed: Agenda,
-    /// Raised already, but still in Redis: to be touched once more, so that they go.
+    /// Raised already, but still in Redis perhaps: to be touched, so that they go.
     leftovers: Agenda,
 }
 
@@ -64,8 +69,8 @@ impl Nudge {
             enabled,
             clock,
             keyspace,
+            ahead: Agenda::new(CAPACITY),
             expected: Agenda::new(CAPACITY),
-            postponed: Agenda::new(CAPACITY),
             leftovers: Agenda::new(CAPACITY),
         }
     }
@@ -74,139 +79,120 @@ impl Nudge {
     pub(super) fn expect(&self, alarms: Vec<Alarm>) {
         if self.enabled {
             let asked_at = |alarm: Alarm| Alarm {
-                due: alarm.due.plus(AFTER_DUE),
+                due: UnixMs(alarm.due.0.saturating_sub(ASK_AHEAD_MS)),
                 ..alarm
             };
             // What does not fit lies furthest ahead: the look-ahead will bring it again.
-            self.expected.insert(alarms.into_iter().map(asked_at));
+            self.ahead.insert(alarms.into_iter().map(asked_at));
         }
     }
 
     pub(super) fn forget(&self, keys: &[TaskKey]) {
         for key in keys {
+            self.ahead.remove(key);
             self.expected.remove(key);
-            self.postponed.remove(key);
         }
     }
 
     /// Never returns.
     pub(super) async fn run(self: Arc<Self>, sink: Arc<dyn SignalSink>) {
         tokio::join!(
-            self.ask_when_due(&sink),
-            self.raise_postponed(sink.as_ref()),
+            self.ask_ahead(),
+            self.raise_when_due(sink.as_ref()),
             self.touch_leftovers(),
         );
     }
 
-    async fn ask_when_due(self: &Arc<Self>, sink: &Arc<dyn SignalSink>) {
+    async fn ask_ahead(self: &Arc<Self>) {
         let slots = Arc::new(Semaphore::new(IN_FLIGHT));
         let mut asking = JoinSet::new();
+        let mut alarm_clock = AlarmClock::of_the_runtime();
         loop {
-            let mut due = self.expected.due(&self.clock).await;
-            let deadline = Instant::now() + PATIENCE;
-            while !due.is_empty() {
-                let later = due.split_off(due.len().min(BATCH));
-                let batch = std::mem::replace(&mut due, later);
-                let slot = timeout_at(deadline, Arc::clone(&slots).acquire_owned()).await;
-                let Ok(Ok(slot)) = slot else {
-                    self.raise_unasked(batch, sink.as_ref());
-                    continue;
+            let mut near = self.ahead.due(&self.clock, &mut alarm_clock).await;
+            for alarm in &mut near {
+                alarm.due = alarm.due.plus(ASK_AHEAD);
+            }
+            self.expected.insert(near.iter().cloned());
+            for batch in near.chunks(BATCH) {
+                // With no pipeline free they are raised unasked.
+                let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+                    break;
                 };
-                asking.spawn(Arc::clone(self).ask(batch, deadline, Arc::clone(sink), slot));
+                asking.spawn(Arc::clone(self).ask(batch.to_vec(), slot));
             }
             while asking.try_join_next().is_some() {}
         }
     }
 
-    /// Asks for one batch and raises every signal of it, by the deadline at the latest, except those of
-    /// foreign keys that turn out to be due a little later.
-    async fn ask(
-        self: Arc<Self>,
-        batch: Vec<Alarm>,
-        deadline: Instant,
-        sink: Arc<dyn SignalSink>,
-        _slot: OwnedSemaphorePermit,
-    ) {
+    /// Asks for one batch, and postpones the foreign keys that turn out to be due a little later than their rows.
+    async fn ask(self: Arc<Self>, batch: Vec<Alarm>, _slot: OwnedSemaphorePermit) {
+        let deadline = Instant::now() + ASK_AHEAD;
         let keys: Vec<TaskKey> = batch.iter().map(|alarm| alarm.key.clone()).collect();
         let Ok(Ok(found)) = timeout_at(deadline, self.keyspace.pttl(&keys)).await else {
-            return batch
-                .into_iter()
-                .for_each(|alarm| raise(alarm, sink.as_ref()));
+            return;
         };
-        let mut still_there = Vec::new();
-        for (alarm, ttl) in batch.into_iter().zip(found) {
-            match Reply::from(ttl) {
-                Reply::Gone => raise(alarm, sink.as_ref()),
-                Reply::Going => {
-                    self.touch_again(&alarm.key, Duration::ZERO);
-                    raise(alarm, sink.as_ref());
-                }
-                Reply::Near(left) => still_there.push((alarm, left)),
-            }
-        }
-        if !still_there.is_empty() {
-            self.tell_apart(still_there, deadline, sink.as_ref()).await;
+        let now = self.clock.now();
+        let outlive = |(alarm, ttl): (Alarm, Ttl)| {
+            let Ttl::Ms(left) = ttl else { return None };
+            let outlives_ms = left.saturating_sub(alarm.due.since(now).as_millis() as u64);
+            // With more than that it was created anew for much later: the ledger knows what is meant.
+            (SAME_MS < outlives_ms && outlives_ms <= NEAR_MS)
+                .then(|| (alarm, now.plus(Duration::from_millis(left))))
+        };
+        let later: Vec<(Alarm, UnixMs)> =
+            batch.into_iter().zip(found).filter_map(outlive).collect();
+        if !later.is_empty() {
+            self.postpone_foreign(later, deadline).await;
         }
     }
 
-    /// A key of ours that is still there was only armed over a slow link: its task is due. A foreign
+    /// A key of ours that lives longer was only armed over a slow link: its task is due when its row says so. A foreign
     /// one is due when Redis says so.
-    async fn tell_apart(
-        &self,
-        still_there: Vec<(Alarm, Duration)>,
-        deadline: Instant,
-        sink: &dyn SignalSink,
-    ) {
-        let keys: Vec<TaskKey> = still_there
-            .iter()
-            .map(|(alarm, _)| alarm.key.clone())
-            .collect();
-        let ours = match timeout_at(deadline, self.keyspace.are_ours(&keys)).await {
-            Ok(Ok(ours)) => ours,
-            Ok(Err(_)) | Err(_) => vec![true; keys.len()],
+    async fn postpone_foreign(&self, later: Vec<(Alarm, UnixMs)>, deadline: Instant) {
+        let keys: Vec<TaskKey> = later.iter().map(|(alarm, _)| alarm.key.clone()).collect();
+        let Ok(Ok(ours)) = timeout_at(deadline, self.keyspace.are_ours(&keys)).await else {
+            return;
         };
-        for ((alarm, left), is_ours) in still_there.into_iter().zip(ours) {
-            if is_ours {
-                self.touch_again(&alarm.key, left);
-                raise(alarm, sink);
-            } else {
-                let due = self.clock.now().plus(left + AFTER_DUE);
-                self.postponed.insert([Alarm { due, ..alarm }]);
-            }
-        }
+        let foreign = later.into_iter().zip(ours).filter(|(_, is_ours)| !is_ours);
+        let postponed = foreign.map(|((alarm, gone), _)| Alarm { due: gone, ..alarm });
+        self.expected.insert(postponed);
     }
 
-    async fn raise_postponed(&self, sink: &dyn SignalSink) {
+    async fn raise_when_due(&self, sink: &dyn SignalSink) {
+        let mut alarm_clock = AlarmClock::of_the_kernel();
         loop {
-            let due = self.postponed.due(&self.clock).await;
-            self.raise_unasked(due, sink);
+            let due = self.expected.due(&self.clock, &mut alarm_clock).await;
+            self.touch_soon(due.iter().map(|alarm| (alarm.key.clone(), AFTER_DUE)));
+            due.into_iter().for_each(|alarm| raise(alarm, sink));
         }
     }
 
-    fn raise_unasked(&self, batch: Vec<Alarm>, sink: &dyn SignalSink) {
-        for alarm in batch {
-            self.touch_again(&alarm.key, Duration::ZERO);
-            raise(alarm, sink);
-        }
-    }
-
-    fn touch_again(&self, key: &TaskKey, left: Duration) {
-        let due = self.clock.now().plus(left + 2 * AFTER_DUE);
-        let (key, arming) = (key.clone(), None);
-        self.leftovers.insert([Alarm { key, due, arming }]);
+    fn touch_soon(&self, keys: impl Iterator<Item = (TaskKey, Duration)>) {
+        let now = self.clock.now();
+        self.leftovers.insert(keys.map(|(key, wait)| Alarm {
+            key,
+            due: now.plus(wait),
+            arming: None,
+        }));
     }
 
     async fn touch_leftovers(&self) {
+        let mut alarm_clock = AlarmClock::of_the_kernel();
         loop {
-            let due = self.leftovers.due(&self.clock).await;
+            let due = self.leftovers.due(&self.clock, &mut alarm_clock).await;
             let keys: Vec<TaskKey> = due.into_iter().map(|alarm| alarm.key).collect();
             // Their signals are out; without an answer Redis drops them when it comes across them.
             let found = self.keyspace.pttl(&keys).await.unwrap_or_default();
-            for (key, ttl) in keys.iter().zip(found) {
-                if let Ttl::Ms(left @ ..=TOO_EARLY_MS) = ttl {
-                    self.touch_again(key, Duration::from_millis(left));
-                }
-            }
+            let going = keys
+                .into_iter()
+                .zip(found)
+                .filter_map(|(key, ttl)| match ttl {
+                    Ttl::Ms(left @ ..=NEAR_MS) => {
+                        Some((key, Duration::from_millis(left) + AFTER_DUE))
+                    }
+                    _ => None,
+                });
+            self.touch_soon(going);
         }
     }
 }
@@ -221,34 +207,11 @@ fn raise(alarm: Alarm, sink: &dyn SignalSink) {
     });
 }
 
-/// What the answer about a due key calls for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reply {
-    /// Raise: it is gone, or it says nothing about this task.
-    Gone,
-    /// Raise, and touch it once more.
-    Going,
-    /// It depends on whose it is.
-    Near(Duration),
-}
-
-impl From<Ttl> for Reply {
-    fn from(ttl: Ttl) -> Self {
-        match ttl {
-            Ttl::Ms(0 | 1) => Self::Going,
-            Ttl::Ms(left @ ..=NEAR_MS) => Self::Near(Duration::from_millis(left)),
-            // Re-created for much later, or never to expire: the ledger knows what is meant.
-            Ttl::Missing | Ttl::Forever | Ttl::Ms(_) => Self::Gone,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Config;
     use crate::redis::{Commands, Endpoint};
-    use crate::task::UnixMs;
 
     fn nudge(enabled: bool) -> Nudge {
         let Config { redis, nudge, .. } = Config::default();
@@ -275,30 +238,13 @@ mod tests {
         let nudge = nudge(true);
         nudge.expect(alarms(CAPACITY));
         nudge.expect(alarms(CAPACITY + 1000));
-        assert_eq!(nudge.expected.len(), CAPACITY);
+        assert_eq!(nudge.ahead.len(), CAPACITY);
     }
 
     #[tokio::test]
     async fn switched_off_it_expects_nothing() {
         let nudge = nudge(false);
         nudge.expect(alarms(1));
-        assert!(nudge.expected.is_empty());
-    }
-
-    #[test]
-    fn what_a_reply_calls_for() {
-        let near = |ms| Reply::Near(Duration::from_millis(ms));
-        let rules = [
-            (Ttl::Missing, Reply::Gone),
-            (Ttl::Ms(0), Reply::Going),
-            (Ttl::Ms(1), Reply::Going),
-            (Ttl::Ms(2), near(2)),
-            (Ttl::Ms(2000), near(2000)),
-            (Ttl::Ms(2001), Reply::Gone),
-            (Ttl::Forever, Reply::Gone),
-        ];
-        for (ttl, reply) in rules {
-            assert_eq!(Reply::from(ttl), reply, "{ttl:?}");
-        }
+        assert!(nudge.ahead.is_empty());
     }
 }

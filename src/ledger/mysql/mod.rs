@@ -87,7 +87,7 @@ impl MysqlLedger {
             pools: Pools::lazy(config)?,
             queries: Queries::new(&table),
             table,
-            clock: LedgerClock::starting_at(clock::wall()),
+            clock: LedgerClock::guessing(clock::wall()),
             clock_read: std::sync::Arc::default(),
             locks: std::sync::Arc::default(),
         })
@@ -217,8 +217,8 @@ impl Ledger for MysqlLedger {
             .fetch(statement(queries::CLOCK.to_owned()))
             .await
             .map_err(error)?;
-        let now = UnixMs(rows::first_i64(&rows).map_err(error)?);
-        self.clock.observe(now, asked);
+        let now_us = rows::first_i64(&rows).map_err(error)?;
+        self.clock.observe_us(now_us, asked);
         *self
             .clock_read
             .lock()

@@ -13,8 +13,8 @@
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
-/// The ledger's clock. Used by every process that follows it, once in a few seconds.
-pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+/// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
+pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
 /// `create`: inserts, or turns the row of the key into the arming that is asked for. Unique key.
 ///
