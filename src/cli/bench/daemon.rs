@@ -1,7 +1,7 @@
 //! `lapsed bench-daemon`: the engine as `listen` runs it, with a handler that does nothing but look at the clock.
 //!
 //! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
-//! `progress <runs started> <runs not settled yet>`. A line on its standard input, or its end, stops it; it then
+//! `progress <runs started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or its end, stops it; it then
 //! writes its record and ends. Interrupts of the terminal are the measuring process' business.
 
 use std::path::PathBuf;
@@ -55,6 +55,9 @@ pub struct BenchDaemon {
     /// How many tasks
     #[arg(long)]
     count: u32,
+    /// How many of them are a backlog
+    #[arg(long)]
+    backlog: u32,
     /// Where the record goes
     #[arg(long)]
     record: PathBuf,
@@ -72,7 +75,7 @@ impl BenchDaemon {
         };
         // Some margin: a ledger's clock may be set back by what it is told later.
         let base_us = now_us(clock.as_ref()).saturating_sub(60_000_000);
-        let recorder = Arc::new(Recorder::new(self.first, self.count, base_us));
+        let recorder = Arc::new(Recorder::new(self.first, self.count, self.backlog, base_us));
         let mut handlers = HandlerRegistry::new();
         let nothing = Nothing {
             recorder: Arc::clone(&recorder),
@@ -170,7 +173,8 @@ impl Teller {
                         say("audited")?;
                     }
                 }
-                say(&format!("progress {started} {running}"))?;
+                let backlog = self.recorder.backlog_started();
+                say(&format!("progress {started} {running} {backlog}"))?;
             }
             // Finely only while something runs: looking must not cost an idle daemon its idleness.
             sleep(if running > 0 {

@@ -13,9 +13,10 @@ use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Enqueue;
 use super::population::{far_due, task};
+use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
-use super::samples::Samples;
+use super::samples::{Lateness, Samples};
 use super::site::Site;
 use super::usage::cpu_time;
 
@@ -33,7 +34,7 @@ struct Way {
 struct Tally {
     rows: u64,
     keys: u64,
-    calls_us: Vec<Option<u64>>,
+    calls: Vec<Lateness>,
 }
 
 impl Enqueue {
@@ -42,7 +43,7 @@ impl Enqueue {
         let mut daemon = None;
         if !self.no_daemon {
             let waiting = spinner("the daemon starts, and audits".to_owned());
-            let mut beside = site.daemon((0, 0), &[], false)?;
+            let mut beside = site.daemon(Numbers::default(), &[], false)?;
             beside.ready(false).await?;
             waiting.finish_and_clear();
             daemon = Some(beside);
@@ -104,7 +105,7 @@ impl Enqueue {
             let tally = tally.context("create tasks")??;
             all.rows += tally.rows;
             all.keys += tally.keys;
-            all.calls_us.extend(tally.calls_us);
+            all.calls.extend(tally.calls);
         }
         let took = begun.elapsed();
         let cpu_own = cpu_time(own)
@@ -113,10 +114,15 @@ impl Enqueue {
         let costs = meter.end(site).await?;
         let first = site.take_numbers(0);
         site.take_numbers(numbers.load(Ordering::Relaxed) - first);
-        let calls = Samples::new(all.calls_us);
+        let calls = Samples::new(all.calls);
         let seconds = took.as_secs_f64();
         let figure = |name, value| Figure { name, value };
-        let ms = |us: Option<u64>| Value::measured(us.map(|us| us as f64 / 1000.0), 3);
+        let ms = |call: Option<Lateness>| match call {
+            Some(Lateness::Started(us) | Lateness::MoreThan(us)) => {
+                Value::Measured(us as f64 / 1000.0, 3)
+            }
+            None => Value::Unknown,
+        };
         let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
         let rss =
             |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
@@ -131,9 +137,9 @@ impl Enqueue {
             figure("rows", Value::Count(all.rows)),
             figure("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
             figure("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
-            figure("call_p50_ms", ms(calls.percentile_us(50.0))),
-            figure("call_p99_ms", ms(calls.percentile_us(99.0))),
-            figure("call_max_ms", ms(calls.max_us())),
+            figure("call_p50_ms", ms(calls.percentile(50.0))),
+            figure("call_p99_ms", ms(calls.percentile(99.0))),
+            figure("call_max_ms", ms(calls.max())),
             figure("creator_cpu_percent", Value::measured(own_percent, 1)),
             figure("daemon_cpu_percent", cpu(costs.daemon)),
             figure("redis_cpu_percent", cpu(costs.redis)),
@@ -170,7 +176,8 @@ async fn create_until(
         let called = Instant::now();
         let made = client.create_many(tasks).await.context("create tasks")?;
         let took: Duration = called.elapsed();
-        tally.calls_us.push(u64::try_from(took.as_micros()).ok());
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        tally.calls.push(Lateness::Started(us));
         tally.rows += made.len() as u64;
         tally.keys += made.iter().filter(|made| made.armed).count() as u64;
     }

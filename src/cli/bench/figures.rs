@@ -12,7 +12,7 @@ pub enum Value {
     /// Measured; of several runs the median stands. The second is how many decimals are worth printing.
     Measured(f64, usize),
     /// More milliseconds than this: it had not happened when watching ended.
-    OverMs(f64),
+    MoreThanMs(f64),
     /// Of several runs, whether it held in all.
     Held(bool),
 }
@@ -46,7 +46,7 @@ impl Value {
             Self::Unknown => "-".to_owned(),
             Self::Count(count) => thousands(&count.to_string()),
             Self::Measured(value, decimals) => thousands(&format!("{value:.decimals$}")),
-            Self::OverMs(ms) => format!("> {} s", ms / 1000.0),
+            Self::MoreThanMs(ms) => format!("> {:.1} s", ms / 1000.0),
             Self::Held(held) => if held { "yes" } else { "NO" }.to_owned(),
         }
     }
@@ -54,7 +54,7 @@ impl Value {
     fn json(self) -> Json {
         match self {
             // What is longer than the measurement is no number; `lost` says how many there are.
-            Self::Unknown | Self::OverMs(_) => Json::Null,
+            Self::Unknown | Self::MoreThanMs(_) => Json::Null,
             Self::Count(count) => Json::from(count),
             Self::Measured(value, decimals) => {
                 let scale = 10f64.powi(i32::try_from(decimals).unwrap_or(0) + 2);
@@ -146,9 +146,9 @@ fn together(values: Vec<Value>) -> Value {
 
 fn size(value: Value) -> f64 {
     match value {
-        Value::Measured(value, _) => value,
+        Value::Measured(value, _) | Value::MoreThanMs(value) => value,
         Value::Count(count) => count as f64,
-        Value::OverMs(_) | Value::Unknown | Value::Held(_) => f64::INFINITY,
+        Value::Unknown | Value::Held(_) => f64::INFINITY,
     }
 }
 
@@ -191,7 +191,9 @@ mod tests {
         let ms = |value| Value::Measured(value, 1);
         assert_eq!(median_of(&[ms(9.0), ms(1.0), ms(2.0)]), ms(2.0));
         assert_eq!(median_of(&[ms(1.0), ms(2.0)]), ms(1.5));
-        let over = Value::OverMs(5.0);
+        let over = Value::MoreThanMs(5.0);
+        let unequal = [Value::MoreThanMs(4.0), ms(9.0)];
+        assert_eq!(median_of(&unequal), Value::MoreThanMs(4.0));
         assert_eq!(median_of(&[over, ms(1.0), ms(2.0)]), ms(2.0));
         assert_eq!(median_of(&[over, ms(1.0), over]), over);
         assert_eq!(
@@ -223,6 +225,6 @@ mod tests {
         ] {
             assert_eq!(thousands(number), text);
         }
-        assert_eq!(Value::OverMs(2000.0).text(), "> 2 s");
+        assert_eq!(Value::MoreThanMs(2000.0).text(), "> 2.0 s");
     }
 }

@@ -6,6 +6,7 @@ use super::daemon::PROGRESS_EVERY;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Idle;
+use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
 use super::site::Site;
@@ -14,7 +15,7 @@ impl Idle {
     pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let mut daemon = site.daemon((0, 0), &[], false)?;
+            let mut daemon = site.daemon(Numbers::default(), &[], false)?;
             let waiting = spinner("the daemon starts, and audits".to_owned());
             daemon.ready(false).await?;
             waiting.finish_and_clear();

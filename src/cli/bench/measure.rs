@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use lapsed::UnixMs;
 use tokio::time::sleep;
 
 use super::daemon::PROGRESS_EVERY;
 use super::meter::{Costs, Meter};
 use super::population::{self, Written};
-use super::process::Daemon;
+use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
-use super::samples::Samples;
+use super::samples::{Lateness, Samples};
 use super::site::Site;
 
 /// How fast tasks are written at least, by which the first due time is chosen: per second.
@@ -23,6 +23,9 @@ const LEAD: Duration = Duration::from_secs(3);
 
 /// How long ago tasks of a backlog fell due: from, and over which span.
 const OVERDUE_MS: (i64, i64) = (60_000, 600_000);
+
+/// How long after the end of a backlog is waited for what fell due beside it.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// How far the ledger's clock may be off where it is followed over a network, in microseconds.
 const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
@@ -86,7 +89,7 @@ pub struct Measured {
     /// When the first task fell due, and from when to when is counted: microseconds since 1970.
     pub first_due_us: u64,
     window_us: (u64, u64),
-    patience: Duration,
+    watched_until_us: u64,
     clock_error_us: u64,
     record: Record,
     pub costs: Costs,
@@ -126,11 +129,13 @@ impl Plan<'_> {
             Meter::begin(site, counters, &daemons).await?
         } else {
             let counters = site.counters().await?;
+            site.sleep_until(first_due_us).await;
             daemons = self.start_daemons(site, first).await?;
             Meter::begin(site, counters, &daemons).await?
         };
         spinner.finish_and_clear();
         let costs = self.follow(site, meter, &mut daemons, window_us.1).await?;
+        let watched_until_us = site.now_us();
         let mut record = Record::empty(total as usize);
         for daemon in daemons {
             record.merge(daemon.stop().await?);
@@ -142,7 +147,7 @@ impl Plan<'_> {
             backlog: self.backlog as usize,
             first_due_us,
             window_us,
-            patience: self.patience,
+            watched_until_us,
             clock_error_us: if site.is_private() {
                 0
             } else {
@@ -154,7 +159,11 @@ impl Plan<'_> {
     }
 
     async fn start_daemons(&self, site: &Site, first: u32) -> anyhow::Result<Vec<Daemon>> {
-        let tasks = (first, self.backlog + self.count);
+        let tasks = Numbers {
+            first,
+            count: self.backlog + self.count,
+            backlog: self.backlog,
+        };
         (0..self.daemons)
             .map(|_| site.daemon(tasks, self.settings, self.deaf))
             .collect()
@@ -208,50 +217,64 @@ impl Plan<'_> {
         daemons: &mut [Daemon],
         window_end_us: u64,
     ) -> anyhow::Result<Costs> {
-        let expected = u64::from(self.backlog) + u64::from(self.count);
+        let bar = bar("running", u64::from(self.backlog) + u64::from(self.count));
         let deadline_us = window_end_us + micros(self.patience);
-        let bar = bar("running", expected);
-        let mut costs = None;
-        loop {
+        let costs = loop {
+            let (so_far, now_us) = (self.look_at(daemons)?, site.now_us());
             meter.sample();
-            let (mut started, mut running) = (0, 0);
-            for daemon in daemons.iter_mut() {
-                daemon.check()?;
-                let progress = daemon.progress();
-                started += progress.started;
-                running += progress.running;
+            bar.set_position(so_far.started);
+            if self.is_counted(so_far, now_us >= window_end_us) || now_us >= deadline_us {
+                break meter.end(site).await?;
             }
-            bar.set_position(started);
-            let now_us = site.now_us();
-            let complete = started >= expected && running == 0;
-            // A burst or a backlog costs until it is done, a steady rate while it is steady.
-            let steady = matches!(self.arrivals, Arrivals::Evenly(_)) && self.backlog == 0;
-            let over = if steady {
-                now_us >= window_end_us
-            } else {
-                complete
-            };
-            let late = now_us >= deadline_us;
-            if costs.is_none() && (over || late) {
-                costs = Some(meter.end(site).await?);
-            }
-            if late
-                || (complete && costs.is_some() && now_us >= window_end_us)
-                || (complete && self.backlog > 0)
-            {
-                break;
-            }
-            let until_end = Duration::from_micros(window_end_us.saturating_sub(now_us));
-            let nap = if until_end.is_zero() {
-                PROGRESS_EVERY
-            } else {
-                PROGRESS_EVERY.min(until_end)
-            };
-            sleep(nap).await;
+            sleep_at_most(window_end_us.saturating_sub(now_us)).await;
+        };
+        // What falls due after the backlog is gone need not be waited for.
+        let deadline_us = match self.backlog {
+            0 => deadline_us,
+            _ => deadline_us.min(costs.span_us.1 + micros(LINGER)),
+        };
+        while site.now_us() < deadline_us && !self.is_complete(self.look_at(daemons)?) {
+            sleep_at_most(deadline_us.saturating_sub(site.now_us())).await;
         }
         bar.finish_and_clear();
-        costs.context("the run ended before it was measured")
+        Ok(costs)
     }
+
+    /// Whether everything that costs are counted for is done: a backlog or a burst costs until it is worked off, a
+    /// steady rate while it is steady.
+    fn is_counted(&self, so_far: Progress, window_is_over: bool) -> bool {
+        match self.arrivals {
+            _ if self.backlog > 0 => so_far.backlog_started >= u64::from(self.backlog),
+            Arrivals::Evenly(_) => window_is_over,
+            Arrivals::AtOnce | Arrivals::Within(..) => self.is_complete(so_far),
+        }
+    }
+
+    fn is_complete(&self, so_far: Progress) -> bool {
+        so_far.started >= u64::from(self.backlog) + u64::from(self.count) && so_far.running == 0
+    }
+
+    /// All daemons together; an error if one has ended.
+    fn look_at(&self, daemons: &mut [Daemon]) -> anyhow::Result<Progress> {
+        let mut together = Progress::default();
+        for daemon in daemons {
+            daemon.check()?;
+            let progress = daemon.progress();
+            together.started += progress.started;
+            together.running += progress.running;
+            together.backlog_started += progress.backlog_started;
+        }
+        Ok(together)
+    }
+}
+
+/// As long as daemons need to say something new, but not beyond a moment that lies ahead.
+async fn sleep_at_most(us: u64) {
+    let span = match us {
+        0 => PROGRESS_EVERY,
+        us => PROGRESS_EVERY.min(Duration::from_micros(us)),
+    };
+    sleep(span).await;
 }
 
 impl Measured {
@@ -281,14 +304,15 @@ impl Measured {
     /// Lateness of the tasks that fell due in the window and before `until_us`.
     pub fn lateness(&self, until_us: u64) -> Samples {
         let (from, to) = (self.window_us.0, self.window_us.1.min(until_us));
-        let counted = self
-            .starts()
-            .iter()
-            .enumerate()
-            .filter_map(|(index, start)| {
-                let due = self.due_us(index);
-                (due >= from && due < to).then(|| start.map(|start| start.saturating_sub(due)))
-            });
+        let counted = self.starts().iter().enumerate();
+        let counted = counted.filter_map(|(index, start)| {
+            let due = self.due_us(index);
+            let lateness = match start {
+                Some(start) => Lateness::Started(start.saturating_sub(due)),
+                None => Lateness::MoreThan(self.watched_until_us.saturating_sub(due)),
+            };
+            (due >= from && due < to).then_some(lateness)
+        });
         Samples::new(counted)
     }
 
@@ -300,20 +324,25 @@ impl Measured {
         early.count() as u64 + self.record.strays
     }
 
-    /// Tasks that never started.
+    /// Tasks that fell due, and had not started when watching ended. What falls due beside a backlog counts while
+    /// there is one.
     pub fn lost(&self) -> u64 {
-        self.record.runs.iter().filter(|runs| **runs == 0).count() as u64
+        let until = match self.backlog {
+            0 => u64::MAX,
+            _ => self.costs.span_us.1,
+        };
+        let runs = self.record.runs.iter().enumerate();
+        let lost = runs.filter(|(number, runs)| {
+            let index = number.checked_sub(self.backlog);
+            **runs == 0 && index.is_none_or(|index| self.due_us(index) < until)
+        });
+        lost.count() as u64
     }
 
     /// Runs beyond the first.
     pub fn duplicates(&self) -> u64 {
         let beyond = self.record.runs.iter().map(|runs| runs.saturating_sub(1));
         beyond.map(u64::from).sum()
-    }
-
-    /// How long the lateness of what never started is, at least.
-    pub fn watched(&self) -> Duration {
-        self.patience
     }
 
     /// Starts in the window.

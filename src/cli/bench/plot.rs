@@ -173,11 +173,12 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::bench::samples::Lateness;
 
     #[test]
     fn the_scale_spans_whole_powers_of_ten() {
         let of = |us: &[u64]| {
-            let samples = Samples::new(us.iter().copied().map(Some));
+            let samples = Samples::new(us.iter().copied().map(Lateness::Started));
             let Scale { from_exp, to_exp } = Scale::of(&[(String::new(), samples)]);
             (from_exp, to_exp)
         };
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn names_cannot_break_the_document() {
-        let curves = [("<a & b>".to_owned(), Samples::new([Some(1)]))];
+        let curves = [("<a & b>".to_owned(), Samples::new([Lateness::Started(1)]))];
         assert!(svg("x", &curves).contains("&lt;a &amp; b&gt;"));
     }
 }

@@ -32,10 +32,21 @@ pub struct Order<'a> {
     pub config: Option<&'a Path>,
     /// `LAPSED__..` settings that stand above it.
     pub settings: &'a [(String, String)],
-    /// The tasks it is to remember: number of the first, and how many.
-    pub tasks: (u32, u32),
+    /// The tasks it is to remember.
+    pub tasks: Numbers,
     /// By which clock.
     pub clock: StartClock,
+}
+
+/// Numbers of tasks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Numbers {
+    /// Of the first.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    /// How many of them, from the first on, are a backlog.
+    pub backlog: u32,
 }
 
 /// How far a daemon is.
@@ -49,6 +60,8 @@ pub struct Progress {
     pub started: u64,
     /// Runs that go on or are not settled.
     pub running: u64,
+    /// Tasks of the backlog that have started.
+    pub backlog_started: u64,
 }
 
 /// A running daemon; killed when dropped.
@@ -56,7 +69,7 @@ pub struct Daemon {
     child: Child,
     stdin: ChildStdin,
     record: NamedTempFile,
-    tasks: u32,
+    tasks: Numbers,
     progress: watch::Receiver<Progress>,
 }
 
@@ -69,14 +82,20 @@ impl Daemon {
         if let Some(config) = order.config {
             command.arg("--config").arg(config);
         }
-        let (first, tasks) = order.tasks;
+        let Numbers {
+            first,
+            count,
+            backlog,
+        } = order.tasks;
         let clock = match order.clock {
             StartClock::Wall => "wall",
             StartClock::Ledger => "ledger",
         };
         command
             .arg("bench-daemon")
-            .args(["--first", &first.to_string(), "--count", &tasks.to_string()])
+            .args(["--first", &first.to_string()])
+            .args(["--count", &count.to_string()])
+            .args(["--backlog", &backlog.to_string()])
             .args(["--clock", clock])
             .arg("--record")
             .arg(record.path())
@@ -100,7 +119,7 @@ impl Daemon {
             child,
             stdin,
             record,
-            tasks,
+            tasks: order.tasks,
             progress,
         })
     }
@@ -174,7 +193,7 @@ impl Daemon {
         if !status.success() {
             bail!("a daemon ended with {status}; set LAPSED_LOG=info to see why");
         }
-        Record::read(self.record.path(), self.tasks as usize)
+        Record::read(self.record.path(), self.tasks.count as usize)
     }
 }
 
@@ -188,10 +207,11 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
             Some("audited") => tell.send_modify(|progress| progress.audited = true),
             Some("progress") => {
                 let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-                let (started, running) = (number(), number());
+                let (started, running, backlog) = (number(), number(), number());
                 tell.send_modify(|progress| {
                     progress.started = started;
                     progress.running = running;
+                    progress.backlog_started = backlog;
                 });
             }
             _ => {}

@@ -18,14 +18,19 @@ pub struct Recorder {
     /// Runs of numbers that are not among those expected.
     strays: AtomicU64,
     started: AtomicU64,
+    /// The first so many are a backlog, of which is known at any time how much is left.
+    backlog: usize,
+    backlog_started: AtomicU64,
 }
 
 impl Recorder {
-    /// For the `count` tasks from number `first`.
-    pub fn new(first: u32, count: u32, base_us: u64) -> Self {
+    /// For the `count` tasks from number `first`, the first `backlog` of which are a backlog.
+    pub fn new(first: u32, count: u32, backlog: u32, base_us: u64) -> Self {
         Self {
             first,
             base_us,
+            backlog: backlog as usize,
+            backlog_started: AtomicU64::new(0),
             starts: (0..count).map(|_| AtomicU32::new(0)).collect(),
             runs: (0..count).map(|_| AtomicU8::new(0)).collect(),
             strays: AtomicU64::new(0),
@@ -46,6 +51,9 @@ impl Recorder {
         };
         if self.runs[slot].fetch_add(1, Ordering::Relaxed) == 0 {
             let since = u32::try_from(now_us.saturating_sub(self.base_us)).unwrap_or(u32::MAX - 1);
+            if slot < self.backlog {
+                self.backlog_started.fetch_add(1, Ordering::Relaxed);
+            }
             self.starts[slot].store(since.saturating_add(1), Ordering::Relaxed);
         }
     }
@@ -53,6 +61,11 @@ impl Recorder {
     /// Runs so far.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
+    }
+
+    /// Tasks of the backlog that have started.
+    pub fn backlog_started(&self) -> u64 {
+        self.backlog_started.load(Ordering::Relaxed)
     }
 
     /// Writes everything down; `idle_since_us` is when the last run was settled.
@@ -151,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_saved_is_read_back() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let recorder = Recorder::new(100, 3, 5_000_000);
+        let recorder = Recorder::new(100, 3, 1, 5_000_000);
         recorder.start(100, 5_000_000);
         recorder.start(102, 5_000_700);
         recorder.start(102, 5_009_999);
@@ -166,7 +179,7 @@ mod tests {
             idle_since_us: 77,
         };
         assert_eq!(record, expected);
-        assert_eq!(recorder.started(), 5);
+        assert_eq!((recorder.started(), recorder.backlog_started()), (5, 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::figures::{Figure, Row, Value, medians};
 use super::measure::Measured;
 use super::meter::Cost;
 use super::plot;
-use super::samples::Samples;
+use super::samples::{Lateness, Samples};
 use crate::cli::output::{Output, say};
 
 /// Columns of a table beside the names: more do not fit a terminal.
@@ -113,7 +113,7 @@ fn table(columns: &[&Row]) -> String {
 
 /// The figures that every run has.
 pub fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
-    let mut figures = lateness_figures(lateness, measured.watched().as_secs_f64() * 1000.0);
+    let mut figures = lateness_figures(lateness);
     let count = |name, value| Figure {
         name,
         value: Value::Count(value),
@@ -130,11 +130,12 @@ pub fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec
 }
 
 /// Percentiles in milliseconds.
-fn lateness_figures(lateness: &Samples, watched_ms: f64) -> Vec<Figure> {
-    let value = |us: Option<u64>| match us {
-        Some(us) => Value::Measured(us as f64 / 1000.0, 3),
-        None if lateness.len() == 0 => Value::Unknown,
-        None => Value::OverMs(watched_ms),
+fn lateness_figures(samples: &Samples) -> Vec<Figure> {
+    let ms = |us: u64| us as f64 / 1000.0;
+    let value = |lateness: Option<Lateness>| match lateness {
+        Some(Lateness::Started(us)) => Value::Measured(ms(us), 3),
+        Some(Lateness::MoreThan(us)) => Value::MoreThanMs(ms(us)),
+        None => Value::Unknown,
     };
     let percentiles = [
         ("p50_ms", 50.0),
@@ -144,15 +145,15 @@ fn lateness_figures(lateness: &Samples, watched_ms: f64) -> Vec<Figure> {
     ];
     let mut figures = vec![Figure {
         name: "samples",
-        value: Value::Count(lateness.len() as u64),
+        value: Value::Count(samples.len() as u64),
     }];
     figures.extend(percentiles.map(|(name, percent)| Figure {
         name,
-        value: value(lateness.percentile_us(percent)),
+        value: value(samples.percentile(percent)),
     }));
     figures.push(Figure {
         name: "max_ms",
-        value: value(lateness.max_us()),
+        value: value(samples.max()),
     });
     figures
 }

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::counters::Counters;
 use super::daemon::StartClock;
-use super::process::{Daemon, Order};
+use super::process::{Daemon, Numbers, Order};
 
 /// What a row takes in the buffer pool, with its index entries and some air.
 const BYTES_PER_ROW: u64 = 700;
@@ -163,7 +163,7 @@ impl Site {
     /// Starts a daemon that remembers these tasks, with settings of its own above the common ones.
     pub fn daemon(
         &self,
-        tasks: (u32, u32),
+        tasks: Numbers,
         settings: &[(&str, &str)],
         deaf: bool,
     ) -> anyhow::Result<Daemon> {
