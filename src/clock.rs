@@ -23,6 +23,18 @@ pub fn wall() -> UnixMs {
     UnixMs(0).plus(since_epoch)
 }
 
+/// This machine's wall clock in microseconds since 1970: for measurements in which every process shares it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the wall clock is read"
+)]
+pub fn wall_micros() -> u64 {
+    let since_epoch = std::time::SystemTime::UNIX_EPOCH
+        .elapsed()
+        .unwrap_or_default();
+    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// The ledger's clock, followed from here: its last known reading plus the monotonic time since.
 ///
 /// Runs on tokio's clock, so a test that pauses time moves it by hand. Clones share one clock.

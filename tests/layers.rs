@@ -42,12 +42,13 @@ const DRIVERS: [(&str, &[&str]); 6] = [
             "client",
             "doctor",
             "sandbox",
+            "cli/bench",
             "lib.rs",
         ],
     ),
     (
         "redis::",
-        &["redis", "timer", "doctor", "sandbox", "lib.rs"],
+        &["redis", "timer", "doctor", "sandbox", "cli/bench", "lib.rs"],
     ),
     (
         "ledger::mysql",

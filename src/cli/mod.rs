@@ -1,5 +1,6 @@
 //! The command line. Data goes to stdout, everything else to stderr.
 
+mod bench;
 mod bulk;
 mod listen;
 mod migrate;
@@ -94,6 +95,11 @@ enum Command {
     Sweep,
     /// Look for what keeps this installation from being punctual and safe
     Doctor(view::Doctor),
+    /// Measure this installation, or one that is started for the purpose
+    Bench(bench::Bench),
+    /// A daemon under measurement
+    #[command(hide = true)]
+    BenchDaemon(bench::BenchDaemon),
     /// Read the configuration and say what is wrong with it
     CheckConfig,
     /// Print a completion script
@@ -148,6 +154,8 @@ impl Cli {
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => view::sweep(config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, output).await,
+            Command::Bench(bench) => bench.run(config, self.global.config, output).await,
+            Command::BenchDaemon(daemon) => daemon.run(&config).await,
             Command::CheckConfig => view::check_config(&config, output),
             Command::Completions { .. } => unreachable!("answered above"),
         }

@@ -113,6 +113,8 @@ pub struct NudgeConfig {
 /// `[sweep]`
 #[derive(Debug, Clone, Copy)]
 pub struct SweepConfig {
+    /// Off only to measure what the other nets catch.
+    pub enabled: bool,
     /// How often.
     pub interval: Duration,
 }

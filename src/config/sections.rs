@@ -124,9 +124,11 @@ impl Reader {
     }
 
     fn sweep(mut self, p: &mut Problems) -> Option<SweepConfig> {
+        let enabled = self.take("enabled", p);
         let interval = self.duration("interval", p, Duration::from_millis(50));
         self.done(p);
         Some(SweepConfig {
+            enabled: enabled?,
             interval: interval?,
         })
     }

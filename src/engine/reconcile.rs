@@ -92,7 +92,9 @@ impl Shared {
             self.parts.ledger.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
         }
-        self.sweep_once(cursors).await?;
+        if self.sweep.enabled {
+            self.sweep_once(cursors).await?;
+        }
         Ok(())
     }
 

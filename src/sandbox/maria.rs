@@ -159,6 +159,12 @@ impl PrivateMaria {
         self.port
     }
 
+    /// The id of its process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.server.id()
+    }
+
     /// The path of the unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {

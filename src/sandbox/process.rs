@@ -155,6 +155,11 @@ impl Server {
             })
     }
 
+    /// The process, while it runs.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     fn exited(&mut self) -> Result<Option<ExitStatus>, SandboxError> {
         let name = self.name();
         self.child

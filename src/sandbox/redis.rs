@@ -103,6 +103,12 @@ impl PrivateRedis {
         self.port
     }
 
+    /// The id of its process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.server.id()
+    }
+
     /// SIGKILL: connections break, data is lost. The port stays reserved for [`start_again`](Self::start_again)
     /// only in so far as no other server takes it.
     pub fn kill(&mut self) {

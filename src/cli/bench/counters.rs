@@ -1,0 +1,94 @@
+//! What the servers themselves count: statements and commands of all their clients.
+
+use std::collections::HashMap;
+
+use anyhow::Context;
+use sqlx::MySqlConnection;
+
+/// Reads the counters over connections of its own.
+pub struct Counters {
+    sql: MySqlConnection,
+    redis: Option<redis::aio::MultiplexedConnection>,
+}
+
+/// One reading, or the difference of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// `Questions`: statements of clients; pings and the preparing of statements are not counted.
+    pub sql: u64,
+    /// Calls in `INFO commandstats`, except `INFO` itself; `None` if Redis does not answer.
+    pub redis: Option<u64>,
+}
+
+impl Counters {
+    pub fn new(sql: MySqlConnection, redis: Option<redis::aio::MultiplexedConnection>) -> Self {
+        Self { sql, redis }
+    }
+
+    /// Reads both.
+    pub async fn read(&mut self) -> anyhow::Result<Counts> {
+        let (_, questions): (String, String) =
+            sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Questions'")
+                .fetch_one(&mut self.sql)
+                .await
+                .context("read `SHOW GLOBAL STATUS`")?;
+        let sql = questions.parse().context("read `Questions`")?;
+        let redis = match &mut self.redis {
+            Some(redis) => calls(redis).await.ok(),
+            None => None,
+        };
+        Ok(Counts { sql, redis })
+    }
+}
+
+impl Counts {
+    /// What was counted since `earlier`, without the reading itself.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            sql: self.sql.saturating_sub(earlier.sql + 1),
+            redis: self
+                .redis
+                .zip(earlier.redis)
+                .map(|(now, then)| now.saturating_sub(then)),
+        }
+    }
+}
+
+async fn calls(redis: &mut redis::aio::MultiplexedConnection) -> redis::RedisResult<u64> {
+    let text: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(redis)
+        .await?;
+    Ok(sum_of_calls(&text))
+}
+
+/// Adds up lines such as `cmdstat_pttl:calls=12,usec=30,..`.
+fn sum_of_calls(text: &str) -> u64 {
+    let calls: HashMap<&str, u64> = text
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name, rest.split(',').next()?.parse().ok()?))
+        })
+        .collect();
+    let own = |name: &&&str| **name != "info";
+    calls.keys().filter(own).map(|name| calls[name]).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_all_commands_but_the_question_itself_are_added() {
+        let text = "# Commandstats\r\ncmdstat_pttl:calls=12,usec=30\r\ncmdstat_info:calls=5,usec=1\r\ncmdstat_config|get:calls=3,usec=9\r\n";
+        assert_eq!(sum_of_calls(text), 15);
+    }
+
+    #[test]
+    fn a_reading_does_not_count_itself() {
+        let at = |sql, redis| Counts { sql, redis };
+        assert_eq!(at(110, Some(7)).since(at(100, Some(4))), at(9, Some(3)));
+        assert_eq!(at(5, None).since(at(5, Some(4))), at(0, None));
+    }
+}

@@ -1,0 +1,188 @@
+//! `lapsed bench-daemon`: the engine as `listen` runs it, with a handler that does nothing but look at the clock.
+//!
+//! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
+//! `progress <runs started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or its end, stops it; it then
+//! writes its record and ends. Interrupts of the terminal are the measuring process' business.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use clap::{Args, ValueEnum};
+use lapsed::clock::{LedgerClock, wall_micros};
+use lapsed::compose::Adapters;
+use lapsed::engine::Status;
+use lapsed::handler::{Handler, HandlerError};
+use lapsed::ledger::Ledger;
+use lapsed::telemetry::Metrics;
+use lapsed::{Config, HandlerRegistry, TaskContext};
+use tokio::io::AsyncBufReadExt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+
+use super::recorder::Recorder;
+use crate::cli::output::say;
+
+/// The class and method of every task of a measurement.
+pub const CLASS: &str = "Bench";
+/// As [`CLASS`].
+pub const METHOD: &str = "run";
+
+/// How often it says how far it is.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// How exactly it knows when the last run was settled.
+const SETTLED_WITHIN: Duration = Duration::from_millis(10);
+
+/// Which clock says when a run started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StartClock {
+    /// The machine's, in microseconds: servers and daemons share it.
+    Wall,
+    /// The ledger's as the daemon follows it, in milliseconds.
+    Ledger,
+}
+
+#[derive(Args)]
+pub struct BenchDaemon {
+    /// The number of the first task
+    #[arg(long)]
+    first: u32,
+    /// How many tasks
+    #[arg(long)]
+    count: u32,
+    /// How many of them are a backlog
+    #[arg(long)]
+    backlog: u32,
+    /// Where the record goes
+    #[arg(long)]
+    record: PathBuf,
+    /// Which clock
+    #[arg(long, value_enum)]
+    clock: StartClock,
+}
+
+impl BenchDaemon {
+    pub async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let adapters = Adapters::new(config)?;
+        let clock = match self.clock {
+            StartClock::Wall => None,
+            StartClock::Ledger => Some(adapters.ledger.clock().clone()),
+        };
+        // Some margin: a ledger's clock may be set back by what it is told later.
+        let base_us = now_us(clock.as_ref()).saturating_sub(60_000_000);
+        let recorder = Arc::new(Recorder::new(self.first, self.count, self.backlog, base_us));
+        let mut handlers = HandlerRegistry::new();
+        let nothing = Nothing {
+            recorder: Arc::clone(&recorder),
+            clock: clock.clone(),
+        };
+        handlers.on_handler(CLASS, METHOD, nothing);
+        let engine = adapters.engine(config, handlers);
+        let status = engine.status()?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+        let ignoring = tokio::spawn(async move { while interrupt.recv().await.is_some() {} });
+
+        let idle_since_us = Arc::new(AtomicU64::new(0));
+        let teller = Teller {
+            status,
+            recorder: Arc::clone(&recorder),
+            metrics: Arc::clone(&adapters.metrics),
+            clock,
+            idle_since_us: Arc::clone(&idle_since_us),
+        };
+        let telling = tokio::spawn(teller.tell());
+        let result = engine.run_until(told_to_stop()).await;
+        telling.abort();
+        ignoring.abort();
+        adapters.ledger.close().await;
+        result?;
+        recorder
+            .save(&self.record, idle_since_us.load(Ordering::Relaxed))
+            .with_context(|| format!("write `{}`", self.record.display()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The handler: its first act is to look at the clock.
+struct Nothing {
+    recorder: Arc<Recorder>,
+    clock: Option<LedgerClock>,
+}
+
+#[async_trait]
+impl Handler for Nothing {
+    async fn run(&self, context: TaskContext) -> Result<(), HandlerError> {
+        let now_us = now_us(self.clock.as_ref());
+        let number = context.key().args().next().and_then(|arg| arg.parse().ok());
+        self.recorder.start(number.unwrap_or(u32::MAX), now_us);
+        Ok(())
+    }
+}
+
+fn now_us(clock: Option<&LedgerClock>) -> u64 {
+    match clock {
+        None => wall_micros(),
+        Some(clock) => u64::try_from(clock.now().0).unwrap_or(0) * 1000,
+    }
+}
+
+/// A line on standard input, or its end: whoever measures is gone then.
+async fn told_to_stop() {
+    let mut line = String::new();
+    let mut stdin = tokio::io::BufReader::new(tokio::io::stdin());
+    let _ = stdin.read_line(&mut line).await;
+}
+
+struct Teller {
+    status: Status,
+    recorder: Arc<Recorder>,
+    metrics: Arc<Metrics>,
+    clock: Option<LedgerClock>,
+    idle_since_us: Arc<AtomicU64>,
+}
+
+impl Teller {
+    async fn tell(self) -> anyhow::Result<()> {
+        let (mut ready, mut audited) = (false, false);
+        let mut told = Instant::now();
+        let mut was_running = false;
+        loop {
+            let running = self.status.running();
+            let started = self.recorder.started();
+            if running == 0 && was_running {
+                self.idle_since_us
+                    .store(now_us(self.clock.as_ref()), Ordering::Relaxed);
+            }
+            was_running = running > 0;
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                if !ready && self.status.ledger_answers() {
+                    ready = self.status.is_listening() != Some(false);
+                    if ready {
+                        say("ready")?;
+                    }
+                }
+                if !audited {
+                    audited = self.metrics.render().contains("lapsed_audits_total{");
+                    if audited {
+                        say("audited")?;
+                    }
+                }
+                let backlog = self.recorder.backlog_started();
+                say(&format!("progress {started} {running} {backlog}"))?;
+            }
+            // Finely only while something runs: looking must not cost an idle daemon its idleness.
+            sleep(if running > 0 {
+                SETTLED_WITHIN
+            } else {
+                PROGRESS_EVERY
+            })
+            .await;
+        }
+    }
+}

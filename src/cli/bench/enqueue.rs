@@ -1,0 +1,185 @@
+//! How fast tasks are created: one by one, by many at once, in bulk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use lapsed::{Due, TaskClient, UnixMs};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::figures::{Figure, Row, Value};
+use super::meter::{Cost, Meter};
+use super::options::Enqueue;
+use super::population::{far_due, task};
+use super::process::Numbers;
+use super::progress::spinner;
+use super::report::{Report, megabytes};
+use super::samples::{Lateness, Samples};
+use super::site::Site;
+use super::usage::cpu_time;
+
+/// One of the ways.
+struct Way {
+    label: &'static str,
+    /// How many callers.
+    callers: u32,
+    /// Tasks of one call.
+    batch: u32,
+}
+
+/// What one caller did.
+#[derive(Default)]
+struct Tally {
+    rows: u64,
+    keys: u64,
+    calls: Vec<Lateness>,
+}
+
+impl Enqueue {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        let mut daemon = None;
+        if !self.no_daemon {
+            let waiting = spinner("the daemon starts, and audits".to_owned());
+            let mut beside = site.daemon(Numbers::default(), &[], false)?;
+            beside.ready(false).await?;
+            waiting.finish_and_clear();
+            daemon = Some(beside);
+        }
+        let ways = [
+            Way {
+                label: "one by one",
+                callers: 1,
+                batch: 1,
+            },
+            Way {
+                label: "concurrent",
+                callers: self.creators,
+                batch: 1,
+            },
+            Way {
+                label: "bulk",
+                callers: self.loaders,
+                batch: self.batch,
+            },
+        ];
+        for run in 1..=self.common.runs {
+            for way in &ways {
+                let counters = site.counters().await?;
+                let beside = daemon.as_slice();
+                let meter = Meter::begin(site, counters, beside).await?;
+                let watching = spinner(format!("creating: {}", way.label));
+                let row = self.create(site, way, run, meter).await?;
+                watching.finish_and_clear();
+                report.rows.push(row);
+            }
+        }
+        if let Some(daemon) = daemon {
+            daemon.stop().await?;
+        }
+        Ok(report)
+    }
+
+    async fn create(
+        &self,
+        site: &mut Site,
+        way: &Way,
+        run: u32,
+        mut meter: Meter,
+    ) -> anyhow::Result<Row> {
+        let now = site.client.now().await?;
+        let numbers = Arc::new(AtomicU32::new(site.take_numbers(0)));
+        let own = std::process::id();
+        let cpu_before = cpu_time(own);
+        let begun = Instant::now();
+        let end = begun + self.duration;
+        let mut callers = JoinSet::new();
+        for _ in 0..way.callers {
+            let (client, numbers) = (site.client.clone(), Arc::clone(&numbers));
+            callers.spawn(create_until(end, client, numbers, way.batch, now));
+        }
+        let mut all = Tally::default();
+        while let Some(tally) = callers.join_next().await {
+            let tally = tally.context("create tasks")??;
+            all.rows += tally.rows;
+            all.keys += tally.keys;
+            all.calls.extend(tally.calls);
+        }
+        let took = begun.elapsed();
+        let cpu_own = cpu_time(own)
+            .zip(cpu_before)
+            .map(|(after, before)| after.saturating_sub(before));
+        let costs = meter.end(site).await?;
+        let first = site.take_numbers(0);
+        site.take_numbers(numbers.load(Ordering::Relaxed) - first);
+        let calls = Samples::new(all.calls);
+        let seconds = took.as_secs_f64();
+        let figure = |name, value| Figure { name, value };
+        let ms = |call: Option<Lateness>| match call {
+            Some(Lateness::Started(us) | Lateness::MoreThan(us)) => {
+                Value::Measured(us as f64 / 1000.0, 3)
+            }
+            None => Value::Unknown,
+        };
+        let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
+        let rss =
+            |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
+        let per_task = |count: Option<u64>| {
+            let count = count.filter(|_| all.rows > 0);
+            Value::measured(count.map(|count| count as f64 / all.rows as f64), 3)
+        };
+        let own_percent = cpu_own.map(|cpu| cpu.as_secs_f64() / seconds * 100.0);
+        let figures = vec![
+            figure("callers", Value::Count(u64::from(way.callers))),
+            figure("batch", Value::Count(u64::from(way.batch))),
+            figure("rows", Value::Count(all.rows)),
+            figure("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
+            figure("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
+            figure("call_p50_ms", ms(calls.percentile(50.0))),
+            figure("call_p99_ms", ms(calls.percentile(99.0))),
+            figure("call_max_ms", ms(calls.max())),
+            figure("creator_cpu_percent", Value::measured(own_percent, 1)),
+            figure("daemon_cpu_percent", cpu(costs.daemon)),
+            figure("redis_cpu_percent", cpu(costs.redis)),
+            figure("database_cpu_percent", cpu(costs.database)),
+            figure("daemon_rss_mb", rss(costs.daemon)),
+            figure("redis_rss_mb", rss(costs.redis)),
+            figure("database_rss_mb", rss(costs.database)),
+            figure("sql_per_task", per_task(Some(costs.counts.sql))),
+            figure("redis_per_task", per_task(costs.counts.redis)),
+        ];
+        Ok(Row {
+            label: way.label.to_owned(),
+            run: Some(run),
+            figures,
+        })
+    }
+}
+
+/// Creates far tasks, a call after the other.
+async fn create_until(
+    end: Instant,
+    client: TaskClient,
+    numbers: Arc<AtomicU32>,
+    batch: u32,
+    now: UnixMs,
+) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    while Instant::now() < end {
+        let first = numbers.fetch_add(batch, Ordering::Relaxed);
+        let tasks: Result<Vec<_>, lapsed::task::ScheduleError> = (first..first + batch)
+            .map(|number| Ok((task(number), Due::at(far_due(now, number))?)))
+            .collect();
+        let tasks = tasks?;
+        let called = Instant::now();
+        let made = client.create_many(tasks).await.context("create tasks")?;
+        let took: Duration = called.elapsed();
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        tally.calls.push(Lateness::Started(us));
+        tally.rows += made.len() as u64;
+        tally.keys += made.iter().filter(|made| made.armed).count() as u64;
+    }
+    Ok(tally)
+}

@@ -1,0 +1,230 @@
+//! What is reported of a run: named figures, for people and for programs, and medians of them.
+
+use serde_json::{Map, Value as Json};
+
+/// A figure's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// Cannot be known here.
+    Unknown,
+    /// Counted exactly; of several runs the largest stands.
+    Count(u64),
+    /// Measured; of several runs the median stands. The second is how many decimals are worth printing.
+    Measured(f64, usize),
+    /// More milliseconds than this: it had not happened when watching ended.
+    MoreThanMs(f64),
+    /// Of several runs, whether it held in all.
+    Held(bool),
+}
+
+/// A name and a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    pub name: &'static str,
+    pub value: Value,
+}
+
+/// Everything about one run, or the median of several.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What was measured: rows of the same label are repetitions.
+    pub label: String,
+    /// Which repetition, from 1; `None` for the median.
+    pub run: Option<u32>,
+    pub figures: Vec<Figure>,
+}
+
+impl Value {
+    /// A measured value, where it is known.
+    pub fn measured(value: Option<f64>, decimals: usize) -> Self {
+        value.map_or(Self::Unknown, |value| Self::Measured(value, decimals))
+    }
+
+    /// As people read it.
+    pub fn text(self) -> String {
+        match self {
+            Self::Unknown => "-".to_owned(),
+            Self::Count(count) => thousands(&count.to_string()),
+            Self::Measured(value, decimals) => thousands(&format!("{value:.decimals$}")),
+            Self::MoreThanMs(ms) => format!("> {:.1} s", ms / 1000.0),
+            Self::Held(held) => if held { "yes" } else { "NO" }.to_owned(),
+        }
+    }
+
+    fn json(self) -> Json {
+        match self {
+            // What is longer than the measurement is no number; `lost` says how many there are.
+            Self::Unknown | Self::MoreThanMs(_) => Json::Null,
+            Self::Count(count) => Json::from(count),
+            Self::Measured(value, decimals) => {
+                let scale = 10f64.powi(i32::try_from(decimals).unwrap_or(0) + 2);
+                Json::from((value * scale).round() / scale)
+            }
+            Self::Held(held) => Json::from(held),
+        }
+    }
+}
+
+impl Row {
+    /// One object: label, run, and a field for each figure.
+    pub fn json(&self) -> Json {
+        let Self {
+            label,
+            run,
+            figures,
+        } = self;
+        let mut object = Map::new();
+        object.insert("label".to_owned(), Json::from(label.clone()));
+        object.insert("run".to_owned(), Json::from(*run));
+        for Figure { name, value } in figures {
+            object.insert((*name).to_owned(), value.json());
+        }
+        Json::Object(object)
+    }
+}
+
+/// For each label, in the order in which they come, what stands for all its rows.
+pub fn medians(rows: &[Row]) -> Vec<Row> {
+    let mut labels: Vec<&str> = Vec::new();
+    for row in rows {
+        if !labels.contains(&row.label.as_str()) {
+            labels.push(&row.label);
+        }
+    }
+    labels
+        .into_iter()
+        .map(|label| {
+            let of_label: Vec<&Row> = rows.iter().filter(|row| row.label == label).collect();
+            let names = of_label[0].figures.iter().map(|figure| figure.name);
+            let figures = names.map(|name| {
+                let values = of_label.iter().flat_map(|row| &row.figures);
+                let values = values.filter(|figure| figure.name == name);
+                let value = together(values.map(|figure| figure.value).collect());
+                Figure { name, value }
+            });
+            Row {
+                label: label.to_owned(),
+                run: None,
+                figures: figures.collect(),
+            }
+        })
+        .collect()
+}
+
+/// What stands for several values of one figure.
+fn together(values: Vec<Value>) -> Value {
+    let counts: Option<Vec<u64>> = values
+        .iter()
+        .map(|value| match value {
+            Value::Count(count) => Some(*count),
+            _ => None,
+        })
+        .collect();
+    if let Some(most) = counts.and_then(|counts| counts.into_iter().max()) {
+        return Value::Count(most);
+    }
+    if let Some(Value::Held(_)) = values.first() {
+        return Value::Held(values.iter().all(|value| *value == Value::Held(true)));
+    }
+    if values.contains(&Value::Unknown) {
+        return Value::Unknown;
+    }
+    let mut values = values;
+    values.sort_by(|a, b| size(*a).total_cmp(&size(*b)));
+    let middle = values.len() / 2;
+    match (values.get(middle), values.len() % 2) {
+        (Some(value), 1) => *value,
+        // Of an even number, the mean of the two in the middle.
+        (Some(Value::Measured(upper, decimals)), _) => match values[middle - 1] {
+            Value::Measured(lower, _) => Value::Measured((lower + upper) / 2.0, *decimals),
+            other => other,
+        },
+        (Some(value), _) => *value,
+        (None, _) => Value::Unknown,
+    }
+}
+
+fn size(value: Value) -> f64 {
+    match value {
+        Value::Measured(value, _) | Value::MoreThanMs(value) => value,
+        Value::Count(count) => count as f64,
+        Value::Unknown | Value::Held(_) => f64::INFINITY,
+    }
+}
+
+/// `1234567.8` as `1,234,567.8`.
+fn thousands(number: &str) -> String {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut text = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if !fraction.is_empty() {
+        text = text + "." + fraction;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(label: &str, run: u32, value: Value) -> Row {
+        Row {
+            label: label.to_owned(),
+            run: Some(run),
+            figures: vec![Figure { name: "x", value }],
+        }
+    }
+
+    fn median_of(values: &[Value]) -> Value {
+        let runs = values.iter().zip(1..);
+        let rows: Vec<Row> = runs.map(|(value, run)| row("a", run, *value)).collect();
+        medians(&rows)[0].figures[0].value
+    }
+
+    #[test]
+    fn the_median_stands_for_what_is_measured_and_the_worst_for_what_is_counted() {
+        let ms = |value| Value::Measured(value, 1);
+        assert_eq!(median_of(&[ms(9.0), ms(1.0), ms(2.0)]), ms(2.0));
+        assert_eq!(median_of(&[ms(1.0), ms(2.0)]), ms(1.5));
+        let over = Value::MoreThanMs(5.0);
+        let unequal = [Value::MoreThanMs(4.0), ms(9.0)];
+        assert_eq!(median_of(&unequal), Value::MoreThanMs(4.0));
+        assert_eq!(median_of(&[over, ms(1.0), ms(2.0)]), ms(2.0));
+        assert_eq!(median_of(&[over, ms(1.0), over]), over);
+        assert_eq!(
+            median_of(&[Value::Count(0), Value::Count(3), Value::Count(0)]),
+            Value::Count(3)
+        );
+        assert_eq!(
+            median_of(&[Value::Held(true), Value::Held(false)]),
+            Value::Held(false)
+        );
+        assert_eq!(median_of(&[Value::Unknown, ms(1.0)]), Value::Unknown);
+    }
+
+    #[test]
+    fn labels_keep_their_order() {
+        let value = Value::Count(1);
+        let rows = [row("b", 1, value), row("a", 1, value), row("b", 2, value)];
+        let labels: Vec<String> = medians(&rows).into_iter().map(|row| row.label).collect();
+        assert_eq!(labels, ["b", "a"]);
+    }
+
+    #[test]
+    fn people_read_thousands() {
+        for (number, text) in [
+            ("1234567.8", "1,234,567.8"),
+            ("999", "999"),
+            ("-100.5", "-100.5"),
+            ("1000", "1,000"),
+        ] {
+            assert_eq!(thousands(number), text);
+        }
+        assert_eq!(Value::MoreThanMs(2000.0).text(), "> 2.0 s");
+    }
+}

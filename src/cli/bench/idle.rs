@@ -1,0 +1,64 @@
+//! What a daemon costs while nothing falls due.
+
+use tokio::time::{Instant, sleep};
+
+use super::daemon::PROGRESS_EVERY;
+use super::figures::{Figure, Row, Value};
+use super::meter::{Cost, Meter};
+use super::options::Idle;
+use super::process::Numbers;
+use super::progress::spinner;
+use super::report::{Report, megabytes};
+use super::site::Site;
+
+impl Idle {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        for run in 1..=self.common.runs {
+            let mut daemon = site.daemon(Numbers::default(), &[], false)?;
+            let waiting = spinner("the daemon starts, and audits".to_owned());
+            daemon.ready(false).await?;
+            waiting.finish_and_clear();
+            let counters = site.counters().await?;
+            let mut meter = Meter::begin(site, counters, std::slice::from_ref(&daemon)).await?;
+            let watching = spinner("watching the daemon".to_owned());
+            let end = Instant::now() + self.duration;
+            while Instant::now() < end {
+                meter.sample();
+                daemon.check()?;
+                sleep(PROGRESS_EVERY.min(end.saturating_duration_since(Instant::now()))).await;
+            }
+            let costs = meter.end(site).await?;
+            watching.finish_and_clear();
+            daemon.stop().await?;
+            let seconds = self.duration.as_secs_f64();
+            let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 2);
+            let rss = |cost: Option<Cost>| {
+                Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1)
+            };
+            let per_s =
+                |count: Option<u64>| Value::measured(count.map(|count| count as f64 / seconds), 2);
+            let figure = |name, value| Figure { name, value };
+            let figures = vec![
+                figure("daemon_cpu_percent", cpu(costs.daemon)),
+                figure("redis_cpu_percent", cpu(costs.redis)),
+                figure("database_cpu_percent", cpu(costs.database)),
+                figure("daemon_rss_mb", rss(costs.daemon)),
+                figure(
+                    "daemon_rss_peak_mb",
+                    Value::measured(costs.daemon_peak.map(megabytes), 1),
+                ),
+                figure("redis_rss_mb", rss(costs.redis)),
+                figure("database_rss_mb", rss(costs.database)),
+                figure("sql_per_s", per_s(Some(costs.counts.sql))),
+                figure("redis_per_s", per_s(costs.counts.redis)),
+            ];
+            report.rows.push(Row {
+                label: "idle".to_owned(),
+                run: Some(run),
+                figures,
+            });
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,385 @@
+//! One measured run: tasks are written, daemons run them, and it is known afterwards when each one started.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use lapsed::UnixMs;
+use tokio::time::sleep;
+
+use super::daemon::PROGRESS_EVERY;
+use super::meter::{Costs, Meter};
+use super::population::{self, Written};
+use super::process::{Daemon, Numbers, Progress};
+use super::progress::{bar, spinner};
+use super::recorder::Record;
+use super::samples::{Lateness, Samples};
+use super::site::Site;
+
+/// How fast tasks are written at least, by which the first due time is chosen: per second.
+const WRITTEN_PER_SECOND: u64 = 8_000;
+
+/// Between the last task written and the first one due, at least.
+const LEAD: Duration = Duration::from_secs(3);
+
+/// How long ago tasks of a backlog fell due: from, and over which span.
+const OVERDUE_MS: (i64, i64) = (60_000, 600_000);
+
+/// How long after the end of a backlog is waited for what fell due beside it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How far the ledger's clock may be off where it is followed over a network, in microseconds.
+const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
+
+/// How tasks fall due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrivals {
+    /// So many a second.
+    Evenly(u32),
+    /// All in the same millisecond.
+    AtOnce,
+    /// This many spread over this span; together they are one piece of work.
+    Within(Duration, u32),
+}
+
+impl Arrivals {
+    /// Milliseconds from the first task's due time to that of the task at `index`.
+    pub fn offset_ms(self, index: u32) -> u64 {
+        match self {
+            Self::Evenly(rate) => u64::from(index) * 1000 / u64::from(rate),
+            Self::AtOnce => 0,
+            Self::Within(span, count) => {
+                let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+                u64::from(index) * span_ms / u64::from(count.max(1))
+            }
+        }
+    }
+}
+
+/// What is to be run.
+pub struct Plan<'a> {
+    /// What people call it.
+    pub label: String,
+    /// Tasks that fall due, those of the warm-up included.
+    pub count: u32,
+    /// How.
+    pub arrivals: Arrivals,
+    /// Tasks that are overdue when the daemons start; they then start after everything is written.
+    pub backlog: u32,
+    /// What is not counted at the beginning.
+    pub warm_up: Duration,
+    /// What is counted.
+    pub window: Duration,
+    /// How long after that is waited for what has not started or is not settled.
+    pub patience: Duration,
+    /// How many daemons.
+    pub daemons: usize,
+    /// Their settings, without `LAPSED__`.
+    pub settings: &'a [(&'a str, &'a str)],
+    /// Expired events are switched off, and they cannot switch them on.
+    pub deaf: bool,
+    /// Redis is stopped once everything is written.
+    pub redis_down: bool,
+}
+
+/// What came of it.
+pub struct Measured {
+    pub label: String,
+    arrivals: Arrivals,
+    backlog: usize,
+    /// When the first task fell due, and from when to when is counted: microseconds since 1970.
+    pub first_due_us: u64,
+    window_us: (u64, u64),
+    watched_until_us: u64,
+    clock_error_us: u64,
+    record: Record,
+    pub costs: Costs,
+}
+
+impl Plan<'_> {
+    /// Does it.
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Measured> {
+        let total = self.backlog + self.count;
+        let first = site.take_numbers(total);
+        if site.is_private() && site.uses_redis() {
+            site.start_redis().await?;
+            site.announce(!self.deaf).await?;
+        }
+        let mut daemons = Vec::new();
+        if self.backlog == 0 {
+            daemons = self.start_daemons(site, first).await?;
+            self.await_ready(&mut daemons).await?;
+        } else {
+            self.write_backlog(site, first).await?;
+        }
+        let (first_due, written) = self.write_tasks(site, first + self.backlog).await?;
+        if self.redis_down {
+            site.stop_redis();
+        }
+        let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
+        let window_us = (
+            first_due_us + micros(self.warm_up),
+            first_due_us + micros(self.warm_up + self.window),
+        );
+        let spinner = spinner(format!("{}: warming up", self.label));
+        let meter = if self.backlog == 0 {
+            site.sleep_until(window_us.0.saturating_sub(micros(PROGRESS_EVERY)))
+                .await;
+            let counters = site.counters().await?;
+            site.sleep_until(window_us.0).await;
+            Meter::begin(site, counters, &daemons).await?
+        } else {
+            let counters = site.counters().await?;
+            site.sleep_until(first_due_us).await;
+            daemons = self.start_daemons(site, first).await?;
+            Meter::begin(site, counters, &daemons).await?
+        };
+        spinner.finish_and_clear();
+        let costs = self.follow(site, meter, &mut daemons, window_us.1).await?;
+        let watched_until_us = site.now_us();
+        let mut record = Record::empty(total as usize);
+        for daemon in daemons {
+            record.merge(daemon.stop().await?);
+        }
+        site.forget_pending(written.rows).await?;
+        Ok(Measured {
+            label: self.label.clone(),
+            arrivals: self.arrivals,
+            backlog: self.backlog as usize,
+            first_due_us,
+            window_us,
+            watched_until_us,
+            clock_error_us: if site.is_private() {
+                0
+            } else {
+                LEDGER_CLOCK_ERROR_US
+            },
+            record,
+            costs,
+        })
+    }
+
+    async fn start_daemons(&self, site: &Site, first: u32) -> anyhow::Result<Vec<Daemon>> {
+        let tasks = Numbers {
+            first,
+            count: self.backlog + self.count,
+            backlog: self.backlog,
+        };
+        (0..self.daemons)
+            .map(|_| site.daemon(tasks, self.settings, self.deaf))
+            .collect()
+    }
+
+    async fn await_ready(&self, daemons: &mut [Daemon]) -> anyhow::Result<()> {
+        let spinner = spinner(format!("{}: the daemon starts, and audits", self.label));
+        for daemon in daemons {
+            daemon.ready(self.deaf).await?;
+        }
+        spinner.finish_and_clear();
+        Ok(())
+    }
+
+    async fn write_backlog(&self, site: &Site, first: u32) -> anyhow::Result<()> {
+        let now = site.client.now().await?;
+        let (from, span) = OVERDUE_MS;
+        let bar = bar("overdue", u64::from(self.backlog));
+        let due =
+            move |number: u32| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span);
+        population::write(site, first..first + self.backlog, due, &bar).await?;
+        Ok(())
+    }
+
+    /// Writes them so that the first falls due when all are written.
+    async fn write_tasks(&self, site: &Site, first: u32) -> anyhow::Result<(UnixMs, Written)> {
+        let takes = Duration::from_secs(u64::from(self.count) / WRITTEN_PER_SECOND);
+        let first_due = site.client.now().await?.plus(LEAD + takes);
+        let arrivals = self.arrivals;
+        let due = move |number: u32| {
+            first_due.plus(Duration::from_millis(arrivals.offset_ms(number - first)))
+        };
+        let bar = bar("tasks", u64::from(self.count));
+        let written = population::write(site, first..first + self.count, due, &bar).await?;
+        let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
+        ensure!(
+            site.now_us() < first_due_us,
+            "writing {} tasks took {:.1} s, expected at most {:.1} s: the first fell due before the last was written; ask for a lower rate or a shorter run",
+            self.count,
+            written.took.as_secs_f64(),
+            (LEAD + takes).as_secs_f64(),
+        );
+        Ok((first_due, written))
+    }
+
+    /// Until the window is over, and everything is run and settled or patience is at an end.
+    async fn follow(
+        &self,
+        site: &Site,
+        mut meter: Meter,
+        daemons: &mut [Daemon],
+        window_end_us: u64,
+    ) -> anyhow::Result<Costs> {
+        let bar = bar("running", u64::from(self.backlog) + u64::from(self.count));
+        let deadline_us = window_end_us + micros(self.patience);
+        let costs = loop {
+            let (so_far, now_us) = (self.look_at(daemons)?, site.now_us());
+            meter.sample();
+            bar.set_position(so_far.started);
+            if self.is_counted(so_far, now_us >= window_end_us) || now_us >= deadline_us {
+                break meter.end(site).await?;
+            }
+            sleep_at_most(window_end_us.saturating_sub(now_us)).await;
+        };
+        // What falls due after the backlog is gone need not be waited for.
+        let deadline_us = match self.backlog {
+            0 => deadline_us,
+            _ => deadline_us.min(costs.span_us.1 + micros(LINGER)),
+        };
+        while site.now_us() < deadline_us && !self.is_complete(self.look_at(daemons)?) {
+            sleep_at_most(deadline_us.saturating_sub(site.now_us())).await;
+        }
+        bar.finish_and_clear();
+        Ok(costs)
+    }
+
+    /// Whether everything that costs are counted for is done: a backlog or a burst costs until it is worked off, a
+    /// steady rate while it is steady.
+    fn is_counted(&self, so_far: Progress, window_is_over: bool) -> bool {
+        match self.arrivals {
+            _ if self.backlog > 0 => so_far.backlog_started >= u64::from(self.backlog),
+            Arrivals::Evenly(_) => window_is_over,
+            Arrivals::AtOnce | Arrivals::Within(..) => self.is_complete(so_far),
+        }
+    }
+
+    fn is_complete(&self, so_far: Progress) -> bool {
+        so_far.started >= u64::from(self.backlog) + u64::from(self.count) && so_far.running == 0
+    }
+
+    /// All daemons together; an error if one has ended.
+    fn look_at(&self, daemons: &mut [Daemon]) -> anyhow::Result<Progress> {
+        let mut together = Progress::default();
+        for daemon in daemons {
+            daemon.check()?;
+            let progress = daemon.progress();
+            together.started += progress.started;
+            together.running += progress.running;
+            together.backlog_started += progress.backlog_started;
+        }
+        Ok(together)
+    }
+}
+
+/// As long as daemons need to say something new, but not beyond a moment that lies ahead.
+async fn sleep_at_most(us: u64) {
+    let span = match us {
+        0 => PROGRESS_EVERY,
+        us => PROGRESS_EVERY.min(Duration::from_micros(us)),
+    };
+    sleep(span).await;
+}
+
+impl Measured {
+    /// Due time of the task at this place among those that are no backlog.
+    fn due_us(&self, index: usize) -> u64 {
+        self.first_due_us
+            + self
+                .arrivals
+                .offset_ms(u32::try_from(index).unwrap_or(u32::MAX))
+                * 1000
+    }
+
+    fn starts(&self) -> &[Option<u64>] {
+        &self.record.starts_us[self.backlog..]
+    }
+
+    /// First starts of the backlog.
+    pub fn backlog_starts(&self) -> &[Option<u64>] {
+        &self.record.starts_us[..self.backlog]
+    }
+
+    /// First starts of all.
+    pub fn all_starts(&self) -> impl Iterator<Item = u64> {
+        self.record.starts_us.iter().flatten().copied()
+    }
+
+    /// Lateness of the tasks that fell due in the window and before `until_us`.
+    pub fn lateness(&self, until_us: u64) -> Samples {
+        let (from, to) = (self.window_us.0, self.window_us.1.min(until_us));
+        let counted = self.starts().iter().enumerate();
+        let counted = counted.filter_map(|(index, start)| {
+            let due = self.due_us(index);
+            let lateness = match start {
+                Some(start) => Lateness::Started(start.saturating_sub(due)),
+                None => Lateness::MoreThan(self.watched_until_us.saturating_sub(due)),
+            };
+            (due >= from && due < to).then_some(lateness)
+        });
+        Samples::new(counted)
+    }
+
+    /// Tasks that started before their due millisecond, those that were not to start at all included.
+    pub fn early(&self) -> u64 {
+        let early = self.starts().iter().enumerate().filter(|(index, start)| {
+            start.is_some_and(|start| start + self.clock_error_us < self.due_us(*index))
+        });
+        early.count() as u64 + self.record.strays
+    }
+
+    /// Tasks that fell due, and had not started when watching ended. What falls due beside a backlog counts while
+    /// there is one.
+    pub fn lost(&self) -> u64 {
+        let until = match self.backlog {
+            0 => u64::MAX,
+            _ => self.costs.span_us.1,
+        };
+        let runs = self.record.runs.iter().enumerate();
+        let lost = runs.filter(|(number, runs)| {
+            let index = number.checked_sub(self.backlog);
+            **runs == 0 && index.is_none_or(|index| self.due_us(index) < until)
+        });
+        lost.count() as u64
+    }
+
+    /// Runs beyond the first.
+    pub fn duplicates(&self) -> u64 {
+        let beyond = self.record.runs.iter().map(|runs| runs.saturating_sub(1));
+        beyond.map(u64::from).sum()
+    }
+
+    /// Starts in the window.
+    pub fn started_in_window(&self) -> usize {
+        let (from, to) = self.window_us;
+        self.all_starts()
+            .filter(|start| (from..to).contains(start))
+            .count()
+    }
+
+    /// Tasks due by the end of the window that had not started then.
+    pub fn behind(&self) -> usize {
+        let end = self.window_us.1;
+        let behind = self.starts().iter().enumerate().filter(|(index, start)| {
+            self.due_us(*index) < end && start.is_none_or(|start| start >= end)
+        });
+        behind.count()
+    }
+
+    /// When the last run was settled, in microseconds since 1970; `None` if something never ran.
+    pub fn settled_us(&self) -> Option<u64> {
+        (self.lost() == 0 && self.record.idle_since_us > 0).then_some(self.record.idle_since_us)
+    }
+
+    /// Starts between two moments.
+    pub fn started_between(&self, from_us: u64, to_us: u64) -> usize {
+        self.all_starts()
+            .filter(|start| (from_us..to_us).contains(start))
+            .count()
+    }
+
+    /// Memory that the records of these tasks take in each daemon, in bytes.
+    pub fn recorder_bytes(&self) -> u64 {
+        self.record.runs.len() as u64 * 5
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

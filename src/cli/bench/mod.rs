@@ -1,0 +1,161 @@
+//! `lapsed bench`: measures an installation, or one that it starts for the purpose.
+//!
+//! The process that measures writes the tasks and waits; daemons under measurement are processes of their own
+//! ([`daemon`]), so that what they cost is theirs. [`measure`] is one run from the first row written to what every
+//! daemon remembers; the scenarios differ in what they ask of it and in what they report.
+
+mod burst;
+mod counters;
+mod daemon;
+mod daemons;
+mod enqueue;
+mod figures;
+mod idle;
+mod lateness;
+mod measure;
+mod meter;
+mod options;
+mod plot;
+mod population;
+mod process;
+mod progress;
+mod recorder;
+mod recovery;
+mod report;
+mod samples;
+mod site;
+mod throughput;
+mod usage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use lapsed::config::ConfigError;
+use lapsed::{Config, config};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use self::daemon::BenchDaemon;
+pub use self::options::Bench;
+use self::options::{Nets, Scenario};
+use self::report::{Heading, Report};
+use self::site::{Choice, Site};
+use super::output::Output;
+
+impl Bench {
+    /// Measures, cleans up, and reports.
+    pub async fn run(
+        self,
+        config: Config,
+        file: Option<PathBuf>,
+        output: Output,
+    ) -> anyhow::Result<ExitCode> {
+        let scenario = self.scenario;
+        check(&scenario)?;
+        let common = scenario.common().clone();
+        let (name, options) = scenario.describe();
+        let (pending, rows) = scenario.population();
+        let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
+        let interrupted = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        tokio::pin!(interrupted);
+        let choice = Choice {
+            config,
+            file,
+            private: common.private,
+            tcp: common.tcp,
+            concurrency: common.concurrency.map(|runs| runs as usize),
+            rows,
+        };
+        // Private servers end with this process; where the table is made, nobody interrupts.
+        let mut site = Site::prepare(choice).await?;
+        let work = async {
+            if pending > 0 {
+                population::write_far(&site, pending).await?;
+            }
+            scenario.run(&mut site).await
+        };
+        let result = tokio::select! {
+            result = work => result,
+            () = &mut interrupted => Err(anyhow::anyhow!("interrupted")),
+        };
+        let notes = notes(&site);
+        let cleaned = site.clean_up().await;
+        let report = result?;
+        let heading = Heading {
+            scenario: name,
+            options: options.context("describe the options")?,
+            notes,
+        };
+        report.publish(&heading, common.plot.as_deref(), output)?;
+        cleaned?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Scenario {
+    async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        match self {
+            Self::Lateness(options) => options.run(site).await,
+            Self::Throughput(options) => options.run(site).await,
+            Self::Burst(options) => options.run(site).await,
+            Self::Enqueue(options) => options.run(site).await,
+            Self::Recovery(options) => options.run(site).await,
+            Self::Idle(options) => options.run(site).await,
+            Self::Daemons(options) => options.run(site).await,
+        }
+    }
+}
+
+/// What single options cannot say of themselves.
+fn check(scenario: &Scenario) -> anyhow::Result<()> {
+    let Scenario::Lateness(lateness) = scenario else {
+        return Ok(());
+    };
+    let needs_own_redis = [Nets::Nudge, Nets::Sweep];
+    if !lateness.common.private
+        && lateness
+            .nets
+            .iter()
+            .any(|nets| needs_own_redis.contains(nets))
+    {
+        return Err(usage(
+            "`--nets nudge` and `--nets sweep` switch expired events off, which only servers of one's own allow: add `--private`",
+        ));
+    }
+    Ok(())
+}
+
+/// An error that ends the program with the exit code of wrong usage.
+fn usage(message: &str) -> anyhow::Error {
+    let problem = config::Problem {
+        path: String::new(),
+        message: message.to_owned(),
+    };
+    ConfigError {
+        problems: vec![problem],
+    }
+    .into()
+}
+
+fn notes(site: &Site) -> Vec<String> {
+    let clock = if site.is_private() {
+        "lateness: from the due millisecond to the handler's first instruction, both on this host's clock, to the microsecond"
+    } else {
+        "lateness: on the database's clock as the daemon follows it, to about 2 ms; early means more than 2 ms early"
+    };
+    let counts = if site.is_private() {
+        "sql: `Questions` of the database (no pings, no preparing); redis: `INFO commandstats` without INFO; both during the measured span"
+    } else {
+        "sql, redis: as the servers count, so whatever other clients did is in it; CPU and memory of the servers are not known"
+    };
+    vec![
+        clock.to_owned(),
+        counts.to_owned(),
+        "recorder_mb: the measurement's own memory, which is part of the daemon's".to_owned(),
+    ]
+}

@@ -1,0 +1,196 @@
+//! How lateness is distributed, as a picture: cumulative, over logarithmic milliseconds.
+
+use std::fmt::Write;
+
+use super::samples::Samples;
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+/// The axes' frame: left, top, right, bottom.
+const FRAME: (f64, f64, f64, f64) = (56.0, 44.0, 736.0, 344.0);
+/// Points of a curve.
+const POINTS: usize = 300;
+/// Told apart also by those who see fewer colours (after Okabe and Ito), on white and on black.
+const COLORS: [&str; 7] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888",
+];
+/// Curves with a name beside them; more are drawn, but not named.
+const NAMED: usize = 8;
+
+/// Milliseconds between two powers of ten.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Scale {
+    from_exp: i32,
+    to_exp: i32,
+}
+
+impl Scale {
+    fn of(curves: &[(String, Samples)]) -> Self {
+        let values = curves.iter().flat_map(|(_, samples)| {
+            let curve = samples.cumulative(POINTS);
+            let ends = [curve.first().copied(), curve.last().copied()];
+            ends.into_iter().flatten().map(|(us, _)| log_ms(us))
+        });
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values {
+            (low, high) = (low.min(value), high.max(value));
+        }
+        if low > high {
+            (low, high) = (0.0, 1.0);
+        }
+        let from_exp = low.floor() as i32;
+        Self {
+            from_exp,
+            to_exp: (high.ceil() as i32).max(from_exp + 1),
+        }
+    }
+
+    fn x(self, us: u64) -> f64 {
+        let (left, _, right, _) = FRAME;
+        let share =
+            (log_ms(us) - f64::from(self.from_exp)) / f64::from(self.to_exp - self.from_exp);
+        left + (right - left) * share.clamp(0.0, 1.0)
+    }
+}
+
+/// A tenth of a millisecond is the left end: nothing is earlier than that in earnest.
+fn log_ms(us: u64) -> f64 {
+    (us.max(100) as f64 / 1000.0).log10()
+}
+
+fn y(share: f64) -> f64 {
+    let (_, top, _, bottom) = FRAME;
+    bottom - (bottom - top) * share
+}
+
+/// A whole SVG document.
+pub fn svg(title: &str, curves: &[(String, Samples)]) -> String {
+    let scale = Scale::of(curves);
+    let rows = curves.len().min(NAMED).div_ceil(4) as f64;
+    let height = HEIGHT + rows * 18.0;
+    let mut svg = format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" font-family="system-ui, sans-serif" font-size="12">
+<style>
+text {{ fill: #333 }} .grid {{ stroke: #888; stroke-opacity: .25 }} .frame {{ stroke: #888; fill: none }} .curve {{ fill: none; stroke-width: 2; stroke-linejoin: round }}
+@media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} }}
+</style>
+<title>{title}</title>
+<text x="{x}" y="24" font-size="15" font-weight="600">{title}: share of tasks started within so many milliseconds of their due time</text>
+"##,
+        title = escape(title),
+        x = FRAME.0,
+    );
+    draw_axes(&mut svg, scale);
+    for (at, (name, samples)) in curves.iter().enumerate() {
+        draw_curve(&mut svg, scale, at, name, samples);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn draw_axes(svg: &mut String, scale: Scale) {
+    let (left, top, right, bottom) = FRAME;
+    for percent in [0, 25, 50, 75, 90, 100] {
+        let y = y(f64::from(percent) / 100.0);
+        line(svg, (left, y), (right, y));
+        text(svg, (left - 6.0, y + 4.0), "end", &format!("{percent} %"));
+    }
+    for exp in scale.from_exp..=scale.to_exp {
+        let us = 10f64.powi(exp) * 1000.0;
+        let x = scale.x(us as u64);
+        line(svg, (x, top), (x, bottom));
+        text(
+            svg,
+            (x, bottom + 18.0),
+            "middle",
+            &format!("{} ms", us / 1000.0),
+        );
+        for fine in 2..10 {
+            let x = scale.x((us * f64::from(fine)) as u64);
+            if exp < scale.to_exp {
+                line(svg, (x, bottom - 4.0), (x, bottom));
+            }
+        }
+    }
+    let (width, height) = (right - left, bottom - top);
+    let _ = writeln!(
+        svg,
+        r#"<rect class="frame" x="{left}" y="{top}" width="{width}" height="{height}"/>"#
+    );
+}
+
+fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &Samples) {
+    let color = COLORS[at % COLORS.len()];
+    let mut points = String::new();
+    let mut before = 0.0;
+    for (us, share) in samples.cumulative(POINTS) {
+        let x = scale.x(us);
+        // A step: until this moment nobody more had started.
+        let _ = write!(points, "{x:.1},{:.1} {x:.1},{:.1} ", y(before), y(share));
+        before = share;
+    }
+    let name = escape(name);
+    let _ = writeln!(
+        svg,
+        r#"<polyline class="curve" stroke="{color}" points="{}"><title>{name}</title></polyline>"#,
+        points.trim_end()
+    );
+    if at < NAMED {
+        let (x, y) = (
+            FRAME.0 + (at % 4) as f64 * 170.0,
+            FRAME.3 + 48.0 + (at / 4) as f64 * 18.0,
+        );
+        let _ = writeln!(
+            svg,
+            r#"<rect x="{x}" y="{}" width="14" height="4" fill="{color}"/>"#,
+            y - 6.0
+        );
+        text(svg, (x + 20.0, y), "start", &name);
+    }
+}
+
+fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
+    let _ = writeln!(
+        svg,
+        r#"<line class="grid" x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#,
+        from.0, from.1, to.0, to.1
+    );
+}
+
+fn text(svg: &mut String, at: (f64, f64), anchor: &str, text: &str) {
+    let _ = writeln!(
+        svg,
+        r#"<text x="{:.1}" y="{:.1}" text-anchor="{anchor}">{text}</text>"#,
+        at.0, at.1
+    );
+}
+
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::bench::samples::Lateness;
+
+    #[test]
+    fn the_scale_spans_whole_powers_of_ten() {
+        let of = |us: &[u64]| {
+            let samples = Samples::new(us.iter().copied().map(Lateness::Started));
+            let Scale { from_exp, to_exp } = Scale::of(&[(String::new(), samples)]);
+            (from_exp, to_exp)
+        };
+        assert_eq!(of(&[1_200, 45_000]), (0, 2));
+        assert_eq!(of(&[0, 900]), (-1, 0));
+        assert_eq!(of(&[1_000]), (0, 1));
+        assert_eq!(of(&[]), (0, 1));
+    }
+
+    #[test]
+    fn names_cannot_break_the_document() {
+        let curves = [("<a & b>".to_owned(), Samples::new([Lateness::Started(1)]))];
+        assert!(svg("x", &curves).contains("&lt;a &amp; b&gt;"));
+    }
+}

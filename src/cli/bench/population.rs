@@ -1,0 +1,126 @@
+//! Writes the tasks by the path of every producer: rows and armed keys, in bulk.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::{StreamExt, TryStreamExt};
+use indicatif::ProgressBar;
+use lapsed::{Due, Task, UnixMs};
+use tokio::time::Instant;
+
+use super::daemon::{CLASS, METHOD};
+use super::progress::bar;
+use super::site::Site;
+
+/// Tasks of one call.
+pub const BATCH: u32 = 500;
+
+/// Calls at a time.
+const LOADERS: usize = 4;
+
+/// Tasks that do not fall due while anything is measured are numbered from here.
+pub const FAR: u32 = 3_000_000_000;
+
+/// They fall due from this long on ..
+const FAR_FROM: Duration = Duration::from_secs(24 * 3600);
+
+/// .. over this span.
+const FAR_SPAN_MS: u64 = 23 * 24 * 3600 * 1000;
+
+/// How a set of tasks was written.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Smallest and largest row id.
+    pub rows: (u64, u64),
+    /// Tasks whose key Redis did not take.
+    pub unarmed: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A task of a measurement.
+pub fn task(number: u32) -> Task {
+    Task::new(CLASS, METHOD, [number]).expect("class, method and a number fit the grammar")
+}
+
+/// When a far task falls due; neighbours lie far apart, as with tasks of real users.
+pub fn far_due(now: UnixMs, number: u32) -> UnixMs {
+    let spread = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) % FAR_SPAN_MS;
+    now.plus(FAR_FROM + Duration::from_millis(spread))
+}
+
+/// Writes the far tasks that merely are there.
+pub async fn write_far(site: &Site, pending: u32) -> anyhow::Result<Written> {
+    let now = site.client.now().await?;
+    let bar = bar("pending", u64::from(pending));
+    write(
+        site,
+        FAR..FAR + pending,
+        move |number| far_due(now, number),
+        &bar,
+    )
+    .await
+}
+
+/// Writes the tasks of these numbers, each due at its time on the ledger's clock.
+pub async fn write(
+    site: &Site,
+    numbers: Range<u32>,
+    due: impl Fn(u32) -> UnixMs + Send + Sync + 'static,
+    bar: &ProgressBar,
+) -> anyhow::Result<Written> {
+    let begun = Instant::now();
+    let due = Arc::new(due);
+    let batches = numbers.clone().step_by(BATCH as usize);
+    let calls = batches.map(|first| {
+        let last = numbers.end.min(first.saturating_add(BATCH));
+        let (client, due) = (site.client.clone(), Arc::clone(&due));
+        // A task of its own: making statements is work for every core.
+        let call = tokio::spawn(async move {
+            let tasks = (first..last)
+                .map(|number| Ok((task(number), Due::at(due(number))?)))
+                .collect::<anyhow::Result<_>>()?;
+            anyhow::Ok(client.create_many(tasks).await?)
+        });
+        async move {
+            let made = call.await.context("write tasks")?;
+            made.context("write tasks")
+        }
+    });
+    let mut written = Written {
+        rows: (u64::MAX, 0),
+        unarmed: 0,
+        took: Duration::ZERO,
+    };
+    // Nothing is spawned before its turn: the iterator is lazy.
+    let mut done = futures_util::stream::iter(calls).buffer_unordered(LOADERS);
+    while let Some(made) = done.try_next().await? {
+        bar.inc(made.len() as u64);
+        for made in made {
+            let row = made.arming().row;
+            written.rows = (written.rows.0.min(row), written.rows.1.max(row));
+            written.unarmed += u64::from(!made.armed);
+        }
+    }
+    bar.finish_and_clear();
+    written.took = begun.elapsed();
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_tasks_fall_due_in_1_to_24_days() {
+        const DAY_MS: i64 = 24 * 3600 * 1000;
+        let dues: Vec<i64> = (FAR..FAR + 10_000)
+            .map(|number| far_due(UnixMs(0), number).0)
+            .collect();
+        assert!(dues.iter().all(|due| (DAY_MS..24 * DAY_MS).contains(due)));
+        let late = dues.iter().filter(|due| **due > 12 * DAY_MS).count();
+        assert!((4_000..6_000).contains(&late), "{late}");
+    }
+}

@@ -1,0 +1,220 @@
+//! A daemon under measurement, seen from the process that measures: started, waited for, stopped.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::daemon::StartClock;
+use super::recorder::Record;
+
+/// How long a daemon may take until the ledger answers it and events reach it.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long its first audit may take: beyond this it is measured beside it.
+const AUDITED_WITHIN: Duration = Duration::from_secs(300);
+
+/// How long it may take to stop; its drain timeout is shorter.
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Variables of the environment that would stand above those set here.
+const OVERRIDING: [&str; 2] = ["LAPSED__REDIS__URL_FILE", "LAPSED__LEDGER__URL_FILE"];
+
+/// What a daemon is to be started with.
+pub struct Order<'a> {
+    /// The configuration file, if one was named.
+    pub config: Option<&'a Path>,
+    /// `LAPSED__..` settings that stand above it.
+    pub settings: &'a [(String, String)],
+    /// The tasks it is to remember.
+    pub tasks: Numbers,
+    /// By which clock.
+    pub clock: StartClock,
+}
+
+/// Numbers of tasks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Numbers {
+    /// Of the first.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    /// How many of them, from the first on, are a backlog.
+    pub backlog: u32,
+}
+
+/// How far a daemon is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// The ledger answers, and events are heard.
+    pub ready: bool,
+    /// Its first audit is over.
+    pub audited: bool,
+    /// Runs started.
+    pub started: u64,
+    /// Runs that go on or are not settled.
+    pub running: u64,
+    /// Tasks of the backlog that have started.
+    pub backlog_started: u64,
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    stdin: ChildStdin,
+    record: NamedTempFile,
+    tasks: Numbers,
+    progress: watch::Receiver<Progress>,
+}
+
+impl Daemon {
+    /// Starts this program once more, as a daemon.
+    pub fn start(order: &Order<'_>) -> anyhow::Result<Self> {
+        let record = NamedTempFile::new().context("make a file for the record of a daemon")?;
+        let program = std::env::current_exe().context("find this program")?;
+        let mut command = Command::new(program);
+        if let Some(config) = order.config {
+            command.arg("--config").arg(config);
+        }
+        let Numbers {
+            first,
+            count,
+            backlog,
+        } = order.tasks;
+        let clock = match order.clock {
+            StartClock::Wall => "wall",
+            StartClock::Ledger => "ledger",
+        };
+        command
+            .arg("bench-daemon")
+            .args(["--first", &first.to_string()])
+            .args(["--count", &count.to_string()])
+            .args(["--backlog", &backlog.to_string()])
+            .args(["--clock", clock])
+            .arg("--record")
+            .arg(record.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        for name in OVERRIDING {
+            command.env_remove(name);
+        }
+        // What its faults are is measured; warnings about them only tear up the progress bar.
+        if std::env::var_os("LAPSED_LOG").is_none() {
+            command.env("LAPSED_LOG", "off");
+        }
+        command.envs(order.settings.iter().cloned());
+        let mut child = command.spawn().context("start a daemon")?;
+        let stdin = child.stdin.take().expect("it is piped");
+        let stdout = child.stdout.take().expect("it is piped");
+        let (tell, progress) = watch::channel(Progress::default());
+        tokio::spawn(listen(stdout, tell));
+        Ok(Self {
+            child,
+            stdin,
+            record,
+            tasks: order.tasks,
+            progress,
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// How far it is, at most a fifth of a second ago.
+    pub fn progress(&self) -> Progress {
+        *self.progress.borrow()
+    }
+
+    /// Waits until it is as punctual as it can be; `deaf` ones never hear events.
+    pub async fn ready(&mut self, deaf: bool) -> anyhow::Result<()> {
+        if !deaf {
+            let ready = self.reached(READY_WITHIN, |progress| progress.ready);
+            if !ready.await? {
+                bail!(
+                    "the daemon was not ready within {} s; set LAPSED_LOG=info to see why",
+                    READY_WITHIN.as_secs()
+                );
+            }
+        }
+        // Without Redis no audit ends; it is not worth more waiting then.
+        self.reached(AUDITED_WITHIN, |progress| progress.audited)
+            .await?;
+        Ok(())
+    }
+
+    /// Whether it gets there in time; an error if it ends before.
+    async fn reached(
+        &mut self,
+        within: Duration,
+        there: fn(&Progress) -> bool,
+    ) -> anyhow::Result<bool> {
+        let answer = timeout(within, self.progress.wait_for(there)).await;
+        match answer.map(|answer| answer.is_ok()) {
+            Ok(true) => Ok(true),
+            Ok(false) => self.ended().await.map(|()| false),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn ended(&mut self) -> anyhow::Result<()> {
+        let status = self.child.wait().await.context("wait for a daemon")?;
+        bail!("a daemon ended with {status}; set LAPSED_LOG=info to see why")
+    }
+
+    /// Whether it still lives.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait().context("look after a daemon")? {
+            None => Ok(()),
+            Some(status) => {
+                bail!("a daemon ended with {status}; set LAPSED_LOG=info to see why")
+            }
+        }
+    }
+
+    /// Stops it gracefully and answers what it remembers.
+    pub async fn stop(mut self) -> anyhow::Result<Record> {
+        self.stdin
+            .write_all(b"stop\n")
+            .await
+            .context("stop a daemon")?;
+        let status = timeout(STOPPED_WITHIN, self.child.wait())
+            .await
+            .context("a daemon did not stop")?
+            .context("wait for a daemon")?;
+        if !status.success() {
+            bail!("a daemon ended with {status}; set LAPSED_LOG=info to see why");
+        }
+        Record::read(self.record.path(), self.tasks.count as usize)
+    }
+}
+
+/// Follows what a daemon says until it ends.
+async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
+    let mut lines = BufReader::new(stdout).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let mut words = line.split(' ');
+        match words.next() {
+            Some("ready") => tell.send_modify(|progress| progress.ready = true),
+            Some("audited") => tell.send_modify(|progress| progress.audited = true),
+            Some("progress") => {
+                let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+                let (started, running, backlog) = (number(), number(), number());
+                tell.send_modify(|progress| {
+                    progress.started = started;
+                    progress.running = running;
+                    progress.backlog_started = backlog;
+                });
+            }
+            _ => {}
+        }
+    }
+}

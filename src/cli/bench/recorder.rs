@@ -1,0 +1,199 @@
+//! When each task first started and how often it ran: what a daemon under measurement remembers, five bytes a task.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use anyhow::{Context, ensure};
+
+/// Written by any number of runs at once, without a lock.
+pub struct Recorder {
+    /// Numbers of tasks are counted from here.
+    first: u32,
+    /// Microseconds since 1970; starts are kept as what has passed since.
+    base_us: u64,
+    /// Microseconds since `base_us` + 1; 0 = never started.
+    starts: Vec<AtomicU32>,
+    runs: Vec<AtomicU8>,
+    /// Runs of numbers that are not among those expected.
+    strays: AtomicU64,
+    started: AtomicU64,
+    /// The first so many are a backlog, of which is known at any time how much is left.
+    backlog: usize,
+    backlog_started: AtomicU64,
+}
+
+impl Recorder {
+    /// For the `count` tasks from number `first`, the first `backlog` of which are a backlog.
+    pub fn new(first: u32, count: u32, backlog: u32, base_us: u64) -> Self {
+        Self {
+            first,
+            base_us,
+            backlog: backlog as usize,
+            backlog_started: AtomicU64::new(0),
+            starts: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            runs: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            strays: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+        }
+    }
+
+    /// A task has started.
+    pub fn start(&self, number: u32, now_us: u64) {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        let slot = number
+            .checked_sub(self.first)
+            .and_then(|slot| usize::try_from(slot).ok())
+            .filter(|slot| *slot < self.runs.len());
+        let Some(slot) = slot else {
+            self.strays.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if self.runs[slot].fetch_add(1, Ordering::Relaxed) == 0 {
+            let since = u32::try_from(now_us.saturating_sub(self.base_us)).unwrap_or(u32::MAX - 1);
+            if slot < self.backlog {
+                self.backlog_started.fetch_add(1, Ordering::Relaxed);
+            }
+            self.starts[slot].store(since.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Runs so far.
+    pub fn started(&self) -> u64 {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// Tasks of the backlog that have started.
+    pub fn backlog_started(&self) -> u64 {
+        self.backlog_started.load(Ordering::Relaxed)
+    }
+
+    /// Writes everything down; `idle_since_us` is when the last run was settled.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, file: &Path, idle_since_us: u64) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(24 + self.starts.len() * 5);
+        for word in [
+            self.base_us,
+            self.strays.load(Ordering::Relaxed),
+            idle_since_us,
+        ] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for start in &self.starts {
+            bytes.extend(start.load(Ordering::Relaxed).to_le_bytes());
+        }
+        bytes.extend(self.runs.iter().map(|runs| runs.load(Ordering::Relaxed)));
+        std::fs::write(file, bytes)
+    }
+}
+
+/// What one daemon, or several together, remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// First start of each task in microseconds since 1970, in the order of their numbers.
+    pub starts_us: Vec<Option<u64>>,
+    /// Runs of each.
+    pub runs: Vec<u32>,
+    /// Runs of tasks that nobody expected.
+    pub strays: u64,
+    /// When the last run was settled, in microseconds since 1970.
+    pub idle_since_us: u64,
+}
+
+impl Record {
+    /// Nothing has run.
+    pub fn empty(count: usize) -> Self {
+        Self {
+            starts_us: vec![None; count],
+            runs: vec![0; count],
+            strays: 0,
+            idle_since_us: 0,
+        }
+    }
+
+    /// Reads what [`Recorder::save`] wrote for `count` tasks.
+    pub fn read(file: &Path, count: usize) -> anyhow::Result<Self> {
+        let bytes = std::fs::read(file).context("read the record of a daemon")?;
+        ensure!(
+            bytes.len() == 24 + count * 5,
+            "the record of a daemon has {} bytes, expected {}",
+            bytes.len(),
+            24 + count * 5
+        );
+        let (words, rest) = bytes.split_at(24);
+        let (starts, runs) = rest.split_at(count * 4);
+        let word = |at: usize| {
+            let eight = words[at * 8..][..8].try_into();
+            u64::from_le_bytes(eight.expect("eight bytes"))
+        };
+        let base_us = word(0);
+        let start = |four: &[u8]| {
+            let since = u32::from_le_bytes(four.try_into().expect("four bytes"));
+            Some(base_us + u64::from(since.checked_sub(1)?))
+        };
+        Ok(Self {
+            starts_us: starts.chunks_exact(4).map(start).collect(),
+            runs: runs.iter().map(|runs| u32::from(*runs)).collect(),
+            strays: word(1),
+            idle_since_us: word(2),
+        })
+    }
+
+    /// Takes in what another daemon ran of the same tasks.
+    pub fn merge(&mut self, other: Self) {
+        for (start, theirs) in self.starts_us.iter_mut().zip(other.starts_us) {
+            *start = match (*start, theirs) {
+                (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+                (ours, theirs) => ours.or(theirs),
+            };
+        }
+        for (runs, theirs) in self.runs.iter_mut().zip(other.runs) {
+            *runs += theirs;
+        }
+        self.strays += other.strays;
+        self.idle_since_us = self.idle_since_us.max(other.idle_since_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_read_back() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let recorder = Recorder::new(100, 3, 1, 5_000_000);
+        recorder.start(100, 5_000_000);
+        recorder.start(102, 5_000_700);
+        recorder.start(102, 5_009_999);
+        recorder.start(103, 5_000_000);
+        recorder.start(99, 5_000_000);
+        recorder.save(file.path(), 77).unwrap();
+        let record = Record::read(file.path(), 3).unwrap();
+        let expected = Record {
+            starts_us: vec![Some(5_000_000), None, Some(5_000_700)],
+            runs: vec![1, 0, 2],
+            strays: 2,
+            idle_since_us: 77,
+        };
+        assert_eq!(record, expected);
+        assert_eq!((recorder.started(), recorder.backlog_started()), (5, 1));
+    }
+
+    #[test]
+    fn the_first_start_on_any_daemon_counts_and_runs_add_up() {
+        let record = |starts_us: &[Option<u64>], runs: &[u32]| Record {
+            starts_us: starts_us.to_vec(),
+            runs: runs.to_vec(),
+            strays: 1,
+            idle_since_us: u64::from(runs[0]),
+        };
+        let mut one = record(&[Some(5), None, Some(3)], &[1, 0, 1]);
+        one.merge(record(&[Some(4), Some(9), None], &[2, 1, 0]));
+        assert_eq!(one.starts_us, [Some(4), Some(9), Some(3)]);
+        assert_eq!(one.runs, [3, 1, 1]);
+        assert_eq!((one.strays, one.idle_since_us), (2, 2));
+    }
+}

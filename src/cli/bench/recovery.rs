@@ -1,0 +1,58 @@
+//! A backlog that is overdue when the daemon starts, while tasks go on falling due.
+
+use std::time::Duration;
+
+use super::figures::{Figure, Row, Value};
+use super::measure::{Arrivals, Plan};
+use super::options::{Recovery, arriving};
+use super::report::{Report, figures};
+use super::site::Site;
+
+impl Recovery {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        for run in 1..=self.common.runs {
+            let measured = Plan {
+                label: format!("{} overdue", self.tasks),
+                count: u32::try_from(arriving(self.rate, self.duration))?,
+                arrivals: Arrivals::Evenly(self.rate),
+                backlog: self.tasks,
+                warm_up: Duration::ZERO,
+                window: self.duration,
+                patience: Duration::ZERO,
+                daemons: 1,
+                settings: &[],
+                deaf: false,
+                redis_down: false,
+            }
+            .run(site)
+            .await?;
+            let backlog = measured.backlog_starts();
+            let drained: Vec<u64> = backlog.iter().flatten().copied().collect();
+            let first = drained.iter().min().copied().unwrap_or(0);
+            let last = drained.iter().max().copied().unwrap_or(0);
+            let seconds = (last.saturating_sub(first)).max(1) as f64 / 1e6;
+            let per_s = drained.len() as f64 / seconds;
+            // What falls due after the backlog is gone says nothing about it.
+            let lateness = measured.lateness(last);
+            let figure = |name, value| Figure { name, value };
+            let mut row = vec![
+                figure("drained", Value::Count(drained.len() as u64)),
+                figure(
+                    "undrained",
+                    Value::Count((backlog.len() - drained.len()) as u64),
+                ),
+                figure("drained_per_s", Value::Measured(per_s, 0)),
+                figure("drained_in_s", Value::Measured(seconds, 1)),
+            ];
+            row.extend(figures(&measured, &lateness, per_s));
+            report.rows.push(Row {
+                label: measured.label.clone(),
+                run: Some(run),
+                figures: row,
+            });
+            report.curves.push((format!("newly due #{run}"), lateness));
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,195 @@
+//! The end of a measurement: a table or one JSON document on stdout, and the plot.
+
+use std::path::Path;
+
+use anyhow::Context;
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value as Json, json};
+
+use super::figures::{Figure, Row, Value, medians};
+use super::measure::Measured;
+use super::meter::Cost;
+use super::plot;
+use super::samples::{Lateness, Samples};
+use crate::cli::output::{Output, say};
+
+/// Columns of a table beside the names: more do not fit a terminal.
+const COLUMNS: usize = 6;
+
+/// What a scenario has found out.
+#[derive(Default)]
+pub struct Report {
+    pub rows: Vec<Row>,
+    /// Curves of the plot, where lateness was measured.
+    pub curves: Vec<(String, Samples)>,
+    /// What stands for the whole, beside the rows.
+    pub summary: Vec<Figure>,
+}
+
+/// What a reader must know of the measurement.
+pub struct Heading {
+    pub scenario: &'static str,
+    pub options: Json,
+    /// By which clock starts were measured, and other things that the figures depend on.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Prints it, and draws the plot.
+    pub fn publish(
+        &self,
+        heading: &Heading,
+        plot_to: Option<&Path>,
+        output: Output,
+    ) -> anyhow::Result<()> {
+        if let Some(file) = plot_to {
+            let svg = plot::svg(heading.scenario, &self.curves);
+            std::fs::write(file, svg).with_context(|| format!("write `{}`", file.display()))?;
+        }
+        let medians = medians(&self.rows);
+        let repeated = medians.len() < self.rows.len();
+        if output.json {
+            let summary = self.summary.clone();
+            let summary = Row {
+                label: "all".to_owned(),
+                run: None,
+                figures: summary,
+            };
+            let document = json!({
+                "scenario": heading.scenario,
+                "version": env!("CARGO_PKG_VERSION"),
+                "options": heading.options,
+                "notes": heading.notes,
+                "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
+                "medians": medians.iter().map(Row::json).collect::<Vec<_>>(),
+                "summary": summary.json(),
+            });
+            return say(&serde_json::to_string(&document)?);
+        }
+        let mut columns: Vec<&Row> = self.rows.iter().collect();
+        if repeated {
+            columns.extend(&medians);
+        }
+        for columns in columns.chunks(COLUMNS) {
+            say(&table(columns))?;
+        }
+        for Figure { name, value } in &self.summary {
+            say(&format!("{name}: {}", value.text()))?;
+        }
+        heading
+            .notes
+            .iter()
+            .try_for_each(|note| say(&format!("# {note}")))
+    }
+}
+
+/// A figure to a line, a run to a column.
+fn table(columns: &[&Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let headings = columns.iter().map(|row| match row.run {
+        Some(run) => format!("{} #{run}", row.label),
+        None => format!("{} median", row.label),
+    });
+    table.set_header(std::iter::once(String::new()).chain(headings));
+    let mut names: Vec<&'static str> = Vec::new();
+    for figure in columns.iter().flat_map(|row| &row.figures) {
+        if !names.contains(&figure.name) {
+            names.push(figure.name);
+        }
+    }
+    for name in names {
+        let values = columns.iter().map(|row| {
+            let figure = row.figures.iter().find(|figure| figure.name == name);
+            figure.map(|figure| figure.value.text()).unwrap_or_default()
+        });
+        table.add_row(std::iter::once(name.to_owned()).chain(values));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+/// The figures that every run has.
+pub fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
+    let mut figures = lateness_figures(lateness);
+    let count = |name, value| Figure {
+        name,
+        value: Value::Count(value),
+    };
+    figures.push(count("early", measured.early()));
+    figures.push(count("lost", measured.lost()));
+    figures.push(count("duplicates", measured.duplicates()));
+    figures.push(Figure {
+        name: "tasks_per_s",
+        value: Value::Measured(tasks_per_s, 0),
+    });
+    figures.extend(costs(measured));
+    figures
+}
+
+/// Percentiles in milliseconds.
+fn lateness_figures(samples: &Samples) -> Vec<Figure> {
+    let ms = |us: u64| us as f64 / 1000.0;
+    let value = |lateness: Option<Lateness>| match lateness {
+        Some(Lateness::Started(us)) => Value::Measured(ms(us), 3),
+        Some(Lateness::MoreThan(us)) => Value::MoreThanMs(ms(us)),
+        None => Value::Unknown,
+    };
+    let percentiles = [
+        ("p50_ms", 50.0),
+        ("p90_ms", 90.0),
+        ("p99_ms", 99.0),
+        ("p99.9_ms", 99.9),
+    ];
+    let mut figures = vec![Figure {
+        name: "samples",
+        value: Value::Count(samples.len() as u64),
+    }];
+    figures.extend(percentiles.map(|(name, percent)| Figure {
+        name,
+        value: value(samples.percentile(percent)),
+    }));
+    figures.push(Figure {
+        name: "max_ms",
+        value: value(samples.max()),
+    });
+    figures
+}
+
+/// CPU, memory, statements and commands.
+fn costs(measured: &Measured) -> Vec<Figure> {
+    let costs = &measured.costs;
+    let (from, to) = costs.span_us;
+    let tasks = measured.started_between(from, to);
+    let per_task = |count: Option<u64>| {
+        let count = count.filter(|_| tasks > 0);
+        Value::measured(count.map(|count| count as f64 / tasks as f64), 3)
+    };
+    let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
+    let rss =
+        |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
+    let peak = Value::measured(costs.daemon_peak.map(megabytes), 1);
+    let figure = |name, value| Figure { name, value };
+    vec![
+        figure("daemon_cpu_percent", cpu(costs.daemon)),
+        figure("redis_cpu_percent", cpu(costs.redis)),
+        figure("database_cpu_percent", cpu(costs.database)),
+        figure("daemon_rss_mb", rss(costs.daemon)),
+        figure("daemon_rss_peak_mb", peak),
+        figure(
+            "recorder_mb",
+            Value::Measured(megabytes(measured.recorder_bytes()), 1),
+        ),
+        figure("redis_rss_mb", rss(costs.redis)),
+        figure("database_rss_mb", rss(costs.database)),
+        figure("sql_per_task", per_task(Some(costs.counts.sql))),
+        figure("redis_per_task", per_task(costs.counts.redis)),
+    ]
+}
+
+/// As the bars of the documentation count them: a million bytes.
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

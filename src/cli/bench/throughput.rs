@@ -1,0 +1,62 @@
+//! Whether a rate is held: tasks fall due at it whether or not the daemons keep up.
+
+use std::time::Duration;
+
+use super::figures::{Figure, Row, Value};
+use super::measure::{Arrivals, Plan};
+use super::options::{Throughput, arriving};
+use super::report::{Report, figures};
+use super::site::Site;
+
+/// How long what is behind at the end may take: then it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A rate is held while less than this much of it is behind.
+const BEHIND_MAX: Duration = Duration::from_secs(1);
+
+impl Throughput {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        for run in 1..=self.common.runs {
+            let measured = Plan {
+                label: format!("{}/s", self.rate),
+                count: u32::try_from(arriving(self.rate, self.warm_up + self.duration))?,
+                arrivals: Arrivals::Evenly(self.rate),
+                backlog: 0,
+                warm_up: self.warm_up,
+                window: self.duration,
+                patience: PATIENCE,
+                daemons: self.daemons as usize,
+                settings: &[],
+                deaf: false,
+                redis_down: false,
+            }
+            .run(site)
+            .await?;
+            let seconds = self.duration.as_secs_f64();
+            let lateness = measured.lateness(u64::MAX);
+            let achieved = measured.started_in_window() as f64 / seconds;
+            let backlog_s = measured.behind() as f64 / f64::from(self.rate);
+            let figure = |name, value| Figure { name, value };
+            let mut row = vec![
+                figure(
+                    "offered_per_s",
+                    Value::Measured(lateness.len() as f64 / seconds, 0),
+                ),
+                figure("achieved_per_s", Value::Measured(achieved, 0)),
+                figure("backlog_s", Value::Measured(backlog_s, 3)),
+                figure("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
+            ];
+            row.extend(figures(&measured, &lateness, achieved));
+            report.rows.push(Row {
+                label: measured.label.clone(),
+                run: Some(run),
+                figures: row,
+            });
+            report
+                .curves
+                .push((format!("{} #{run}", measured.label), lateness));
+        }
+        Ok(report)
+    }
+}

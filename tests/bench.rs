@@ -1,0 +1,303 @@
+//! `lapsed bench`, as a program, on small numbers and real servers.
+
+use std::process::{Command, Output, Stdio};
+
+use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use serde_json::Value;
+
+/// The program, with nothing of ours in its environment.
+fn lapsed(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+    let ours = std::env::vars().filter(|(name, _)| name.starts_with("LAPSED"));
+    for (name, _) in ours {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The one JSON document on standard output.
+fn document(output: &Output) -> Value {
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    assert_eq!(errors, "", "without a terminal nothing but data is said");
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+fn measure(arguments: &str) -> Value {
+    let mut words = vec!["bench"];
+    words.extend(arguments.split_whitespace());
+    words.extend(["--private", "--json"]);
+    document(&lapsed(&words).output().unwrap())
+}
+
+fn rows(document: &Value) -> &Vec<Value> {
+    document["rows"].as_array().expect("rows")
+}
+
+/// Every task ran once, and none early.
+fn is_exact(row: &Value) -> bool {
+    ["early", "lost", "duplicates"]
+        .iter()
+        .all(|name| row[name] == 0)
+}
+
+fn number(row: &Value, name: &str) -> f64 {
+    row[name]
+        .as_f64()
+        .unwrap_or_else(|| panic!("`{name}` is no number in {row}"))
+}
+
+#[test]
+fn a_lateness_run_has_a_sample_for_each_task_that_fell_due() {
+    let document = measure("lateness --pending 200 --rate 50 --warm-up 1s --duration 2s");
+    let [row] = rows(&document).as_slice() else {
+        panic!("{document}");
+    };
+    assert_eq!(row["samples"], 100);
+    assert!(is_exact(row), "{row}");
+    let percentiles = ["p50_ms", "p90_ms", "p99_ms", "p99.9_ms", "max_ms"];
+    let percentiles = percentiles.map(|name| number(row, name));
+    assert!(percentiles.is_sorted() && percentiles[0] > 1.0, "{row}");
+    for cost in [
+        "daemon_rss_mb",
+        "redis_rss_mb",
+        "database_rss_mb",
+        "sql_per_task",
+    ] {
+        assert!(number(row, cost) > 0.0, "{row}");
+    }
+    // One `PTTL` for each task is what punctuality costs.
+    assert!(number(row, "redis_per_task") >= 0.9, "{row}");
+    assert_eq!(document["options"]["rate"], 50);
+}
+
+#[test]
+fn each_net_alone_has_a_row_and_what_did_not_fire_is_counted() {
+    let plot = tempfile::NamedTempFile::new().unwrap();
+    let file = plot.path().to_str().unwrap();
+    let document = measure(&format!(
+        "lateness --pending 20000 --rate 20 --warm-up 1s --duration 2s --nets event,nudge,sweep,all --plot {file}"
+    ));
+    let rows = rows(&document);
+    let labels: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["label"].as_str())
+        .collect();
+    assert_eq!(labels, ["event", "nudge", "sweep", "all"]);
+    let [event, nudge, sweep, all] = rows.as_slice() else {
+        panic!("{document}");
+    };
+    for row in [nudge, sweep, all] {
+        assert!(is_exact(row), "{row}");
+    }
+    // Redis alone gets round to 20,000 keys in a minute or so, the sweep to what is half a second overdue.
+    assert!(number(event, "lost") > 0.0, "{event}");
+    assert_eq!(event["max_ms"], Value::Null);
+    assert!(number(sweep, "p50_ms") > 400.0, "{sweep}");
+    assert!(number(nudge, "p50_ms") < 400.0, "{nudge}");
+    assert_well_formed(&std::fs::read_to_string(file).unwrap(), 4);
+}
+
+/// Every element that is opened is closed in its turn, and there are so many curves.
+fn assert_well_formed(svg: &str, curves: usize) {
+    let mut open = Vec::new();
+    for element in svg.split('<').skip(1) {
+        let (tag, _) = element.split_once('>').expect("every tag ends");
+        let name = tag.split_whitespace().next().expect("every tag has a name");
+        match name.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "{svg}"),
+            None if tag.ends_with('/') => assert_eq!(tag.matches('"').count() % 2, 0, "{tag}"),
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, [""; 0], "{svg}");
+    assert_eq!(svg.matches("<polyline").count(), curves, "{svg}");
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+}
+
+#[test]
+fn tasks_start_while_redis_is_down() {
+    let document =
+        measure("lateness --pending 100 --rate 20 --warm-up 1s --duration 2s --redis-down");
+    let row = &rows(&document)[0];
+    assert!(is_exact(row), "{row}");
+    assert_eq!(row["samples"], 40);
+    assert_eq!(row["redis_per_task"], Value::Null);
+}
+
+#[test]
+fn throughput_says_whether_the_rate_was_held() {
+    let document = measure(
+        "throughput --pending 0 --rate 200 --warm-up 500ms --duration 1s --daemons 2 --runs 2",
+    );
+    assert_eq!(rows(&document).len(), 2);
+    let median = &document["medians"][0];
+    assert!(is_exact(median), "{median}");
+    assert_eq!(
+        (&median["held"], &median["offered_per_s"]),
+        (&true.into(), &200.0.into())
+    );
+}
+
+#[test]
+fn a_burst_says_when_all_has_started_and_when_all_is_settled() {
+    let document = measure("burst --pending 0 --tasks 500");
+    let row = &rows(&document)[0];
+    assert!(is_exact(row), "{row}");
+    assert_eq!(row["samples"], 500);
+    let started = number(row, "all_started_ms");
+    assert!((number(row, "max_ms") - started).abs() <= 1.0, "{row}");
+    assert!(number(row, "all_settled_ms") >= started, "{row}");
+}
+
+#[test]
+fn enqueue_has_three_ways_each_with_its_rates() {
+    let document = measure("enqueue --pending 0 --no-daemon --duration 500ms --creators 4");
+    let rows = rows(&document);
+    let labels: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["label"].as_str())
+        .collect();
+    assert_eq!(labels, ["one by one", "concurrent", "bulk"]);
+    for row in rows {
+        assert!(number(row, "rows_per_s") > 0.0, "{row}");
+        assert_eq!(
+            row["rows_per_s"], row["keys_per_s"],
+            "each row has its key: {row}"
+        );
+    }
+}
+
+#[test]
+fn recovery_tells_the_backlog_from_what_falls_due_beside_it() {
+    let document = measure("recovery --tasks 20000 --rate 50 --duration 30s");
+    let row = &rows(&document)[0];
+    assert!(is_exact(row), "{row}");
+    assert_eq!(
+        (&row["drained"], &row["undrained"]),
+        (&20_000.into(), &0.into())
+    );
+    assert!(number(row, "drained_per_s") > 0.0, "{row}");
+    let beside = number(row, "samples");
+    assert!(beside > 0.0 && beside < 1_500.0, "{row}");
+}
+
+#[test]
+fn one_daemon_and_two_take_turns() {
+    let document = measure("daemons --pending 0 --tasks 300 --pairs 2");
+    let rows = rows(&document);
+    let labels: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["label"].as_str())
+        .collect();
+    assert_eq!(labels, ["one", "two", "two", "one"]);
+    assert!(rows.iter().all(is_exact), "{document}");
+    assert!(number(&document["summary"], "two_to_one_median") > 0.0);
+}
+
+#[tokio::test]
+async fn configured_servers_are_left_as_they_were() {
+    let (redis, maria) = tokio::join!(PrivateRedis::start(), PrivateMaria::start());
+    let (redis, maria) = (redis.unwrap(), maria.unwrap());
+    let url = maria.create_database("shop").await.unwrap();
+    let mut keys = redis::Client::open(redis.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    let () = redis::cmd("SET")
+        .arg(&["Order@close@1", "theirs"])
+        .query_async(&mut keys)
+        .await
+        .unwrap();
+
+    let arguments = "bench lateness --pending 100 --rate 20 --warm-up 1s --duration 1s --json";
+    let mut command = lapsed(&arguments.split(' ').collect::<Vec<_>>());
+    command
+        .env("LAPSED__REDIS__URL", redis.url())
+        .env("LAPSED__LEDGER__URL", &url);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let document = document(&output.await.unwrap());
+    let row = &rows(&document)[0];
+    assert_eq!(
+        (&row["samples"], &row["lost"]),
+        (&20.into(), &0.into()),
+        "{row}"
+    );
+    assert_eq!(row["redis_rss_mb"], Value::Null, "{row}");
+
+    let left: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut keys)
+        .await
+        .unwrap();
+    assert_eq!(left, ["Order@close@1"]);
+    assert_eq!(tables(&url).await, [""; 0]);
+}
+
+async fn tables(url: &str) -> Vec<String> {
+    use sqlx::Connection;
+    let mut connection = sqlx::MySqlConnection::connect(url).await.unwrap();
+    sqlx::query_scalar("SHOW TABLES")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn an_interrupted_measurement_cleans_up_too() {
+    let (redis, maria) = tokio::join!(PrivateRedis::start(), PrivateMaria::start());
+    let (redis, maria) = (redis.unwrap(), maria.unwrap());
+    let url = maria.create_database("shop").await.unwrap();
+    let mut child = lapsed(&["bench", "idle", "--pending", "1000", "--duration", "1h"])
+        .env("LAPSED__REDIS__URL", redis.url())
+        .env("LAPSED__LEDGER__URL", &url)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while tables(&url).await.is_empty() {
+        assert!(tokio::time::Instant::now() < deadline, "no table was made");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = tokio::task::spawn_blocking(move || {
+        child.wait().unwrap();
+        child.wait_with_output().unwrap()
+    });
+    let output = output.await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "error: interrupted\n");
+    assert_eq!(tables(&url).await, [""; 0]);
+}
+
+#[test]
+fn wrong_usage_is_refused_with_its_reason() {
+    let wrong = [
+        ("lateness --rate 0", "expected tasks per second"),
+        ("lateness --redis-down", "--private"),
+        ("lateness --nets sweep", "`--nets nudge` and `--nets sweep`"),
+        (
+            "lateness --nets all,none",
+            "[possible values: event, nudge, sweep, all]",
+        ),
+        ("lateness --duration 60", "a duration with a unit"),
+        ("throughput --duration 2h", "at most 1h"),
+        ("burst --tasks 0", "0 is not in 1..="),
+        ("idle --tcp", "--private"),
+    ];
+    for (arguments, reason) in wrong {
+        let mut words = vec!["bench"];
+        words.extend(arguments.split(' '));
+        let output = lapsed(&words).output().unwrap();
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {errors}");
+        assert!(errors.contains(reason), "{arguments}: {errors}");
+    }
+}
