@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapsed::clock::LedgerClock;
 use lapsed::engine::{EngineError, Parts};
+use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
@@ -61,6 +62,7 @@ fn start_with(
         }),
         catalog: Some(Arc::clone(&ledger) as _),
         timer: Arc::clone(&timer),
+        roster: Arc::new(MemoryRoster::default()),
         router: Arc::new(Router::new(handlers, &config)),
         metrics: Arc::new(Metrics::default()),
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("sandbox", &[]),
@@ -16,9 +16,11 @@ const MAY_USE: [(&str, &[&str]); 12] = [
         &["task", "clock", "config", "ledger", "redis", "telemetry"],
     ),
     ("handler", &["task", "config", "ledger"]),
+    ("fleet", &["task", "clock", "config", "redis"]),
     (
         "engine",
         &[
+            "fleet",
             "task",
             "clock",
             "config",

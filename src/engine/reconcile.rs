@@ -209,7 +209,8 @@ impl Shared {
             let runnable = page
                 .rows
                 .into_iter()
-                .filter(|row| self.parts.router.find(&row.key).is_some());
+                .filter(|row| self.parts.router.find(&row.key).is_some())
+                .filter(|row| self.share.owns(&row.key));
             self.parts.timer.expect(runnable.map(alarm).collect());
             if after.is_none() {
                 return Ok(());

@@ -56,6 +56,7 @@ pub struct Metrics {
     dead: Family<Route, Counter>,
     audits: Family<ByReason, Counter>,
     rearmed: Counter,
+    members: Gauge,
 }
 
 impl Default for Metrics {
@@ -78,6 +79,7 @@ impl Default for Metrics {
             dead: Family::default(),
             audits: Family::default(),
             rearmed: Counter::default(),
+            members: Gauge::default(),
         };
         this.register();
         this
@@ -151,6 +153,11 @@ impl Metrics {
             "rearmed",
             "Keys armed again because the timer had lost them",
             self.rearmed.clone(),
+        );
+        r.register(
+            "members",
+            "Daemons that are known to share this ledger, this one included",
+            self.members.clone(),
         );
     }
 
@@ -270,6 +277,11 @@ impl Metrics {
                 route: route.to_owned(),
             })
             .inc();
+    }
+
+    /// So many daemons share the ledger.
+    pub fn members(&self, count: usize) {
+        self.members.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// An audit ran, and armed so many keys again.
