@@ -7,7 +7,7 @@ use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
 use crate::fleet::Roster;
 use crate::fleet::memory::MemoryRoster;
-use crate::fleet::on_redis::RedisRoster;
+use crate::fleet::redis_roster::RedisRoster;
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;

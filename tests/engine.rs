@@ -902,6 +902,7 @@ async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
         ledger: Arc::new(MemoryLedger::new(START)),
         catalog: None,
         timer: Arc::new(Broken),
+        roster: Arc::new(MemoryRoster::default()),
         router: Arc::new(Router::new(HandlerRegistry::new(), &config)),
         metrics: Arc::new(Metrics::default()),
     };

@@ -35,7 +35,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 6] = [
+const DRIVERS: [(&str, &[&str]); 7] = [
     (
         "sqlx::",
         &[
@@ -64,6 +64,7 @@ const DRIVERS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
+    ("fleet::redis_roster", &["fleet", "compose.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),
 ];

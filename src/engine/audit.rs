@@ -9,11 +9,24 @@ use tokio::time::Instant;
 use super::Shared;
 use super::reconcile::{PAGE, PAGES_MAX, alarm};
 use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
-use crate::task::{DELAY_MAX, TaskKey};
+use crate::task::{DELAY_MAX, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause, Remaining};
 
 /// Audits are at least so far apart, unless Redis is another one.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long after it broke off an audit goes on from there.
+const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
+
+/// How long the roster may take to say whose turn it is.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often a long audit says that it still goes on.
+const TURN_PROLONGED: Duration = Duration::from_secs(20);
+
+/// Longest rest after a page. It rests for as long as the page took, so that what falls due meanwhile finds the ledger,
+/// Redis and this process at leisure half of the time.
+const REST_MAX: Duration = Duration::from_millis(500);
 
 /// How long to wait when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
@@ -39,11 +52,36 @@ pub struct AuditReport {
     pub revived: usize,
 }
 
+/// How far an audit has come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    report: AuditReport,
+    /// The row after which it goes on.
+    after: Option<(UnixMs, u64)>,
+    /// When it broke off.
+    broke_off: Option<Instant>,
+}
+
+impl Progress {
+    /// What is left to do after `self` broke off. All, if that was long ago, or the timer has lost its data since.
+    fn go_on(self, cause: Cause) -> Self {
+        let lately = |at: Instant| at.elapsed() < BROKEN_OFF_KEPT;
+        match self.broke_off {
+            Some(at) if lately(at) && cause != Cause::RedisChanged => Self {
+                broke_off: None,
+                ..self
+            },
+            _ => Self::default(),
+        }
+    }
+}
+
 impl Shared {
     /// Audits when asked to, until the engine stops: at once when Redis is another one, else at most once a minute.
     pub(super) async fn audit_until_stopped(self: Arc<Self>) {
         let work = async {
             let mut last: Option<Instant> = None;
+            let mut progress = Progress::default();
             loop {
                 let cause = self.intake.audit_wanted().await;
                 let cause = match last {
@@ -52,13 +90,21 @@ impl Shared {
                     }
                     _ => cause,
                 };
-                last = Some(Instant::now());
-                match self.audit(cause).await {
-                    Ok(AuditReport {
-                        pending,
-                        rearmed,
-                        revived,
-                    }) => {
+                if !self.is_our_turn().await {
+                    tracing::debug!(cause = cause.as_str(), "another daemon audits");
+                    continue;
+                }
+                let began = Instant::now();
+                progress = progress.go_on(cause);
+                match self.audit(cause, &mut progress).await {
+                    Ok(()) if progress.broke_off.is_some() => {}
+                    Ok(()) => {
+                        last = Some(began);
+                        let AuditReport {
+                            pending,
+                            rearmed,
+                            revived,
+                        } = progress.report;
                         tracing::info!(
                             cause = cause.as_str(),
                             pending,
@@ -68,6 +114,7 @@ impl Shared {
                         );
                     }
                     Err(error) => {
+                        progress.broke_off = Some(Instant::now());
                         self.ledger_failed("audit", &error);
                         self.sink().audit(cause);
                         tokio::time::sleep(OUTAGE_PAUSE).await;
@@ -89,43 +136,72 @@ impl Shared {
         cause
     }
 
-    /// Goes through every future task, the soonest first, and arms what the timer has lost.
-    pub(super) async fn audit(&self, cause: Cause) -> Result<AuditReport, LedgerError> {
-        let mut report = AuditReport {
-            revived: self.revive_deleted(DELAY_MAX).await?,
-            ..AuditReport::default()
-        };
-        let mut after = None;
+    /// Whether no other daemon audits, or has a moment ago. Where that cannot be asked, each audits.
+    async fn is_our_turn(&self) -> bool {
+        let taken = self.parts.roster.take_audit(self.share.me());
+        match tokio::time::timeout(TURN_PATIENCE, taken).await {
+            Ok(Ok(ours)) => ours,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "not known whose turn it is to audit");
+                true
+            }
+            Err(_) => true,
+        }
+    }
+
+    /// One audit for somebody who waits for it.
+    pub(super) async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
+        let mut progress = Progress::default();
+        self.audit(Cause::Asked, &mut progress).await?;
+        Ok(progress.report)
+    }
+
+    /// Goes through every future task, the soonest first, and arms what the timer has lost. On a failure, of the ledger or
+    /// (without an error) of the timer, `progress` tells where to go on.
+    async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
+        progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
+        let mut prolonged = Instant::now();
         loop {
+            let began = Instant::now();
             let page = self
                 .parts
                 .ledger
                 .scan(DueScan {
                     window: Window::Ahead(DELAY_MAX),
-                    after,
+                    after: progress.after,
                     limit: PAGE,
                 })
                 .await?;
-            after = page.next;
-            report.pending += page.rows.len();
+            let (next, pending) = (page.next, page.rows.len());
             let alarms: Vec<Alarm> = page.rows.into_iter().map(alarm).collect();
             match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
-                Ok(armed) => report.rearmed += armed.written,
+                Ok(armed) => progress.report.rearmed += armed.written,
                 Err(error) => {
-                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection starts another");
-                    break;
+                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
+                    progress.broke_off = Some(Instant::now());
+                    return Ok(());
                 }
             }
-            if after.is_none() {
+            progress.report.pending += pending;
+            progress.after = next;
+            if next.is_none() {
                 break;
             }
             // What falls due meanwhile comes first.
-            tokio::task::yield_now().await;
+            if cause == Cause::Asked {
+                tokio::task::yield_now().await;
+            } else {
+                tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
+                if prolonged.elapsed() >= TURN_PROLONGED {
+                    prolonged = Instant::now();
+                    self.is_our_turn().await;
+                }
+            }
         }
         self.parts
             .metrics
-            .audited(cause.as_str(), report.rearmed as u64);
-        Ok(report)
+            .audited(cause.as_str(), progress.report.rearmed as u64);
+        Ok(())
     }
 
     /// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it

@@ -156,6 +156,11 @@ impl Intake {
         self.queues().lane(lane).is_empty()
     }
 
+    /// How many signals wait in this lane.
+    pub fn waiting(&self, lane: Lane) -> usize {
+        self.queues().lane(lane).len()
+    }
+
     /// Takes at most `limit` signals. What is taken is in flight until [`land`](Self::land).
     pub fn take(&self, lane: Lane, limit: usize) -> Vec<Signal> {
         let mut queues = self.queues();

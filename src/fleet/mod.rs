@@ -9,7 +9,7 @@
 
 pub mod memory;
 mod note;
-pub mod on_redis;
+pub mod redis_roster;
 mod share;
 mod skilled;
 mod weight;

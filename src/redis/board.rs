@@ -28,11 +28,7 @@ impl Board {
     ///
     /// # Errors
     /// When Redis refuses or does not answer; the note may be there.
-    pub async fn post(
-        &self,
-        id: &str,
-        note: &str,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RedisError> {
+    pub async fn post(&self, id: &str, note: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RedisError> {
         let mut exchange = redis::pipe();
         exchange.hset(&self.notes, id, note).ignore();
         exchange.hgetall(&self.notes);

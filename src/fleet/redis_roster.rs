@@ -45,7 +45,9 @@ impl Roster for RedisRoster {
             }
         }
         over.truncate(REMOVED_AT_ONCE);
-        if !over.is_empty() && let Err(error) = self.0.remove(&over).await {
+        if !over.is_empty()
+            && let Err(error) = self.0.remove(&over).await
+        {
             tracing::debug!(%error, notes = over.len(), "could not remove the notes of daemons that are gone");
         }
         Ok(notes)
