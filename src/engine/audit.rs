@@ -91,6 +91,7 @@ impl Shared {
                     _ => cause,
                 };
                 if !self.is_our_turn().await {
+                    self.parts.metrics.audit_skipped();
                     tracing::debug!(cause = cause.as_str(), "another daemon audits");
                     continue;
                 }

@@ -55,6 +55,7 @@ pub struct Metrics {
     fenced: Counter,
     dead: Family<Route, Counter>,
     audits: Family<ByReason, Counter>,
+    audits_skipped: Counter,
     rearmed: Counter,
     members: Gauge,
 }
@@ -78,6 +79,7 @@ impl Default for Metrics {
             fenced: Counter::default(),
             dead: Family::default(),
             audits: Family::default(),
+            audits_skipped: Counter::default(),
             rearmed: Counter::default(),
             members: Gauge::default(),
         };
@@ -149,6 +151,11 @@ impl Metrics {
         );
         r.register("dead", "Tasks buried", self.dead.clone());
         r.register("audits", "Audits, by cause", self.audits.clone());
+        r.register(
+            "audits_skipped",
+            "Audits that were another daemon's turn",
+            self.audits_skipped.clone(),
+        );
         r.register(
             "rearmed",
             "Keys armed again because the timer had lost them",
@@ -282,6 +289,11 @@ impl Metrics {
     /// So many daemons share the ledger.
     pub fn members(&self, count: usize) {
         self.members.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// An audit was left to another daemon.
+    pub fn audit_skipped(&self) {
+        self.audits_skipped.inc();
     }
 
     /// An audit ran, and armed so many keys again.
