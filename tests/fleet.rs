@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapsed::engine::Parts;
 use lapsed::fleet::memory::MemoryRoster;
-use lapsed::fleet::{LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, Skills};
+use lapsed::fleet::{LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, Skills, Turn};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Ledger, NewTask};
@@ -170,7 +170,11 @@ async fn engines_that_know_each_other_claim_nothing_in_vain() {
         daemons.each_ref().map(|daemon| daemon.metric(&name))
     };
     assert_eq!(claims("won").iter().sum::<u64>(), 300);
-    assert!(claims("won").iter().all(|won| *won > 60), "{:?}", claims("won"));
+    assert!(
+        claims("won").iter().all(|won| *won > 60),
+        "{:?}",
+        claims("won")
+    );
     assert_eq!(claims("missed"), [0; 3]);
     assert!(ground.late().iter().all(|late| *late < 10));
 }
@@ -183,10 +187,19 @@ async fn what_a_silent_owner_leaves_starts_within_two_seconds() {
     daemon.until_members(2).await;
     ground.create("", 500, Duration::from_secs(5)).await;
     ground.until_done(500).await;
-    let (own, others): (Vec<u64>, Vec<u64>) = ground.late().into_iter().partition(|late| *late < 500);
-    assert!(own.len() > 200 && others.len() > 200, "{} {}", own.len(), others.len());
+    let (own, others): (Vec<u64>, Vec<u64>) =
+        ground.late().into_iter().partition(|late| *late < 500);
+    assert!(
+        own.len() > 200 && others.len() > 200,
+        "{} {}",
+        own.len(),
+        others.len()
+    );
     assert!(own.iter().all(|late| *late < 10), "{own:?}");
-    assert!(others.iter().all(|late| (1_000..1_800).contains(late)), "{others:?}");
+    assert!(
+        others.iter().all(|late| (1_000..1_800).contains(late)),
+        "{others:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +216,10 @@ async fn who_is_full_or_goes_or_cannot_run_it_owns_nothing() {
         ground.create("", 100, Duration::from_secs(5)).await;
         ground.until_done(100).await;
         let late = ground.late();
-        assert!(late.iter().all(|late| *late < 10), "{readiness:?} {handler}: {late:?}");
+        assert!(
+            late.iter().all(|late| *late < 10),
+            "{readiness:?} {handler}: {late:?}"
+        );
     }
 }
 
@@ -247,7 +263,11 @@ async fn a_backlog_is_worked_on_by_all_and_each_begins_with_its_own() {
         let key = TaskKey::build("Job", "run", [n.to_string()]).unwrap();
         NewTask::new(key, UnixMs(now.0 - 60_000))
     });
-    ground.ledger.create(&tasks.collect::<Vec<_>>()).await.unwrap();
+    ground
+        .ledger
+        .create(&tasks.collect::<Vec<_>>())
+        .await
+        .unwrap();
     ground.until_done(3_000).await;
     assert!(ground.ledger.clock().now().since(now) < Duration::from_secs(10));
     drop(daemon);
@@ -342,19 +362,24 @@ async fn an_audit_goes_on_where_it_broke_off_unless_that_says_nothing_any_more()
 async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     let ground = Ground::new();
     let other = MemberId(7);
-    assert!(ground.roster.take_audit(other).await.unwrap());
-    assert!(ground.roster.take_audit(other).await.unwrap(), "it goes on");
+    for _ in 0..2 {
+        let turn = ground.roster.take_audit(other).await.unwrap();
+        assert_eq!(turn, Turn::Ours, "also when it goes on");
+    }
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
         ..Ledgered::default()
     });
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
+    ground.roster.audited(other).await.unwrap();
     let skipped = async {
         while daemon.metric("lapsed_audits_skipped_total") == 0 {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(Duration::from_secs(10), skipped).await.unwrap();
+    timeout(Duration::from_secs(30), skipped).await.unwrap();
     assert_eq!(timer.calls.load(Ordering::SeqCst), 0);
     sleep(Duration::from_secs(60)).await;
     let sink = timer.sink.lock().unwrap().clone().unwrap();
@@ -365,4 +390,23 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
         }
     };
     timeout(Duration::from_secs(10), audited).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_auditor_that_dies_is_replaced() {
+    let ground = Ground::new();
+    ground.create("", 10, Duration::from_secs(3_600)).await;
+    ground.roster.take_audit(MemberId(7)).await.unwrap();
+    let timer = Arc::new(Ledgered {
+        fails_at: usize::MAX,
+        ..Ledgered::default()
+    });
+    let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    let audited = async {
+        while daemon.metric("lapsed_audits_total{reason=\"start\"}") == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(85), audited).await.unwrap();
+    assert_eq!(timer.armed.lock().unwrap().len(), 10);
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::reconcile::{PAGE, PAGES_MAX, alarm};
+use crate::fleet::Turn;
 use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause, Remaining};
@@ -20,6 +21,9 @@ const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 
 /// How long the roster may take to say whose turn it is.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// When to ask first whether another daemon is through with its audit.
+const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
 
 /// How often a long audit says that it still goes on.
 const TURN_PROLONGED: Duration = Duration::from_secs(20);
@@ -90,9 +94,9 @@ impl Shared {
                     }
                     _ => cause,
                 };
-                if !self.is_our_turn().await {
+                if !self.our_turn().await {
                     self.parts.metrics.audit_skipped();
-                    tracing::debug!(cause = cause.as_str(), "another daemon audits");
+                    tracing::debug!(cause = cause.as_str(), "another daemon has audited");
                     continue;
                 }
                 let began = Instant::now();
@@ -101,6 +105,7 @@ impl Shared {
                     Ok(()) if progress.broke_off.is_some() => {}
                     Ok(()) => {
                         last = Some(began);
+                        self.turn_over().await;
                         let AuditReport {
                             pending,
                             rearmed,
@@ -137,16 +142,37 @@ impl Shared {
         cause
     }
 
-    /// Whether no other daemon audits, or has a moment ago. Where that cannot be asked, each audits.
-    async fn is_our_turn(&self) -> bool {
+    /// Waits until it is our turn to audit; false when another daemon has audited meanwhile.
+    async fn our_turn(&self) -> bool {
+        let mut pause = TURN_ASKED_AGAIN;
+        loop {
+            match self.turn().await {
+                Turn::Ours => return true,
+                Turn::Over => return false,
+                // It may die at it.
+                Turn::Others => tokio::time::sleep(pause).await,
+            }
+            pause = (2 * pause).min(TURN_PROLONGED);
+        }
+    }
+
+    /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
+    async fn turn(&self) -> Turn {
         let taken = self.parts.roster.take_audit(self.share.me());
         match tokio::time::timeout(TURN_PATIENCE, taken).await {
-            Ok(Ok(ours)) => ours,
+            Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "not known whose turn it is to audit");
-                true
+                Turn::Ours
             }
-            Err(_) => true,
+            Err(_) => Turn::Ours,
+        }
+    }
+
+    async fn turn_over(&self) {
+        let told = self.parts.roster.audited(self.share.me());
+        if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
+            tracing::debug!("could not tell the other daemons of this audit: they audit too");
         }
     }
 
@@ -195,7 +221,7 @@ impl Shared {
                 tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
                 if prolonged.elapsed() >= TURN_PROLONGED {
                     prolonged = Instant::now();
-                    self.is_our_turn().await;
+                    self.turn().await;
                 }
             }
         }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use crate::fleet::{Change, LIFETIME, Note, REFRESH, Readiness, Skills};
+use crate::timer::Cause;
 
 /// A daemon without a free slot for so long is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
@@ -65,7 +66,16 @@ impl Shared {
         self.parts.metrics.members(self.share.members());
     }
 
-    fn tell_change(&self, Change { joined, left }: Change) {
+    fn tell_change(&self, change: Change) {
+        let Change {
+            joined,
+            left,
+            shares,
+        } = change;
+        if shares {
+            // What has become ours may fall due before the next look-ahead.
+            self.sink().sweep(Cause::Fleet);
+        }
         if joined.is_empty() && left.is_empty() {
             return;
         }

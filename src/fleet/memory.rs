@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{AUDIT_TURN, MemberId, Note, Roster, RosterError};
+use super::{AUDIT_TURN, MemberId, Note, Roster, RosterError, Turn};
 use crate::task::UnixMs;
 
 /// Notes in memory. Engines that share one see each other.
@@ -16,7 +16,14 @@ pub struct MemoryRoster(Mutex<Board>);
 #[derive(Debug, Default)]
 struct Board {
     notes: BTreeMap<MemberId, Note>,
-    auditing: Option<(MemberId, Instant)>,
+    audit: Option<Audit>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Audit {
+    by: MemberId,
+    since: Instant,
+    over: bool,
 }
 
 impl MemoryRoster {
@@ -38,12 +45,28 @@ impl Roster for MemoryRoster {
         Ok(())
     }
 
-    async fn take_audit(&self, id: MemberId) -> Result<bool, RosterError> {
+    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError> {
         let mut board = self.board();
-        let others = matches!(board.auditing, Some((holder, since)) if holder != id && since.elapsed() < AUDIT_TURN);
-        if !others {
-            board.auditing = Some((id, Instant::now()));
+        match board.audit {
+            Some(Audit { by, since, over }) if by != id && since.elapsed() < AUDIT_TURN => {
+                return Ok(if over { Turn::Over } else { Turn::Others });
+            }
+            _ => {}
         }
-        Ok(!others)
+        board.audit = Some(Audit {
+            by: id,
+            since: Instant::now(),
+            over: false,
+        });
+        Ok(Turn::Ours)
+    }
+
+    async fn audited(&self, id: MemberId) -> Result<(), RosterError> {
+        self.board().audit = Some(Audit {
+            by: id,
+            since: Instant::now(),
+            over: true,
+        });
+        Ok(())
     }
 }

@@ -48,9 +48,23 @@ pub trait Roster: Send + Sync + 'static {
     /// Takes our note away.
     async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
 
-    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. False while another member
-    /// has it. A timer that lost its data knows of no turn.
-    async fn take_audit(&self, id: MemberId) -> Result<bool, RosterError>;
+    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. A timer that lost its data, or
+    /// is another one, has been audited by nobody.
+    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError>;
+
+    /// Says that our audit went through: the others need none for [`AUDIT_TURN`].
+    async fn audited(&self, id: MemberId) -> Result<(), RosterError>;
+}
+
+/// Whose turn it is to audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Ours.
+    Ours,
+    /// Another member's, who is at it, or was a moment ago.
+    Others,
+    /// Nobody's: another member has just audited.
+    Over,
 }
 
 /// Why the roster could not be asked.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{AUDIT_TURN, LIFETIME, MemberId, Note, Roster, RosterError, weight};
+use super::{AUDIT_TURN, LIFETIME, MemberId, Note, Roster, RosterError, Turn, weight};
 use crate::config::RedisConfig;
 use crate::redis::{Board, Commands, Endpoint, Keyspace, RedisError};
 use crate::task::UnixMs;
@@ -12,6 +12,11 @@ const LIFETIMES_KEPT: u32 = 20;
 
 /// Most notes removed at once.
 const REMOVED_AT_ONCE: usize = 64;
+
+/// Before whoever has audited.
+const AUDITED: &str = "audited:";
+
+const AUDIT: &str = "cannot ask whose turn it is to audit";
 
 /// Notes in Redis, on a connection of their own: they must not queue behind a thousand keys being armed.
 #[derive(Debug)]
@@ -58,10 +63,32 @@ impl Roster for RedisRoster {
         removed.map_err(|error| told("cannot take this daemon off the list", error))
     }
 
-    async fn take_audit(&self, id: MemberId) -> Result<bool, RosterError> {
-        let taken = self.0.take_audit(&id.to_string(), AUDIT_TURN).await;
-        taken.map_err(|error| told("cannot ask whose turn it is to audit", error))
+    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError> {
+        let (me, audited) = (id.to_string(), audited_by(id));
+        let found = self.0.take_audit(&me, AUDIT_TURN).await;
+        let found = found.map_err(|error| told(AUDIT, error))?;
+        Ok(if found == me.as_bytes() {
+            Turn::Ours
+        } else if found == audited.as_bytes() {
+            // Ours, and over; we have a reason to audit again.
+            let kept = self.0.set_audit(&me, AUDIT_TURN).await;
+            kept.map_err(|error| told(AUDIT, error))?;
+            Turn::Ours
+        } else if found.starts_with(AUDITED.as_bytes()) {
+            Turn::Over
+        } else {
+            Turn::Others
+        })
     }
+
+    async fn audited(&self, id: MemberId) -> Result<(), RosterError> {
+        let told_all = self.0.set_audit(&audited_by(id), AUDIT_TURN).await;
+        told_all.map_err(|error| told(AUDIT, error))
+    }
+}
+
+fn audited_by(id: MemberId) -> String {
+    format!("{AUDITED}{id}")
 }
 
 fn told(message: &str, error: RedisError) -> RosterError {

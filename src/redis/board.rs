@@ -46,29 +46,41 @@ impl Board {
         self.keyspace.commands().send("HDEL", &remove).await
     }
 
-    /// Takes the turn to audit, or keeps it if it is this holder's: for so long from now. False if it is another's.
+    /// Takes the turn to audit for so long, if nobody has it or if it is this holder's. Answers who has it now.
     ///
     /// The name has the server's `run_id` where that may be asked: a restarted server, or the one that took its place,
     /// has not been audited by anybody.
     ///
     /// # Errors
     /// When Redis refuses or does not answer; the turn may be taken.
-    pub async fn take_audit(&self, holder: &str, length: Duration) -> Result<bool, RedisError> {
-        let run_id = self.keyspace.server().await?.run_id.unwrap_or_default();
-        let name = format!("{}:{run_id}", self.audit);
-        let length_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    pub async fn take_audit(&self, holder: &str, length: Duration) -> Result<Vec<u8>, RedisError> {
+        /// Nobody writes a longer one.
+        const HOLDER_BYTES_MAX: usize = 64;
+        let name = self.turn().await?;
         let mut take = redis::pipe();
         take.cmd("SET").arg(&name).arg(holder);
-        take.arg("PX").arg(length_ms).arg("NX");
-        take.cmd("GETRANGE").arg(&name).arg(0).arg(holder.len());
+        take.arg("PX").arg(length.as_millis() as u64).arg("NX");
+        take.cmd("GETRANGE").arg(&name).arg(0).arg(HOLDER_BYTES_MAX);
         let (taken, found): (Value, Vec<u8>) = self.keyspace.commands().send("SET", &take).await?;
         if taken != Value::Okay && found == holder.as_bytes() {
-            // Between the two it may pass to another: then both audit.
-            let mut keep = redis::pipe();
-            keep.cmd("SET").arg(&name).arg(holder);
-            keep.arg("PX").arg(length_ms).ignore();
-            self.keyspace.commands().send::<()>("SET", &keep).await?;
+            self.set_audit(holder, length).await?;
         }
-        Ok(found == holder.as_bytes())
+        Ok(found)
+    }
+
+    /// Gives the turn to this holder, whoever had it: for who has it.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; it may be written.
+    pub async fn set_audit(&self, holder: &str, length: Duration) -> Result<(), RedisError> {
+        let mut keep = redis::pipe();
+        keep.cmd("SET").arg(self.turn().await?).arg(holder);
+        keep.arg("PX").arg(length.as_millis() as u64).ignore();
+        self.keyspace.commands().send("SET", &keep).await
+    }
+
+    async fn turn(&self) -> Result<String, RedisError> {
+        let run_id = self.keyspace.server().await?.run_id.unwrap_or_default();
+        Ok(format!("{}:{run_id}", self.audit))
     }
 }

@@ -84,6 +84,8 @@ pub enum Cause {
     RedisChanged,
     /// Signals were dropped because a queue was full.
     Overflow,
+    /// Other daemons came or went: whose the tasks are has changed.
+    Fleet,
     /// Somebody asked for it.
     Asked,
 }
@@ -97,6 +99,7 @@ impl Cause {
             Self::Sentinel => "sentinel",
             Self::RedisChanged => "redis_changed",
             Self::Overflow => "overflow",
+            Self::Fleet => "fleet",
             Self::Asked => "asked",
         }
     }
