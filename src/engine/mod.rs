@@ -397,7 +397,7 @@ impl Status {
 
     /// Whether the engine is stopping.
     pub fn is_stopping(&self) -> bool {
-        self.0.stopping.is_cancelled()
+        self.0.leaving.is_cancelled() || self.0.stopping.is_cancelled()
     }
 
     /// Ends every run at once, without waiting for what becomes of it: for a process that is about to exit, so that

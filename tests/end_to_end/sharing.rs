@@ -385,3 +385,56 @@ async fn a_redis_that_came_back_empty_is_audited_by_one() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_to_share_and_without_them_each_daemon_owns_all() {
+    let rig = Rig::new("").await;
+    let user = async |name: &str, more: &[&str]| {
+        let least = [
+            "ACL",
+            "SETUSER",
+            name,
+            "on",
+            ">pw",
+            "resetkeys",
+            "~*@*",
+            "~#SILCK`*",
+            "~#lapsed:*",
+            "resetchannels",
+            "&__keyevent@0__:expired",
+            "-@all",
+            "+set",
+            "+del",
+            "+pttl",
+            "+getrange",
+            "+psubscribe",
+            "+ping",
+        ];
+        rig.redis_says::<()>(&[&least, more].concat()).await;
+        let url = format!("redis://{name}:pw@127.0.0.1:{}/0", rig.redis.port());
+        Daemon::start(
+            &rig.config_with(&format!("redis.url = '{url}'")),
+            crate::rig::handlers(),
+        )
+    };
+    rig.redis_says::<()>(&["CONFIG", "SET", "notify-keyspace-events", "Ex"])
+        .await;
+    let rights = ["+hset", "+hgetall", "+hdel"];
+    let daemons = [user("a", &rights).await, user("b", &rights).await];
+    know_each_other(&daemons).await;
+    let skipped = async || {
+        let skipped = daemons
+            .iter()
+            .map(|daemon| daemon.metric("lapsed_audits_skipped_total"));
+        skipped.sum::<f64>() >= 1.0
+    };
+    until("one audits for both", skipped).await;
+    let weak = user("c", &[]).await;
+    weak.hears_events().await;
+    create_many(&rig, "", 60, 1_500, 20).await;
+    rig.until_done(60).await;
+    rig.each_ran_once(60).await;
+    assert_eq!(weak.status.members(), 1);
+    assert_eq!(weak.dropped("not_ours"), 0.0);
+    assert_eq!(daemons[0].status.members(), 2);
+}
