@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use crate::client::TaskClient;
-use crate::config::{Config, ConfigError, TimerKind};
+use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
+use crate::fleet::Roster;
+use crate::fleet::memory::MemoryRoster;
+use crate::fleet::redis_roster::RedisRoster;
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
@@ -21,6 +24,8 @@ pub struct Adapters {
     pub ledger: Arc<MysqlLedger>,
     /// The timer.
     pub timer: Arc<dyn Timer>,
+    /// Where daemons see each other.
+    pub roster: Arc<dyn Roster>,
     /// What they count.
     pub metrics: Arc<Metrics>,
 }
@@ -47,9 +52,17 @@ impl Adapters {
             }
             TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
         };
+        let roster: Arc<dyn Roster> = match config.timer {
+            TimerKind::KeyExpiry if config.fleet.share => {
+                let roster = RedisRoster::new(&config.redis, &name_of(&config.ledger));
+                Arc::new(roster.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
+            }
+            TimerKind::KeyExpiry | TimerKind::LedgerPoll => Arc::new(MemoryRoster::default()),
+        };
         Ok(Self {
             ledger,
             timer,
+            roster,
             metrics,
         })
     }
@@ -65,11 +78,19 @@ impl Adapters {
             ledger: Arc::clone(&self.ledger) as _,
             catalog: Some(Arc::clone(&self.ledger) as _),
             timer: Arc::clone(&self.timer),
+            roster: Arc::clone(&self.roster),
             router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::clone(&self.metrics),
         };
         Engine::with_parts(parts, config)
     }
+}
+
+/// Database and table: daemons that share a ledger may know its server by different names, but not these.
+fn name_of(ledger: &LedgerConfig) -> String {
+    let url = ledger.url.expose().split('?').next().unwrap_or_default();
+    let database = url.rsplit('/').next().unwrap_or_default();
+    format!("{database}.{}", ledger.table)
 }
 
 /// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.
@@ -83,6 +104,7 @@ pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskCli
         catalog: Some(Arc::clone(&ledger) as _),
         ledger,
         timer,
+        roster: Arc::new(MemoryRoster::default()),
         router: Arc::new(Router::new(handlers, config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -111,6 +133,7 @@ impl TaskClient {
         let Adapters {
             ledger,
             timer,
+            roster: _,
             metrics: _,
         } = Adapters::new(config)?;
         ledger.check().await?;

@@ -90,6 +90,7 @@
 //! | [`timer`] | the seam to whatever says "may be due"; Redis keys, or the ledger alone | `task` |
 //! | [`redis`] | everything that speaks Redis | `task` |
 //! | [`handler`] | the seam to what does the work; registry, routes, programs | `task`, `ledger` |
+//! | [`fleet`] | the seam to the other daemons, and whose a task is | `task`, `redis` |
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
 //! | [`compose`] | puts concrete adapters together | everything |
@@ -103,6 +104,7 @@ pub mod compose;
 pub mod config;
 pub mod doctor;
 pub mod engine;
+pub mod fleet;
 pub mod handler;
 pub mod http;
 pub mod ledger;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapsed::clock::LedgerClock;
 use lapsed::engine::{EngineError, Parts};
+use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
@@ -62,6 +63,7 @@ fn start_with(
         }),
         catalog: Some(Arc::clone(&ledger) as _),
         timer: Arc::clone(&timer),
+        roster: Arc::new(MemoryRoster::default()),
         router: Arc::new(Router::new(handlers, &config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -906,6 +908,7 @@ async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
         ledger: Arc::new(MemoryLedger::new(START)),
         catalog: None,
         timer: Arc::new(Broken),
+        roster: Arc::new(MemoryRoster::default()),
         router: Arc::new(Router::new(HandlerRegistry::new(), &config)),
         metrics: Arc::new(Metrics::default()),
     };

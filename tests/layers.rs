@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("sandbox", &[]),
@@ -16,9 +16,11 @@ const MAY_USE: [(&str, &[&str]); 12] = [
         &["task", "clock", "config", "ledger", "redis", "telemetry"],
     ),
     ("handler", &["task", "config", "ledger"]),
+    ("fleet", &["task", "clock", "config", "redis"]),
     (
         "engine",
         &[
+            "fleet",
             "task",
             "clock",
             "config",
@@ -33,7 +35,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 6] = [
+const DRIVERS: [(&str, &[&str]); 7] = [
     (
         "sqlx::",
         &[
@@ -63,6 +65,7 @@ const DRIVERS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
+    ("fleet::redis_roster", &["fleet", "compose.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),
 ];

@@ -48,6 +48,8 @@ pub struct Config {
     pub sweep: SweepConfig,
     /// `[engine]`
     pub engine: EngineConfig,
+    /// `[fleet]`
+    pub fleet: FleetConfig,
     /// `[retry]`
     pub retry: RetryPolicy,
     /// `[http]`
@@ -130,6 +132,13 @@ pub struct EngineConfig {
     pub timeout: Duration,
     /// How long a graceful stop waits for runs.
     pub drain_timeout: Duration,
+}
+
+/// `[fleet]`
+#[derive(Debug, Clone, Copy)]
+pub struct FleetConfig {
+    /// Whether daemons share the tasks between them, and audit in turns.
+    pub share: bool,
 }
 
 /// `[http]`

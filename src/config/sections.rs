@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{
-    Config, EngineConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig, Secret,
+    Config, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig, Secret,
     SentinelConfig, SweepConfig,
 };
 use crate::task::{Backoff, KEY_BYTES_MAX, RetryPolicy};
@@ -20,6 +20,7 @@ impl Reader {
         self.section("adopt", p).adopt(p);
         let sweep = self.section("sweep", p).sweep(p);
         let engine = self.section("engine", p).engine(p);
+        let fleet = self.section("fleet", p).fleet(p);
         let retry = self.section("retry", p).ladder(p);
         let http = self.section("http", p).http(p);
         let routes = self.routes(retry.as_ref(), p);
@@ -32,6 +33,7 @@ impl Reader {
             nudge: nudge?,
             sweep: sweep?,
             engine: engine?,
+            fleet: fleet?,
             retry: retry?,
             http: http?,
             routes,
@@ -150,6 +152,12 @@ impl Reader {
             timeout: timeout?,
             drain_timeout: drain_timeout?,
         })
+    }
+
+    fn fleet(mut self, p: &mut Problems) -> Option<FleetConfig> {
+        let share = self.take("share", p);
+        self.done(p);
+        Some(FleetConfig { share: share? })
     }
 
     /// `[retry]`

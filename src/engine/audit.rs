@@ -9,12 +9,29 @@ use tokio::time::Instant;
 use super::Shared;
 use super::look_ahead::alarm;
 use super::reconcile::{PAGE, PAGES_MAX};
+use crate::fleet::Turn;
 use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
-use crate::task::{DELAY_MAX, TaskKey};
+use crate::task::{DELAY_MAX, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause, Remaining};
 
 /// Audits are at least so far apart, unless Redis is another one.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long after it broke off an audit goes on from there.
+const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
+
+/// How long the roster may take to say whose turn it is.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// When to ask first whether another daemon is through with its audit.
+const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often a long audit says that it still goes on.
+const TURN_PROLONGED: Duration = Duration::from_secs(20);
+
+/// Longest rest after a page. It rests for as long as the page took, so that what falls due meanwhile finds the ledger,
+/// Redis and this process at leisure half of the time.
+const REST_MAX: Duration = Duration::from_millis(500);
 
 /// How long to wait when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
@@ -40,11 +57,36 @@ pub struct AuditReport {
     pub revived: usize,
 }
 
+/// How far an audit has come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    report: AuditReport,
+    /// The row after which it goes on.
+    after: Option<(UnixMs, u64)>,
+    /// When it broke off.
+    broke_off: Option<Instant>,
+}
+
+impl Progress {
+    /// What is left to do after `self` broke off. All, if that was long ago, or the timer has lost its data since.
+    fn go_on(self, cause: Cause) -> Self {
+        let lately = |at: Instant| at.elapsed() < BROKEN_OFF_KEPT;
+        match self.broke_off {
+            Some(at) if lately(at) && cause != Cause::RedisChanged => Self {
+                broke_off: None,
+                ..self
+            },
+            _ => Self::default(),
+        }
+    }
+}
+
 impl Shared {
     /// Audits when asked to, until the engine stops: at once when Redis is another one, else at most once a minute.
     pub(super) async fn audit_until_stopped(self: Arc<Self>) {
         let work = async {
             let mut last: Option<Instant> = None;
+            let mut progress = Progress::default();
             loop {
                 let cause = self.intake.audit_wanted().await;
                 let cause = match last {
@@ -53,13 +95,23 @@ impl Shared {
                     }
                     _ => cause,
                 };
-                last = Some(Instant::now());
-                match self.audit(cause).await {
-                    Ok(AuditReport {
-                        pending,
-                        rearmed,
-                        revived,
-                    }) => {
+                if !self.our_turn().await {
+                    self.parts.metrics.audit_skipped();
+                    tracing::debug!(cause = cause.as_str(), "another daemon has audited");
+                    continue;
+                }
+                let began = Instant::now();
+                progress = progress.go_on(cause);
+                match self.audit(cause, &mut progress).await {
+                    Ok(()) if progress.broke_off.is_some() => {}
+                    Ok(()) => {
+                        last = Some(began);
+                        self.turn_over().await;
+                        let AuditReport {
+                            pending,
+                            rearmed,
+                            revived,
+                        } = progress.report;
                         tracing::info!(
                             cause = cause.as_str(),
                             pending,
@@ -69,6 +121,7 @@ impl Shared {
                         );
                     }
                     Err(error) => {
+                        progress.broke_off = Some(Instant::now());
                         self.ledger_failed("audit", &error);
                         self.sink().audit(cause);
                         tokio::time::sleep(OUTAGE_PAUSE).await;
@@ -90,43 +143,93 @@ impl Shared {
         cause
     }
 
-    /// Goes through every future task, the soonest first, and arms what the timer has lost.
-    pub(super) async fn audit(&self, cause: Cause) -> Result<AuditReport, LedgerError> {
-        let mut report = AuditReport {
-            revived: self.revive_deleted(DELAY_MAX).await?,
-            ..AuditReport::default()
-        };
-        let mut after = None;
+    /// Waits until it is our turn to audit; false when another daemon has audited meanwhile.
+    async fn our_turn(&self) -> bool {
+        let mut pause = TURN_ASKED_AGAIN;
         loop {
+            match self.turn().await {
+                Turn::Ours => return true,
+                Turn::Over => return false,
+                // It may die at it.
+                Turn::Others => tokio::time::sleep(pause).await,
+            }
+            pause = (2 * pause).min(TURN_PROLONGED);
+        }
+    }
+
+    /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
+    async fn turn(&self) -> Turn {
+        let taken = self.parts.roster.take_audit(self.share.me());
+        match tokio::time::timeout(TURN_PATIENCE, taken).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "not known whose turn it is to audit");
+                Turn::Ours
+            }
+            Err(_) => Turn::Ours,
+        }
+    }
+
+    async fn turn_over(&self) {
+        let told = self.parts.roster.audited(self.share.me());
+        if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
+            tracing::debug!("could not tell the other daemons of this audit: they audit too");
+        }
+    }
+
+    /// One audit for somebody who waits for it.
+    pub(super) async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
+        let mut progress = Progress::default();
+        self.audit(Cause::Asked, &mut progress).await?;
+        Ok(progress.report)
+    }
+
+    /// Goes through every future task, the soonest first, and arms what the timer has lost. On a failure, of the ledger or
+    /// (without an error) of the timer, `progress` tells where to go on.
+    async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
+        progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
+        let mut prolonged = Instant::now();
+        loop {
+            let began = Instant::now();
             let page = self
                 .parts
                 .ledger
                 .scan(DueScan {
                     window: Window::Ahead(DELAY_MAX),
-                    after,
+                    after: progress.after,
                     limit: PAGE,
                 })
                 .await?;
-            after = page.next;
-            report.pending += page.rows.len();
+            let (next, pending) = (page.next, page.rows.len());
             let alarms: Vec<Alarm> = page.rows.into_iter().map(alarm).collect();
             match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
-                Ok(armed) => report.rearmed += armed.written,
+                Ok(armed) => progress.report.rearmed += armed.written,
                 Err(error) => {
-                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection starts another");
-                    break;
+                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
+                    progress.broke_off = Some(Instant::now());
+                    return Ok(());
                 }
             }
-            if after.is_none() {
+            progress.report.pending += pending;
+            progress.after = next;
+            if next.is_none() {
                 break;
             }
             // What falls due meanwhile comes first.
-            tokio::task::yield_now().await;
+            if cause == Cause::Asked {
+                tokio::task::yield_now().await;
+            } else {
+                tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
+                if prolonged.elapsed() >= TURN_PROLONGED {
+                    prolonged = Instant::now();
+                    self.turn().await;
+                }
+            }
         }
         self.parts
             .metrics
-            .audited(cause.as_str(), report.rearmed as u64);
-        Ok(report)
+            .audited(cause.as_str(), progress.report.rearmed as u64);
+        Ok(())
     }
 
     /// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it

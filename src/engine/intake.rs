@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::fleet::Share;
 use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
@@ -38,6 +39,7 @@ pub struct Intake {
     audit_cause: Mutex<Option<Cause>>,
     audit_wanted: Notify,
     metrics: Arc<Metrics>,
+    share: Arc<Share>,
 }
 
 #[derive(Debug, Default)]
@@ -120,7 +122,7 @@ enum Place {
 
 impl Intake {
     /// An empty one.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
+    pub fn new(metrics: Arc<Metrics>, share: Arc<Share>) -> Self {
         Self {
             queues: Mutex::default(),
             fresh_arrived: Notify::new(),
@@ -130,6 +132,7 @@ impl Intake {
             audit_cause: Mutex::default(),
             audit_wanted: Notify::new(),
             metrics,
+            share,
         }
     }
 
@@ -151,6 +154,11 @@ impl Intake {
     /// Whether nothing waits in this lane.
     pub fn is_empty(&self, lane: Lane) -> bool {
         self.queues().lane(lane).is_empty()
+    }
+
+    /// How many signals wait in this lane.
+    pub fn waiting(&self, lane: Lane) -> usize {
+        self.queues().lane(lane).len()
     }
 
     /// Takes at most `limit` signals. What is taken is in flight until [`land`](Self::land).
@@ -310,6 +318,12 @@ impl Intake {
 
 impl SignalSink for Intake {
     fn raise(&self, signal: Signal) {
+        // Every daemon hears every event; what another one claims just now is not asked for.
+        if let Source::Event | Source::Nudge = signal.source
+            && !self.share.owns(&signal.key)
+        {
+            return self.drop_signal("not_ours");
+        }
         self.raise_in(Lane::of(signal.source), signal);
     }
 
@@ -343,7 +357,9 @@ mod tests {
     }
 
     fn intake() -> Intake {
-        Intake::new(Arc::new(Metrics::default()))
+        let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
+        let share = Share::new(crate::fleet::MemberId(1), clock);
+        Intake::new(Arc::new(Metrics::default()), Arc::new(share))
     }
 
     fn waiting(intake: &Intake) -> usize {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Shared;
+use crate::fleet::Division;
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::UnixMs;
 use crate::timer::Alarm;
@@ -25,13 +26,15 @@ const KNOWN_MAX: usize = 150_000;
 const PAGE: u32 = 1_000;
 const GLANCE_PAGE: u32 = 10_000;
 
-/// What the timer has been told, and how far that goes.
+/// What was read, ours and others', and how far that goes.
 #[derive(Debug, Default)]
 struct Ahead {
     /// When each row falls due.
     known: HashMap<u64, UnixMs>,
     /// The last row that was read, in the order of due times.
     edge: Option<(UnixMs, u64)>,
+    /// Among whom the rows were divided.
+    division: Division,
 }
 
 impl Shared {
@@ -45,7 +48,11 @@ impl Shared {
                 if let Err(error) = self.look_ahead(&mut ahead).await {
                     self.ledger_failed("look ahead", &error);
                 }
-                tokio::time::sleep_until(began + self.jittered(self.sweep.interval)).await;
+                let again = tokio::time::sleep_until(began + self.jittered(self.sweep.interval));
+                tokio::select! {
+                    () = again => {}
+                    () = self.shares_changed.notified() => {}
+                }
             }
         };
         self.stopping.run_until_cancelled(work).await;
@@ -54,6 +61,14 @@ impl Shared {
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
         let horizon = self.nudge.horizon;
         if self.nudge.enabled {
+            let division = self.share.division();
+            if division != ahead.division {
+                // What has become ours may be among what was passed over.
+                *ahead = Ahead {
+                    division,
+                    ..Ahead::default()
+                };
+            }
             let now = self.parts.ledger.clock().now();
             ahead.known.retain(|_, due| *due > now);
             let near = NEAR.max(self.sweep.interval.saturating_mul(2)).min(horizon);
@@ -116,6 +131,7 @@ impl Shared {
             ahead.known.insert(row.arming.row, row.due_at);
         });
         let runnable = rows.filter(|row| self.parts.router.find(&row.key).is_some());
+        let runnable = runnable.filter(|row| self.share.owns(&row.key));
         let alarms: Vec<Alarm> = runnable.map(alarm).collect();
         if !alarms.is_empty() {
             self.parts.timer.expect(alarms);

@@ -14,6 +14,7 @@ mod dispatch;
 mod intake;
 mod lease;
 mod look_ahead;
+mod muster;
 mod observe;
 mod reconcile;
 mod run;
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,6 +35,7 @@ use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
 use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
+use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
 use crate::telemetry::Metrics;
@@ -62,6 +64,8 @@ pub struct Parts {
     pub catalog: Option<Arc<dyn Catalog>>,
     /// Who says when to look.
     pub timer: Arc<dyn Timer>,
+    /// Who else is at work on the ledger.
+    pub roster: Arc<dyn Roster>,
     /// What can be run.
     pub router: Arc<Router>,
     /// What is counted.
@@ -81,6 +85,10 @@ pub(crate) struct Shared {
     nudge: NudgeConfig,
     sweep: SweepConfig,
     intake: Arc<Intake>,
+    /// Whose the tasks are.
+    share: Arc<Share>,
+    /// Some have another owner than before.
+    shares_changed: Notify,
     slots: Arc<Semaphore>,
     /// The share of the slots that a backlog may take.
     backlog_slots: Arc<Semaphore>,
@@ -91,6 +99,8 @@ pub(crate) struct Shared {
     settlements_held_up: AtomicBool,
     /// The ledger answered when it was last asked.
     ledger_answers: AtomicBool,
+    /// The others are told that this daemon goes.
+    leaving: CancellationToken,
     /// No new task is started.
     stopping: CancellationToken,
     /// A part of the engine panicked.
@@ -101,12 +111,16 @@ pub(crate) struct Shared {
     /// Keys without a row that events named lately.
     strangers: Strangers,
     complaints: RateLimit,
+    /// For what stays as it is until somebody changes it.
+    warnings: RateLimit,
 }
 
 impl Engine {
     /// An engine of these parts.
     pub fn with_parts(parts: Parts, config: &Config) -> Self {
         let lease = config.engine.lease;
+        let clock = parts.ledger.clock().clone();
+        let share = Arc::new(Share::new(MemberId::random(), clock));
         Self {
             shared: Ok(Arc::new(Shared {
                 claimant: Claimant {
@@ -116,19 +130,23 @@ impl Engine {
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
-                intake: Arc::new(Intake::new(Arc::clone(&parts.metrics))),
+                intake: Arc::new(Intake::new(Arc::clone(&parts.metrics), Arc::clone(&share))),
+                share,
+                shares_changed: Notify::new(),
                 slots: Arc::new(Semaphore::new(config.engine.concurrency)),
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
                 suspects: Semaphore::new(1),
                 settlements_held_up: AtomicBool::new(false),
                 ledger_answers: AtomicBool::new(false),
+                leaving: CancellationToken::new(),
                 stopping: CancellationToken::new(),
                 broken: CancellationToken::new(),
                 runs: TaskTracker::new(),
                 unroutable: Mutex::default(),
                 strangers: Strangers::default(),
                 complaints: RateLimit::every(Duration::from_secs(10)),
+                warnings: RateLimit::every(Duration::from_secs(600)),
                 parts,
             })),
         }
@@ -197,6 +215,11 @@ impl Engine {
             shared.watched(Arc::clone(&shared).keep_leases()),
         ));
 
+        helpers.spawn(stop_with(
+            &flushed,
+            shared.watched(Arc::clone(&shared).keep_mustered()),
+        ));
+
         // Before anything is connected: what fell due while no daemon ran.
         shared.intake.sweep(Cause::Start);
         shared.intake.audit(Cause::Start);
@@ -227,11 +250,12 @@ impl Engine {
         }
 
         tokio::select! {
-            () = shutdown => {}
+            () = shutdown => shared.hand_over().await,
             () = shared.broken.cancelled() => tracing::error!("a part of the engine panicked: stopping"),
         }
         shared.drain(ended, settler).await;
         flushed.cancel();
+        shared.leave().await;
         helpers.close();
         helpers.wait().await;
         if shared.broken.is_cancelled() {
@@ -371,9 +395,14 @@ impl Status {
         }
     }
 
+    /// How many daemons are known to share the ledger, this one included.
+    pub fn members(&self) -> usize {
+        self.0.share.members()
+    }
+
     /// Whether the engine is stopping.
     pub fn is_stopping(&self) -> bool {
-        self.0.stopping.is_cancelled()
+        self.0.leaving.is_cancelled() || self.0.stopping.is_cancelled()
     }
 
     /// Ends every run at once, without waiting for what becomes of it: for a process that is about to exit, so that

@@ -10,7 +10,7 @@ use super::intake::Lane;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::UnixMs;
-use crate::timer::{Cause, Signal, Source};
+use crate::timer::{Signal, Source};
 
 /// Rows of one page.
 pub(super) const PAGE: u32 = 1_000;
@@ -20,6 +20,16 @@ pub(super) const PAGES_MAX: usize = 32;
 
 /// What fell due less than this ago is being claimed just now, on the signal of a timer.
 const SWEEP_GRACE: Duration = Duration::from_millis(500);
+
+/// When others come in for a task whose owner has not claimed it: the next in line, and then everybody else.
+const NEXT_GRACE: Duration = Duration::from_millis(1_000);
+const OTHERS_GRACE: Duration = Duration::from_millis(1_250);
+
+/// Sweeps for their sake are so far apart, at least. Added to the last grace it is well below 2 s.
+const RIPE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Most tasks of others that one sweep takes over.
+const TAKEN_OVER_MAX: usize = 4_000;
 
 /// What has been overdue for longer than this is a backlog.
 const STILL_FRESH: Duration = Duration::from_secs(5);
@@ -45,6 +55,18 @@ struct Cursors {
     /// The sweep goes round: due rows that nothing here can run are passed by.
     sweep: Option<(UnixMs, u64)>,
     clock_read: Option<Instant>,
+    /// When somebody else's task will have waited for long enough, if the last sweep saw one.
+    ripe_in: Option<Duration>,
+}
+
+/// What a sweep has seen so far.
+#[derive(Debug, Default)]
+struct Seen {
+    report: SweepReport,
+    /// Tasks that others have left waiting.
+    of_others: Vec<(Lane, Signal)>,
+    /// When the next one of these will be.
+    ripe_in: Option<Duration>,
 }
 
 impl Shared {
@@ -57,11 +79,10 @@ impl Shared {
                 // However often somebody asks.
                 tokio::time::sleep(SWEEP_PAUSE).await;
                 // Asked means something; unasked it is the promise that nothing waits longer than this.
-                let _ = tokio::time::timeout(
-                    self.jittered(self.sweep.interval),
-                    self.intake.sweep_wanted(),
-                )
-                .await;
+                let interval = self.jittered(self.sweep.interval);
+                let ripe_in = cursors.ripe_in.take().unwrap_or(interval);
+                let pause = interval.min(ripe_in.max(RIPE_PAUSE));
+                let _ = tokio::time::timeout(pause, self.intake.sweep_wanted()).await;
             }
         };
         self.stopping.run_until_cancelled(work).await;
@@ -99,9 +120,10 @@ impl Shared {
     }
 
     /// Hands in what is overdue: from where the last sweep stopped, and a page of the newest, so that a backlog
-    /// that cannot be worked off does not hide what fell due just now.
+    /// that cannot be worked off does not hide what fell due just now. Our own first; what others have left waiting
+    /// when all is seen.
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
-        let mut report = SweepReport::default();
+        let mut seen = Seen::default();
         let newest = DueScan {
             window: Window::OverdueNewest(SWEEP_GRACE),
             after: None,
@@ -109,13 +131,13 @@ impl Shared {
         };
         let newest = self.parts.ledger.scan(newest).await?;
         let more = newest.next.is_some();
-        self.hand_in(newest, &mut report);
+        let has_room = self.has_room();
+        self.hand_in(newest, &mut seen);
         if !more {
             cursors.sweep = None;
-            return Ok(report);
         }
         for _ in 0..PAGES_MAX {
-            if self.intake.swept_room() < PAGE as usize {
+            if !more || self.intake.swept_room() < PAGE as usize {
                 break;
             }
             let page = self
@@ -128,22 +150,37 @@ impl Shared {
                 })
                 .await?;
             cursors.sweep = page.next;
-            self.hand_in(page, &mut report);
+            self.hand_in(page, &mut seen);
             if cursors.sweep.is_none() {
                 break;
             }
         }
+        let Seen {
+            report,
+            of_others,
+            ripe_in,
+        } = seen;
+        if has_room {
+            self.take_over(of_others, cursors.sweep.is_none());
+            cursors.ripe_in = ripe_in;
+        }
         Ok(report)
     }
 
-    fn hand_in(&self, page: DuePage, report: &mut SweepReport) {
+    /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not
+    /// take from others.
+    fn has_room(&self) -> bool {
+        self.slots.available_permits() > self.intake.waiting(Lane::Fresh)
+    }
+
+    fn hand_in(&self, page: DuePage, seen: &mut Seen) {
         let DuePage {
             rows,
             foreign,
             next: _,
         } = page;
-        report.overdue += rows.len();
-        report.foreign += foreign;
+        seen.report.overdue += rows.len();
+        seen.report.foreign += foreign;
         let now = self.parts.ledger.clock().now();
         for Upcoming {
             key,
@@ -155,20 +192,43 @@ impl Shared {
                 self.unroutable(&key);
                 continue;
             }
+            let late = now.since(due_at);
             // What fell due a moment ago is no backlog: only its signal was lost.
-            let lane = if now.since(due_at) < STILL_FRESH {
+            let lane = if late < STILL_FRESH {
                 Lane::Fresh
             } else {
                 Lane::Swept
             };
-            self.intake.raise_in(
-                lane,
-                Signal {
-                    key,
-                    source: Source::Sweep,
-                    arming: Some(arming),
-                },
-            );
+            let rank = self.share.rank(&key);
+            let signal = Signal {
+                key,
+                source: Source::Sweep,
+                arming: Some(arming),
+            };
+            let grace = match rank {
+                0 => {
+                    self.intake.raise_in(lane, signal);
+                    continue;
+                }
+                1 => NEXT_GRACE,
+                _ => OTHERS_GRACE,
+            };
+            if late < grace {
+                let ripe_in = grace - late;
+                seen.ripe_in = Some(seen.ripe_in.map_or(ripe_in, |soonest| soonest.min(ripe_in)));
+            } else if seen.of_others.len() < TAKEN_OVER_MAX {
+                seen.of_others.push((lane, signal));
+            }
+        }
+    }
+
+    /// Takes over what others have left waiting; of a backlog only when our own part of it is handed in, and from its
+    /// other end, since its owner may be at it.
+    fn take_over(&self, of_others: Vec<(Lane, Signal)>, backlog_too: bool) {
+        for (lane, signal) in of_others.into_iter().rev() {
+            if lane == Lane::Fresh || backlog_too {
+                self.intake.raise_in(lane, signal);
+            }
         }
     }
 
@@ -196,6 +256,6 @@ impl Shared {
                 break;
             }
         }
-        Ok((sweep, self.audit(Cause::Asked).await?))
+        Ok((sweep, self.audit_now().await?))
     }
 }

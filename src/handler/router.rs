@@ -77,6 +77,19 @@ impl Router {
             .map(|(_, route)| route.clone())
     }
 
+    /// `Class@method` of the handlers, in order, and the expressions of the routes.
+    pub fn runs(&self) -> (Vec<String>, Vec<String>) {
+        let table = self
+            .table
+            .read()
+            .expect("nothing panics while holding the routes");
+        let mut handlers: Vec<String> = self.handlers.names().map(str::to_owned).collect();
+        handlers.sort_unstable();
+        let routes = table.routes.iter();
+        let routes = routes.map(|(matches, _)| matches.as_str().to_owned());
+        (handlers, routes.collect())
+    }
+
     /// How many routes and handlers there are.
     pub fn len(&self) -> usize {
         let table = self

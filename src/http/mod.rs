@@ -65,6 +65,8 @@ struct Readiness {
     /// `null` for a timer that needs no server.
     subscription: Option<bool>,
     stopping: bool,
+    /// Daemons that are known to share the ledger, this one included.
+    members: usize,
 }
 
 async fn readyz(State(Pages { status, .. }): State<Pages>) -> Response {
@@ -86,6 +88,7 @@ async fn readyz(State(Pages { status, .. }): State<Pages>) -> Response {
             ledger,
             subscription,
             stopping,
+            members: status.members(),
         }),
     )
         .into_response()

@@ -3,6 +3,7 @@
 //! The only place that knows the redis crate. It knows no timer, no ledger and no engine: names come
 //! in and go out as [`TaskKey`](crate::task::TaskKey)s, and what is heard as a closed [`Heard`].
 
+mod board;
 mod connection;
 mod error;
 mod inspection;
@@ -11,6 +12,7 @@ mod names;
 mod notify;
 mod session;
 
+pub use board::Board;
 pub use connection::{Commands, Endpoint};
 pub use error::RedisError;
 pub use inspection::{Client, Facts, Inspection, Listeners};

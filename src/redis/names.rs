@@ -7,6 +7,10 @@ use crate::task::{Foreign, KeyName, SENTINEL_PREFIX, TaskKey};
 
 const PROBE_PREFIX: &str = "#lapsed:probe:";
 
+const MEMBERS_PREFIX: &str = "#lapsed:members:";
+
+const AUDIT_PREFIX: &str = "#lapsed:audit:";
+
 /// Puts the configured prefix before our names, and takes it off again. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Names {
@@ -26,6 +30,8 @@ pub enum Heard {
     Sentinel(u16),
     /// A probe, of this daemon or of another.
     Probe(ProbeId),
+    /// A key by which daemons know of each other: nothing to do.
+    Fleet,
     /// Somebody else's key.
     Foreign(Foreign),
 }
@@ -53,6 +59,16 @@ impl Names {
         format!("{}{PROBE_PREFIX}{id}", self.prefix)
     }
 
+    /// The name of the hash in which the daemons of a ledger show themselves.
+    pub fn members(&self, ledger: &str) -> String {
+        format!("{}{MEMBERS_PREFIX}{ledger}", self.prefix)
+    }
+
+    /// What the name of the turn to audit a ledger begins with.
+    pub fn audit(&self, ledger: &str) -> String {
+        format!("{}{AUDIT_PREFIX}{ledger}", self.prefix)
+    }
+
     /// Tells what a name is. A name without the prefix is somebody else's.
     pub fn read(&self, name: &[u8]) -> Heard {
         let Some(name) = name.strip_prefix(self.prefix.as_bytes()) else {
@@ -63,6 +79,13 @@ impl Names {
                 Some(id) => Heard::Probe(id),
                 None => Heard::Foreign(Foreign::NotInGrammar),
             };
+        }
+        let fleet = [MEMBERS_PREFIX, AUDIT_PREFIX];
+        if fleet
+            .iter()
+            .any(|prefix| name.starts_with(prefix.as_bytes()))
+        {
+            return Heard::Fleet;
         }
         match KeyName::parse(name) {
             KeyName::Task(key) => Heard::Task(key),
@@ -106,6 +129,10 @@ mod tests {
         assert_eq!(names.read(names.task(&key).as_bytes()), Heard::Task(key));
         assert_eq!(names.read(names.sentinel(7).as_bytes()), Heard::Sentinel(7));
         assert_eq!(names.read(names.probe(id).as_bytes()), Heard::Probe(id));
+        assert_eq!(names.members("7"), "app_cache:#lapsed:members:7");
+        for fleet in [names.members("7"), names.audit("7")] {
+            assert_eq!(names.read(fleet.as_bytes()), Heard::Fleet);
+        }
         for foreign in [
             "Order@close@42",
             "#SILCK`7",

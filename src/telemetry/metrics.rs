@@ -55,7 +55,9 @@ pub struct Metrics {
     fenced: Counter,
     dead: Family<Route, Counter>,
     audits: Family<ByReason, Counter>,
+    audits_skipped: Counter,
     rearmed: Counter,
+    members: Gauge,
 }
 
 impl Default for Metrics {
@@ -77,7 +79,9 @@ impl Default for Metrics {
             fenced: Counter::default(),
             dead: Family::default(),
             audits: Family::default(),
+            audits_skipped: Counter::default(),
             rearmed: Counter::default(),
+            members: Gauge::default(),
         };
         this.register();
         this
@@ -148,9 +152,19 @@ impl Metrics {
         r.register("dead", "Tasks buried", self.dead.clone());
         r.register("audits", "Audits, by cause", self.audits.clone());
         r.register(
+            "audits_skipped",
+            "Audits that were another daemon's turn",
+            self.audits_skipped.clone(),
+        );
+        r.register(
             "rearmed",
             "Keys armed again because the timer had lost them",
             self.rearmed.clone(),
+        );
+        r.register(
+            "members",
+            "Daemons that are known to share this ledger, this one included",
+            self.members.clone(),
         );
     }
 
@@ -270,6 +284,16 @@ impl Metrics {
                 route: route.to_owned(),
             })
             .inc();
+    }
+
+    /// So many daemons share the ledger.
+    pub fn members(&self, count: usize) {
+        self.members.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// An audit was left to another daemon.
+    pub fn audit_skipped(&self) {
+        self.audits_skipped.inc();
     }
 
     /// An audit ran, and armed so many keys again.

@@ -51,6 +51,7 @@ impl<'a> Link<'a> {
                 self.sink.audit(Cause::Sentinel);
             }
             Heard::Probe(id) => self.listener.probe.heard(id),
+            Heard::Fleet => {}
             Heard::Foreign(why) => self.count_foreign(why),
         }
     }

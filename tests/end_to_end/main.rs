@@ -11,6 +11,7 @@ mod processes;
 mod redis_faults;
 mod rig;
 mod sentinels;
+mod sharing;
 mod strangers;
 mod transactions;
 mod wire;

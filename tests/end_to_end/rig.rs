@@ -186,6 +186,13 @@ impl Rig {
         toml::to_string(&self.settings).unwrap()
     }
 
+    /// The settings of other daemons on the same servers.
+    pub fn config_with(&self, settings: &str) -> Config {
+        let mut table = self.settings.clone();
+        overlay(&mut table, settings.parse().unwrap());
+        Config::from_toml(&toml::to_string(&table).unwrap()).unwrap()
+    }
+
     pub async fn migrate(&self) {
         let ledger = MysqlLedger::new(&self.config().ledger).unwrap();
         let mut connection = ledger.connection().await.unwrap();

@@ -137,6 +137,9 @@ async fn restricted_user(redis: &PrivateRedis) -> String {
         "+del",
         "+pttl",
         "+getrange",
+        "+hset",
+        "+hgetall",
+        "+hdel",
         "+psubscribe",
         "+ping",
     ];

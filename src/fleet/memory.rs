@@ -1,0 +1,72 @@
+//! A roster in this process: for a daemon without Redis, which is alone on it, and for tests with several engines.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{AUDIT_TURN, MemberId, Note, Roster, RosterError, Turn};
+use crate::task::UnixMs;
+
+/// Notes in memory. Engines that share one see each other.
+#[derive(Debug, Default)]
+pub struct MemoryRoster(Mutex<Board>);
+
+#[derive(Debug, Default)]
+struct Board {
+    notes: BTreeMap<MemberId, Note>,
+    audit: Option<Audit>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Audit {
+    by: MemberId,
+    since: Instant,
+    over: bool,
+}
+
+impl MemoryRoster {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().expect("nothing panics while holding it")
+    }
+}
+
+#[async_trait]
+impl Roster for MemoryRoster {
+    async fn exchange(&self, own: &Note, _: UnixMs) -> Result<Vec<Note>, RosterError> {
+        let mut board = self.board();
+        board.notes.insert(own.id, own.clone());
+        Ok(board.notes.values().cloned().collect())
+    }
+
+    async fn leave(&self, id: MemberId) -> Result<(), RosterError> {
+        self.board().notes.remove(&id);
+        Ok(())
+    }
+
+    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError> {
+        let mut board = self.board();
+        match board.audit {
+            Some(Audit { by, since, over }) if by != id && since.elapsed() < AUDIT_TURN => {
+                return Ok(if over { Turn::Over } else { Turn::Others });
+            }
+            _ => {}
+        }
+        board.audit = Some(Audit {
+            by: id,
+            since: Instant::now(),
+            over: false,
+        });
+        Ok(Turn::Ours)
+    }
+
+    async fn audited(&self, id: MemberId) -> Result<(), RosterError> {
+        self.board().audit = Some(Audit {
+            by: id,
+            since: Instant::now(),
+            over: true,
+        });
+        Ok(())
+    }
+}

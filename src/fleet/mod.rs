@@ -1,0 +1,98 @@
+//! Several daemons on one ledger: who is there, and whose a task is.
+//!
+//! Each daemon is a *member*: it shows a [`Note`] on the [`Roster`] every second and reads those of the others. A
+//! task belongs to the live member that can run it, takes work, and has the greatest weight for its key. Only its
+//! owner asks for its key at the due millisecond and claims it then; the others come in when it is overdue.
+//!
+//! **Nothing here is needed for safety.** The claim decides who runs a task. A member list that is wrong, old or
+//! missing costs some statements that match nothing, or a second of lateness: whoever knows of no other owns all.
+
+pub mod memory;
+mod note;
+pub mod redis_roster;
+mod share;
+mod skilled;
+mod weight;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::task::UnixMs;
+
+pub use self::note::{MemberId, NOTE_BYTES_MAX, Note, Readiness, Skills, VERSION};
+pub use self::share::{Change, Division, Share};
+
+/// How often a member shows itself and looks at the others.
+pub const REFRESH: Duration = Duration::from_secs(1);
+
+/// How long a note is believed, and how long what was read is.
+pub const LIFETIME: Duration = Duration::from_secs(3);
+
+/// Most members that are counted with, ourselves included.
+pub const MEMBERS_MAX: usize = 256;
+
+/// How long an audit keeps the others from auditing.
+pub const AUDIT_TURN: Duration = Duration::from_secs(60);
+
+/// Where members see each other.
+///
+/// # If we crash right after a call
+/// Our note is not believed any more when its time is over.
+#[async_trait]
+pub trait Roster: Send + Sync + 'static {
+    /// Shows a note in place of our last one, and reads what all show, ours among them. `now` is the ledger's: notes
+    /// that are long over by it may be removed.
+    async fn exchange(&self, own: &Note, now: UnixMs) -> Result<Vec<Note>, RosterError>;
+
+    /// Takes our note away.
+    async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
+
+    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. A timer that lost its data, or
+    /// is another one, has been audited by nobody.
+    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError>;
+
+    /// Says that our audit went through: the others need none for [`AUDIT_TURN`].
+    async fn audited(&self, id: MemberId) -> Result<(), RosterError>;
+}
+
+/// Whose turn it is to audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Ours.
+    Ours,
+    /// Another member's, who is at it, or was a moment ago.
+    Others,
+    /// Nobody's: another member has just audited.
+    Over,
+}
+
+/// Why the roster could not be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct RosterError {
+    message: String,
+    transient: bool,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl RosterError {
+    /// An error with its cause kept, and whether it may pass by itself.
+    pub fn new(
+        message: impl Into<String>,
+        transient: bool,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            message: message.into(),
+            transient,
+            source: Some(source.into()),
+        }
+    }
+
+    /// Whether it may pass without anybody mending anything.
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+}

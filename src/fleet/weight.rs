@@ -1,0 +1,126 @@
+//! Rendezvous hashing: whose key it is, without anybody being asked.
+
+use crate::task::TaskKey;
+
+use super::MemberId;
+
+/// How much a member wants a key. The member with the greatest weight has it ("highest random weight", Thaler and
+/// Ravishankar 1998): when a member goes, only its own keys move, and they move to all the others alike.
+///
+/// FNV-1a of 64 bits over the key's bytes, exclusive-or the member's random number, through the finalizer of
+/// MurmurHash3 (`fmix64`; both are in the public domain). It must stay what it is: daemons of different versions and
+/// platforms have to agree. [`VERSION`](super::note::VERSION) is raised if it ever changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Weight {
+    mixed: u64,
+    /// So that two never weigh the same.
+    member: MemberId,
+}
+
+/// A key, hashed once for all members.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hashed(u64);
+
+impl Hashed {
+    pub(super) fn of(key: &TaskKey) -> Self {
+        Self(fnv1a(key.as_str().as_bytes()))
+    }
+
+    pub(super) fn for_member(self, member: MemberId) -> Weight {
+        Weight {
+            mixed: fmix64(self.0 ^ member.0),
+            member,
+        }
+    }
+}
+
+/// The hash of Fowler, Noll and Vo.
+pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    bytes.iter().fold(OFFSET_BASIS, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    })
+}
+
+fn fmix64(mut hash: u64) -> u64 {
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> TaskKey {
+        TaskKey::build("Order", "close", [number.to_string()]).unwrap()
+    }
+
+    fn owner(key: &TaskKey, members: &[MemberId]) -> MemberId {
+        let hashed = Hashed::of(key);
+        let greatest = members
+            .iter()
+            .max_by_key(|member| hashed.for_member(**member));
+        *greatest.unwrap()
+    }
+
+    fn members(count: u64) -> Vec<MemberId> {
+        (1..=count).map(|n| MemberId(fmix64(n))).collect()
+    }
+
+    /// The first three are those of the authors of FNV.
+    #[test]
+    fn the_hash_is_the_same_on_every_machine_and_in_every_version() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fmix64(0), 0);
+        assert_eq!(fmix64(1), 0xb456_bcfc_34c2_cb2c);
+        let owners = (0..16).map(|n| owner(&key(n), &[MemberId(1), MemberId(2), MemberId(3)]).0);
+        assert_eq!(
+            owners.collect::<Vec<_>>(),
+            [2, 2, 1, 2, 2, 1, 3, 2, 2, 3, 1, 2, 3, 1, 1, 2]
+        );
+    }
+
+    #[test]
+    fn members_share_alike() {
+        const KEYS: usize = 40_000;
+        for count in 2..=8 {
+            // Random numbers are what members have; small ones must do too.
+            for members in [members(count), (1..=count).map(MemberId).collect()] {
+                let mut shares = std::collections::HashMap::new();
+                (0..KEYS).for_each(|n| *shares.entry(owner(&key(n), &members)).or_insert(0) += 1);
+                let fair = KEYS as f64 / count as f64;
+                for (member, share) in shares {
+                    let off = (f64::from(share) - fair).abs() / fair;
+                    assert!(
+                        off < 0.05,
+                        "{member} of {count} has {share}, fair is {fair}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn when_a_member_goes_only_its_own_keys_move() {
+        let all = members(5);
+        let left = &all[1..];
+        let mut heirs = std::collections::HashMap::new();
+        for key in (0..10_000).map(key) {
+            match owner(&key, &all) {
+                gone if gone == all[0] => *heirs.entry(owner(&key, left)).or_insert(0) += 1,
+                stays => assert_eq!(owner(&key, left), stays),
+            }
+        }
+        assert_eq!(heirs.len(), 4, "{heirs:?}");
+        assert!(
+            heirs.values().all(|keys| (400..600).contains(keys)),
+            "{heirs:?}"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Where daemons see each other: a hash of notes, and whose turn it is to audit.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::{Keyspace, RedisError};
+
+/// What the members of one ledger show. The keys have names of our own; see [`Names`](super::Names).
+#[derive(Debug)]
+pub struct Board {
+    keyspace: Keyspace,
+    notes: String,
+    audit: String,
+}
+
+impl Board {
+    /// Does no I/O. `ledger` tells the boards of several ledgers apart.
+    pub fn new(keyspace: Keyspace, ledger: &str) -> Self {
+        Self {
+            notes: keyspace.names().members(ledger),
+            audit: keyspace.names().audit(ledger),
+            keyspace,
+        }
+    }
+
+    /// Writes one note, and reads all there are: whose, and what it says. Nothing is checked.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; the note may be there.
+    pub async fn post(&self, id: &str, note: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RedisError> {
+        let mut exchange = redis::pipe();
+        exchange.hset(&self.notes, id, note).ignore();
+        exchange.hgetall(&self.notes);
+        let (notes,) = self.keyspace.commands().send("HSET", &exchange).await?;
+        Ok(notes)
+    }
+
+    /// Removes notes.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; any may be gone.
+    pub async fn remove(&self, ids: &[Vec<u8>]) -> Result<(), RedisError> {
+        let mut remove = redis::pipe();
+        remove.hdel(&self.notes, ids).ignore();
+        self.keyspace.commands().send("HDEL", &remove).await
+    }
+
+    /// Takes the turn to audit for so long, if nobody has it or if it is this holder's. Answers who has it now.
+    ///
+    /// The name has the server's `run_id` where that may be asked: a restarted server, or the one that took its place,
+    /// has not been audited by anybody.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; the turn may be taken.
+    pub async fn take_audit(&self, holder: &str, length: Duration) -> Result<Vec<u8>, RedisError> {
+        /// Nobody writes a longer one.
+        const HOLDER_BYTES_MAX: usize = 64;
+        let name = self.turn().await?;
+        let mut take = redis::pipe();
+        take.cmd("SET").arg(&name).arg(holder);
+        take.arg("PX").arg(length.as_millis() as u64).arg("NX");
+        take.cmd("GETRANGE").arg(&name).arg(0).arg(HOLDER_BYTES_MAX);
+        let (taken, found): (Value, Vec<u8>) = self.keyspace.commands().send("SET", &take).await?;
+        if taken != Value::Okay && found == holder.as_bytes() {
+            self.set_audit(holder, length).await?;
+        }
+        Ok(found)
+    }
+
+    /// Gives the turn to this holder, whoever had it: for who has it.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; it may be written.
+    pub async fn set_audit(&self, holder: &str, length: Duration) -> Result<(), RedisError> {
+        let mut keep = redis::pipe();
+        keep.cmd("SET").arg(self.turn().await?).arg(holder);
+        keep.arg("PX").arg(length.as_millis() as u64).ignore();
+        self.keyspace.commands().send("SET", &keep).await
+    }
+
+    async fn turn(&self) -> Result<String, RedisError> {
+        let run_id = self.keyspace.server().await?.run_id.unwrap_or_default();
+        Ok(format!("{}:{run_id}", self.audit))
+    }
+}
