@@ -41,7 +41,7 @@ fn rows(document: &Value) -> &Vec<Value> {
 
 /// Every task ran once, and none early.
 fn is_exact(row: &Value) -> bool {
-    ["early", "lost", "duplicates"]
+    ["early", "lost", "duplicates", "unsettled"]
         .iter()
         .all(|name| row[name] == 0)
 }
@@ -152,7 +152,8 @@ fn a_burst_says_when_all_has_started_and_when_all_is_settled() {
     assert_eq!(row["samples"], 500);
     let started = number(row, "all_started_ms");
     assert!((number(row, "max_ms") - started).abs() <= 1.0, "{row}");
-    assert!(number(row, "all_settled_ms") >= started, "{row}");
+    // The time of the statement that settled the last of them, by a clock of milliseconds.
+    assert!(number(row, "all_settled_ms") >= started - 1.0, "{row}");
 }
 
 #[test]

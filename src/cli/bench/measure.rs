@@ -92,6 +92,9 @@ pub struct Measured {
     watched_until_us: u64,
     clock_error_us: u64,
     record: Record,
+    /// Rows that are done, and when the last of them was settled.
+    done: u64,
+    settled_us: u64,
     pub costs: Costs,
 }
 
@@ -104,12 +107,12 @@ impl Plan<'_> {
             site.start_redis().await?;
             site.announce(!self.deaf).await?;
         }
-        let mut daemons = Vec::new();
+        let (mut daemons, mut backlog) = (Vec::new(), None);
         if self.backlog == 0 {
             daemons = self.start_daemons(site, first).await?;
             self.await_ready(&mut daemons).await?;
         } else {
-            self.write_backlog(site, first).await?;
+            backlog = Some(self.write_backlog(site, first).await?);
         }
         let (first_due, written) = self.write_tasks(site, first + self.backlog).await?;
         if self.redis_down {
@@ -140,7 +143,9 @@ impl Plan<'_> {
         for daemon in daemons {
             record.merge(daemon.stop().await?);
         }
-        site.forget_pending(written.rows).await?;
+        let rows = backlog.map_or(written.rows, |backlog| written.rows_with(&backlog));
+        let (done, settled_us) = site.settled(rows).await?;
+        site.forget_pending(rows).await?;
         Ok(Measured {
             label: self.label.clone(),
             arrivals: self.arrivals,
@@ -154,6 +159,8 @@ impl Plan<'_> {
                 LEDGER_CLOCK_ERROR_US
             },
             record,
+            done,
+            settled_us,
             costs,
         })
     }
@@ -178,14 +185,13 @@ impl Plan<'_> {
         Ok(())
     }
 
-    async fn write_backlog(&self, site: &Site, first: u32) -> anyhow::Result<()> {
+    async fn write_backlog(&self, site: &Site, first: u32) -> anyhow::Result<Written> {
         let now = site.client.now().await?;
         let (from, span) = OVERDUE_MS;
         let bar = bar("overdue", u64::from(self.backlog));
         let due =
             move |number: u32| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span);
-        population::write(site, first..first + self.backlog, due, &bar).await?;
-        Ok(())
+        population::write(site, first..first + self.backlog, due, &bar).await
     }
 
     /// Writes them so that the first falls due when all are written.
@@ -362,9 +368,15 @@ impl Measured {
         behind.count()
     }
 
-    /// When the last run was settled, in microseconds since 1970; `None` if something never ran.
+    /// Tasks that started, but are not done.
+    pub fn unsettled(&self) -> u64 {
+        let started = self.all_starts().count() as u64;
+        started.saturating_sub(self.done)
+    }
+
+    /// When the last run was settled, in microseconds since 1970; `None` if not everything was.
     pub fn settled_us(&self) -> Option<u64> {
-        (self.lost() == 0 && self.record.idle_since_us > 0).then_some(self.record.idle_since_us)
+        (self.lost() == 0 && self.unsettled() == 0).then_some(self.settled_us)
     }
 
     /// Starts between two moments.

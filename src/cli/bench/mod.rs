@@ -55,14 +55,9 @@ impl Bench {
         let common = scenario.common().clone();
         let (name, options) = scenario.describe();
         let (pending, rows) = scenario.population();
+        // From now on neither ends this process before it has cleaned up.
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
-        let interrupted = async {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-        };
-        tokio::pin!(interrupted);
+        let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let choice = Choice {
             config,
             file,
@@ -71,7 +66,6 @@ impl Bench {
             concurrency: common.concurrency.map(|runs| runs as usize),
             rows,
         };
-        // Private servers end with this process; where the table is made, nobody interrupts.
         let mut site = Site::prepare(choice).await?;
         let work = async {
             if pending > 0 {
@@ -81,7 +75,8 @@ impl Bench {
         };
         let result = tokio::select! {
             result = work => result,
-            () = &mut interrupted => Err(anyhow::anyhow!("interrupted")),
+            _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
+            _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
         };
         let notes = notes(&site);
         let cleaned = site.clean_up().await;

@@ -40,6 +40,14 @@ pub struct Written {
     pub took: Duration,
 }
 
+impl Written {
+    /// The smallest and largest row id of both.
+    pub fn rows_with(&self, other: &Self) -> (u64, u64) {
+        let (first, last) = self.rows;
+        (first.min(other.rows.0), last.max(other.rows.1))
+    }
+}
+
 /// A task of a measurement.
 pub fn task(number: u32) -> Task {
     Task::new(CLASS, METHOD, [number]).expect("class, method and a number fit the grammar")

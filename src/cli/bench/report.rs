@@ -121,6 +121,7 @@ pub fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec
     figures.push(count("early", measured.early()));
     figures.push(count("lost", measured.lost()));
     figures.push(count("duplicates", measured.duplicates()));
+    figures.push(count("unsettled", measured.unsettled()));
     figures.push(Figure {
         name: "tasks_per_s",
         value: Value::Measured(tasks_per_s, 0),

@@ -254,6 +254,24 @@ impl Site {
         Ok(())
     }
 
+    /// How many of these rows are done, and when the last of them was settled: by the database's clock, when the
+    /// statement began, in microseconds since 1970.
+    pub async fn settled(&self, rows: (u64, u64)) -> anyhow::Result<(u64, u64)> {
+        let mut sql = self.sql().await?;
+        let text = format!(
+            "SELECT COUNT(*), CAST(COALESCE(MAX(finished_at), 0) * 1000 AS SIGNED) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 1",
+            self.config.ledger.table
+        );
+        let (done, last_ms): (i64, i64) = sqlx::query_as(AssertSqlSafe(text))
+            .bind(rows.0)
+            .bind(rows.1)
+            .fetch_one(&mut sql)
+            .await
+            .context("count what is done")?;
+        let last_ms = u64::try_from(last_ms).unwrap_or(0);
+        Ok((u64::try_from(done).unwrap_or(0), last_ms * 1000))
+    }
+
     /// Takes away what a run has left undone, so that the next one does not find it overdue.
     pub async fn forget_pending(&self, rows: (u64, u64)) -> anyhow::Result<()> {
         let mut sql = self.sql().await?;
