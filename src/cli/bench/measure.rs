@@ -15,9 +15,6 @@ use super::recorder::Record;
 use super::samples::{Lateness, Samples};
 use super::site::Site;
 
-/// How fast tasks are written at least, by which the first due time is chosen: per second.
-const WRITTEN_PER_SECOND: u64 = 8_000;
-
 /// Between the last task written and the first one due, at least.
 const LEAD: Duration = Duration::from_secs(3);
 
@@ -195,8 +192,8 @@ impl Plan<'_> {
     }
 
     /// Writes them so that the first falls due when all are written.
-    async fn write_tasks(&self, site: &Site, first: u32) -> anyhow::Result<(UnixMs, Written)> {
-        let takes = Duration::from_secs(u64::from(self.count) / WRITTEN_PER_SECOND);
+    async fn write_tasks(&self, site: &mut Site, first: u32) -> anyhow::Result<(UnixMs, Written)> {
+        let takes = site.writing_takes(self.count);
         let first_due = site.client.now().await?.plus(LEAD + takes);
         let arrivals = self.arrivals;
         let due = move |number: u32| {
@@ -212,6 +209,7 @@ impl Plan<'_> {
             written.took.as_secs_f64(),
             (LEAD + takes).as_secs_f64(),
         );
+        site.has_written(self.count, written.took);
         Ok((first_due, written))
     }
 

@@ -69,7 +69,8 @@ impl Bench {
         let mut site = Site::prepare(choice).await?;
         let work = async {
             if pending > 0 {
-                population::write_far(&site, pending).await?;
+                let written = population::write_far(&site, pending).await?;
+                site.has_written(pending, written.took);
             }
             scenario.run(&mut site).await
         };

@@ -24,6 +24,15 @@ const BYTES_PER_ROW: u64 = 700;
 /// The buffer pool for everything else.
 const POOL_BASE_MB: u64 = 512;
 
+/// How fast tasks can be written, until that is known.
+const WRITTEN_PER_S: f64 = 5_000.0;
+
+/// What is known of it is believed no more than so far.
+const WRITTEN_SHARE: f64 = 0.6;
+
+/// What is fewer says nothing about it.
+const TELLING: u32 = 20_000;
+
 /// A Redis user of private servers that may not touch the notify flags.
 const DEAF_USER: &str = "deaf";
 
@@ -57,6 +66,8 @@ pub struct Site {
     settings: Vec<(String, String)>,
     /// Numbers that no task has had yet.
     next: u32,
+    /// How fast tasks were written lately.
+    written_per_s: f64,
 }
 
 /// Servers of our own; gone when dropped.
@@ -119,6 +130,7 @@ impl Site {
             file,
             settings,
             next: 0,
+            written_per_s: WRITTEN_PER_S,
         })
     }
 
@@ -158,6 +170,18 @@ impl Site {
         let first = self.next;
         self.next += count;
         first
+    }
+
+    /// How long it takes at most to write so many tasks.
+    pub fn writing_takes(&self, count: u32) -> Duration {
+        Duration::from_secs_f64(f64::from(count) / self.written_per_s)
+    }
+
+    /// So many tasks were written in this time.
+    pub fn has_written(&mut self, count: u32, took: Duration) {
+        if count >= TELLING {
+            self.written_per_s = f64::from(count) / took.as_secs_f64() * WRITTEN_SHARE;
+        }
     }
 
     /// Starts a daemon that remembers these tasks, with settings of its own above the common ones.
