@@ -290,6 +290,10 @@ fn wrong_usage_is_refused_with_its_reason() {
         ),
         ("lateness --duration 60", "a duration with a unit"),
         ("throughput --duration 2h", "at most 1h"),
+        (
+            "throughput --rate 1000000 --duration 1h",
+            "more than 3000000000 tasks",
+        ),
         ("burst --tasks 0", "0 is not in 1..="),
         ("idle --tcp", "--private"),
     ];

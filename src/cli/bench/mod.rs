@@ -109,6 +109,13 @@ impl Scenario {
 
 /// What single options cannot say of themselves.
 fn check(scenario: &Scenario) -> anyhow::Result<()> {
+    let (pending, rows) = scenario.population();
+    if rows - u64::from(pending) > u64::from(population::FAR) {
+        return Err(usage(&format!(
+            "all runs together have more than {} tasks: ask for fewer runs, a lower rate or a shorter duration",
+            population::FAR
+        )));
+    }
     let Scenario::Lateness(lateness) = scenario else {
         return Ok(());
     };
