@@ -86,7 +86,7 @@ pub async fn write(
         let last = numbers.end.min(first.saturating_add(BATCH));
         let (client, due) = (site.client.clone(), Arc::clone(&due));
         // A task of its own: making statements is work for every core.
-        let call = tokio::spawn(async move {
+        let call = site.writers.spawn(async move {
             let tasks = (first..last)
                 .map(|number| Ok((task(number), Due::at(due(number))?)))
                 .collect::<anyhow::Result<_>>()?;

@@ -13,6 +13,8 @@ use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::{Config, TaskClient};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::daemon::StartClock;
@@ -68,6 +70,10 @@ pub struct Site {
     next: u32,
     /// How fast tasks were written lately.
     written_per_s: f64,
+    /// Whoever writes tasks: what they have begun must be over before anything is cleaned up.
+    pub writers: TaskTracker,
+    /// They shall begin nothing more.
+    pub stop: CancellationToken,
 }
 
 /// Servers of our own; gone when dropped.
@@ -131,6 +137,8 @@ impl Site {
             settings,
             next: 0,
             written_per_s: WRITTEN_PER_S,
+            writers: TaskTracker::new(),
+            stop: CancellationToken::new(),
         })
     }
 
@@ -317,6 +325,9 @@ impl Site {
         if self.is_private() {
             return Ok(());
         }
+        self.stop.cancel();
+        self.writers.close();
+        self.writers.wait().await;
         let table = self.config.ledger.table.clone();
         let mut sql = self.sql().await?;
         sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS `{table}`")))
