@@ -13,6 +13,7 @@ mod figures;
 mod idle;
 mod lateness;
 mod measure;
+mod measured;
 mod meter;
 mod options;
 mod plot;
@@ -79,7 +80,7 @@ impl Bench {
             _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
             _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
         };
-        let notes = notes(&site);
+        let notes = notes(&scenario, &site);
         let cleaned = site.clean_up().await;
         let report = result?;
         let heading = Heading {
@@ -145,7 +146,8 @@ fn usage(message: &str) -> anyhow::Error {
     .into()
 }
 
-fn notes(site: &Site) -> Vec<String> {
+/// What its reader has to know of the figures.
+fn notes(scenario: &Scenario, site: &Site) -> Vec<String> {
     let clock = if site.is_private() {
         "lateness: from the due millisecond to the handler's first instruction, both on this host's clock, to the microsecond"
     } else {
@@ -156,9 +158,10 @@ fn notes(site: &Site) -> Vec<String> {
     } else {
         "sql, redis: as the servers count, so whatever other clients did is in it; CPU and memory of the servers are not known"
     };
-    vec![
-        clock.to_owned(),
-        counts.to_owned(),
-        "recorder_mb: the measurement's own memory, which is part of the daemon's".to_owned(),
-    ]
+    let recorder = "recorder_mb: the measurement's own memory, which is part of the daemon's";
+    let notes: &[&str] = match scenario {
+        Scenario::Enqueue(_) | Scenario::Idle(_) => &[counts],
+        _ => &[clock, counts, recorder],
+    };
+    notes.iter().map(ToString::to_string).collect()
 }

@@ -43,7 +43,6 @@ impl Recorder {
 
     /// A task has started.
     pub fn start(&self, number: u32, now_us: u64) {
-        self.started.fetch_add(1, Ordering::Relaxed);
         let slot = number
             .checked_sub(self.first)
             .and_then(|slot| usize::try_from(slot).ok())
@@ -54,6 +53,7 @@ impl Recorder {
         };
         if self.runs[slot].fetch_add(1, Ordering::Relaxed) == 0 {
             let since = u32::try_from(now_us.saturating_sub(self.base_us)).unwrap_or(u32::MAX - 1);
+            self.started.fetch_add(1, Ordering::Relaxed);
             if slot < self.backlog {
                 self.backlog_started.fetch_add(1, Ordering::Relaxed);
             }
@@ -61,7 +61,7 @@ impl Recorder {
         }
     }
 
-    /// Runs so far.
+    /// Expected tasks that have started.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
     }
@@ -172,7 +172,7 @@ mod tests {
             strays: 2,
         };
         assert_eq!(record, expected);
-        assert_eq!((recorder.started(), recorder.backlog_started()), (5, 1));
+        assert_eq!((recorder.started(), recorder.backlog_started()), (2, 1));
     }
 
     #[test]

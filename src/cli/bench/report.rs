@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
 use super::figures::{Figure, Row, Value, medians};
-use super::measure::Measured;
+use super::measured::Measured;
 use super::meter::Cost;
 use super::plot;
 use super::samples::{Lateness, Samples};

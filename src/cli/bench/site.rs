@@ -10,7 +10,7 @@ use lapsed::compose::Adapters;
 use lapsed::config::{Secret, TimerKind};
 use lapsed::ledger::Ledger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
-use lapsed::{Config, TaskClient};
+use lapsed::{Config, TaskClient, TaskKey};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::daemon::StartClock;
+use super::population::{BATCH, task};
 use super::process::{Daemon, Numbers, Order};
+use super::recorder::Record;
 
 /// What a row takes in the buffer pool, with its index entries and some air.
 const BYTES_PER_ROW: u64 = 700;
@@ -318,6 +320,20 @@ impl Site {
             .await
             .context("delete what did not run")?;
         Ok(())
+    }
+
+    /// Deletes the keys of what did not start, where Redis is up: their events would be noise in the next run.
+    pub async fn disarm(&self, first: u32, record: &Record) {
+        let numbers = (first..).zip(&record.runs);
+        let idle: Vec<TaskKey> = numbers
+            .filter(|(_, runs)| **runs == 0)
+            .map(|(number, _)| task(number).key().clone())
+            .collect();
+        for keys in idle.chunks(BATCH as usize) {
+            if self.adapters.timer.disarm(keys).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Drops the table and deletes the keys; private servers just end.
