@@ -82,6 +82,9 @@ impl Bench {
         };
         let notes = notes(&scenario, &site);
         let cleaned = site.clean_up().await;
+        if let (Err(_), Err(left)) = (&result, &cleaned) {
+            eprintln!("warning: {left:#}");
+        }
         let report = result?;
         let heading = Heading {
             scenario: name,
