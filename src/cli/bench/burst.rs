@@ -43,7 +43,7 @@ impl Burst {
             let figure = |name, value| Figure { name, value };
             let mut row = vec![
                 figure("all_started_ms", since_due(last)),
-                figure("all_settled_ms", since_due(measured.settled_us())),
+                figure("all_settled_ms", since_due(measured.all_settled_us())),
             ];
             row.extend(figures(&measured, &lateness, per_s));
             report.rows.push(Row {

@@ -1,13 +1,12 @@
 //! `lapsed bench-daemon`: the engine as `listen` runs it, with a handler that does nothing but look at the clock.
 //!
 //! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
-//! `progress <runs started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or its end, stops it; it then
+//! `progress <tasks started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or its end, stops it; it then
 //! writes its record and ends. Interrupts of the terminal are the measuring process' business.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,7 +21,7 @@ use lapsed::telemetry::Metrics;
 use lapsed::{Config, HandlerRegistry, TaskContext};
 use tokio::io::AsyncBufReadExt;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::interval;
 
 use super::recorder::Recorder;
 use crate::cli::output::say;
@@ -34,9 +33,6 @@ pub const METHOD: &str = "run";
 
 /// How often it says how far it is.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-
-/// How exactly it knows when the last run was settled.
-const SETTLED_WITHIN: Duration = Duration::from_millis(10);
 
 /// Which clock says when a run started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,7 +75,7 @@ impl BenchDaemon {
         let mut handlers = HandlerRegistry::new();
         let nothing = Nothing {
             recorder: Arc::clone(&recorder),
-            clock: clock.clone(),
+            clock,
         };
         handlers.on_handler(CLASS, METHOD, nothing);
         let engine = adapters.engine(config, handlers);
@@ -87,13 +83,10 @@ impl BenchDaemon {
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let ignoring = tokio::spawn(async move { while interrupt.recv().await.is_some() {} });
 
-        let idle_since_us = Arc::new(AtomicU64::new(0));
         let teller = Teller {
             status,
             recorder: Arc::clone(&recorder),
             metrics: Arc::clone(&adapters.metrics),
-            clock,
-            idle_since_us: Arc::clone(&idle_since_us),
         };
         let telling = tokio::spawn(teller.tell());
         let result = engine.run_until(told_to_stop()).await;
@@ -102,7 +95,7 @@ impl BenchDaemon {
         adapters.ledger.close().await;
         result?;
         recorder
-            .save(&self.record, idle_since_us.load(Ordering::Relaxed))
+            .save(&self.record)
             .with_context(|| format!("write `{}`", self.record.display()))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -142,47 +135,30 @@ struct Teller {
     status: Status,
     recorder: Arc<Recorder>,
     metrics: Arc<Metrics>,
-    clock: Option<LedgerClock>,
-    idle_since_us: Arc<AtomicU64>,
 }
 
 impl Teller {
     async fn tell(self) -> anyhow::Result<()> {
         let (mut ready, mut audited) = (false, false);
-        let mut told = Instant::now();
-        let mut was_running = false;
+        let mut ticks = interval(PROGRESS_EVERY);
         loop {
-            let running = self.status.running();
+            ticks.tick().await;
+            if !ready && self.status.ledger_answers() {
+                ready = self.status.is_listening() != Some(false);
+                if ready {
+                    say("ready")?;
+                }
+            }
+            if !audited {
+                audited = self.metrics.render().contains("lapsed_audits_total{");
+                if audited {
+                    say("audited")?;
+                }
+            }
+            // Asked for first: what starts in between may only make it look less settled.
             let started = self.recorder.started();
-            if running == 0 && was_running {
-                self.idle_since_us
-                    .store(now_us(self.clock.as_ref()), Ordering::Relaxed);
-            }
-            was_running = running > 0;
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
-                if !ready && self.status.ledger_answers() {
-                    ready = self.status.is_listening() != Some(false);
-                    if ready {
-                        say("ready")?;
-                    }
-                }
-                if !audited {
-                    audited = self.metrics.render().contains("lapsed_audits_total{");
-                    if audited {
-                        say("audited")?;
-                    }
-                }
-                let backlog = self.recorder.backlog_started();
-                say(&format!("progress {started} {running} {backlog}"))?;
-            }
-            // Finely only while something runs: looking must not cost an idle daemon its idleness.
-            sleep(if running > 0 {
-                SETTLED_WITHIN
-            } else {
-                PROGRESS_EVERY
-            })
-            .await;
+            let (running, backlog) = (self.status.running(), self.recorder.backlog_started());
+            say(&format!("progress {started} {running} {backlog}"))?;
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::figures::{Figure, Row, Value};
-use super::measure::{Arrivals, Measured, Plan};
+use super::measure::{Arrivals, Plan};
+use super::measured::Measured;
 use super::options::Daemons;
 use super::report::{Report, figures};
 use super::site::Site;

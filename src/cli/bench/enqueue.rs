@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lapsed::{Due, TaskClient, UnixMs};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
@@ -95,14 +95,16 @@ impl Enqueue {
         let cpu_before = cpu_time(own);
         let begun = Instant::now();
         let end = begun + self.duration;
-        let mut callers = JoinSet::new();
+        let mut callers = Vec::new();
         for _ in 0..way.callers {
             let (client, numbers) = (site.client.clone(), Arc::clone(&numbers));
-            callers.spawn(create_until(end, client, numbers, way.batch, now));
+            let stop = site.stop.clone();
+            let create = create_until(end, stop, client, numbers, way.batch, now);
+            callers.push(site.writers.spawn(create));
         }
         let mut all = Tally::default();
-        while let Some(tally) = callers.join_next().await {
-            let tally = tally.context("create tasks")??;
+        for caller in callers {
+            let tally = caller.await.context("create tasks")??;
             all.rows += tally.rows;
             all.keys += tally.keys;
             all.calls.extend(tally.calls);
@@ -161,13 +163,14 @@ impl Enqueue {
 /// Creates far tasks, a call after the other.
 async fn create_until(
     end: Instant,
+    stop: CancellationToken,
     client: TaskClient,
     numbers: Arc<AtomicU32>,
     batch: u32,
     now: UnixMs,
 ) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
-    while Instant::now() < end {
+    while Instant::now() < end && !stop.is_cancelled() {
         let first = numbers.fetch_add(batch, Ordering::Relaxed);
         let tasks: Result<Vec<_>, lapsed::task::ScheduleError> = (first..first + batch)
             .map(|number| Ok((task(number), Due::at(far_due(now, number))?)))

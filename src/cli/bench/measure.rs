@@ -7,16 +7,13 @@ use lapsed::UnixMs;
 use tokio::time::sleep;
 
 use super::daemon::PROGRESS_EVERY;
+use super::measured::Measured;
 use super::meter::{Costs, Meter};
 use super::population::{self, Written};
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
-use super::samples::{Lateness, Samples};
 use super::site::Site;
-
-/// How fast tasks are written at least, by which the first due time is chosen: per second.
-const WRITTEN_PER_SECOND: u64 = 8_000;
 
 /// Between the last task written and the first one due, at least.
 const LEAD: Duration = Duration::from_secs(3);
@@ -81,20 +78,6 @@ pub struct Plan<'a> {
     pub redis_down: bool,
 }
 
-/// What came of it.
-pub struct Measured {
-    pub label: String,
-    arrivals: Arrivals,
-    backlog: usize,
-    /// When the first task fell due, and from when to when is counted: microseconds since 1970.
-    pub first_due_us: u64,
-    window_us: (u64, u64),
-    watched_until_us: u64,
-    clock_error_us: u64,
-    record: Record,
-    pub costs: Costs,
-}
-
 impl Plan<'_> {
     /// Does it.
     pub async fn run(&self, site: &mut Site) -> anyhow::Result<Measured> {
@@ -104,12 +87,12 @@ impl Plan<'_> {
             site.start_redis().await?;
             site.announce(!self.deaf).await?;
         }
-        let mut daemons = Vec::new();
+        let (mut daemons, mut backlog) = (Vec::new(), None);
         if self.backlog == 0 {
             daemons = self.start_daemons(site, first).await?;
             self.await_ready(&mut daemons).await?;
         } else {
-            self.write_backlog(site, first).await?;
+            backlog = Some(self.write_backlog(site, first).await?);
         }
         let (first_due, written) = self.write_tasks(site, first + self.backlog).await?;
         if self.redis_down {
@@ -140,7 +123,10 @@ impl Plan<'_> {
         for daemon in daemons {
             record.merge(daemon.stop().await?);
         }
-        site.forget_pending(written.rows).await?;
+        let rows = backlog.map_or(written.rows, |backlog| written.rows_with(&backlog));
+        let (done, settled_us) = site.settled(rows).await?;
+        site.forget_pending(rows).await?;
+        site.disarm(first, &record).await;
         Ok(Measured {
             label: self.label.clone(),
             arrivals: self.arrivals,
@@ -154,6 +140,8 @@ impl Plan<'_> {
                 LEDGER_CLOCK_ERROR_US
             },
             record,
+            done,
+            settled_us,
             costs,
         })
     }
@@ -178,19 +166,18 @@ impl Plan<'_> {
         Ok(())
     }
 
-    async fn write_backlog(&self, site: &Site, first: u32) -> anyhow::Result<()> {
+    async fn write_backlog(&self, site: &Site, first: u32) -> anyhow::Result<Written> {
         let now = site.client.now().await?;
         let (from, span) = OVERDUE_MS;
         let bar = bar("overdue", u64::from(self.backlog));
         let due =
             move |number: u32| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span);
-        population::write(site, first..first + self.backlog, due, &bar).await?;
-        Ok(())
+        population::write(site, first..first + self.backlog, due, &bar).await
     }
 
     /// Writes them so that the first falls due when all are written.
-    async fn write_tasks(&self, site: &Site, first: u32) -> anyhow::Result<(UnixMs, Written)> {
-        let takes = Duration::from_secs(u64::from(self.count) / WRITTEN_PER_SECOND);
+    async fn write_tasks(&self, site: &mut Site, first: u32) -> anyhow::Result<(UnixMs, Written)> {
+        let takes = site.writing_takes(self.count);
         let first_due = site.client.now().await?.plus(LEAD + takes);
         let arrivals = self.arrivals;
         let due = move |number: u32| {
@@ -206,6 +193,7 @@ impl Plan<'_> {
             written.took.as_secs_f64(),
             (LEAD + takes).as_secs_f64(),
         );
+        site.has_written(self.count, written.took);
         Ok((first_due, written))
     }
 
@@ -275,109 +263,6 @@ async fn sleep_at_most(us: u64) {
         us => PROGRESS_EVERY.min(Duration::from_micros(us)),
     };
     sleep(span).await;
-}
-
-impl Measured {
-    /// Due time of the task at this place among those that are no backlog.
-    fn due_us(&self, index: usize) -> u64 {
-        self.first_due_us
-            + self
-                .arrivals
-                .offset_ms(u32::try_from(index).unwrap_or(u32::MAX))
-                * 1000
-    }
-
-    fn starts(&self) -> &[Option<u64>] {
-        &self.record.starts_us[self.backlog..]
-    }
-
-    /// First starts of the backlog.
-    pub fn backlog_starts(&self) -> &[Option<u64>] {
-        &self.record.starts_us[..self.backlog]
-    }
-
-    /// First starts of all.
-    pub fn all_starts(&self) -> impl Iterator<Item = u64> {
-        self.record.starts_us.iter().flatten().copied()
-    }
-
-    /// Lateness of the tasks that fell due in the window and before `until_us`.
-    pub fn lateness(&self, until_us: u64) -> Samples {
-        let (from, to) = (self.window_us.0, self.window_us.1.min(until_us));
-        let counted = self.starts().iter().enumerate();
-        let counted = counted.filter_map(|(index, start)| {
-            let due = self.due_us(index);
-            let lateness = match start {
-                Some(start) => Lateness::Started(start.saturating_sub(due)),
-                None => Lateness::MoreThan(self.watched_until_us.saturating_sub(due)),
-            };
-            (due >= from && due < to).then_some(lateness)
-        });
-        Samples::new(counted)
-    }
-
-    /// Tasks that started before their due millisecond, those that were not to start at all included.
-    pub fn early(&self) -> u64 {
-        let early = self.starts().iter().enumerate().filter(|(index, start)| {
-            start.is_some_and(|start| start + self.clock_error_us < self.due_us(*index))
-        });
-        early.count() as u64 + self.record.strays
-    }
-
-    /// Tasks that fell due, and had not started when watching ended. What falls due beside a backlog counts while
-    /// there is one.
-    pub fn lost(&self) -> u64 {
-        let until = match self.backlog {
-            0 => u64::MAX,
-            _ => self.costs.span_us.1,
-        };
-        let runs = self.record.runs.iter().enumerate();
-        let lost = runs.filter(|(number, runs)| {
-            let index = number.checked_sub(self.backlog);
-            **runs == 0 && index.is_none_or(|index| self.due_us(index) < until)
-        });
-        lost.count() as u64
-    }
-
-    /// Runs beyond the first.
-    pub fn duplicates(&self) -> u64 {
-        let beyond = self.record.runs.iter().map(|runs| runs.saturating_sub(1));
-        beyond.map(u64::from).sum()
-    }
-
-    /// Starts in the window.
-    pub fn started_in_window(&self) -> usize {
-        let (from, to) = self.window_us;
-        self.all_starts()
-            .filter(|start| (from..to).contains(start))
-            .count()
-    }
-
-    /// Tasks due by the end of the window that had not started then.
-    pub fn behind(&self) -> usize {
-        let end = self.window_us.1;
-        let behind = self.starts().iter().enumerate().filter(|(index, start)| {
-            self.due_us(*index) < end && start.is_none_or(|start| start >= end)
-        });
-        behind.count()
-    }
-
-    /// When the last run was settled, in microseconds since 1970; `None` if something never ran.
-    pub fn settled_us(&self) -> Option<u64> {
-        (self.lost() == 0 && self.record.idle_since_us > 0).then_some(self.record.idle_since_us)
-    }
-
-    /// Starts between two moments.
-    pub fn started_between(&self, from_us: u64, to_us: u64) -> usize {
-        self.all_starts()
-            .filter(|start| (from_us..to_us).contains(start))
-            .count()
-    }
-
-    /// Memory that the records of these tasks take in each daemon, in bytes.
-    pub fn recorder_bytes(&self) -> u64 {
-        self.record.runs.len() as u64 * 5
-    }
 }
 
 fn micros(span: Duration) -> u64 {

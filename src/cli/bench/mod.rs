@@ -13,6 +13,7 @@ mod figures;
 mod idle;
 mod lateness;
 mod measure;
+mod measured;
 mod meter;
 mod options;
 mod plot;
@@ -55,14 +56,9 @@ impl Bench {
         let common = scenario.common().clone();
         let (name, options) = scenario.describe();
         let (pending, rows) = scenario.population();
+        // From now on neither ends this process before it has cleaned up.
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
-        let interrupted = async {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-        };
-        tokio::pin!(interrupted);
+        let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let choice = Choice {
             config,
             file,
@@ -71,20 +67,24 @@ impl Bench {
             concurrency: common.concurrency.map(|runs| runs as usize),
             rows,
         };
-        // Private servers end with this process; where the table is made, nobody interrupts.
         let mut site = Site::prepare(choice).await?;
         let work = async {
             if pending > 0 {
-                population::write_far(&site, pending).await?;
+                let written = population::write_far(&site, pending).await?;
+                site.has_written(pending, written.took);
             }
             scenario.run(&mut site).await
         };
         let result = tokio::select! {
             result = work => result,
-            () = &mut interrupted => Err(anyhow::anyhow!("interrupted")),
+            _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
+            _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
         };
-        let notes = notes(&site);
+        let notes = notes(&scenario, &site);
         let cleaned = site.clean_up().await;
+        if let (Err(_), Err(left)) = (&result, &cleaned) {
+            eprintln!("warning: {left:#}");
+        }
         let report = result?;
         let heading = Heading {
             scenario: name,
@@ -113,6 +113,13 @@ impl Scenario {
 
 /// What single options cannot say of themselves.
 fn check(scenario: &Scenario) -> anyhow::Result<()> {
+    let (pending, rows) = scenario.population();
+    if rows - u64::from(pending) > u64::from(population::FAR) {
+        return Err(usage(&format!(
+            "all runs together have more than {} tasks: ask for fewer runs, a lower rate or a shorter duration",
+            population::FAR
+        )));
+    }
     let Scenario::Lateness(lateness) = scenario else {
         return Ok(());
     };
@@ -142,7 +149,8 @@ fn usage(message: &str) -> anyhow::Error {
     .into()
 }
 
-fn notes(site: &Site) -> Vec<String> {
+/// What its reader has to know of the figures.
+fn notes(scenario: &Scenario, site: &Site) -> Vec<String> {
     let clock = if site.is_private() {
         "lateness: from the due millisecond to the handler's first instruction, both on this host's clock, to the microsecond"
     } else {
@@ -153,9 +161,10 @@ fn notes(site: &Site) -> Vec<String> {
     } else {
         "sql, redis: as the servers count, so whatever other clients did is in it; CPU and memory of the servers are not known"
     };
-    vec![
-        clock.to_owned(),
-        counts.to_owned(),
-        "recorder_mb: the measurement's own memory, which is part of the daemon's".to_owned(),
-    ]
+    let recorder = "recorder_mb: the measurement's own memory, which is part of the daemon's";
+    let notes: &[&str] = match scenario {
+        Scenario::Enqueue(_) | Scenario::Idle(_) => &[counts],
+        _ => &[clock, counts, recorder],
+    };
+    notes.iter().map(ToString::to_string).collect()
 }

@@ -40,6 +40,14 @@ pub struct Written {
     pub took: Duration,
 }
 
+impl Written {
+    /// The smallest and largest row id of both.
+    pub fn rows_with(&self, other: &Self) -> (u64, u64) {
+        let (first, last) = self.rows;
+        (first.min(other.rows.0), last.max(other.rows.1))
+    }
+}
+
 /// A task of a measurement.
 pub fn task(number: u32) -> Task {
     Task::new(CLASS, METHOD, [number]).expect("class, method and a number fit the grammar")
@@ -78,7 +86,7 @@ pub async fn write(
         let last = numbers.end.min(first.saturating_add(BATCH));
         let (client, due) = (site.client.clone(), Arc::clone(&due));
         // A task of its own: making statements is work for every core.
-        let call = tokio::spawn(async move {
+        let call = site.writers.spawn(async move {
             let tasks = (first..last)
                 .map(|number| Ok((task(number), Due::at(due(number))?)))
                 .collect::<anyhow::Result<_>>()?;

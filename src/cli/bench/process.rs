@@ -56,7 +56,7 @@ pub struct Progress {
     pub ready: bool,
     /// Its first audit is over.
     pub audited: bool,
-    /// Runs started.
+    /// Tasks started.
     pub started: u64,
     /// Runs that go on or are not settled.
     pub running: u64,

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use anyhow::{Context, ensure};
 
+/// Bytes before the tasks in a saved record.
+const HEADER: usize = 16;
+
 /// Written by any number of runs at once, without a lock.
 pub struct Recorder {
     /// Numbers of tasks are counted from here.
@@ -40,7 +43,6 @@ impl Recorder {
 
     /// A task has started.
     pub fn start(&self, number: u32, now_us: u64) {
-        self.started.fetch_add(1, Ordering::Relaxed);
         let slot = number
             .checked_sub(self.first)
             .and_then(|slot| usize::try_from(slot).ok())
@@ -51,6 +53,7 @@ impl Recorder {
         };
         if self.runs[slot].fetch_add(1, Ordering::Relaxed) == 0 {
             let since = u32::try_from(now_us.saturating_sub(self.base_us)).unwrap_or(u32::MAX - 1);
+            self.started.fetch_add(1, Ordering::Relaxed);
             if slot < self.backlog {
                 self.backlog_started.fetch_add(1, Ordering::Relaxed);
             }
@@ -58,7 +61,7 @@ impl Recorder {
         }
     }
 
-    /// Runs so far.
+    /// Expected tasks that have started.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
     }
@@ -68,17 +71,13 @@ impl Recorder {
         self.backlog_started.load(Ordering::Relaxed)
     }
 
-    /// Writes everything down; `idle_since_us` is when the last run was settled.
+    /// Writes everything down.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&self, file: &Path, idle_since_us: u64) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(24 + self.starts.len() * 5);
-        for word in [
-            self.base_us,
-            self.strays.load(Ordering::Relaxed),
-            idle_since_us,
-        ] {
+    pub fn save(&self, file: &Path) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(HEADER + self.starts.len() * 5);
+        for word in [self.base_us, self.strays.load(Ordering::Relaxed)] {
             bytes.extend(word.to_le_bytes());
         }
         for start in &self.starts {
@@ -98,8 +97,6 @@ pub struct Record {
     pub runs: Vec<u32>,
     /// Runs of tasks that nobody expected.
     pub strays: u64,
-    /// When the last run was settled, in microseconds since 1970.
-    pub idle_since_us: u64,
 }
 
 impl Record {
@@ -109,7 +106,6 @@ impl Record {
             starts_us: vec![None; count],
             runs: vec![0; count],
             strays: 0,
-            idle_since_us: 0,
         }
     }
 
@@ -117,12 +113,12 @@ impl Record {
     pub fn read(file: &Path, count: usize) -> anyhow::Result<Self> {
         let bytes = std::fs::read(file).context("read the record of a daemon")?;
         ensure!(
-            bytes.len() == 24 + count * 5,
+            bytes.len() == HEADER + count * 5,
             "the record of a daemon has {} bytes, expected {}",
             bytes.len(),
-            24 + count * 5
+            HEADER + count * 5
         );
-        let (words, rest) = bytes.split_at(24);
+        let (words, rest) = bytes.split_at(HEADER);
         let (starts, runs) = rest.split_at(count * 4);
         let word = |at: usize| {
             let eight = words[at * 8..][..8].try_into();
@@ -137,7 +133,6 @@ impl Record {
             starts_us: starts.chunks_exact(4).map(start).collect(),
             runs: runs.iter().map(|runs| u32::from(*runs)).collect(),
             strays: word(1),
-            idle_since_us: word(2),
         })
     }
 
@@ -153,7 +148,6 @@ impl Record {
             *runs += theirs;
         }
         self.strays += other.strays;
-        self.idle_since_us = self.idle_since_us.max(other.idle_since_us);
     }
 }
 
@@ -170,16 +164,15 @@ mod tests {
         recorder.start(102, 5_009_999);
         recorder.start(103, 5_000_000);
         recorder.start(99, 5_000_000);
-        recorder.save(file.path(), 77).unwrap();
+        recorder.save(file.path()).unwrap();
         let record = Record::read(file.path(), 3).unwrap();
         let expected = Record {
             starts_us: vec![Some(5_000_000), None, Some(5_000_700)],
             runs: vec![1, 0, 2],
             strays: 2,
-            idle_since_us: 77,
         };
         assert_eq!(record, expected);
-        assert_eq!((recorder.started(), recorder.backlog_started()), (5, 1));
+        assert_eq!((recorder.started(), recorder.backlog_started()), (2, 1));
     }
 
     #[test]
@@ -188,12 +181,11 @@ mod tests {
             starts_us: starts_us.to_vec(),
             runs: runs.to_vec(),
             strays: 1,
-            idle_since_us: u64::from(runs[0]),
         };
         let mut one = record(&[Some(5), None, Some(3)], &[1, 0, 1]);
         one.merge(record(&[Some(4), Some(9), None], &[2, 1, 0]));
         assert_eq!(one.starts_us, [Some(4), Some(9), Some(3)]);
         assert_eq!(one.runs, [3, 1, 1]);
-        assert_eq!((one.strays, one.idle_since_us), (2, 2));
+        assert_eq!(one.strays, 2);
     }
 }

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
 use super::figures::{Figure, Row, Value, medians};
-use super::measure::Measured;
+use super::measured::Measured;
 use super::meter::Cost;
 use super::plot;
 use super::samples::{Lateness, Samples};
@@ -121,6 +121,7 @@ pub fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec
     figures.push(count("early", measured.early()));
     figures.push(count("lost", measured.lost()));
     figures.push(count("duplicates", measured.duplicates()));
+    figures.push(count("unsettled", measured.unsettled()));
     figures.push(Figure {
         name: "tasks_per_s",
         value: Value::Measured(tasks_per_s, 0),

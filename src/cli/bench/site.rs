@@ -10,19 +10,32 @@ use lapsed::compose::Adapters;
 use lapsed::config::{Secret, TimerKind};
 use lapsed::ledger::Ledger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
-use lapsed::{Config, TaskClient};
+use lapsed::{Config, TaskClient, TaskKey};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::daemon::StartClock;
+use super::population::{BATCH, task};
 use super::process::{Daemon, Numbers, Order};
+use super::recorder::Record;
 
 /// What a row takes in the buffer pool, with its index entries and some air.
 const BYTES_PER_ROW: u64 = 700;
 
 /// The buffer pool for everything else.
 const POOL_BASE_MB: u64 = 512;
+
+/// How fast tasks can be written, until that is known.
+const WRITTEN_PER_S: f64 = 5_000.0;
+
+/// What is known of it is believed no more than so far.
+const WRITTEN_SHARE: f64 = 0.6;
+
+/// What is fewer says nothing about it.
+const TELLING: u32 = 20_000;
 
 /// A Redis user of private servers that may not touch the notify flags.
 const DEAF_USER: &str = "deaf";
@@ -57,6 +70,12 @@ pub struct Site {
     settings: Vec<(String, String)>,
     /// Numbers that no task has had yet.
     next: u32,
+    /// How fast tasks were written lately.
+    written_per_s: f64,
+    /// Whoever writes tasks: what they have begun must be over before anything is cleaned up.
+    pub writers: TaskTracker,
+    /// They shall begin nothing more.
+    pub stop: CancellationToken,
 }
 
 /// Servers of our own; gone when dropped.
@@ -119,6 +138,9 @@ impl Site {
             file,
             settings,
             next: 0,
+            written_per_s: WRITTEN_PER_S,
+            writers: TaskTracker::new(),
+            stop: CancellationToken::new(),
         })
     }
 
@@ -158,6 +180,18 @@ impl Site {
         let first = self.next;
         self.next += count;
         first
+    }
+
+    /// How long it takes at most to write so many tasks.
+    pub fn writing_takes(&self, count: u32) -> Duration {
+        Duration::from_secs_f64(f64::from(count) / self.written_per_s)
+    }
+
+    /// So many tasks were written in this time.
+    pub fn has_written(&mut self, count: u32, took: Duration) {
+        if count >= TELLING {
+            self.written_per_s = f64::from(count) / took.as_secs_f64() * WRITTEN_SHARE;
+        }
     }
 
     /// Starts a daemon that remembers these tasks, with settings of its own above the common ones.
@@ -254,6 +288,24 @@ impl Site {
         Ok(())
     }
 
+    /// How many of these rows are done, and when the last of them was settled: by the database's clock, when the
+    /// statement began, in microseconds since 1970.
+    pub async fn settled(&self, rows: (u64, u64)) -> anyhow::Result<(u64, u64)> {
+        let mut sql = self.sql().await?;
+        let text = format!(
+            "SELECT COUNT(*), CAST(COALESCE(MAX(finished_at), 0) * 1000 AS SIGNED) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 1",
+            self.config.ledger.table
+        );
+        let (done, last_ms): (i64, i64) = sqlx::query_as(AssertSqlSafe(text))
+            .bind(rows.0)
+            .bind(rows.1)
+            .fetch_one(&mut sql)
+            .await
+            .context("count what is done")?;
+        let last_ms = u64::try_from(last_ms).unwrap_or(0);
+        Ok((u64::try_from(done).unwrap_or(0), last_ms * 1000))
+    }
+
     /// Takes away what a run has left undone, so that the next one does not find it overdue.
     pub async fn forget_pending(&self, rows: (u64, u64)) -> anyhow::Result<()> {
         let mut sql = self.sql().await?;
@@ -270,11 +322,28 @@ impl Site {
         Ok(())
     }
 
+    /// Deletes the keys of what did not start, where Redis is up: their events would be noise in the next run.
+    pub async fn disarm(&self, first: u32, record: &Record) {
+        let numbers = (first..).zip(&record.runs);
+        let idle: Vec<TaskKey> = numbers
+            .filter(|(_, runs)| **runs == 0)
+            .map(|(number, _)| task(number).key().clone())
+            .collect();
+        for keys in idle.chunks(BATCH as usize) {
+            if self.adapters.timer.disarm(keys).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Drops the table and deletes the keys; private servers just end.
     pub async fn clean_up(self) -> anyhow::Result<()> {
         if self.is_private() {
             return Ok(());
         }
+        self.stop.cancel();
+        self.writers.close();
+        self.writers.wait().await;
         let table = self.config.ledger.table.clone();
         let mut sql = self.sql().await?;
         sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS `{table}`")))
