@@ -9,6 +9,7 @@ use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::mysql::MysqlLedger;
+use crate::redis::Events;
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
@@ -40,6 +41,7 @@ impl Adapters {
                     &config.redis,
                     config.sentinel,
                     config.nudge,
+                    events(config),
                     clock,
                     Arc::clone(&metrics),
                 );
@@ -69,6 +71,13 @@ impl Adapters {
             metrics: Arc::clone(&self.metrics),
         };
         Engine::with_parts(parts, config)
+    }
+}
+
+fn events(config: &Config) -> Events {
+    match config.hears_armings() {
+        true => Events::ExpiredAndArmings,
+        false => Events::Expired,
     }
 }
 

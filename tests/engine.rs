@@ -11,8 +11,9 @@ use lapsed::engine::{EngineError, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger,
-    LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
+    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
+    Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    TaskRecord,
 };
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
@@ -185,6 +186,14 @@ impl Ledger for Faulty {
             None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
             None => self.inner.settle(settlements).await,
         }
+    }
+
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        self.inner.adopt(keys).await
+    }
+
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.inner.withdraw(arming).await
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {

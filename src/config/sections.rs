@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{
-    Config, EngineConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig, Secret,
+    AdoptConfig, Config, EngineConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig, Secret,
     SentinelConfig, SweepConfig,
 };
 use crate::task::{Backoff, KEY_BYTES_MAX, RetryPolicy};
@@ -17,7 +17,7 @@ impl Reader {
         let ledger = self.section("ledger", p).ledger(p);
         let sentinel = self.section("sentinel", p).sentinel(p);
         let nudge = self.section("nudge", p).nudge(p);
-        self.section("adopt", p).adopt(p);
+        let adopt = self.section("adopt", p).adopt(p);
         let sweep = self.section("sweep", p).sweep(p);
         let engine = self.section("engine", p).engine(p);
         let retry = self.section("retry", p).ladder(p);
@@ -30,6 +30,7 @@ impl Reader {
             ledger: ledger?,
             sentinel: sentinel?,
             nudge: nudge?,
+            adopt: adopt?,
             sweep: sweep?,
             engine: engine?,
             retry: retry?,
@@ -113,14 +114,10 @@ impl Reader {
         })
     }
 
-    fn adopt(mut self, p: &mut Problems) {
-        self.checked(
-            "enabled",
-            p,
-            |enabled: &bool| !enabled,
-            "`false`: this version does not take over keys without a row",
-        );
+    fn adopt(mut self, p: &mut Problems) -> Option<AdoptConfig> {
+        let enabled = self.take("enabled", p);
         self.done(p);
+        Some(AdoptConfig { enabled: enabled? })
     }
 
     fn sweep(mut self, p: &mut Problems) -> Option<SweepConfig> {

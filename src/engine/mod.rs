@@ -9,14 +9,17 @@
 //!
 //! It knows the seams (`ledger`, `timer`, `handler`), never a driver.
 
+mod adopt;
 mod audit;
 mod dispatch;
+mod door;
 mod intake;
 mod lease;
 mod observe;
 mod reconcile;
 mod run;
 mod settle;
+mod sightings;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -29,15 +32,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::dispatch::Strangers;
+use self::door::Door;
 use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
+use self::sightings::Sightings;
 use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
-use crate::timer::{Cause, SignalSink, Timer};
+use crate::timer::{Cause, Timer};
 
 pub use self::audit::AuditReport;
 pub use self::reconcile::SweepReport;
@@ -80,6 +85,8 @@ pub(crate) struct Shared {
     nudge: NudgeConfig,
     sweep: SweepConfig,
     intake: Arc<Intake>,
+    /// Keys that wait to be adopted.
+    sightings: Arc<Sightings>,
     slots: Arc<Semaphore>,
     /// The share of the slots that a backlog may take.
     backlog_slots: Arc<Semaphore>,
@@ -116,6 +123,7 @@ impl Engine {
                 nudge: config.nudge,
                 sweep: config.sweep,
                 intake: Arc::new(Intake::new(Arc::clone(&parts.metrics))),
+                sightings: Arc::new(Sightings::new(parts.ledger.clock().clone())),
                 slots: Arc::new(Semaphore::new(config.engine.concurrency)),
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
@@ -202,12 +210,10 @@ impl Engine {
         let _stop = shared.stopping.clone().drop_guard();
         helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
-            let (shared, sink) = (
-                Arc::clone(&shared),
-                Arc::clone(&shared.intake) as Arc<dyn SignalSink>,
-            );
+            let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
             let listening = Arc::clone(&shared);
             let timer = async move {
                 listening
@@ -295,8 +301,17 @@ impl Shared {
         tracing::info!("stopped");
     }
 
-    fn sink(&self) -> &dyn SignalSink {
-        &*self.intake
+    fn sink(&self) -> &Intake {
+        &self.intake
+    }
+
+    fn door(&self) -> Door {
+        Door {
+            intake: Arc::clone(&self.intake),
+            sightings: Arc::clone(&self.sightings),
+            router: Arc::clone(&self.parts.router),
+            metrics: Arc::clone(&self.parts.metrics),
+        }
     }
 }
 

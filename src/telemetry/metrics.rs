@@ -56,6 +56,8 @@ pub struct Metrics {
     dead: Family<Route, Counter>,
     audits: Family<ByReason, Counter>,
     rearmed: Counter,
+    adopted: Family<ByReason, Counter>,
+    withdrawn: Counter,
 }
 
 impl Default for Metrics {
@@ -78,6 +80,8 @@ impl Default for Metrics {
             dead: Family::default(),
             audits: Family::default(),
             rearmed: Counter::default(),
+            adopted: Family::default(),
+            withdrawn: Counter::default(),
         };
         this.register();
         this
@@ -151,6 +155,16 @@ impl Metrics {
             "rearmed",
             "Keys armed again because the timer had lost them",
             self.rearmed.clone(),
+        );
+        r.register(
+            "adopted",
+            "Rows written on behalf of keys that programs armed, by reason",
+            self.adopted.clone(),
+        );
+        r.register(
+            "withdrawn",
+            "Adopted tasks called off because their key was deleted",
+            self.withdrawn.clone(),
         );
     }
 
@@ -256,6 +270,20 @@ impl Metrics {
     /// How long ago a sentinel was written or heard.
     pub fn sentinel_age(&self, age: std::time::Duration) {
         self.sentinel_age.set(age.as_secs_f64());
+    }
+
+    /// A row was written on behalf of a key.
+    pub fn adopted(&self, reason: &'static str) {
+        self.adopted
+            .get_or_create(&ByReason {
+                reason: reason.to_owned(),
+            })
+            .inc();
+    }
+
+    /// An adopted task was called off.
+    pub fn withdrawn(&self) {
+        self.withdrawn.inc();
     }
 
     /// A result was discarded.

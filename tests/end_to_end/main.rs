@@ -1,5 +1,6 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
+mod adopting;
 mod cancelling;
 mod due;
 mod exec;

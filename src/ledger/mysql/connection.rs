@@ -153,6 +153,13 @@ impl Conn {
         Ok(self.end(result)?.rows_affected())
     }
 
+    /// The id of the row that was inserted.
+    pub async fn insert(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
+        let (connection, timeout) = self.begin();
+        let result = tokio::time::timeout(timeout, statement.execute(connection)).await;
+        Ok(self.end(result)?.last_insert_id())
+    }
+
     /// All rows.
     pub async fn fetch(&mut self, statement: Statement<'_>) -> Result<Vec<MySqlRow>, sqlx::Error> {
         let (connection, timeout) = self.begin();
@@ -206,6 +213,7 @@ impl Drop for Conn {
 
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const DEADLOCK: u16 = 1213;
+const DUPLICATE_KEY: u16 = 1062;
 /// MariaDB 11.6 and newer: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
@@ -236,7 +244,12 @@ pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(DEADLOCK | RECORD_CHANGED))
 }
 
-fn is_transient(error: &sqlx::Error) -> bool {
+/// Whether there is a row of this key already.
+pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
+    number(error) == Some(DUPLICATE_KEY)
+}
+
+pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     match number(error) {
         Some(number) => PASSING.contains(&number) || number == DEADLOCK || number == RECORD_CHANGED,
         None => matches!(

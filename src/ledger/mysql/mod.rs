@@ -1,5 +1,6 @@
 //! The ledger in MySQL or MariaDB.
 
+mod adopt;
 mod catalog;
 mod claim;
 mod connection;
@@ -23,8 +24,8 @@ use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Lease, Ledger, LedgerError,
-    NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing, Window,
+    Adopted, Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Foundling, Lease,
+    Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing, Window,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -340,6 +341,16 @@ impl Ledger for MysqlLedger {
             settled.extend(self.settle_batch(batch).await?);
         }
         Ok(settled)
+    }
+
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        self.adopt_all(keys).await
+    }
+
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let withdraw = || self.withdrawal(arming);
+        let matched = retried!(self, |conn| conn.execute(withdraw()))?;
+        Ok(matched > 0)
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {

@@ -1,0 +1,46 @@
+//! What the timer talks to: signals go to the intake, sightings to those that wait to be adopted.
+
+use std::sync::Arc;
+
+use super::intake::Intake;
+use super::sightings::Sightings;
+use crate::handler::Router;
+use crate::task::TaskKey;
+use crate::telemetry::Metrics;
+use crate::timer::{Cause, Sighting, Signal, SignalSink};
+
+/// The engine, as its timer sees it.
+pub(super) struct Door {
+    pub(super) intake: Arc<Intake>,
+    pub(super) sightings: Arc<Sightings>,
+    pub(super) router: Arc<Router>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl SignalSink for Door {
+    fn raise(&self, signal: Signal) {
+        self.intake.raise(signal);
+    }
+
+    fn sweep(&self, cause: Cause) {
+        self.intake.sweep(cause);
+    }
+
+    fn audit(&self, cause: Cause) {
+        self.intake.audit(cause);
+    }
+
+    fn wants(&self, key: &TaskKey) -> bool {
+        self.router.runs(key)
+    }
+
+    fn sighted(&self, sighting: Sighting) {
+        if !self.router.adopts(&sighting.key) {
+            return self.metrics.dropped("not_adopted", 1);
+        }
+        if !self.sightings.add(sighting) {
+            self.metrics.dropped("sighting_overflow", 1);
+            self.intake.audit(Cause::Overflow);
+        }
+    }
+}
