@@ -113,17 +113,11 @@ impl Alarms {
     }
 
     fn insert(&mut self, alarm: Alarm) {
-        let Alarm {
-            key,
-            due,
-            mut arming,
-        } = alarm;
-        if let Some(before) = self.due_of.insert(key.clone(), due) {
-            let known = self.by_due.remove(&(before, key.clone())).flatten();
-            // Who knows only the key knows no better.
-            if before == due {
-                arming = arming.or(known);
-            }
+        let Alarm { key, due, arming } = alarm;
+        if let Some(before) = self.due_of.insert(key.clone(), due)
+            && before != due
+        {
+            self.by_due.remove(&(before, key.clone()));
         }
         self.by_due.insert((due, key), arming);
     }
@@ -197,23 +191,6 @@ mod tests {
         agenda.insert([alarm("a", 300)]);
         assert_eq!(agenda.due(&clock).await, [alarm("a", 300)]);
         assert_eq!(clock.now(), UnixMs(300));
-    }
-
-    #[test]
-    fn whoever_knows_only_the_key_does_not_make_the_row_forgotten() {
-        let agenda = Agenda::new(10);
-        let arming = Some(Arming {
-            row: 7,
-            due: UnixMs(100),
-        });
-        let known = Alarm {
-            arming,
-            ..alarm("a", 100)
-        };
-        agenda.insert([known.clone(), alarm("a", 100)]);
-        assert_eq!(agenda.held().take_until(UnixMs(100)), [known.clone()]);
-        agenda.insert([known, alarm("a", 200)]);
-        assert_eq!(agenda.held().take_until(UnixMs(200)), [alarm("a", 200)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! What programs do to keys: armed, armed again, deleted.
 //!
-//! An event only names a key, so it is looked at: whose value it has, and how long it has to live. A key of ours
-//! that falls due soon is expected, and that is all: the ledger knows it, or its look-ahead soon will, and a delay
-//! too short for any look-ahead is punctual all the same. A key of somebody else's is news for the engine.
+//! An event only names a key, so it is looked at: whose value it has, and how long it has to live. One that falls due
+//! soon is touched then, so that its event comes in time: a delay may be too short for any look-ahead to find its row.
+//! For a key of ours that is all. A key of somebody else's is news for the engine.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::nudge::Nudge;
-use super::{Alarm, ArmedPage, Cause, Seen, Sighting, SignalSink};
+use super::{ArmedPage, Cause, Seen, Sighting, SignalSink};
 use crate::clock::LedgerClock;
 use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
@@ -231,11 +231,12 @@ impl Armings {
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
+                    if due <= answered.plus(self.horizon) {
+                        soon.push((key.clone(), due));
+                    }
                     if value.is_of(due) {
-                        soon.extend(self.if_soon(&key, value, due));
                         continue;
                     }
-                    soon.extend(self.if_soon(&key, Value::Foreign, due));
                     let seen = Seen::Armed(Countdown {
                         due,
                         slack: answered.since(asked),
@@ -262,9 +263,7 @@ impl Armings {
                 (Ttl::Forever, Change::Armed) => self.metrics.dropped("lasting", 1),
             }
         }
-        if !soon.is_empty() {
-            self.nudge.expect(soon);
-        }
+        self.nudge.touch(soon);
         if !disarmed.is_empty() {
             self.hand_in_disarmed(disarmed, sink).await;
         }
@@ -272,19 +271,6 @@ impl Armings {
         if !self.heard().waiting.is_empty() {
             self.arrived.notify_one();
         }
-    }
-
-    fn if_soon(&self, key: &TaskKey, value: Value, due: UnixMs) -> Option<Alarm> {
-        let due = match value {
-            // As its row says it.
-            Value::Ours(meant) => meant,
-            Value::Foreign => due,
-        };
-        (due <= self.clock.now().plus(self.horizon)).then(|| Alarm {
-            key: key.clone(),
-            due,
-            arming: None,
-        })
     }
 
     /// A replica, a demoted master and a server that hands its keys to another say `del` too.

@@ -16,7 +16,7 @@ use super::{Agenda, Alarm, Signal, SignalSink, Source};
 use crate::clock::LedgerClock;
 use crate::config::NudgeConfig;
 use crate::redis::{Keyspace, Ttl};
-use crate::task::TaskKey;
+use crate::task::{TaskKey, UnixMs};
 
 /// Most due times held in memory at once.
 const CAPACITY: usize = 200_000;
@@ -50,8 +50,8 @@ pub(super) struct Nudge {
     expected: Agenda,
     /// Foreign keys that Redis holds a little longer: to be raised then.
     postponed: Agenda,
-    /// Raised already, but still in Redis: to be touched once more, so that they go.
-    leftovers: Agenda,
+    /// To be touched when they are due, so that they go: raised already, or raised by the event that this brings about.
+    touched: Agenda,
 }
 
 impl Nudge {
@@ -66,7 +66,7 @@ impl Nudge {
             keyspace,
             expected: Agenda::new(CAPACITY),
             postponed: Agenda::new(CAPACITY),
-            leftovers: Agenda::new(CAPACITY),
+            touched: Agenda::new(CAPACITY),
         }
     }
 
@@ -82,6 +82,19 @@ impl Nudge {
         }
     }
 
+    /// These keys fall due then. They are touched, and nothing is raised but what their events raise: who knows only
+    /// a key does not know whether it is a task's, and must not displace what is known from the ledger.
+    pub(super) fn touch(&self, keys: impl IntoIterator<Item = (TaskKey, UnixMs)>) {
+        if self.enabled {
+            let touched_at = |(key, due): (TaskKey, UnixMs)| Alarm {
+                key,
+                due: due.plus(AFTER_DUE),
+                arming: None,
+            };
+            self.touched.insert(keys.into_iter().map(touched_at));
+        }
+    }
+
     pub(super) fn forget(&self, keys: &[TaskKey]) {
         for key in keys {
             self.expected.remove(key);
@@ -94,7 +107,7 @@ impl Nudge {
         tokio::join!(
             self.ask_when_due(&sink),
             self.raise_postponed(sink.as_ref()),
-            self.touch_leftovers(),
+            self.touch_when_due(),
         );
     }
 
@@ -193,12 +206,12 @@ impl Nudge {
     fn touch_again(&self, key: &TaskKey, left: Duration) {
         let due = self.clock.now().plus(left + 2 * AFTER_DUE);
         let (key, arming) = (key.clone(), None);
-        self.leftovers.insert([Alarm { key, due, arming }]);
+        self.touched.insert([Alarm { key, due, arming }]);
     }
 
-    async fn touch_leftovers(&self) {
+    async fn touch_when_due(&self) {
         loop {
-            let due = self.leftovers.due(&self.clock).await;
+            let due = self.touched.due(&self.clock).await;
             let keys: Vec<TaskKey> = due.into_iter().map(|alarm| alarm.key).collect();
             // Their signals are out; without an answer Redis drops them when it comes across them.
             let found = self.keyspace.pttl(&keys).await.unwrap_or_default();
@@ -248,7 +261,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::redis::{Commands, Endpoint};
-    use crate::task::UnixMs;
 
     fn nudge(enabled: bool) -> Nudge {
         let Config { redis, nudge, .. } = Config::default();

@@ -10,7 +10,16 @@ use crate::servers::{admin, calls, flags, lazy_daemon, lazy_server, run, server}
 
 #[tokio::test]
 async fn flags_that_suffice_are_left_alone_and_what_is_missing_is_added() {
-    for (before, wanted) in [("KEA", "KEA"), ("KExg", "KExg"), ("Kg", "KgEx"), ("", "Ex")] {
+    let rules = [
+        ("KEA", true, "KEA"),
+        ("KExg", true, "KExg"),
+        ("Kg", true, "KgEx"),
+        ("Ex", true, "Exg"),
+        ("", true, "Exg"),
+        ("Ex", false, "Ex"),
+        ("", false, "Ex"),
+    ];
+    for (before, armings, wanted) in rules {
         let redis = PrivateRedis::start().await.unwrap();
         let mut admin = admin(&redis).await;
         let () = run(
@@ -18,7 +27,11 @@ async fn flags_that_suffice_are_left_alone_and_what_is_missing_is_added() {
             &["CONFIG", "SET", "notify-keyspace-events", before],
         )
         .await;
-        let _daemon = Daemon::default_on(&redis.url()).listen().await;
+        let options = Daemon::default_on(&redis.url());
+        let _daemon = match armings {
+            true => options.listen().await,
+            false => options.hearing_expired_alone().listen().await,
+        };
         let found = flags(&mut admin).await;
         // The first is the test's own.
         let changes = calls(&mut admin, "config|set").await - 1;
@@ -97,6 +110,17 @@ async fn flags_that_may_not_be_set_leave_the_nudge_and_no_reconnect_loop() {
             .count(|event| *event == Recorded::Audit(Cause::Subscribed)),
         1
     );
+}
+
+#[tokio::test]
+async fn without_the_flag_for_armings_it_listens_all_the_same() {
+    let redis = server().start().await.unwrap();
+    let mut admin = admin(&redis).await;
+    let () = run(&mut admin, &["ACL", "SETUSER", "default", "-config|set"]).await;
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    daemon.arm(&[daemon.alarm("1", 50)], ArmMode::Replace).await;
+    daemon.sink.signal(|signal| signal.key == key("1")).await;
+    assert_eq!(flags(&mut admin).await, "xE");
 }
 
 #[tokio::test]
