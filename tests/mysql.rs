@@ -113,6 +113,9 @@ async fn every_statement_can_be_prepared() {
         queries::RUN_NOW,
         queries::REDRIVE,
         queries::REVIVE,
+        queries::ADOPT_NEW,
+        queries::ADOPT_OVER,
+        queries::WITHDRAW,
         queries::COMPLETE_IN,
         queries::AGAIN_IN,
         queries::STATS,
@@ -149,6 +152,8 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::SCAN_AHEAD), "ix_due"),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
+        (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
+        (queries.plain(queries::WITHDRAW), "PRIMARY"),
     ];
     for (statement, index) in expected {
         assert_eq!(
