@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing};
-use crate::task::{Adoption, Origin, State, TaskKey, UnixMs, adoption};
+use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
 /// Keys of one look-up.
@@ -66,7 +66,7 @@ impl Shared {
                     };
                     let row = Foundling {
                         key: sighting.key.clone(),
-                        due: key.due,
+                        due: key.to_be_written(),
                         over: standing,
                     };
                     wanted.push(Wanted {
@@ -139,7 +139,7 @@ impl Shared {
     /// A key was deleted: that calls off a task which was adopted from it, and no other.
     async fn withdraw(&self, key: &TaskKey, standing: Option<Standing>) -> Result<(), LedgerError> {
         let pending = standing.filter(|row| {
-            row.origin == Origin::Key && matches!(row.state, State::Pending | State::Waiting)
+            row.booked().is_a_keys() && matches!(row.state, State::Pending | State::Waiting)
         });
         let withdrawn = match pending {
             Some(row) => self.parts.ledger.withdraw(row.arming).await?,
@@ -189,10 +189,11 @@ impl Shared {
     /// When it fell due: now, unless it was seen before that. Written as it was seen, another daemon that saw it,
     /// too, knows the arming again.
     fn due_as_seen(&self, key: &TaskKey, now: UnixMs) -> UnixMs {
-        match self.sightings.take(key) {
+        let due = match self.sightings.take(key) {
             Some(Seen::Armed(seen)) => seen.due.min(now),
             Some(Seen::Disarmed) | None => now,
-        }
+        };
+        Countdown::expired(due).to_be_written()
     }
 
     fn not_adopted(&self, why: &str) {

@@ -54,6 +54,14 @@ pub struct Booked {
     pub deleted: bool,
 }
 
+impl Booked {
+    /// Whether its due time came from a key. A program that does not know the mark leaves it there when it writes
+    /// the row anew, but it counts in whole seconds, and [`Countdown::to_be_written`] does not.
+    pub fn is_a_keys(&self) -> bool {
+        self.origin == Origin::Key && self.due.0 % 1000 != 0
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adoption {
@@ -94,11 +102,29 @@ pub fn adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> Adoption 
 }
 
 impl Countdown {
+    /// Of a key that is gone, and was due then.
+    pub fn expired(due: UnixMs) -> Self {
+        Self {
+            due,
+            slack: Duration::ZERO,
+            alive_at: None,
+            heard: true,
+        }
+    }
+
+    /// Its due time as its row is to have it: never a whole second, by which rows of programs are known.
+    pub fn to_be_written(&self) -> UnixMs {
+        match self.due.0 % 1000 {
+            0 => UnixMs(self.due.0 + 1),
+            _ => self.due,
+        }
+    }
+
     /// Whether it may be the very arming that the row is about.
     fn fits(&self, row: &Booked) -> bool {
-        let tolerance = match row.origin {
-            Origin::Key | Origin::DeletedKey if self.heard => FITS_A_KEY,
-            _ => FITS_A_PROGRAM,
+        let tolerance = match self.heard && row.is_a_keys() {
+            true => FITS_A_KEY,
+            false => FITS_A_PROGRAM,
         };
         let behind = self.due.since(row.due).saturating_sub(self.slack);
         behind.max(row.due.since(self.due)) <= tolerance
@@ -106,7 +132,7 @@ impl Countdown {
 
     /// Whether it was alive when the arming of the row no longer was. A program's row may fall due before its key.
     fn outlives(&self, row: &Booked) -> bool {
-        row.origin == Origin::Key
+        row.is_a_keys()
             && self
                 .alive_at
                 .is_some_and(|alive_at| alive_at >= row.due.plus(OUTLIVES))
@@ -117,7 +143,7 @@ impl Countdown {
 mod tests {
     use super::*;
 
-    const NOW: UnixMs = UnixMs(1_000_000);
+    const NOW: UnixMs = UnixMs(1_000_007);
     const STATES: [State; 6] = [
         State::Pending,
         State::Waiting,
@@ -248,6 +274,24 @@ mod tests {
                 ..due
             };
             assert_eq!(judge(program, heard(40)), Adoption::Leave, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_wrote_an_adopted_row_anew_is_known_by_its_whole_seconds() {
+        let row = Booked {
+            due: UnixMs(1_060_000),
+            ..row(State::Done, 0)
+        };
+        for due in [1_060_000, 1_060_900, 1_062_000] {
+            let key = Countdown {
+                due: UnixMs(due),
+                alive_at: Some(UnixMs(due - 1)),
+                ..heard(0)
+            };
+            assert_eq!(adoption(Some(&row), &key, UnixMs(due)), Adoption::Leave);
+            assert_ne!(key.to_be_written().0 % 1000, 0);
+            assert!(key.to_be_written() >= key.due);
         }
     }
 

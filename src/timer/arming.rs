@@ -168,10 +168,8 @@ impl Armings {
 
     fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
         let seen = Seen::Armed(Countdown {
-            due: self.clock.now(),
             slack: since.elapsed(),
-            alive_at: None,
-            heard: true,
+            ..Countdown::expired(self.clock.now())
         });
         sink.sighted(Sighting { key, seen });
     }
