@@ -17,6 +17,9 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 /// When a row that another session has locked is tried again.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a stopping engine may take for the keys that wait.
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A row to be written for a key, and why: for the metrics.
 struct Wanted {
     sighting: Sighting,
@@ -25,20 +28,28 @@ struct Wanted {
 }
 
 impl Shared {
-    /// Handles sightings when their time has come, until the engine stops.
+    /// Handles sightings when their time has come, until the engine stops; then the rest at once, since nobody may
+    /// hear of these keys again.
     pub(super) async fn adopt_until_stopped(self: Arc<Self>) {
-        let work = async {
-            loop {
-                let batch = self.sightings.ready(BATCH).await;
-                if let Err(error) = self.adopt(batch.clone()).await {
-                    self.ledger_failed("adopt keys", &error);
-                    // Doing it twice changes nothing.
-                    self.sightings.put_back(batch, OUTAGE_PAUSE);
-                    tokio::time::sleep(OUTAGE_PAUSE).await;
+        let ready = async || self.sightings.ready(BATCH).await;
+        while let Some(batch) = self.stopping.run_until_cancelled(ready()).await {
+            if let Err(error) = self.adopt(batch.clone()).await {
+                self.ledger_failed("adopt keys", &error);
+                // Doing it twice changes nothing.
+                self.sightings.put_back(batch, OUTAGE_PAUSE);
+                let pause = tokio::time::sleep(OUTAGE_PAUSE);
+                self.stopping.run_until_cancelled(pause).await;
+            }
+        }
+        let rest = async {
+            for batch in self.sightings.take_all().chunks(BATCH) {
+                if let Err(error) = self.adopt(batch.to_vec()).await {
+                    return self.ledger_failed("adopt keys", &error);
                 }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        // A daemon that cannot stop is worse: the next one goes through the keys that are still there.
+        let _ = tokio::time::timeout(REST_TIMEOUT, rest).await;
     }
 
     /// Compares keys with the ledger, and writes what it lacks. Tells how many rows were written.

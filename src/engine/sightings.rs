@@ -70,6 +70,13 @@ impl Sightings {
         self.waiting().remove(key)
     }
 
+    /// Takes out everything, ready or not.
+    pub(super) fn take_all(&self) -> Vec<Sighting> {
+        let waiting = std::mem::take(&mut *self.waiting());
+        let sighting = |(key, (_, _, seen))| Sighting { key, seen };
+        waiting.by_key.into_iter().map(sighting).collect()
+    }
+
     /// Waits until the time of some has come, and takes out at most `limit` of them.
     ///
     /// # Cancel safety

@@ -87,6 +87,10 @@ pub fn adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> Adoption 
     if !is_newer && key.fits(row) {
         return Adoption::Leave;
     }
+    // Whoever wrote the row may have failed to write the key after it: an older one was left there.
+    if !key.heard && row.origin == Origin::Row && !row.state.is_finished() {
+        return Adoption::Leave;
+    }
     match row.state {
         // The revival of deleted rows asks twice; what it may not take for the same arming is one of its own.
         State::Cancelled if row.deleted && !key.heard => Adoption::Leave,
@@ -336,6 +340,13 @@ mod tests {
             judge(row(State::Done, -5_000), found(60_000)),
             Adoption::Recreate
         );
+        for state in [State::Pending, State::Waiting, State::Running] {
+            let program = Booked {
+                origin: Origin::Row,
+                ..row(state, 60_000)
+            };
+            assert_eq!(judge(program, found(90_000)), Adoption::Leave, "{state}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Three things run side by side and need nothing of each other. The listener hears the `expired`
 //! events, for as long as there is a link, and makes a new link for as long as there is none. The
 //! nudge asks Redis for each expected key at its due millisecond, so that Redis drops it then and
-//! not when it gets round to it. And whoever arms or disarms talks to the keyspace directly.
+//! not when it gets round to it. What programs do to keys is heard on the same link, and looked at
+//! beside it. And whoever arms or disarms talks to the keyspace directly.
 
 use std::sync::Arc;
 use std::time::Duration;

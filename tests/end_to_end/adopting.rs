@@ -179,3 +179,38 @@ async fn a_key_whose_arming_nobody_heard_runs_when_it_expires() {
     rig.each_ran_once(1).await;
     assert_eq!(daemon.adopted("expired"), 1.0);
 }
+
+#[tokio::test]
+async fn a_daemon_that_stops_writes_down_what_it_has_just_heard_of() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let read = async || {
+        let info: String = rig.redis_says(&["INFO", "commandstats"]).await;
+        info.contains("cmdstat_getrange")
+    };
+    rig.arm("Job@record@1", 60_000).await;
+    until("the key was looked at", read).await;
+    daemon.stop().await;
+    assert!(rig.record("Job@record@1").await.adopted);
+}
+
+#[tokio::test]
+async fn moving_a_task_while_redis_is_away_stands_although_its_older_key_is_still_there() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    rig.arm("Job@record@1", 90_000).await;
+    rig.until_adopted("Job@record@1").await;
+    daemon.stop().await;
+    // As a producer does it that does not reach Redis.
+    rig.run_sql(
+        "UPDATE tb_time_limit_task SET end_time = UNIX_TIMESTAMP(NOW(3)) + 60, adopted = 0",
+    )
+    .await;
+    let moved = rig.record("Job@record@1").await.due;
+    let daemon = rig.listening_daemon().await;
+    until("the key was found and left alone", async || {
+        daemon.dropped("known") >= 1.0
+    })
+    .await;
+    assert_eq!(rig.record("Job@record@1").await.due, moved);
+}

@@ -208,7 +208,7 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
 /// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
 /// that was cancelled during the run is only completed. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
-       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
        start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
