@@ -92,7 +92,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
         }
     };
     // One that it may not read is in nobody's way.
-    let () = run(&mut admin, &["SETEX", "C@mine@1", "60", ""]).await;
+    let () = run(&mut admin, &["SETEX", "C@other@1", "60", ""]).await;
     let () = run(&mut admin, &["SETEX", "C@m@1", "60", ""]).await;
     daemon.sink.wait(sighted("1", true)).await;
     let deleted: i64 = run(&mut admin, &["DEL", "C@m@1"]).await;
