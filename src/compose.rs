@@ -12,6 +12,7 @@ use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::mysql::MysqlLedger;
+use crate::redis::Events;
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
@@ -45,6 +46,7 @@ impl Adapters {
                     &config.redis,
                     config.sentinel,
                     config.nudge,
+                    events(config),
                     clock,
                     Arc::clone(&metrics),
                 );
@@ -91,6 +93,13 @@ fn name_of(ledger: &LedgerConfig) -> String {
     let url = ledger.url.expose().split('?').next().unwrap_or_default();
     let database = url.rsplit('/').next().unwrap_or_default();
     format!("{database}.{}", ledger.table)
+}
+
+fn events(config: &Config) -> Events {
+    match config.hears_armings() {
+        true => Events::ExpiredAndArmings,
+        false => Events::Expired,
+    }
 }
 
 /// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.

@@ -17,7 +17,7 @@ type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// A server that is as it should be.
 async fn redis() -> Result<PrivateRedis> {
-    let options = PrivateRedis::options().set("notify-keyspace-events", "Ex");
+    let options = PrivateRedis::options().set("notify-keyspace-events", "Exg");
     Ok(options.start().await?)
 }
 

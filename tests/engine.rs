@@ -12,14 +12,16 @@ use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Known, Lease,
-    Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
-    TaskRecord,
+    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
+    Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement,
+    Standing, TaskRecord,
 };
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
+use lapsed::timer::{
+    Alarm, ArmMode, Armed, Remaining, Seen, Sighting, SignalSink, Timer, TimerError,
+};
 use lapsed::{Config, Engine, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -193,6 +195,14 @@ impl Ledger for Faulty {
             None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
             None => self.inner.settle(settlements).await,
         }
+    }
+
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        self.inner.adopt(keys).await
+    }
+
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.inner.withdraw(arming).await
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
@@ -915,4 +925,84 @@ async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
     let engine = Engine::with_parts(parts, &config);
     let ended = engine.run_until(std::future::pending()).await;
     assert!(matches!(ended, Err(EngineError::Broken)), "{ended:?}");
+}
+
+/// A timer whose server some program has armed keys on.
+#[derive(Debug)]
+struct Sees(Vec<Sighting>);
+
+#[async_trait]
+impl Timer for Sees {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        for sighting in &self.0 {
+            assert!(sink.wants(&sighting.key));
+            sink.sighted(sighting.clone());
+        }
+        stop.cancelled().await;
+    }
+
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+
+    fn expect(&self, _: Vec<Alarm>) {}
+
+    fn is_listening(&self) -> Option<bool> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_adopted_when_the_ledger_answers_again() {
+    let inner = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    faults.look_up_fails.store(true, Ordering::SeqCst);
+    let ledger = Arc::new(Faulty {
+        clock: inner.clock().clone(),
+        inner: Arc::clone(&inner),
+        faults: Arc::clone(&faults),
+    });
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let seen = Seen::Armed(Countdown {
+        slack: Duration::ZERO,
+        alive_at: Some(START),
+        due: UnixMs(START.0 + 60_000),
+        heard: true,
+    });
+    let timer = Sees(vec![Sighting {
+        key: key.clone(),
+        seen,
+    }]);
+    let mut handlers = HandlerRegistry::new();
+    let (ran, mut runs) = mpsc::unbounded_channel();
+    handlers.on("Job", "m", move |_, _: Vec<String>| {
+        let ran = ran.clone();
+        async move { Ok(ran.send(())?) }
+    });
+    let config = Config::default();
+    let parts = Parts {
+        roster: Arc::new(MemoryRoster::default()),
+        ledger,
+        catalog: None,
+        timer: Arc::new(timer),
+        router: Arc::new(Router::new(handlers, &config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    let engine = Engine::with_parts(parts, &config);
+    let outcome = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(inner.find(&key).await.unwrap(), None);
+        faults.look_up_fails.store(false, Ordering::SeqCst);
+        runs.recv().await.unwrap();
+        assert!(inner.find(&key).await.unwrap().unwrap().adopted);
+    };
+    engine.run_until(outcome).await.unwrap();
 }

@@ -122,6 +122,9 @@ async fn every_statement_can_be_prepared() {
         queries::RUN_NOW,
         queries::REDRIVE,
         queries::REVIVE,
+        queries::ADOPT_NEW,
+        queries::ADOPT_OVER,
+        queries::WITHDRAW,
         queries::COMPLETE_IN,
         queries::AGAIN_IN,
         queries::STATS,
@@ -160,6 +163,8 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
+        (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
+        (queries.plain(queries::WITHDRAW), "PRIMARY"),
     ];
     for (statement, index) in expected {
         assert_eq!(

@@ -70,6 +70,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
         payload,
         last_error,
         finished,
+        adopted,
     } = task;
     let fields = [
         ("key", Some(key.to_string())),
@@ -88,6 +89,10 @@ pub fn task_lines(task: &TaskRecord) -> String {
             cancel_requested.then(|| "waits for the run to end".to_owned()),
         ),
         ("tag", tag.clone()),
+        (
+            "adopted",
+            adopted.then(|| "from a key that a program armed".to_owned()),
+        ),
         ("payload", payload.clone()),
         ("last error", last_error.clone()),
     ];

@@ -149,8 +149,8 @@ pub async fn sweep(config: Config, output: Output) -> anyhow::Result<ExitCode> {
     output.print(
         &value,
         format!(
-            "{} overdue, {} pending ahead, {} keys armed again, {} deleted rows revived",
-            sweep.overdue, audit.pending, audit.rearmed, audit.revived
+            "{} overdue, {} pending ahead, {} keys armed again, {} deleted rows revived, {} keys adopted",
+            sweep.overdue, audit.pending, audit.rearmed, audit.revived, audit.adopted
         ),
     )?;
     Ok(ExitCode::SUCCESS)

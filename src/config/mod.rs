@@ -44,6 +44,8 @@ pub struct Config {
     pub sentinel: SentinelConfig,
     /// `[nudge]`
     pub nudge: NudgeConfig,
+    /// `[adopt]`
+    pub adopt: AdoptConfig,
     /// `[sweep]`
     pub sweep: SweepConfig,
     /// `[engine]`
@@ -112,6 +114,13 @@ pub struct NudgeConfig {
     pub horizon: Duration,
 }
 
+/// `[adopt]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdoptConfig {
+    /// Whether a key that some program armed becomes a task, unless its route says otherwise.
+    pub enabled: bool,
+}
+
 /// `[sweep]`
 #[derive(Debug, Clone, Copy)]
 pub struct SweepConfig {
@@ -161,6 +170,8 @@ pub struct RouteConfig {
     pub timeout: Option<Duration>,
     /// Over `[retry]`.
     pub retry: Option<RetryPolicy>,
+    /// Over `[adopt]`.
+    pub adopt: Option<bool>,
 }
 
 /// What a route runs.
@@ -232,6 +243,14 @@ impl ExecArg {
 pub const EXEC_ENV: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
 impl Config {
+    /// Whether it is of use to hear of keys when they are armed, and not only when they expire: to adopt them, or
+    /// to know the short delays.
+    pub fn hears_armings(&self) -> bool {
+        self.nudge.enabled
+            || self.adopt.enabled
+            || self.routes.iter().any(|route| route.adopt == Some(true))
+    }
+
     /// Reads the configuration as the program does: the file named, else `LAPSED_CONFIG`, else the
     /// first of [`SEARCH_PATHS`] that exists, over the defaults; then the environment over that.
     ///

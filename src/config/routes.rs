@@ -45,6 +45,10 @@ impl Reader {
             true => self.section("retry", p).route_retry(retry, p).map(Some),
             false => Some(None),
         };
+        let adopt = match self.table.contains_key("adopt") {
+            true => self.take("adopt", p).map(Some),
+            false => Some(None),
+        };
         let target = self.target(p);
         self.done(p);
         Some(RouteConfig {
@@ -52,6 +56,7 @@ impl Reader {
             target: target?,
             timeout: timeout.flatten(),
             retry: retry?,
+            adopt: adopt?,
         })
     }
 

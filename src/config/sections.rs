@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{
-    Config, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig, Secret,
-    SentinelConfig, SweepConfig,
+    AdoptConfig, Config, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig,
+    RedisConfig, Secret, SentinelConfig, SweepConfig,
 };
 use crate::task::{Backoff, KEY_BYTES_MAX, RetryPolicy};
 
@@ -17,7 +17,7 @@ impl Reader {
         let ledger = self.section("ledger", p).ledger(p);
         let sentinel = self.section("sentinel", p).sentinel(p);
         let nudge = self.section("nudge", p).nudge(p);
-        self.section("adopt", p).adopt(p);
+        let adopt = self.section("adopt", p).adopt(p);
         let sweep = self.section("sweep", p).sweep(p);
         let engine = self.section("engine", p).engine(p);
         let fleet = self.section("fleet", p).fleet(p);
@@ -31,6 +31,7 @@ impl Reader {
             ledger: ledger?,
             sentinel: sentinel?,
             nudge: nudge?,
+            adopt: adopt?,
             sweep: sweep?,
             engine: engine?,
             fleet: fleet?,
@@ -115,14 +116,10 @@ impl Reader {
         })
     }
 
-    fn adopt(mut self, p: &mut Problems) {
-        self.checked(
-            "enabled",
-            p,
-            |enabled: &bool| !enabled,
-            "`false`: this version does not take over keys without a row",
-        );
+    fn adopt(mut self, p: &mut Problems) -> Option<AdoptConfig> {
+        let enabled = self.take("enabled", p);
         self.done(p);
+        Some(AdoptConfig { enabled: enabled? })
     }
 
     fn sweep(mut self, p: &mut Problems) -> Option<SweepConfig> {

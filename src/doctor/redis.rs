@@ -8,8 +8,8 @@ use super::units::{bytes, count, span};
 use super::{Finding, Severity};
 use crate::config::{Config, TimerKind};
 use crate::redis::{
-    Commands, Connected, Endpoint, Facts, Inspection, Listeners, Names, Notifications, NotifyFlags,
-    RedisError, ensure_notifications,
+    Commands, Connected, Endpoint, EventKind, Events, Facts, Inspection, Listeners, Names,
+    Notifications, NotifyFlags, RedisError, ensure_notifications,
 };
 
 const REACHABLE: &str = "redis.reachable";
@@ -22,6 +22,7 @@ const EVICTION: &str = "redis.eviction";
 const OUTPUT_BUFFER: &str = "redis.output_buffer";
 const LISTENERS: &str = "redis.listeners";
 const RIGHTS: &str = "redis.rights";
+const ADOPTION: &str = "redis.adoption";
 const LATENESS: &str = "redis.lateness";
 const PERSISTENCE: &str = "redis.persistence";
 const CLOCK: &str = "redis.clock";
@@ -85,9 +86,9 @@ async fn examine_server(
 
     let flags = server.settings(&[FLAGS]);
     if let Some(settings) = checkup.learn(&[NOTIFICATIONS], flags).await? {
-        checkup.add(notifications(settings.raw(FLAGS)));
+        checkup.add(notifications(settings.raw(FLAGS), events(config)));
     }
-    let channel = endpoint.expired_channel();
+    let channel = endpoint.channel(EventKind::Expired);
     // Before this program listens itself.
     let listeners = checkup.learn(&[LISTENERS], server.listeners(&channel));
     if let Some(listeners) = listeners.await? {
@@ -96,6 +97,12 @@ async fn examine_server(
     let refused = refused(&server, &endpoint, &config.redis.key_prefix);
     if let Some(refused) = checkup.learn(&[RIGHTS], refused).await? {
         checkup.add(rights(&channel, &refused));
+    }
+    if events(config) == Events::ExpiredAndArmings {
+        let refused = refused_to_adopt(&server, &endpoint);
+        if let Some(refused) = checkup.learn(&[ADOPTION], refused).await? {
+            checkup.add([adoption(&endpoint, refused.as_ref())]);
+        }
     }
     if let Some(info) = &info {
         checkup.add([eviction(info)]);
@@ -119,6 +126,14 @@ async fn examine_server(
     reading.await
 }
 
+/// What the daemon listens to.
+fn events(config: &Config) -> Events {
+    match config.hears_armings() {
+        true => Events::ExpiredAndArmings,
+        false => Events::Expired,
+    }
+}
+
 /// Adds the notification flags that are missing, and says what it did.
 pub(super) async fn add_flags(config: &Config) -> Finding {
     if config.timer == TimerKind::LedgerPoll {
@@ -128,15 +143,23 @@ pub(super) async fn add_flags(config: &Config) -> Finding {
         Ok(endpoint) => endpoint,
         Err(error) => return Finding::error(FIX, words(&error)).remedy("mend `redis.url`"),
     };
-    match ensure_notifications(&Commands::new(endpoint)).await {
+    match ensure_notifications(&Commands::new(endpoint), events(config)).await {
         Ok(Notifications::On) => {
-            Finding::ok(FIX, "nothing to do: expired events are announced")
+            Finding::ok(FIX, "nothing to do: all events that are needed are announced")
         }
         Ok(Notifications::Added(flags)) => Finding::ok(
             FIX,
             format!("set `{FLAGS}` to `{flags}`, until the server restarts"),
         )
         .remedy(persist(&flags)),
+        Ok(Notifications::ExpiredOnly { flags, refusal }) => Finding::warning(
+            FIX,
+            format!(
+                "`{FLAGS}` is `{flags}`, without `g`, and this user may not change it: {}",
+                words(&refusal)
+            ),
+        )
+        .remedy(persist(&flags.with(events(config)))),
         Ok(Notifications::Off { flags, refusal }) => Finding::error(
             FIX,
             format!(
@@ -144,13 +167,14 @@ pub(super) async fn add_flags(config: &Config) -> Finding {
                 words(&refusal)
             ),
         )
-        .remedy(persist(&flags.with_expired())),
+        .remedy(persist(&flags.with(events(config)))),
         Ok(Notifications::Unknown) => Finding::note(
             FIX,
             format!("nothing was changed: this server shows nobody its `{FLAGS}`"),
         )
         .remedy(format!(
-            "set `{FLAGS}` to at least `Ex` where the server is configured, such as its provider's console"
+            "set `{FLAGS}` to at least `{}` where the server is configured, such as its provider's console",
+            events(config).flags()
         )),
         Err(error) => Finding::error(FIX, format!("nothing was changed: {}", words(&error)))
             .remedy("see below, then run `lapsed doctor --fix` again"),
@@ -171,7 +195,7 @@ async fn refused(
 ) -> Result<Vec<RedisError>, RedisError> {
     let mut refused = server.refused_verbs(&Names::new(key_prefix)).await?;
     let subscribed = match Connected::open(endpoint).await {
-        Ok(connected) => connected.subscribe().await.map(drop),
+        Ok(mut connected) => connected.hear(EventKind::Expired).await,
         Err(error) => Err(error),
     };
     match subscribed {
@@ -180,6 +204,25 @@ async fn refused(
         Err(error) => refused.push(error),
     }
     Ok(refused)
+}
+
+/// What of taking over keys without a row is refused first.
+async fn refused_to_adopt(
+    server: &Inspection,
+    endpoint: &Endpoint,
+) -> Result<Option<RedisError>, RedisError> {
+    let tried = async {
+        let mut connected = Connected::open(endpoint).await?;
+        for kind in EventKind::OF_ARMINGS {
+            connected.hear(kind).await?;
+        }
+        server.try_scan().await
+    };
+    match tried.await {
+        Ok(()) => Ok(None),
+        Err(error @ RedisError::Unreachable(_)) => Err(error),
+        Err(refused) => Ok(Some(refused)),
+    }
 }
 
 fn reachable<T>(endpoint: &Endpoint, answer: Option<Result<T, RedisError>>) -> Finding {
@@ -271,14 +314,16 @@ fn cluster(info: &Facts) -> Finding {
 }
 
 /// `None`: the server has no such setting to show.
-fn notifications(flags: Option<&str>) -> Vec<Finding> {
+fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding> {
     let Some(text) = flags else {
         let unsaid = Finding::unknown(NOTIFICATIONS, format!("the server does not show `{FLAGS}`"));
-        let remedy = format!("see that `{FLAGS}` is at least `Ex` where the server is configured");
+        let least = wanted.flags();
+        let remedy =
+            format!("see that `{FLAGS}` is at least `{least}` where the server is configured");
         return vec![unsaid.remedy(remedy)];
     };
     let flags = NotifyFlags::parse(text);
-    if !flags.announce_expired() {
+    if !flags.announce(Events::Expired) {
         let off = Finding::error(
             NOTIFICATIONS,
             format!(
@@ -287,14 +332,27 @@ fn notifications(flags: Option<&str>) -> Vec<Finding> {
         );
         let remedy = format!(
             "run `lapsed doctor --fix`, and {}",
-            persist(&flags.with_expired())
+            persist(&flags.with(wanted))
         );
         return vec![off.remedy(remedy)];
+    }
+    if !flags.announce(wanted) {
+        let expired_only = Finding::warning(
+            NOTIFICATIONS,
+            format!(
+                "`{FLAGS}` is `{text}`, expected `g` too: nobody hears that keys are armed, so a bare `SETEX` is taken over late, and delays below a second may start late"
+            ),
+        );
+        let remedy = format!(
+            "run `lapsed doctor --fix`, and {}",
+            persist(&flags.with(wanted))
+        );
+        return vec![expired_only.remedy(remedy)];
     }
     vec![
         Finding::ok(
             NOTIFICATIONS,
-            format!("`{FLAGS}` is `{text}`: expired events are announced"),
+            format!("`{FLAGS}` is `{text}`: the events that are needed are announced"),
         ),
         Finding::note(
             RESTART,
@@ -361,6 +419,24 @@ fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
         Finding::error(RIGHTS, words(error)).remedy(remedy)
     };
     refused.iter().map(finding).collect()
+}
+
+fn adoption(endpoint: &Endpoint, refused: Option<&RedisError>) -> Finding {
+    let Some(error) = refused else {
+        return Finding::ok(
+            ADOPTION,
+            "this user may hear that keys are armed, and go through them",
+        );
+    };
+    let channels = EventKind::OF_ARMINGS.map(|kind| format!("&{}", endpoint.channel(kind)));
+    Finding::warning(
+        ADOPTION,
+        format!("a bare `SETEX` is taken over late, and delays below a second may start late: {}", words(error)),
+    )
+    .remedy(format!(
+        "let the user of `redis.url` do it: `ACL SETUSER <user> +scan +psubscribe +info {}`; or set `adopt.enabled = false`",
+        channels.join(" ")
+    ))
 }
 
 fn eviction(info: &Facts) -> Finding {
@@ -592,9 +668,23 @@ mod tests {
     #[test]
     fn any_flags_that_include_expired_events_are_enough() {
         for text in ["Ex", "AKE", "xEg"] {
-            assert_is(&notifications(Some(text))[0], Severity::Ok, text);
+            assert_is(
+                &notifications(Some(text), Events::Expired)[0],
+                Severity::Ok,
+                text,
+            );
         }
-        let off = notifications(Some("Kg"));
+        for text in ["Exg", "AKE", "xEg"] {
+            assert_is(
+                &notifications(Some(text), Events::ExpiredAndArmings)[0],
+                Severity::Ok,
+                text,
+            );
+        }
+        let deaf = &notifications(Some("Ex"), Events::ExpiredAndArmings)[0];
+        assert_is(deaf, Severity::Warning, "expected `g` too");
+        assert!(deaf.remedy.as_deref().unwrap().contains("Exg"), "{deaf:?}");
+        let off = notifications(Some("Kg"), Events::ExpiredAndArmings);
         assert_is(&off[0], Severity::Error, "`notify-keyspace-events` is `Kg`");
         assert!(
             off[0]
@@ -603,7 +693,11 @@ mod tests {
                 .unwrap()
                 .contains("notify-keyspace-events KgEx")
         );
-        assert_is(&notifications(None)[0], Severity::Note, "does not show");
+        assert_is(
+            &notifications(None, Events::Expired)[0],
+            Severity::Note,
+            "does not show",
+        );
     }
 
     #[test]

@@ -46,6 +46,9 @@ const DELETION_TAKES: Duration = Duration::from_millis(100);
 /// How long Redis may take to give it: the sweep waits behind this.
 const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
 
+/// Rest between two pages of keys, of a thousand each.
+const SCAN_PAUSE: Duration = Duration::from_millis(10);
+
 /// What one audit found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct AuditReport {
@@ -55,6 +58,8 @@ pub struct AuditReport {
     pub rearmed: usize,
     /// Rows that a legacy program had deleted and armed again.
     pub revived: usize,
+    /// Rows written for keys that other programs had armed.
+    pub adopted: usize,
 }
 
 /// How far an audit has come.
@@ -111,12 +116,14 @@ impl Shared {
                             pending,
                             rearmed,
                             revived,
+                            adopted,
                         } = progress.report;
                         tracing::info!(
                             cause = cause.as_str(),
                             pending,
                             rearmed,
                             revived,
+                            adopted,
                             "audited"
                         );
                     }
@@ -229,7 +236,34 @@ impl Shared {
         self.parts
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
+        if self.parts.router.adopts_any() {
+            progress.report.adopted += self.adopt_armed().await?;
+        }
         Ok(())
+    }
+
+    /// Goes through the keys, and adopts those that the ledger lacks: armed while nobody listened. Slowly, since
+    /// what falls due meanwhile comes first; whoever waits for an urgent audit does not wait for the end of this.
+    async fn adopt_armed(&self) -> Result<usize, LedgerError> {
+        let (mut cursor, mut adopted) = (None, 0);
+        loop {
+            let wants = |key: &TaskKey| self.parts.router.adopts(key);
+            let page = match self.parts.timer.armed_elsewhere(cursor, &wants).await {
+                Ok(page) => page,
+                Err(error) => {
+                    if let Some(held_back) = self.complaints.admit("go through the keys") {
+                        tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
+                    }
+                    return Ok(adopted);
+                }
+            };
+            adopted += self.adopt(page.foreign).await?;
+            cursor = page.next;
+            if cursor.is_none() || self.intake.audit_is_urgent() {
+                return Ok(adopted);
+            }
+            tokio::time::sleep(SCAN_PAUSE).await;
+        }
     }
 
     /// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it

@@ -13,7 +13,7 @@ use super::run::Ended;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
 use crate::task::{State, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, Cause, Signal, SignalSink, Source};
+use crate::timer::{Alarm, ArmMode, Cause, Signal, Source};
 
 /// Most signals of one claim.
 const BATCH_MAX: usize = 512;
@@ -135,17 +135,32 @@ impl Shared {
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
         let standings = self.parts.ledger.look_up(&keys).await?;
         let now = self.parts.ledger.clock().now();
-        let (mut due, mut early) = (Vec::new(), Vec::new());
-        for (Signal { key, source, .. }, standing) in signals.into_iter().zip(standings) {
+        let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), HashMap::new());
+        for (
+            Signal {
+                key,
+                source,
+                arming,
+            },
+            standing,
+        ) in signals.into_iter().zip(standings)
+        {
             let Some(Standing {
                 arming,
                 state,
                 due_at,
                 deleted,
+                cancelling: _,
+                origin: _,
             }) = standing
             else {
-                self.parts.metrics.dropped("unknown", 1);
-                self.strangers.remember(key);
+                // A signal that knows its row is about one that was deleted.
+                if arming.is_none() && self.parts.router.adopts(&key) {
+                    without_row.insert(key, source);
+                } else {
+                    self.parts.metrics.dropped("unknown", 1);
+                    self.strangers.remember(key);
+                }
                 continue;
             };
             let revived = deleted && source == Source::Event && self.revive_expired(arming).await?;
@@ -177,6 +192,20 @@ impl Shared {
                     due_at,
                 )),
             }
+        }
+        let keys = without_row.keys().cloned().collect();
+        for (key, arming) in self.adopt_expired(keys).await? {
+            let source = without_row[&key];
+            let due_at = arming.due;
+            let arming = Some(arming);
+            due.push((
+                Signal {
+                    key,
+                    source,
+                    arming,
+                },
+                due_at,
+            ));
         }
         self.parts.metrics.dropped("early", early.len() as u64);
         self.hold(early);

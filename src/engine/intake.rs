@@ -11,7 +11,7 @@ use crate::fleet::Share;
 use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
-use crate::timer::{Cause, Signal, SignalSink, Source};
+use crate::timer::{Cause, Signal, Source};
 
 /// Most signals that wait, from timers and from the sweep. The sweep comes again, so it needs few.
 const FRESH_MAX: usize = 131_072;
@@ -266,12 +266,17 @@ impl Intake {
             .expect("nothing panics while holding it")
     }
 
+    /// Whether an audit is asked for that does not wait for its turn.
+    pub fn audit_is_urgent(&self) -> bool {
+        *self.audit_cause() == Some(Cause::RedisChanged)
+    }
+
     /// How many more signals of the sweep fit.
     pub fn swept_room(&self) -> usize {
         SWEPT_MAX.saturating_sub(self.queues().swept.len())
     }
 
-    /// As [`raise`](SignalSink::raise), into this lane.
+    /// As [`raise`](Self::raise), into this lane.
     pub fn raise_in(&self, lane: Lane, signal: Signal) {
         self.metrics.signalled(signal.source.as_str());
         self.admit(lane, signal);
@@ -316,8 +321,10 @@ impl Intake {
     }
 }
 
-impl SignalSink for Intake {
-    fn raise(&self, signal: Signal) {
+/// For timers, by way of the [`Door`](super::door::Door), and for the engine itself.
+impl Intake {
+    /// As [`SignalSink::raise`](crate::timer::SignalSink::raise).
+    pub fn raise(&self, signal: Signal) {
         // Every daemon hears every event; what another one claims just now is not asked for.
         if let Source::Event | Source::Nudge = signal.source
             && !self.share.owns(&signal.key)
@@ -327,12 +334,14 @@ impl SignalSink for Intake {
         self.raise_in(Lane::of(signal.source), signal);
     }
 
-    fn sweep(&self, cause: Cause) {
+    /// As [`SignalSink::sweep`](crate::timer::SignalSink::sweep).
+    pub fn sweep(&self, cause: Cause) {
         tracing::trace!(cause = cause.as_str(), "sweep wanted");
         self.sweep_wanted.notify_one();
     }
 
-    fn audit(&self, cause: Cause) {
+    /// As [`SignalSink::audit`](crate::timer::SignalSink::audit).
+    pub fn audit(&self, cause: Cause) {
         let mut wanted = self.audit_cause();
         // A Redis that lost its data does not wait for its turn.
         if *wanted != Some(Cause::RedisChanged) {

@@ -9,8 +9,10 @@
 //!
 //! It knows the seams (`ledger`, `timer`, `handler`), never a driver.
 
+mod adopt;
 mod audit;
 mod dispatch;
+mod door;
 mod intake;
 mod lease;
 mod look_ahead;
@@ -19,6 +21,7 @@ mod observe;
 mod reconcile;
 mod run;
 mod settle;
+mod sightings;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -31,16 +34,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::dispatch::Strangers;
+use self::door::Door;
 use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
+use self::sightings::Sightings;
 use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
-use crate::timer::{Cause, SignalSink, Timer};
+use crate::timer::{Cause, Timer};
 
 pub use self::audit::AuditReport;
 pub use self::reconcile::SweepReport;
@@ -89,6 +94,8 @@ pub(crate) struct Shared {
     share: Arc<Share>,
     /// Some have another owner than before.
     shares_changed: Notify,
+    /// Keys that wait to be adopted.
+    sightings: Arc<Sightings>,
     slots: Arc<Semaphore>,
     /// The share of the slots that a backlog may take.
     backlog_slots: Arc<Semaphore>,
@@ -133,6 +140,7 @@ impl Engine {
                 intake: Arc::new(Intake::new(Arc::clone(&parts.metrics), Arc::clone(&share))),
                 share,
                 shares_changed: Notify::new(),
+                sightings: Arc::new(Sightings::new(parts.ledger.clock().clone())),
                 slots: Arc::new(Semaphore::new(config.engine.concurrency)),
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
@@ -227,12 +235,10 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
-            let (shared, sink) = (
-                Arc::clone(&shared),
-                Arc::clone(&shared.intake) as Arc<dyn SignalSink>,
-            );
+            let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
             let listening = Arc::clone(&shared);
             let timer = async move {
                 listening
@@ -321,8 +327,18 @@ impl Shared {
         tracing::info!("stopped");
     }
 
-    fn sink(&self) -> &dyn SignalSink {
-        &*self.intake
+    fn sink(&self) -> &Intake {
+        &self.intake
+    }
+
+    fn door(&self) -> Door {
+        Door {
+            intake: Arc::clone(&self.intake),
+            sightings: Arc::clone(&self.sightings),
+            router: Arc::clone(&self.parts.router),
+            share: Arc::clone(&self.share),
+            metrics: Arc::clone(&self.parts.metrics),
+        }
     }
 }
 

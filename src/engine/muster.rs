@@ -38,7 +38,7 @@ impl Shared {
 
     async fn muster(&self, readiness: Readiness) {
         let now = self.parts.ledger.clock().now();
-        let (handlers, routes) = self.parts.router.runs();
+        let (handlers, routes) = self.parts.router.skills();
         let own = Note {
             id: self.share.me(),
             name: self.claimant.daemon.clone(),

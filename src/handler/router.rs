@@ -1,6 +1,6 @@
 //! Which handler runs which key, with what limits.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use regex::Regex;
@@ -22,6 +22,8 @@ pub struct Route {
     pub timeout: Duration,
     /// What happens after a failure.
     pub retry: Arc<RetryPolicy>,
+    /// Whether a key that some program armed becomes such a task.
+    pub adopts: bool,
 }
 
 /// Finds the route of a key: a registered handler by exact class and method, else the first configured
@@ -35,6 +37,7 @@ struct Table {
     routes: Vec<(Regex, Route)>,
     timeout: Duration,
     retry: Arc<RetryPolicy>,
+    adopts: bool,
 }
 
 impl Router {
@@ -56,10 +59,7 @@ impl Router {
 
     /// What can run this key; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
-        let table = self
-            .table
-            .read()
-            .expect("nothing panics while holding the routes");
+        let table = self.table();
         if let Some((name, handler)) = self.handlers.find(key.class_method()) {
             let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
             return Some(Route {
@@ -67,18 +67,42 @@ impl Router {
                 handler: Arc::clone(handler),
                 timeout,
                 retry,
+                adopts: table.adopts,
             });
         }
-        let fits = |(matches, _): &&(Regex, Route)| matches.is_match(key.as_str());
-        table
-            .routes
-            .iter()
-            .find(fits)
-            .map(|(_, route)| route.clone())
+        table.route_of(key).cloned()
+    }
+
+    /// Whether something here can run this key. Cheaper than [`find`](Self::find): it is asked about every key
+    /// of the database that gets an expiry.
+    pub fn runs(&self, key: &TaskKey) -> bool {
+        self.handlers.find(key.class_method()).is_some() || self.table().route_of(key).is_some()
+    }
+
+    /// Whether a key of this name that some program armed becomes a task here.
+    pub fn adopts(&self, key: &TaskKey) -> bool {
+        let table = self.table();
+        if self.handlers.find(key.class_method()).is_some() {
+            return table.adopts;
+        }
+        table.route_of(key).is_some_and(|route| route.adopts)
+    }
+
+    /// Whether any key can become a task here.
+    pub fn adopts_any(&self) -> bool {
+        let table = self.table();
+        (table.adopts && self.handlers.names().next().is_some())
+            || table.routes.iter().any(|(_, route)| route.adopts)
+    }
+
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table
+            .read()
+            .expect("nothing panics while holding the routes")
     }
 
     /// `Class@method` of the handlers, in order, and the expressions of the routes.
-    pub fn runs(&self) -> (Vec<String>, Vec<String>) {
+    pub fn skills(&self) -> (Vec<String>, Vec<String>) {
         let table = self
             .table
             .read()
@@ -92,10 +116,7 @@ impl Router {
 
     /// How many routes and handlers there are.
     pub fn len(&self) -> usize {
-        let table = self
-            .table
-            .read()
-            .expect("nothing panics while holding the routes");
+        let table = self.table();
         table.routes.len() + self.handlers.names().count()
     }
 
@@ -112,21 +133,36 @@ impl Table {
         let routes = config
             .routes
             .iter()
-            .map(|route| (route.matches.clone(), Self::route(route, timeout, &retry)))
+            .map(|route| {
+                let found = Self::route(route, timeout, &retry, config.adopt.enabled);
+                (route.matches.clone(), found)
+            })
             .collect();
         Self {
             routes,
             timeout,
             retry,
+            adopts: config.adopt.enabled,
         }
     }
 
-    fn route(config: &RouteConfig, timeout: Duration, retry: &Arc<RetryPolicy>) -> Route {
+    fn route_of(&self, key: &TaskKey) -> Option<&Route> {
+        let fits = |(matches, _): &&(Regex, Route)| matches.is_match(key.as_str());
+        self.routes.iter().find(fits).map(|(_, route)| route)
+    }
+
+    fn route(
+        config: &RouteConfig,
+        timeout: Duration,
+        retry: &Arc<RetryPolicy>,
+        adopts: bool,
+    ) -> Route {
         let RouteConfig {
             matches,
             target,
             timeout: own_timeout,
             retry: own_retry,
+            adopt,
         } = config;
         let handler: Arc<dyn Handler> = match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
@@ -139,6 +175,7 @@ impl Table {
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
+            adopts: adopt.unwrap_or(adopts),
         }
     }
 }
@@ -180,6 +217,28 @@ mod tests {
         assert_eq!(name(&router, "Order@open@1").as_deref(), Some("^Order@"));
         assert_eq!(name(&router, "Shop@open").as_deref(), Some("@open"));
         assert_eq!(name(&router, "Shop@close"), None);
+    }
+
+    #[test]
+    fn a_route_adopts_as_it_says_and_else_as_all_do() {
+        let routes = "[[routes]]\nmatch = '^Yes@'\nlog = {}\nadopt = true\n[[routes]]\nmatch = '^No@'\nlog = {}\nadopt = false\n[[routes]]\nmatch = '^Any@'\nlog = {}\n";
+        for enabled in [true, false] {
+            let router = router(&format!("adopt.enabled = {enabled}\n{routes}"));
+            let adopts = |key: &str| router.adopts(&TaskKey::parse(key).unwrap());
+            let rules = [
+                ("Yes@m", true),
+                ("No@m", false),
+                ("Any@m", enabled),
+                ("Order@close", enabled),
+                ("Nobody@m", false),
+            ];
+            for (key, wanted) in rules {
+                assert_eq!(adopts(key), wanted, "{key} where all say {enabled}");
+            }
+            assert!(router.adopts_any());
+            assert!(router.runs(&TaskKey::parse("No@m").unwrap()));
+            assert!(!router.runs(&TaskKey::parse("Nobody@m").unwrap()));
+        }
     }
 
     #[test]

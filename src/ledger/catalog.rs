@@ -45,6 +45,8 @@ pub struct TaskRecord {
     /// When it finished.
     #[serde(serialize_with = "display_option")]
     pub finished: Option<UnixMs>,
+    /// Its due time came from a key that some program armed.
+    pub adopted: bool,
 }
 
 fn display<T: fmt::Display, S: serde::Serializer>(

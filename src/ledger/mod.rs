@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Booked, Origin, State, TaskKey, UnixMs};
 
 /// One arming of one row: the fence that keeps an older arming from acting on a newer one.
 ///
@@ -128,6 +128,46 @@ pub struct Standing {
     /// Deleted by a program that knows only the seed's columns (`sts = 1`, `status = 0`): whether that
     /// was a cancellation only Redis can tell. See [`Ledger::revive`].
     pub deleted: bool,
+    /// It is being run, and no further attempt will start.
+    pub cancelling: bool,
+    /// Who set its due time.
+    pub origin: Origin,
+}
+
+impl Standing {
+    /// What adoption asks about it.
+    pub fn booked(&self) -> Booked {
+        Booked {
+            state: self.state,
+            due: self.arming.due,
+            origin: self.origin,
+            deleted: self.deleted,
+        }
+    }
+}
+
+/// A key that some program armed, to be written into the ledger on its behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foundling {
+    /// What it is called.
+    pub key: TaskKey,
+    /// When it falls due.
+    pub due: UnixMs,
+    /// The row that was there when this was decided.
+    pub over: Option<Standing>,
+}
+
+/// What [`Ledger::adopt`] came to, for one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adopted {
+    /// Written; this is its arming.
+    Written(Arming),
+    /// The row is no longer what it was, or there is one now: whoever wrote it knew better.
+    Overtaken,
+    /// Another session holds its lock: nothing was written, try again later.
+    Locked,
+    /// The ledger cannot take this one: this is why.
+    Refused(String),
 }
 
 /// A page of pending tasks by due time.
@@ -358,10 +398,25 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// Retries are not armed; the sweep finds them.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError>;
 
+    /// Writes rows on behalf of keys that some program armed; answers in their order. Each is written by itself, so
+    /// that no lock is held while another is waited for: a program may be about to write such a row in a
+    /// transaction of its own.
+    ///
+    /// # If we crash right after
+    /// The tasks exist, as after [`create`](Self::create). Adopting them again finds them there.
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError>;
+
+    /// Calls off an adopted task whose key was deleted: only if it was adopted, is pending under this very arming,
+    /// and falls due in more than [`WITHDRAW_AHEAD`]. Tells whether it did.
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError>;
+
     /// Takes back the deletion of a row by a legacy program that has since armed the key again
     /// (`sts = 0` where `sts = 1` and `status = 0`). Tells whether it did.
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError>;
 }
+
+/// A key that vanishes no longer than this before its due time may as well have expired.
+pub const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
 
 /// Why the ledger could not do what it was asked.
 #[derive(Debug, Clone, thiserror::Error)]

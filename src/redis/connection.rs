@@ -10,7 +10,7 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, FromRedisValue, IntoConnectio
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::RedisError;
+use super::{EventKind, RedisError};
 use crate::config::RedisConfig;
 use crate::task::{Backoff, RetryPolicy};
 
@@ -86,9 +86,9 @@ impl Endpoint {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// Where expired events of the database are announced.
-    pub fn expired_channel(&self) -> String {
-        format!("__keyevent@{}__:expired", self.database())
+    /// Where events of this kind are announced for the keys of the database.
+    pub fn channel(&self, kind: EventKind) -> String {
+        format!("__keyevent@{}__:{kind}", self.database())
     }
 
     /// Bound on one answer.

@@ -116,6 +116,12 @@ impl Inspection {
         Ok(refused)
     }
 
+    /// Tries to go through the keys; changes nothing.
+    pub async fn try_scan(&self) -> Result<(), RedisError> {
+        let scan = ["SCAN", "0", "COUNT", "1"];
+        self.ask::<redis::Value>("SCAN", &scan).await.map(drop)
+    }
+
     async fn ask<T: FromRedisValue>(
         &self,
         command: &'static str,

@@ -8,10 +8,10 @@ use super::{Commands, Names, RedisError};
 use crate::task::{TaskKey, UnixMs};
 
 /// Most commands in one pipeline: beyond that the round trip no longer matters, the memory does.
-const PIPELINE_MAX: usize = 1000;
+pub(super) const PIPELINE_MAX: usize = 1000;
 
 /// What the value of a key that lapsed armed begins with; its due milliseconds follow.
-const OUR_VALUE: &str = "lapsed:";
+pub(super) const OUR_VALUE: &str = "lapsed:";
 
 /// The keys of one Redis database, by the names they have outside of it. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -278,7 +278,7 @@ impl Server {
 }
 
 impl Ttl {
-    fn from_answer(pttl: i64) -> Self {
+    pub(super) fn from_answer(pttl: i64) -> Self {
         match pttl {
             -1 => Self::Forever,
             ms => u64::try_from(ms).map_or(Self::Missing, Self::Ms),
@@ -286,7 +286,7 @@ impl Ttl {
     }
 }
 
-fn pipeline(commands: usize) -> Pipeline {
+pub(super) fn pipeline(commands: usize) -> Pipeline {
     Pipeline::with_capacity(commands)
 }
 

@@ -21,7 +21,47 @@ pub struct Names {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeId(u64);
 
-/// Everything an `expired` event can name.
+/// What an event says of a key. Its text is the end of the channel's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It has expired.
+    Expired,
+    /// It was given an expiry: by `SETEX`, `EXPIRE` and the like.
+    Expire,
+    /// It was deleted: by `DEL`, by an `EXPIRE` in the past, or on behalf of another server.
+    Del,
+    /// Its expiry was taken away.
+    Persist,
+}
+
+impl EventKind {
+    /// Those that say what programs do to keys. They need the flag `g`.
+    pub const OF_ARMINGS: [Self; 3] = [Self::Expire, Self::Del, Self::Persist];
+
+    /// Reads it from the name of a channel.
+    pub(super) fn of_channel(channel: &str) -> Option<Self> {
+        let (_, name) = channel.rsplit_once(':')?;
+        let kinds = [Self::Expired, Self::Expire, Self::Del, Self::Persist];
+        kinds.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Expire => "expire",
+            Self::Del => "del",
+            Self::Persist => "persist",
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Everything an event can name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
     /// A task.
@@ -67,6 +107,18 @@ impl Names {
     /// What the name of the turn to audit a ledger begins with.
     pub fn audit(&self, ledger: &str) -> String {
         format!("{}{AUDIT_PREFIX}{ledger}", self.prefix)
+    }
+
+    /// A pattern that every task's name fits, and few others do.
+    pub(super) fn pattern(&self) -> String {
+        let mut pattern = String::new();
+        for c in self.prefix.chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '^' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern + "*@*"
     }
 
     /// Tells what a name is. A name without the prefix is somebody else's.
@@ -142,6 +194,21 @@ mod tests {
             let heard = names.read(foreign.as_bytes());
             assert_eq!(heard, Heard::Foreign(Foreign::NotInGrammar), "{foreign}");
         }
+    }
+
+    #[test]
+    fn a_prefix_stands_for_itself_in_a_pattern() {
+        assert_eq!(Names::new("").pattern(), "*@*");
+        assert_eq!(Names::new("a*[b]?").pattern(), r"a\*\[b\]\?*@*");
+    }
+
+    #[test]
+    fn a_channel_says_what_its_events_are() {
+        let kind = |channel| EventKind::of_channel(channel);
+        assert_eq!(kind("__keyevent@0__:expired"), Some(EventKind::Expired));
+        assert_eq!(kind("__keyevent@12__:del"), Some(EventKind::Del));
+        assert_eq!(kind("__keyevent@0__:set"), None);
+        assert_eq!(kind("expire"), None);
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! One subscription to the expired events of one database, from connecting to its loss.
+//! One subscription to the key events of one database, from connecting to its loss.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use redis::aio::{PubSub, PubSubSink};
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-use super::{Endpoint, Heard, Names, RedisError};
+use super::{Endpoint, EventKind, Heard, Names, RedisError};
 
 /// How often a quiet link is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(5);
@@ -15,8 +15,7 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// A connection of its own, which does not listen yet.
 pub struct Connected {
     pubsub: PubSub,
-    channel: String,
-    response_timeout: Duration,
+    endpoint: Endpoint,
 }
 
 /// A confirmed subscription.
@@ -64,28 +63,31 @@ impl Connected {
     pub async fn open(endpoint: &Endpoint) -> Result<Self, RedisError> {
         Ok(Self {
             pubsub: endpoint.connect_pubsub().await?,
-            channel: endpoint.expired_channel(),
-            response_timeout: endpoint.response_timeout(),
+            endpoint: endpoint.clone(),
         })
     }
 
-    /// Subscribes, and waits for the confirmation.
+    /// Subscribes to events of one kind, and waits for the confirmation.
     ///
     /// # Errors
     /// When the server refuses or does not answer.
-    pub async fn subscribe(mut self) -> Result<Subscription, RedisError> {
+    pub async fn hear(&mut self, kind: EventKind) -> Result<(), RedisError> {
         // As a pattern, because ACLs that follow the usual advice allow `psubscribe` and, literally,
         // this pattern; it holds no glob character, so it matches this one channel.
-        let confirmed = self.pubsub.psubscribe(&self.channel);
-        match timeout(self.response_timeout, confirmed).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(RedisError::of("PSUBSCRIBE", error)),
-            Err(_) => return Err(RedisError::silence()),
+        let confirmed = self.pubsub.psubscribe(self.endpoint.channel(kind));
+        match timeout(self.endpoint.response_timeout(), confirmed).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(RedisError::of("PSUBSCRIBE", error)),
+            Err(_) => Err(RedisError::silence()),
         }
-        Ok(Subscription {
+    }
+
+    /// What was subscribed to, to be listened to.
+    pub fn subscription(self) -> Subscription {
+        Subscription {
+            response_timeout: self.endpoint.response_timeout(),
             pubsub: self.pubsub,
-            response_timeout: self.response_timeout,
-        })
+        }
     }
 }
 
@@ -94,11 +96,13 @@ impl Subscription {
     ///
     /// `hand_on` must not block: the crate queues without bound what is not taken, so nothing may
     /// stand between the socket and this loop.
-    pub async fn listen(self, names: &Names, mut hand_on: impl FnMut(Heard)) -> Loss {
+    pub async fn listen(self, names: &Names, mut hand_on: impl FnMut(EventKind, Heard)) -> Loss {
         let (sink, mut events) = self.pubsub.split();
         let receive = async {
             while let Some(event) = events.next().await {
-                hand_on(names.read(event.get_payload_bytes()));
+                if let Some(kind) = EventKind::of_channel(event.get_channel_name()) {
+                    hand_on(kind, names.read(event.get_payload_bytes()));
+                }
             }
             Loss::Closed
         };

@@ -3,11 +3,13 @@
 //! Nothing here does I/O, reads a clock or draws a random number: `now` and jitter come in as
 //! arguments. It knows no ledger, no Redis and no handler.
 
+mod adoption;
 mod key;
 mod lifecycle;
 mod retry;
 mod schedule;
 
+pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,

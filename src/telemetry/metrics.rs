@@ -58,6 +58,8 @@ pub struct Metrics {
     audits_skipped: Counter,
     rearmed: Counter,
     members: Gauge,
+    adopted: Family<ByReason, Counter>,
+    withdrawn: Counter,
 }
 
 impl Default for Metrics {
@@ -82,6 +84,8 @@ impl Default for Metrics {
             audits_skipped: Counter::default(),
             rearmed: Counter::default(),
             members: Gauge::default(),
+            adopted: Family::default(),
+            withdrawn: Counter::default(),
         };
         this.register();
         this
@@ -165,6 +169,16 @@ impl Metrics {
             "members",
             "Daemons that are known to share this ledger, this one included",
             self.members.clone(),
+        );
+        r.register(
+            "adopted",
+            "Rows written on behalf of keys that programs armed, by reason",
+            self.adopted.clone(),
+        );
+        r.register(
+            "withdrawn",
+            "Adopted tasks called off because their key was deleted",
+            self.withdrawn.clone(),
         );
     }
 
@@ -270,6 +284,20 @@ impl Metrics {
     /// How long ago a sentinel was written or heard.
     pub fn sentinel_age(&self, age: std::time::Duration) {
         self.sentinel_age.set(age.as_secs_f64());
+    }
+
+    /// A row was written on behalf of a key.
+    pub fn adopted(&self, reason: &'static str) {
+        self.adopted
+            .get_or_create(&ByReason {
+                reason: reason.to_owned(),
+            })
+            .inc();
+    }
+
+    /// An adopted task was called off.
+    pub fn withdrawn(&self) {
+        self.withdrawn.inc();
     }
 
     /// A result was discarded.

@@ -3,7 +3,8 @@
 //! Three things run side by side and need nothing of each other. The listener hears the `expired`
 //! events, for as long as there is a link, and makes a new link for as long as there is none. The
 //! nudge asks Redis for each expected key at its due millisecond, so that Redis drops it then and
-//! not when it gets round to it. And whoever arms or disarms talks to the keyspace directly.
+//! not when it gets round to it. What programs do to keys is heard on the same link, and looked at
+//! beside it. And whoever arms or disarms talks to the keyspace directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,13 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::arming::Armings;
 use super::listener::Listener;
 use super::nudge::Nudge;
-use super::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
+use super::{Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, TimerError};
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
-use crate::redis::{ArmedKey, Commands, Endpoint, Existing, Keyspace, RedisError, Ttl};
+use crate::redis::{ArmedKey, Commands, Endpoint, Events, Existing, Keyspace, RedisError, Ttl};
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 
@@ -34,10 +36,12 @@ pub struct KeyExpiry {
     keyspace: Keyspace,
     listener: Arc<Listener>,
     nudge: Arc<Nudge>,
+    armings: Arc<Armings>,
 }
 
 impl KeyExpiry {
-    /// Does no I/O: connections are made by whoever first needs them.
+    /// Does no I/O: connections are made by whoever first needs them. `events` says whether to hear of keys when they
+    /// are armed, too.
     ///
     /// # Errors
     /// When the URL cannot be read.
@@ -45,14 +49,32 @@ impl KeyExpiry {
         redis: &RedisConfig,
         sentinel: SentinelConfig,
         nudge: NudgeConfig,
+        events: Events,
         clock: LedgerClock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
+        let horizon = nudge.horizon;
+        let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
+        let armings = Arc::new(Armings::new(
+            keyspace.clone(),
+            clock.clone(),
+            Arc::clone(&nudge),
+            horizon,
+            Arc::clone(&metrics),
+        ));
+        let listener = Listener::new(
+            keyspace.clone(),
+            events,
+            sentinel,
+            Arc::clone(&armings),
+            metrics,
+        );
         Ok(Self {
-            listener: Arc::new(Listener::new(keyspace.clone(), sentinel, metrics)),
-            nudge: Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone())),
+            listener: Arc::new(listener),
+            nudge,
+            armings,
             keyspace,
             clock,
         })
@@ -106,6 +128,15 @@ impl Timer for KeyExpiry {
 
     fn expect(&self, alarms: Vec<Alarm>) {
         self.nudge.expect(alarms);
+    }
+
+    async fn armed_elsewhere(
+        &self,
+        cursor: Option<u64>,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let page = self.armings.scan(cursor.unwrap_or(0), wants).await;
+        page.map_err(|error| TimerError::new("cannot go through the keys", error))
     }
 
     fn is_listening(&self) -> Option<bool> {

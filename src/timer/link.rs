@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::arming::Change;
 use super::listener::{Flags, Listener};
 use super::probe::{self, Proof};
 use super::{Cause, Signal, SignalSink, Source};
-use crate::redis::{Heard, Loss, RedisError};
+use crate::redis::{EventKind, Heard, Loss, RedisError};
 use crate::task::Foreign;
 
 /// How often role and flags are looked at again.
@@ -38,13 +39,24 @@ impl<'a> Link<'a> {
     }
 
     /// Between the socket and the engine: nothing here waits.
-    pub(super) fn hand_on(&self, heard: Heard) {
+    pub(super) fn hand_on(&self, kind: EventKind, heard: Heard) {
+        match kind {
+            EventKind::Expired => self.hand_on_expired(heard),
+            EventKind::Expire => self.note(heard, Change::Armed),
+            EventKind::Del | EventKind::Persist => self.note(heard, Change::Disarmed),
+        }
+    }
+
+    fn hand_on_expired(&self, heard: Heard) {
         match heard {
-            Heard::Task(key) => self.sink.raise(Signal {
-                key,
-                source: Source::Event,
-                arming: None,
-            }),
+            Heard::Task(key) => {
+                self.listener.armings.expired(&key, self.sink);
+                self.sink.raise(Signal {
+                    key,
+                    source: Source::Event,
+                    arming: None,
+                });
+            }
             Heard::Sentinel(number) => {
                 self.listener.sentinels.heard(number);
                 self.sink.sweep(Cause::Sentinel);
@@ -53,6 +65,15 @@ impl<'a> Link<'a> {
             Heard::Probe(id) => self.listener.probe.heard(id),
             Heard::Fleet => {}
             Heard::Foreign(why) => self.count_foreign(why),
+        }
+    }
+
+    /// What programs do to keys matters for those that are tasks here. All others are none of our business.
+    fn note(&self, heard: Heard, change: Change) {
+        if let Heard::Task(key) = heard
+            && self.sink.wants(&key)
+        {
+            self.listener.armings.note(key, change, self.sink);
         }
     }
 
@@ -101,7 +122,8 @@ impl<'a> Link<'a> {
 
     /// Where events were never promised, another link would be as deaf as this one.
     fn expects_events(&self) -> bool {
-        self.is_proven() || self.listener.flags() == Some(Flags::On)
+        let promised = matches!(self.listener.flags(), Some(Flags::On | Flags::ExpiredOnly));
+        self.is_proven() || promised
     }
 
     fn stay_deaf(&self) {

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::arming::Armings;
 use super::link::Link;
 use super::probe::Probe;
 use super::sentinel::Sentinels;
 use super::{Cause, SignalSink};
 use crate::config::SentinelConfig;
 use crate::redis::{
-    Connected, Keyspace, Loss, Notifications, RedisError, Role, ensure_notifications,
+    Connected, EventKind, Events, Keyspace, Loss, Notifications, RedisError, Role,
+    ensure_notifications,
 };
 use crate::task::{Backoff, RetryPolicy};
 use crate::telemetry::Metrics;
@@ -32,8 +34,12 @@ const RECONNECT: RetryPolicy = RetryPolicy {
 #[derive(Debug)]
 pub(super) struct Listener {
     keyspace: Keyspace,
+    /// What is listened to.
+    events: Events,
     pub(super) sentinels: Sentinels,
     pub(super) probe: Probe,
+    /// Keys that were said to be armed or disarmed.
+    pub(super) armings: Arc<Armings>,
     pub(super) metrics: Arc<Metrics>,
     listening: AtomicBool,
     seen: Mutex<Seen>,
@@ -57,6 +63,8 @@ struct Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flags {
     On,
+    /// Only those, and not that keys are armed.
+    ExpiredOnly,
     Off,
     Unknown,
 }
@@ -69,8 +77,16 @@ struct End {
 }
 
 impl Listener {
-    pub(super) fn new(keyspace: Keyspace, config: SentinelConfig, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        keyspace: Keyspace,
+        events: Events,
+        config: SentinelConfig,
+        armings: Arc<Armings>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
+            events,
+            armings,
             sentinels: Sentinels::new(config, keyspace.clone()),
             probe: Probe::new(keyspace.clone()),
             keyspace,
@@ -132,22 +148,50 @@ impl Listener {
     /// One subscription, from connecting to its loss.
     async fn session(&self, sink: &dyn SignalSink) -> Result<End, RedisError> {
         let commands = self.keyspace.commands();
-        let connected = Connected::open(commands.endpoint()).await?;
+        let mut connected = Connected::open(commands.endpoint()).await?;
         commands.forget_failures();
         let run_id = self.require_master().await?;
         let flags = self.check_flags().await?;
-        let subscription = connected.subscribe().await?;
+        connected.hear(EventKind::Expired).await?;
+        if self.events == Events::ExpiredAndArmings {
+            self.hear_armings(&mut connected).await?;
+        }
+        self.armings.of_server(run_id.clone());
         self.subscribed(run_id, sink);
         let link = Link::new(self, sink);
-        self.set_listening(flags == Flags::On);
+        self.set_listening(matches!(flags, Flags::On | Flags::ExpiredOnly));
+        let subscription = connected.subscription();
+        let hand_on = |kind, heard| link.hand_on(kind, heard);
         let loss = tokio::select! {
-            loss = subscription.listen(self.keyspace.names(), |heard| link.hand_on(heard)) => loss,
+            loss = subscription.listen(self.keyspace.names(), hand_on) => loss,
+            never = self.armings.look(sink) => match never {},
             loss = link.probe() => loss,
             loss = link.recheck() => loss,
             never = self.sentinels.keep(sink, &self.metrics) => match never {},
         };
         let proven = link.is_proven();
         Ok(End { loss, proven })
+    }
+
+    /// Without the right to these channels it goes on: tasks start from the other nets.
+    async fn hear_armings(&self, connected: &mut Connected) -> Result<(), RedisError> {
+        for kind in EventKind::OF_ARMINGS {
+            match connected.hear(kind).await {
+                Ok(()) => {}
+                Err(error @ RedisError::NoPermission { .. }) => {
+                    if let Some(held_back) = self.warnings.admit("armings") {
+                        tracing::warn!(
+                            redis.node = self.node(), channel = %kind, held_back,
+                            error = &error as &dyn std::error::Error,
+                            "may not listen to what programs do to keys: those without a row are taken over when they expire and in audits; give the user the channels that SECURITY.md lists"
+                        );
+                    }
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// A replica publishes no `expired`: whoever listens to one is deaf for ever.
@@ -160,9 +204,10 @@ impl Listener {
     }
 
     pub(super) async fn check_flags(&self) -> Result<Flags, RedisError> {
-        let notifications = ensure_notifications(self.keyspace.commands()).await?;
+        let notifications = ensure_notifications(self.keyspace.commands(), self.events).await?;
         let flags = match notifications {
             Notifications::On | Notifications::Added(_) => Flags::On,
+            Notifications::ExpiredOnly { .. } => Flags::ExpiredOnly,
             Notifications::Off { .. } => Flags::Off,
             Notifications::Unknown => Flags::Unknown,
         };
@@ -170,10 +215,17 @@ impl Listener {
         match notifications {
             Notifications::Added(flags) => tracing::info!(
                 redis.node = self.node(), %flags,
-                "switched expired events on in `notify-keyspace-events`; put it into the server's configuration to make it last"
+                "switched events on in `notify-keyspace-events`; put it into the server's configuration to make it last"
             ),
+            Notifications::ExpiredOnly { flags, refusal } if before != Some(Flags::ExpiredOnly) => {
+                tracing::warn!(
+                    redis.node = self.node(), %flags, error = &refusal as &dyn std::error::Error,
+                    "going on without hearing that keys are armed: `notify-keyspace-events` lacks `g` and may not be changed; bare keys are taken over when they expire and in audits, and delays below the sweep's interval may start late"
+                )
+            }
             Notifications::Off { flags, refusal } if before != Some(Flags::Off) => tracing::warn!(
                 redis.node = self.node(), %flags, error = &refusal as &dyn std::error::Error,
+                wanted = self.events.flags(),
                 "going on without events: `notify-keyspace-events` lacks `Ex` and may not be changed; have it set in the server's configuration"
             ),
             Notifications::Unknown if before != Some(Flags::Unknown) => tracing::info!(

@@ -6,6 +6,7 @@
 
 mod agenda;
 mod alarm_clock;
+mod arming;
 pub mod key_expiry;
 pub mod ledger_poll;
 mod link;
@@ -23,7 +24,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Arming;
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{Countdown, TaskKey, UnixMs};
 
 /// A task and its due time, as a timer needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +105,33 @@ impl Cause {
     }
 }
 
+/// What some program did to a key that may be, or become, a task's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// Which.
+    pub key: TaskKey,
+    /// How it was seen.
+    pub seen: Seen,
+}
+
+/// How a key was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Armed by somebody else.
+    Armed(Countdown),
+    /// Deleted, or made to last for ever, by a program: on the server that is the master still.
+    Disarmed,
+}
+
+/// A page of keys that are armed: see [`Timer::armed_elsewhere`].
+#[derive(Debug, Clone, Default)]
+pub struct ArmedPage {
+    /// Those that this process did not arm, and nobody else who runs it.
+    pub foreign: Vec<Sighting>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<u64>,
+}
+
 /// The one door into the engine. Nothing behind it blocks.
 pub trait SignalSink: Send + Sync + 'static {
     /// Hands in a signal. When there is no room it is dropped, counted, and a sweep is asked for.
@@ -114,6 +142,14 @@ pub trait SignalSink: Send + Sync + 'static {
 
     /// Asks for an audit soon: keys may be missing.
     fn audit(&self, cause: Cause);
+
+    /// Whether tasks of this name can be run here: all other keys are left alone, unread. Cheap, since it is asked
+    /// about every key of the database that is armed.
+    fn wants(&self, key: &TaskKey) -> bool;
+
+    /// Hands in what some program did to a key. When there is no room it is dropped, counted, and an audit is
+    /// asked for.
+    fn sighted(&self, sighting: Sighting);
 }
 
 /// Whether an alarm may replace one that is there.
@@ -170,6 +206,16 @@ pub trait Timer: Send + Sync + 'static {
     /// memory, whether or not a server answers. Bounded: what does not fit is left to the sweep.
     /// Never blocks; a key that is known already is moved.
     fn expect(&self, alarms: Vec<Alarm>);
+
+    /// Keys that somebody else armed, a page at a time, from `None` on: those that `wants` names. A timer without
+    /// a place where others could arm anything has none.
+    async fn armed_elsewhere(
+        &self,
+        _cursor: Option<u64>,
+        _wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        Ok(ArmedPage::default())
+    }
 
     /// Whether signals are heard now: `None` for a timer that needs no server.
     fn is_listening(&self) -> Option<bool>;

@@ -55,8 +55,8 @@ pub(super) struct Nudge {
     ahead: Agenda,
     /// To be raised.
     expected: Agenda,
-    /// Raised already, but still in Redis perhaps: to be touched, so that they go.
-    leftovers: Agenda,
+    /// To be touched when they are due, so that they go: raised already, or raised by the event that this brings about.
+    touched: Agenda,
 }
 
 impl Nudge {
@@ -71,7 +71,7 @@ impl Nudge {
             keyspace,
             ahead: Agenda::new(CAPACITY),
             expected: Agenda::new(CAPACITY),
-            leftovers: Agenda::new(CAPACITY),
+            touched: Agenda::new(CAPACITY),
         }
     }
 
@@ -87,6 +87,19 @@ impl Nudge {
         }
     }
 
+    /// These keys fall due then. They are touched, and nothing is raised but what their events raise: who knows only
+    /// a key does not know whether it is a task's, and must not displace what is known from the ledger.
+    pub(super) fn touch(&self, keys: impl IntoIterator<Item = (TaskKey, UnixMs)>) {
+        if self.enabled {
+            let touched_at = |(key, due): (TaskKey, UnixMs)| Alarm {
+                key,
+                due: due.plus(AFTER_DUE),
+                arming: None,
+            };
+            self.touched.insert(keys.into_iter().map(touched_at));
+        }
+    }
+
     pub(super) fn forget(&self, keys: &[TaskKey]) {
         for key in keys {
             self.ahead.remove(key);
@@ -99,7 +112,7 @@ impl Nudge {
         tokio::join!(
             self.ask_ahead(),
             self.raise_when_due(sink.as_ref()),
-            self.touch_leftovers(),
+            self.touch_when_due(),
         );
     }
 
@@ -169,17 +182,17 @@ impl Nudge {
 
     fn touch_soon(&self, keys: impl Iterator<Item = (TaskKey, Duration)>) {
         let now = self.clock.now();
-        self.leftovers.insert(keys.map(|(key, wait)| Alarm {
+        self.touched.insert(keys.map(|(key, wait)| Alarm {
             key,
             due: now.plus(wait),
             arming: None,
         }));
     }
 
-    async fn touch_leftovers(&self) {
+    async fn touch_when_due(&self) {
         let mut alarm_clock = AlarmClock::of_the_kernel();
         loop {
-            let due = self.leftovers.due(&self.clock, &mut alarm_clock).await;
+            let due = self.touched.due(&self.clock, &mut alarm_clock).await;
             let keys: Vec<TaskKey> = due.into_iter().map(|alarm| alarm.key).collect();
             // Their signals are out; without an answer Redis drops them when it comes across them.
             let found = self.keyspace.pttl(&keys).await.unwrap_or_default();

@@ -1,9 +1,11 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
+mod adopting;
 mod cancelling;
 mod due;
 mod exec;
 mod fleets;
+mod floods;
 mod ledger_faults;
 mod legacy;
 mod php;
@@ -14,5 +16,6 @@ mod sentinels;
 mod sharing;
 mod strangers;
 mod transactions;
+mod unadopted;
 mod wire;
 mod worker;

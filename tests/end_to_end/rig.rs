@@ -350,6 +350,23 @@ impl Rig {
             .unwrap()
     }
 
+    /// A bare key, as any program arms it.
+    pub async fn arm(&self, name: &str, delay_ms: i64) {
+        let () = self
+            .redis_says(&["PSETEX", name, &delay_ms.to_string(), ""])
+            .await;
+    }
+
+    /// Waits until the key has a row.
+    pub async fn until_adopted(&self, name: &str) -> TaskRecord {
+        let rows = format!("SELECT COUNT(*) FROM tb_time_limit_task WHERE `key` = '{name}'");
+        until(format!("`{name}` has a row"), async || {
+            self.number(&rows[..]).await == 1
+        })
+        .await;
+        self.record(name).await
+    }
+
     /// Milliseconds a key has to live; -2 if it is not there.
     pub async fn pttl(&self, name: &str) -> i64 {
         self.redis_says(&["PTTL", name]).await
@@ -468,6 +485,10 @@ impl Daemon {
 
     pub fn signals(&self, source: &str) -> f64 {
         self.metric(&format!("lapsed_signals_total{{source=\"{source}\"}}"))
+    }
+
+    pub fn adopted(&self, reason: &str) -> f64 {
+        self.metric(&format!("lapsed_adopted_total{{reason=\"{reason}\"}}"))
     }
 
     pub fn dropped(&self, reason: &str) -> f64 {

@@ -34,7 +34,8 @@ async fn an_event_of_an_older_arming_starts_nothing_early() {
 async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_early() {
     // Only a touch expires a key here: writing over one that is due emits the event of the older arming.
     let options = lapsed::sandbox::PrivateRedis::options().set("enable-debug-command", "yes");
-    let setup = crate::rig::Setup::new("nudge.enabled = false").redis(options);
+    let setup = crate::rig::Setup::new("nudge.enabled = false\nadopt.enabled = false");
+    let setup = setup.redis(options);
     let rig = setup.start().await;
     let () = rig.redis_says(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let daemon = rig.listening_daemon().await;
@@ -61,7 +62,7 @@ async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_earl
 
 #[tokio::test]
 async fn forged_events_run_nothing_and_the_daemon_lives() {
-    let rig = Rig::new("").await;
+    let rig = Rig::new("adopt.enabled = false").await;
     let daemon = rig.listening_daemon().await;
     for number in 0..200 {
         rig.publish_expired(format!("Job@record@unknown{number}"))

@@ -219,7 +219,7 @@ async fn a_task_that_arms_itself_again_runs_as_often_as_it_says() {
 
 #[tokio::test]
 async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
-    let rig = Rig::new("").await;
+    let rig = Rig::new("adopt.enabled = false").await;
     let daemon = rig.listening_daemon().await;
     let task = Task::from(key("Job@record@1"));
     let delay = Duration::from_millis(300);

@@ -6,10 +6,11 @@ use std::time::Duration;
 use lapsed::clock::{LedgerClock, wall};
 use lapsed::config::{Config, NudgeConfig, RedisConfig, SentinelConfig};
 use lapsed::ledger::Arming;
+use lapsed::redis::Events;
 use lapsed::task::{TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::key_expiry::KeyExpiry;
-use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Signal, SignalSink, Source, Timer};
+use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Sighting, Signal, SignalSink, Source, Timer};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,6 +31,7 @@ pub(crate) enum Recorded {
     Raise(Signal, UnixMs),
     Sweep(Cause),
     Audit(Cause),
+    Sighted(Sighting),
 }
 
 /// Remembers everything, and wakes whoever waits for it.
@@ -65,7 +67,7 @@ impl Recorder {
     pub(crate) fn signals(&self) -> Vec<Signal> {
         let signal = |event: &Recorded| match event {
             Recorded::Raise(signal, _) => Some(signal.clone()),
-            Recorded::Sweep(_) | Recorded::Audit(_) => None,
+            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Sighted(_) => None,
         };
         self.events
             .lock()
@@ -122,7 +124,9 @@ impl Recorder {
             |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if wanted(signal));
         match self.wait(is_wanted).await {
             Recorded::Raise(signal, _) => signal,
-            Recorded::Sweep(_) | Recorded::Audit(_) => unreachable!("it was asked for a signal"),
+            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Sighted(_) => {
+                unreachable!("it was asked for a signal")
+            }
         }
     }
 
@@ -131,7 +135,9 @@ impl Recorder {
         let is_wanted = |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if signal.source == source && signal.key == *key);
         match self.wait(is_wanted).await {
             Recorded::Raise(signal, at) => (signal, at),
-            Recorded::Sweep(_) | Recorded::Audit(_) => unreachable!("it was asked for a signal"),
+            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Sighted(_) => {
+                unreachable!("it was asked for a signal")
+            }
         }
     }
 }
@@ -148,6 +154,14 @@ impl SignalSink for Recorder {
     fn audit(&self, cause: Cause) {
         self.push(Recorded::Audit(cause));
     }
+
+    fn wants(&self, key: &TaskKey) -> bool {
+        key.class() == "C"
+    }
+
+    fn sighted(&self, sighting: Sighting) {
+        self.push(Recorded::Sighted(sighting));
+    }
 }
 
 /// How a timer is set up.
@@ -155,9 +169,16 @@ pub(crate) struct Options {
     redis: RedisConfig,
     sentinel: SentinelConfig,
     nudge: NudgeConfig,
+    events: Events,
 }
 
 impl Options {
+    /// As where nothing is adopted and nothing nudged.
+    pub(crate) fn hearing_expired_alone(mut self) -> Self {
+        self.events = Events::Expired;
+        self
+    }
+
     pub(crate) fn without_nudge(mut self) -> Self {
         self.nudge.enabled = false;
         self
@@ -181,6 +202,7 @@ impl Options {
             &self.redis,
             self.sentinel,
             self.nudge,
+            self.events,
             clock.clone(),
             Arc::clone(&metrics),
         );
@@ -238,6 +260,7 @@ impl Daemon {
             redis,
             sentinel,
             nudge,
+            events: Events::ExpiredAndArmings,
         }
     }
 

@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
 use super::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Known, Lease,
-    Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
-    RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, Window,
+    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
+    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
+    RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
+    Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
 
 /// A ledger without a server.
 #[derive(Debug)]
@@ -130,6 +131,7 @@ impl Ledger for MemoryLedger {
                 row.end_time = due;
                 row.run_end = NEVER;
                 row.last_error = None;
+                row.origin = Origin::Row;
                 RescheduleAnswer::Moved(row.arming())
             }
             State::Running => RescheduleAnswer::Running,
@@ -166,16 +168,7 @@ impl Ledger for MemoryLedger {
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let mut standing = |key: &TaskKey| {
-            let row = book.of_key(key)?;
-            let deleted = row.status == Status::Unprocessed && row.deleted && !row.leased(now);
-            Some(Standing {
-                arming: row.arming(),
-                state: row.state(now),
-                due_at: row.due_at(),
-                deleted,
-            })
-        };
+        let mut standing = |key: &TaskKey| book.of_key(key).map(|row| row.standing(now));
         Ok(keys.iter().map(&mut standing).collect())
     }
 
@@ -284,6 +277,48 @@ impl Ledger for MemoryLedger {
                 None => Settled::Fenced,
             };
         Ok(settlements.iter().map(&mut settle).collect())
+    }
+
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let mut adopt = |found: &Foundling| {
+            let Foundling { key, due, over } = found;
+            match (book.of_key(key), over) {
+                (None, None) => {
+                    let id = book.create(&NewTask::new(key.clone(), *due), now).id;
+                    let row = book.rows.get_mut(&id).expect("just created");
+                    row.origin = Origin::Key;
+                    Adopted::Written(row.arming())
+                }
+                (Some(row), Some(over)) if row.stands_as(over, now) => {
+                    row.adopt(*due, now);
+                    Adopted::Written(row.arming())
+                }
+                _ => Adopted::Overtaken,
+            }
+        };
+        Ok(keys.iter().map(&mut adopt).collect())
+    }
+
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let row = book.rows.get_mut(&arming.row).filter(|row| {
+            row.arming() == arming
+                && row.origin == Origin::Key
+                && !row.deleted
+                && matches!(row.state(now), State::Pending | State::Waiting)
+                && row.end_time > now.plus(WITHDRAW_AHEAD)
+        });
+        Ok(row
+            .map(|row| {
+                row.deleted = true;
+                row.owner = None;
+                row.origin = Origin::DeletedKey;
+                row.finish(Status::Cancelled, now);
+            })
+            .is_some())
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {

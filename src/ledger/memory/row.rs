@@ -2,9 +2,9 @@
 
 use crate::ledger::{
     Arming, Claimant, ERROR_BYTES_MAX, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
-    StateFilter, TaskRecord,
+    Standing, StateFilter, TaskRecord,
 };
-use crate::task::{State, TaskKey, UnixMs};
+use crate::task::{Origin, State, TaskKey, UnixMs};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -27,6 +27,7 @@ pub(super) struct Row {
     pub(super) payload: Option<String>,
     pub(super) last_error: Option<String>,
     pub(super) finished_at: Option<UnixMs>,
+    pub(super) origin: Origin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,50 @@ impl Row {
             payload,
             last_error: None,
             finished_at: None,
+            origin: Origin::Row,
+        }
+    }
+
+    pub(super) fn standing(&self, now: UnixMs) -> Standing {
+        let called_off = self.status == Status::Unprocessed && self.deleted;
+        Standing {
+            arming: self.arming(),
+            state: self.state(now),
+            due_at: self.due_at(),
+            deleted: called_off && !self.leased(now),
+            cancelling: called_off && self.leased(now),
+            origin: self.origin,
+        }
+    }
+
+    /// Whether nothing has happened to it since it was looked at. A retry may have fallen due meanwhile.
+    pub(super) fn stands_as(&self, seen: &Standing, now: UnixMs) -> bool {
+        let pending = |state| match state {
+            State::Waiting => State::Pending,
+            state => state,
+        };
+        let present = self.standing(now);
+        present.arming == seen.arming
+            && pending(present.state) == pending(seen.state)
+            && present.deleted == seen.deleted
+            && present.cancelling == seen.cancelling
+    }
+
+    /// Another arming, on behalf of a key. What has not run keeps what belongs to it.
+    pub(super) fn adopt(&mut self, due: UnixMs, now: UnixMs) {
+        let keeps = self.status == Status::Unprocessed;
+        let before = self.clone();
+        *self = Self {
+            owner: before.owner,
+            lease_until: before.lease_until,
+            daemon: before.daemon,
+            origin: Origin::Key,
+            ..Self::new(self.id, &NewTask::new(before.key, due), now)
+        };
+        if keeps {
+            self.payload = before.payload;
+            self.tag = before.tag;
+            self.max_attempts = before.max_attempts;
         }
     }
 
@@ -233,6 +278,7 @@ impl Row {
             payload: self.payload.clone(),
             last_error: self.last_error.clone(),
             finished: self.finished_at,
+            adopted: self.origin != Origin::Row,
         }
     }
 

@@ -117,6 +117,13 @@ impl Conn {
         Ok(self.end(result)?.rows_affected())
     }
 
+    /// The id of the row that was inserted.
+    pub async fn insert(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
+        let (connection, timeout) = self.begin();
+        let result = tokio::time::timeout(timeout, statement.execute(connection)).await;
+        Ok(self.end(result)?.last_insert_id())
+    }
+
     /// All rows.
     pub async fn fetch(&mut self, statement: Statement<'_>) -> Result<Vec<MySqlRow>, sqlx::Error> {
         let (connection, timeout) = self.begin();
@@ -166,6 +173,7 @@ impl Drop for Conn {
 
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const DEADLOCK: u16 = 1213;
+const DUPLICATE_KEY: u16 = 1062;
 /// MariaDB 11.6 and newer: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
@@ -194,6 +202,11 @@ pub(super) fn is_locked(error: &sqlx::Error) -> bool {
 /// Whether the statement was rolled back to resolve a conflict, and may simply be tried again.
 pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(DEADLOCK | RECORD_CHANGED))
+}
+
+/// Whether there is a row of this key already.
+pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
+    number(error) == Some(DUPLICATE_KEY)
 }
 
 /// Whether the same statement may succeed later, or on another connection.

@@ -1,5 +1,6 @@
 //! The ledger in MySQL or MariaDB.
 
+mod adopt;
 mod catalog;
 mod claim;
 mod connection;
@@ -25,8 +26,8 @@ use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Known, Lease, Ledger,
-    LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Adopted, Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Foundling, Known,
+    Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -318,6 +319,16 @@ impl Ledger for MysqlLedger {
             settled.extend(self.settle_batch(batch).await?);
         }
         Ok(settled)
+    }
+
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        self.adopt_all(keys).await
+    }
+
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let withdraw = || self.withdrawal(arming);
+        let matched = retried!(self, |conn| conn.execute(withdraw()))?;
+        Ok(matched > 0)
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {

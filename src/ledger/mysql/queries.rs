@@ -49,8 +49,31 @@ pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE `key` IN ({keys})";
+
+/// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
+/// holds another's could deadlock with a program that writes such rows in a transaction. Whoever has inserted it
+/// meanwhile wins: error 1062 is an answer. Unique key.
+pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted) \
+     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1)";
+
+/// `adopt` of a key whose row is another arming: as [`CREATE`] would, if the row still is what it was when this was
+/// decided. A task that is moved keeps its payload, tag and limit; one that had finished begins anew without.
+/// Primary key.
+pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
+       start_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, adopted = 1, \
+       max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = IF(status = 0, payload, NULL), \
+       last_error = NULL, finished_at = NULL, sts = 0, status = 0, end_time = CAST(? AS SIGNED) / 1000 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND (status > 0 OR sts = ?) \
+       AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
+
+/// `withdraw`: an adopted task that is pending and not about to fall due; its key was deleted. `adopted = 2` says
+/// so, since the next key of this name is then a new one whatever its time. Primary key.
+pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, status = 3, adopted = 2, owner = NULL, lease_until = 0, \
+       finished_at = UNIX_TIMESTAMP(NOW(3)) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND adopted = 1 AND status = 0 AND sts = 0 \
+       AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND end_time > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000";
 
 /// `scan`, overdue and free, the oldest first. Range on `ix_due`.
 ///
@@ -197,7 +220,7 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
 /// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
 /// that was cancelled during the run is only completed. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
-       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
        start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
@@ -208,7 +231,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, \
-       CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
+       CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE ";
 
 /// `find`. Unique key.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::{
     Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming,
 };
-use crate::task::{Attempt, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
@@ -39,6 +39,14 @@ fn owner(row: &MySqlRow) -> sqlx::Result<Option<Owner>> {
     Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Owner))
 }
 
+fn origin(row: &MySqlRow) -> sqlx::Result<Origin> {
+    Ok(match row.try_get::<i64, _>("adopted")? {
+        0 => Origin::Row,
+        2 => Origin::DeletedKey,
+        _ => Origin::Key,
+    })
+}
+
 /// A key written by anyone may lie outside the grammar.
 fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
     let text: String = row.try_get("key")?;
@@ -55,6 +63,7 @@ pub(super) struct StandingRow {
     leased: bool,
     waiting: bool,
     older_run: bool,
+    origin: Origin,
 }
 
 impl StandingRow {
@@ -68,6 +77,7 @@ impl StandingRow {
             leased: flag(row, "leased")?,
             waiting: flag(row, "waiting")?,
             older_run: flag(row, "older_run")?,
+            origin: origin(row)?,
         })
     }
 
@@ -76,12 +86,14 @@ impl StandingRow {
     }
 
     pub fn standing(&self) -> Standing {
-        let deleted = self.status == 0 && self.deleted && !self.leased;
+        let called_off = self.status == 0 && self.deleted;
         Standing {
             arming: self.arming,
             state: self.state(),
             due_at: self.due_at,
-            deleted,
+            deleted: called_off && !self.leased,
+            cancelling: called_off && self.leased,
+            origin: self.origin,
         }
     }
 
@@ -239,5 +251,6 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         payload: row.try_get("payload")?,
         last_error: row.try_get("last_error")?,
         finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
+        adopted: origin(row)? != Origin::Row,
     }))
 }

@@ -1,0 +1,100 @@
+//! Rows on behalf of keys that some program armed.
+
+use futures_util::future::join_all;
+
+use super::MysqlLedger;
+use super::connection::{
+    Conn, Statement, error, is_deadlock, is_duplicate, is_locked, is_transient, statement,
+};
+use super::queries;
+use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing, WITHDRAW_AHEAD};
+use crate::task::State;
+
+/// Connections that write at once. Each statement is a transaction, and those that commit together share the
+/// server's write to disk.
+const LANES: usize = 4;
+
+/// How often a deadlock is answered by simply trying again.
+const DEADLOCK_RETRIES: u32 = 3;
+
+impl MysqlLedger {
+    /// Writes each by itself, on several connections; answers in their order.
+    pub(super) async fn adopt_all(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        let share = keys.len().div_ceil(LANES).max(1);
+        let lanes = keys.chunks(share).map(|keys| self.adopt_in_turn(keys));
+        let mut adopted = Vec::with_capacity(keys.len());
+        for lane in join_all(lanes).await {
+            adopted.extend(lane?);
+        }
+        Ok(adopted)
+    }
+
+    async fn adopt_in_turn(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let mut adopted = Vec::with_capacity(keys.len());
+        for key in keys {
+            let mut retries = 0;
+            adopted.push(loop {
+                match self.adopt_one(&mut conn, key).await {
+                    Ok(answer) => break answer,
+                    Err(error) if is_duplicate(&error) => break Adopted::Overtaken,
+                    Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => retries += 1,
+                    Err(error) if is_locked(&error) => break Adopted::Locked,
+                    Err(failure) if is_transient(&failure) => return Err(error(failure)),
+                    // The others are not to blame.
+                    Err(failure) => break Adopted::Refused(error(failure).to_string()),
+                }
+            });
+        }
+        Ok(adopted)
+    }
+
+    async fn adopt_one(&self, conn: &mut Conn, found: &Foundling) -> sqlx::Result<Adopted> {
+        let Foundling { key, due, over } = found;
+        let now = self.clock.now();
+        let Some(over) = over else {
+            let insert = statement(self.queries.plain(queries::ADOPT_NEW));
+            let insert = insert.bind(key.to_string()).bind(now.0).bind(due.0);
+            let row = conn.insert(insert).await?;
+            return Ok(Adopted::Written(Arming { row, due: *due }));
+        };
+        let Standing {
+            arming,
+            state,
+            due_at: _,
+            deleted,
+            cancelling,
+            origin: _,
+        } = over;
+        let status = match state {
+            State::Pending | State::Waiting | State::Running => 0i64,
+            State::Cancelled if *deleted => 0,
+            State::Done => 1,
+            State::Dead => 2,
+            State::Cancelled => 3,
+        };
+        let update = statement(self.queries.plain(queries::ADOPT_OVER))
+            .bind(now.0)
+            .bind(due.0)
+            .bind(arming.row)
+            .bind(arming.due.0)
+            .bind(status)
+            .bind(i64::from(*deleted || *cancelling))
+            .bind(i64::from(*state == State::Running));
+        let matched = conn.execute(update).await?;
+        Ok(match matched {
+            0 => Adopted::Overtaken,
+            _ => Adopted::Written(Arming {
+                row: arming.row,
+                due: *due,
+            }),
+        })
+    }
+
+    pub(super) fn withdrawal(&self, arming: Arming) -> Statement<'static> {
+        statement(self.queries.plain(queries::WITHDRAW))
+            .bind(arming.row)
+            .bind(arming.due.0)
+            .bind(WITHDRAW_AHEAD.as_millis() as i64)
+    }
+}

@@ -1,0 +1,432 @@
+//! What programs do to keys: armed, armed again, deleted.
+//!
+//! An event only names a key, so it is looked at: whose value it has, and how long it has to live. One that falls due
+//! soon is touched then, so that its event comes in time: a delay may be too short for any look-ahead to find its row.
+//! For a key of ours that is all. A key of somebody else's is news for the engine.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::nudge::Nudge;
+use super::{ArmedPage, Cause, Seen, Sighting, SignalSink};
+use crate::clock::LedgerClock;
+use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
+use crate::task::{Countdown, TaskKey, UnixMs};
+use crate::telemetry::Metrics;
+use crate::telemetry::log::RateLimit;
+
+/// Most keys that wait to be looked at.
+const WAITING_MAX: usize = 131_072;
+
+/// Keys looked at in one go.
+const BATCH: usize = 1000;
+
+/// How well the remaining time of a key of ours must fit the due time in its value; otherwise somebody gave it
+/// another expiry.
+const FITS: Duration = Duration::from_secs(2);
+
+/// How long a key that was gone when it was looked at is remembered: its expired event is on the way.
+const REMEMBERED_FOR: Duration = Duration::from_secs(2);
+
+/// How long to wait when Redis did not answer.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
+
+/// What an event said of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It was given an expiry.
+    Armed,
+    /// It was deleted, or lost its expiry.
+    Disarmed,
+}
+
+/// Keys that were said to be armed or disarmed: bounded, and coalesced by key.
+#[derive(Debug)]
+pub(super) struct Armings {
+    keyspace: Keyspace,
+    clock: LedgerClock,
+    nudge: Arc<Nudge>,
+    /// What falls due later is the look-ahead's.
+    horizon: Duration,
+    heard: Mutex<HeardKeys>,
+    arrived: Notify,
+    /// The server whose events are heard.
+    server: Mutex<Option<String>>,
+    metrics: Arc<Metrics>,
+    warnings: RateLimit,
+}
+
+#[derive(Debug, Default)]
+struct HeardKeys {
+    places: HashMap<TaskKey, Place>,
+    waiting: VecDeque<TaskKey>,
+    /// Those that were gone, the oldest first.
+    gone: VecDeque<(Instant, TaskKey)>,
+}
+
+/// Where a key stands between the event and what comes of it.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// Not looked at yet. The latest change is the one that counts.
+    Waiting { change: Change, since: Instant },
+    /// Being looked at.
+    Asked {
+        since: Instant,
+        expired: bool,
+        again: Option<Change>,
+    },
+    /// It was armed, and gone when it was looked at.
+    Gone { since: Instant, at: Instant },
+}
+
+impl Armings {
+    pub(super) fn new(
+        keyspace: Keyspace,
+        clock: LedgerClock,
+        nudge: Arc<Nudge>,
+        horizon: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            keyspace,
+            clock,
+            nudge,
+            horizon,
+            heard: Mutex::default(),
+            arrived: Notify::new(),
+            server: Mutex::default(),
+            metrics,
+            warnings: RateLimit::every(Duration::from_secs(30)),
+        }
+    }
+
+    /// A subscription was confirmed on this server: a deletion counts only while it is the same, and the master.
+    pub(super) fn of_server(&self, run_id: Option<String>) {
+        *self.server() = run_id;
+    }
+
+    /// An event about a key that can be run here. Never blocks.
+    pub(super) fn note(&self, key: TaskKey, change: Change, sink: &dyn SignalSink) {
+        let mut heard = self.heard();
+        let now = Instant::now();
+        match heard.places.get_mut(&key) {
+            Some(Place::Waiting {
+                change: latest,
+                since,
+            }) => {
+                *latest = change;
+                *since = now;
+                return;
+            }
+            Some(Place::Asked { again, .. }) => {
+                *again = Some(change);
+                return;
+            }
+            Some(Place::Gone { .. }) | None => {}
+        }
+        if heard.waiting.len() >= WAITING_MAX {
+            drop(heard);
+            self.metrics.dropped("arming_overflow", 1);
+            return sink.audit(Cause::Overflow);
+        }
+        let place = Place::Waiting { change, since: now };
+        heard.places.insert(key.clone(), place);
+        heard.waiting.push_back(key);
+        drop(heard);
+        self.arrived.notify_one();
+    }
+
+    /// A key has expired. If it was armed and nobody has seen it alive since, this is the only sign of that arming:
+    /// its row may be finished, or due at another time.
+    pub(super) fn expired(&self, key: &TaskKey, sink: &dyn SignalSink) {
+        let mut heard = self.heard();
+        let since = match heard.places.get_mut(key) {
+            Some(Place::Asked { expired, .. }) => {
+                *expired = true;
+                return;
+            }
+            Some(Place::Waiting {
+                change: Change::Armed,
+                since,
+            }) => *since,
+            Some(Place::Gone { since, .. }) => *since,
+            Some(Place::Waiting {
+                change: Change::Disarmed,
+                ..
+            })
+            | None => return,
+        };
+        heard.places.remove(key);
+        drop(heard);
+        self.never_seen(key.clone(), since, sink);
+    }
+
+    fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
+        let seen = Seen::Armed(Countdown {
+            slack: since.elapsed(),
+            ..Countdown::expired(self.clock.now())
+        });
+        sink.sighted(Sighting { key, seen });
+    }
+
+    /// Looks at what was heard, for as long as the link lasts. What waits when it ends is looked at by the next.
+    pub(super) async fn look(&self, sink: &dyn SignalSink) -> Infallible {
+        self.ask_again();
+        loop {
+            let batch = self.next_batch().await;
+            let keys: Vec<TaskKey> = batch.iter().map(|(key, _)| key.clone()).collect();
+            let asked = self.clock.now();
+            match self.keyspace.look(&keys).await {
+                Ok(found) => self.hand_in(batch, found, asked, sink).await,
+                Err(error) => {
+                    if let Some(held_back) = self.warnings.admit(error.reason()) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(
+                            error,
+                            held_back,
+                            "cannot look at keys that were armed; the next audit finds them"
+                        );
+                    }
+                    sink.audit(Cause::Overflow);
+                    self.forget(&keys);
+                    tokio::time::sleep(OUTAGE_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for keys, and takes a batch of them.
+    async fn next_batch(&self) -> Vec<(TaskKey, Change)> {
+        loop {
+            let arrived = self.arrived.notified();
+            let batch = self.heard().take(BATCH);
+            if !batch.is_empty() {
+                return batch;
+            }
+            arrived.await;
+        }
+    }
+
+    async fn hand_in(
+        &self,
+        batch: Vec<(TaskKey, Change)>,
+        found: Vec<Option<Found>>,
+        asked: UnixMs,
+        sink: &dyn SignalSink,
+    ) {
+        let answered = self.clock.now();
+        let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
+        for ((key, change), found) in batch.into_iter().zip(found) {
+            let place = self.heard().answer(&key);
+            let Some(Found { value, ttl }) = found else {
+                continue;
+            };
+            match (ttl, change) {
+                (Ttl::Ms(left_ms), _) => {
+                    let due = answered.plus(Duration::from_millis(left_ms));
+                    if due <= answered.plus(self.horizon) {
+                        soon.push((key.clone(), due));
+                    }
+                    if value.is_of(due) {
+                        continue;
+                    }
+                    let seen = Seen::Armed(Countdown {
+                        due,
+                        slack: answered.since(asked),
+                        alive_at: Some(asked),
+                        heard: true,
+                    });
+                    sink.sighted(Sighting { key, seen });
+                }
+                (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push(key),
+                (Ttl::Missing, Change::Armed) => match place {
+                    Some(Place::Asked {
+                        since,
+                        expired: true,
+                        ..
+                    }) => self.never_seen(key, since, sink),
+                    Some(Place::Asked {
+                        since,
+                        expired: false,
+                        again: None,
+                    }) => self.heard().remember_gone(key, since),
+                    _ => {}
+                },
+                // `SET` without an expiry came after it: nobody knows what that means.
+                (Ttl::Forever, Change::Armed) => self.metrics.dropped("lasting", 1),
+            }
+        }
+        self.nudge.touch(soon);
+        if !disarmed.is_empty() {
+            self.hand_in_disarmed(disarmed, sink).await;
+        }
+        // What was said of them meanwhile.
+        if !self.heard().waiting.is_empty() {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// A replica, a demoted master and a server that hands its keys to another say `del` too.
+    async fn hand_in_disarmed(&self, keys: Vec<TaskKey>, sink: &dyn SignalSink) {
+        let expected = self.server().clone();
+        let is_the_same = match self.keyspace.server().await {
+            Ok(server) => {
+                server.role == Some(Role::Master) && expected.is_some() && server.run_id == expected
+            }
+            Err(_) => false,
+        };
+        if !is_the_same {
+            self.metrics.dropped("unverified", keys.len() as u64);
+            return;
+        }
+        for key in keys {
+            let seen = Seen::Disarmed;
+            sink.sighted(Sighting { key, seen });
+        }
+    }
+
+    /// What was being looked at when the last link was lost waits again.
+    fn ask_again(&self) {
+        let mut heard = self.heard();
+        let asked = |(key, place): (&TaskKey, &Place)| {
+            matches!(place, Place::Asked { .. }).then(|| key.clone())
+        };
+        let lost: Vec<TaskKey> = heard.places.iter().filter_map(asked).collect();
+        for key in lost {
+            let place = Place::Waiting {
+                change: Change::Armed,
+                since: Instant::now(),
+            };
+            heard.places.insert(key.clone(), place);
+            heard.waiting.push_back(key);
+        }
+    }
+
+    fn forget(&self, keys: &[TaskKey]) {
+        let mut heard = self.heard();
+        for key in keys {
+            heard.answer(key);
+        }
+    }
+
+    /// A page of the keys that others armed and that are wanted: found, not heard.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub(super) async fn scan(
+        &self,
+        cursor: u64,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, RedisError> {
+        let mut page = self.keyspace.scan(cursor).await?;
+        page.keys.retain(|key| wants(key));
+        let asked = self.clock.now();
+        let found = self.keyspace.look(&page.keys).await?;
+        let answered = self.clock.now();
+        let armed = |(key, found): (TaskKey, Option<Found>)| match found? {
+            // One of ours that somebody gave another expiry cannot be told from one whose server's clock was set.
+            Found {
+                value: Value::Foreign,
+                ttl: Ttl::Ms(left_ms),
+            } => Some(Sighting {
+                key,
+                seen: Seen::Armed(Countdown {
+                    due: answered.plus(Duration::from_millis(left_ms)),
+                    slack: answered.since(asked),
+                    alive_at: Some(asked),
+                    heard: false,
+                }),
+            }),
+            _ => None,
+        };
+        Ok(ArmedPage {
+            foreign: page.keys.into_iter().zip(found).filter_map(armed).collect(),
+            next: page.next,
+        })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, HeardKeys> {
+        self.heard
+            .lock()
+            .expect("nothing panics while holding what was heard")
+    }
+
+    fn server(&self) -> MutexGuard<'_, Option<String>> {
+        self.server.lock().expect("nothing panics while holding it")
+    }
+}
+
+impl Value {
+    /// Whether it is ours, and the key expires when its value says. By clocks that may differ a little.
+    fn is_of(self, due: UnixMs) -> bool {
+        match self {
+            Self::Ours(meant) => meant.since(due).max(due.since(meant)) <= FITS,
+            Self::Foreign => false,
+        }
+    }
+}
+
+impl HeardKeys {
+    fn take(&mut self, limit: usize) -> Vec<(TaskKey, Change)> {
+        self.forget_gone();
+        let mut batch = Vec::new();
+        while batch.len() < limit
+            && let Some(key) = self.waiting.pop_front()
+        {
+            // Whatever has expired since is no longer there.
+            if let Some(place) = self.places.get_mut(&key)
+                && let Place::Waiting { change, since } = *place
+            {
+                *place = Place::Asked {
+                    since,
+                    expired: false,
+                    again: None,
+                };
+                batch.push((key, change));
+            }
+        }
+        batch
+    }
+
+    /// It was looked at; what was said of it meanwhile waits to be looked at.
+    fn answer(&mut self, key: &TaskKey) -> Option<Place> {
+        let place = self.places.remove(key);
+        if let Some(Place::Asked {
+            again: Some(change),
+            ..
+        }) = place
+        {
+            let since = Instant::now();
+            self.places
+                .insert(key.clone(), Place::Waiting { change, since });
+            self.waiting.push_back(key.clone());
+        }
+        place
+    }
+
+    fn remember_gone(&mut self, key: TaskKey, since: Instant) {
+        if self.gone.len() < WAITING_MAX && !self.places.contains_key(&key) {
+            let at = Instant::now();
+            self.places.insert(key.clone(), Place::Gone { since, at });
+            self.gone.push_back((at, key));
+        }
+    }
+
+    fn forget_gone(&mut self) {
+        while let Some((at, _)) = self.gone.front()
+            && at.elapsed() >= REMEMBERED_FOR
+        {
+            let (remembered, key) = self.gone.pop_front().expect("just looked at");
+            if let Some(Place::Gone { at, .. }) = self.places.get(&key)
+                && *at == remembered
+            {
+                self.places.remove(&key);
+            }
+        }
+    }
+}
