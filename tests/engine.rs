@@ -976,6 +976,7 @@ async fn a_key_is_adopted_when_the_ledger_answers_again() {
         alive_at: Some(START),
         due: UnixMs(START.0 + 60_000),
         heard: true,
+        meant: None,
     });
     let timer = Sees(vec![Sighting {
         key: key.clone(),

@@ -171,6 +171,7 @@ mod tests {
                 slack: Duration::ZERO,
                 alive_at: None,
                 heard: true,
+                meant: None,
             }),
         }
     }

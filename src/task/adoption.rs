@@ -27,6 +27,8 @@ pub struct Countdown {
     pub alive_at: Option<UnixMs>,
     /// Redis has said that it was armed. Otherwise it was found there, and may be a leftover of any age.
     pub heard: bool,
+    /// One of ours, armed for this due time; but its remaining time says another. `None`: somebody else's.
+    pub meant: Option<UnixMs>,
 }
 
 /// Who set the due time of a row.
@@ -77,6 +79,9 @@ pub enum Adoption {
 
 /// Judges a key that was seen, against the row of its name.
 pub fn adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> Adoption {
+    if let Some(meant) = key.meant {
+        return row.map_or(Adoption::Leave, |row| key.hastens(row, meant, now));
+    }
     let Some(row) = row else {
         return Adoption::Insert;
     };
@@ -85,6 +90,10 @@ pub fn adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> Adoption 
     }
     let is_newer = key.outlives(row);
     if !is_newer && key.fits(row) {
+        return Adoption::Leave;
+    }
+    // Nobody saw whose key it was: it may have been the program's own, armed for its row as it was before.
+    if key.alive_at.is_none() && !row.is_a_keys() {
         return Adoption::Leave;
     }
     // Whoever wrote the row may have failed to write the key after it: an older one was left there.
@@ -113,6 +122,17 @@ impl Countdown {
             slack: Duration::ZERO,
             alive_at: None,
             heard: true,
+            meant: None,
+        }
+    }
+
+    /// One of ours with another expiry than it was armed with: somebody's `EXPIRE`, or an arming that a stalled
+    /// server carried out late. Only the first can make it fall due sooner.
+    fn hastens(&self, row: &Booked, meant: UnixMs, now: UnixMs) -> Adoption {
+        let waits = row.state == State::Pending && row.due == meant && row.due > now;
+        match waits && self.due < row.due {
+            true => Adoption::Move,
+            false => Adoption::Leave,
         }
     }
 
@@ -126,7 +146,9 @@ impl Countdown {
 
     /// Whether it may be the very arming that the row is about.
     fn fits(&self, row: &Booked) -> bool {
-        let tolerance = match self.heard && row.is_a_keys() {
+        // What is only known to have expired is known as late as it is heard.
+        let is_exact = self.heard && self.alive_at.is_some();
+        let tolerance = match is_exact && row.is_a_keys() {
             true => FITS_A_KEY,
             false => FITS_A_PROGRAM,
         };
@@ -176,6 +198,7 @@ mod tests {
             slack: Duration::ZERO,
             alive_at: Some(NOW),
             heard: true,
+            meant: None,
         }
     }
 
@@ -297,6 +320,49 @@ mod tests {
             assert_ne!(key.to_be_written().0 % 1000, 0);
             assert!(key.to_be_written() >= key.due);
         }
+    }
+
+    #[test]
+    fn a_key_that_nobody_saw_alive_speaks_only_against_rows_that_came_from_keys() {
+        let gone = |due_ms| Countdown::expired(at(due_ms));
+        for state in STATES {
+            let program = Booked {
+                origin: Origin::Row,
+                ..row(state, 60_000)
+            };
+            assert_eq!(judge(program, gone(0)), Adoption::Leave, "{state}");
+            assert_eq!(
+                judge(row(state, 0), gone(2_000)),
+                Adoption::Leave,
+                "{state}"
+            );
+        }
+        assert_eq!(judge(row(State::Pending, 60_000), gone(0)), Adoption::Move);
+        assert_eq!(judge(row(State::Done, -2_001), gone(0)), Adoption::Recreate);
+        assert_eq!(adoption(None, &gone(0), NOW), Adoption::Insert);
+    }
+
+    #[test]
+    fn a_key_of_ours_only_hastens_the_arming_it_was_made_for() {
+        let ours = |meant_ms, due_ms| Countdown {
+            meant: Some(at(meant_ms)),
+            ..heard(due_ms)
+        };
+        assert_eq!(adoption(None, &ours(60_000, 5_000), NOW), Adoption::Leave);
+        for state in STATES {
+            let hastened = match state {
+                State::Pending => Adoption::Move,
+                _ => Adoption::Leave,
+            };
+            let row = row(state, 60_000);
+            assert_eq!(judge(row, ours(60_000, 5_000)), hastened, "{state}");
+            assert_eq!(judge(row, ours(60_000, 90_000)), Adoption::Leave, "{state}");
+            assert_eq!(judge(row, ours(50_000, 5_000)), Adoption::Leave, "{state}");
+        }
+        assert_eq!(
+            judge(row(State::Pending, -1), ours(-1, -5_000)),
+            Adoption::Leave
+        );
     }
 
     #[test]

@@ -73,7 +73,12 @@ struct HeardKeys {
 #[derive(Debug, Clone, Copy)]
 enum Place {
     /// Not looked at yet. The latest change is the one that counts.
-    Waiting { change: Change, since: Instant },
+    Waiting {
+        change: Change,
+        since: Instant,
+        /// It has expired since.
+        expired: bool,
+    },
     /// Being looked at.
     Asked {
         since: Instant,
@@ -118,9 +123,9 @@ impl Armings {
             Some(Place::Waiting {
                 change: latest,
                 since,
+                expired,
             }) => {
-                *latest = change;
-                *since = now;
+                (*latest, *since, *expired) = (change, now, false);
                 return;
             }
             Some(Place::Asked { again, .. }) => {
@@ -134,7 +139,11 @@ impl Armings {
             self.metrics.dropped("arming_overflow", 1);
             return sink.audit(Cause::Overflow);
         }
-        let place = Place::Waiting { change, since: now };
+        let place = Place::Waiting {
+            change,
+            since: now,
+            expired: false,
+        };
         heard.places.insert(key.clone(), place);
         heard.waiting.push_back(key);
         drop(heard);
@@ -146,20 +155,13 @@ impl Armings {
     pub(super) fn expired(&self, key: &TaskKey, sink: &dyn SignalSink) {
         let mut heard = self.heard();
         let since = match heard.places.get_mut(key) {
-            Some(Place::Asked { expired, .. }) => {
+            // Whether it was armed again meanwhile, the look will tell.
+            Some(Place::Asked { expired, .. } | Place::Waiting { expired, .. }) => {
                 *expired = true;
                 return;
             }
-            Some(Place::Waiting {
-                change: Change::Armed,
-                since,
-            }) => *since,
             Some(Place::Gone { since, .. }) => *since,
-            Some(Place::Waiting {
-                change: Change::Disarmed,
-                ..
-            })
-            | None => return,
+            None => return,
         };
         heard.places.remove(key);
         drop(heard);
@@ -240,6 +242,10 @@ impl Armings {
                         slack: answered.since(asked),
                         alive_at: Some(asked),
                         heard: true,
+                        meant: match value {
+                            Value::Ours(meant) => Some(meant),
+                            Value::Foreign => None,
+                        },
                     });
                     sink.sighted(Sighting { key, seen });
                 }
@@ -301,6 +307,7 @@ impl Armings {
             let place = Place::Waiting {
                 change: Change::Armed,
                 since: Instant::now(),
+                expired: false,
             };
             heard.places.insert(key.clone(), place);
             heard.waiting.push_back(key);
@@ -340,6 +347,7 @@ impl Armings {
                     slack: answered.since(asked),
                     alive_at: Some(asked),
                     heard: false,
+                    meant: None,
                 }),
             }),
             _ => None,
@@ -380,11 +388,15 @@ impl HeardKeys {
         {
             // Whatever has expired since is no longer there.
             if let Some(place) = self.places.get_mut(&key)
-                && let Place::Waiting { change, since } = *place
+                && let Place::Waiting {
+                    change,
+                    since,
+                    expired,
+                } = *place
             {
                 *place = Place::Asked {
                     since,
-                    expired: false,
+                    expired,
                     again: None,
                 };
                 batch.push((key, change));
@@ -401,9 +413,12 @@ impl HeardKeys {
             ..
         }) = place
         {
-            let since = Instant::now();
-            self.places
-                .insert(key.clone(), Place::Waiting { change, since });
+            let waiting = Place::Waiting {
+                change,
+                since: Instant::now(),
+                expired: false,
+            };
+            self.places.insert(key.clone(), waiting);
             self.waiting.push_back(key.clone());
         }
         place

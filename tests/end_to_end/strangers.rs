@@ -126,3 +126,25 @@ async fn events_of_finished_and_cancelled_tasks_run_nothing() {
     .await;
     rig.each_ran_once(1).await;
 }
+
+#[tokio::test]
+async fn a_task_created_due_and_moved_at_once_does_not_start_for_its_first_time() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    // The first armings expire before anybody could look at whose they were.
+    for number in 0..100 {
+        let name = format!("Job@record@{number}");
+        daemon.create(&name, 60_000).await;
+        let value = format!("lapsed:{}", rig.now_ms().await + 1);
+        for expiry_ms in ["1", "2", "1"] {
+            let () = rig
+                .redis_says(&["SET", &name, &value, "PX", expiry_ms])
+                .await;
+        }
+        daemon.create(&name, 70_000).await;
+    }
+    daemon.create("Job@record@last", 1_500).await;
+    rig.until_done(1).await;
+    let runs = rig.runs().await;
+    assert_eq!(runs.len(), 1, "{runs:?}");
+}
