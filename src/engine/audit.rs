@@ -17,6 +17,9 @@ use crate::timer::{Alarm, ArmMode, Cause, Remaining};
 /// Audits are at least so far apart, unless Redis is another one.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
+/// How long the first audit waits for a subscription.
+const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
+
 /// How long after it broke off an audit goes on from there.
 const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 
@@ -98,6 +101,11 @@ impl Shared {
                     Some(last) if cause != Cause::RedisChanged => {
                         self.wait_turn(last + AUDIT_EVERY, cause).await
                     }
+                    // What is armed before there is a subscription would need another one.
+                    None if self.parts.timer.is_listening() == Some(false) => {
+                        self.wait_turn(Instant::now() + SUBSCRIBED_WITHIN, cause)
+                            .await
+                    }
                     _ => cause,
                 };
                 if !self.our_turn().await {
@@ -139,10 +147,12 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    /// Until the minute is over, or something happens that does not wait for it.
+    /// Until then, or until something happens that does not wait.
     async fn wait_turn(&self, turn: Instant, mut cause: Cause) -> Cause {
+        let is_first = cause == Cause::Start;
         while cause != Cause::RedisChanged {
             match tokio::time::timeout_at(turn, self.intake.audit_wanted()).await {
+                Ok(Cause::Subscribed) if is_first => return Cause::Subscribed,
                 Ok(stronger) => cause = stronger,
                 Err(_) => break,
             }

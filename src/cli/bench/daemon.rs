@@ -150,7 +150,7 @@ impl Teller {
                 }
             }
             if !audited {
-                audited = self.metrics.render().contains("lapsed_audits_total{");
+                audited = has_audited(&self.metrics.render());
                 if audited {
                     say("audited")?;
                 }
@@ -161,4 +161,13 @@ impl Teller {
             say(&format!("progress {started} {running} {backlog}"))?;
         }
     }
+}
+
+/// Its first audit is over, or was another daemon's.
+fn has_audited(metrics: &str) -> bool {
+    let skipped = |line: &str| {
+        line.strip_prefix("lapsed_audits_skipped_total ")
+            .is_some_and(|count| count != "0")
+    };
+    metrics.contains("lapsed_audits_total{") || metrics.lines().any(skipped)
 }
