@@ -363,7 +363,7 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     let ground = Ground::new();
     let other = MemberId(7);
     for _ in 0..2 {
-        let turn = ground.roster.take_audit(other).await.unwrap();
+        let turn = ground.roster.take_audit(other, UnixMs(0)).await.unwrap();
         assert_eq!(turn, Turn::Ours, "also when it goes on");
     }
     let timer = Arc::new(Ledgered {
@@ -373,7 +373,8 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     sleep(Duration::from_secs(20)).await;
     assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
-    ground.roster.audited(other).await.unwrap();
+    let began = ground.ledger.clock().now();
+    ground.roster.audited(other, began).await.unwrap();
     let skipped = async {
         while daemon.metric("lapsed_audits_skipped_total") == 0 {
             sleep(Duration::from_millis(1)).await;
@@ -396,7 +397,11 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
 async fn an_auditor_that_dies_is_replaced() {
     let ground = Ground::new();
     ground.create("", 10, Duration::from_secs(3_600)).await;
-    ground.roster.take_audit(MemberId(7)).await.unwrap();
+    ground
+        .roster
+        .take_audit(MemberId(7), UnixMs(0))
+        .await
+        .unwrap();
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
         ..Ledgered::default()

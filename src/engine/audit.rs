@@ -20,6 +20,9 @@ const AUDIT_EVERY: Duration = Duration::from_secs(60);
 /// How long the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
 
+/// Daemons that ask for an audit within so long are served by one.
+const TOGETHER: Duration = Duration::from_millis(500);
+
 /// How long after it broke off an audit goes on from there.
 const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 
@@ -97,6 +100,7 @@ impl Shared {
             let mut progress = Progress::default();
             loop {
                 let cause = self.intake.audit_wanted().await;
+                let since = self.serves_since(cause);
                 let cause = match last {
                     Some(last) if cause != Cause::RedisChanged => {
                         self.wait_turn(last + AUDIT_EVERY, cause).await
@@ -108,18 +112,18 @@ impl Shared {
                     }
                     _ => cause,
                 };
-                if !self.our_turn().await {
+                if !self.our_turn(since).await {
                     self.parts.metrics.audit_skipped();
                     tracing::debug!(cause = cause.as_str(), "another daemon has audited");
                     continue;
                 }
-                let began = Instant::now();
+                let (began, began_at) = (Instant::now(), self.parts.ledger.clock().now());
                 progress = progress.go_on(cause);
                 match self.audit(cause, &mut progress).await {
                     Ok(()) if progress.broke_off.is_some() => {}
                     Ok(()) => {
                         last = Some(began);
-                        self.turn_over().await;
+                        self.turn_over(began_at).await;
                         let AuditReport {
                             pending,
                             rearmed,
@@ -160,11 +164,22 @@ impl Shared {
         cause
     }
 
-    /// Waits until it is our turn to audit; false when another daemon has audited meanwhile.
-    async fn our_turn(&self) -> bool {
+    /// Since when an audit by another daemon serves. All hear the same sentinels; what has passed this daemon by, an audit
+    /// that began before says nothing of.
+    fn serves_since(&self, cause: Cause) -> UnixMs {
+        let back = match cause {
+            Cause::Sentinel => AUDIT_EVERY,
+            _ => TOGETHER,
+        };
+        let now = self.parts.ledger.clock().now();
+        UnixMs(now.0.saturating_sub(back.as_millis() as i64))
+    }
+
+    /// Waits until it is our turn to audit; false when an audit by another daemon serves.
+    async fn our_turn(&self, since: UnixMs) -> bool {
         let mut pause = TURN_ASKED_AGAIN;
         loop {
-            match self.turn().await {
+            match self.turn(since).await {
                 Turn::Ours => return true,
                 Turn::Over => return false,
                 // It may die at it.
@@ -175,8 +190,8 @@ impl Shared {
     }
 
     /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
-    async fn turn(&self) -> Turn {
-        let taken = self.parts.roster.take_audit(self.share.me());
+    async fn turn(&self, since: UnixMs) -> Turn {
+        let taken = self.parts.roster.take_audit(self.share.me(), since);
         match tokio::time::timeout(TURN_PATIENCE, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
@@ -187,8 +202,8 @@ impl Shared {
         }
     }
 
-    async fn turn_over(&self) {
-        let told = self.parts.roster.audited(self.share.me());
+    async fn turn_over(&self, began: UnixMs) {
+        let told = self.parts.roster.audited(self.share.me(), began);
         if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
             tracing::debug!("could not tell the other daemons of this audit: they audit too");
         }
@@ -239,7 +254,7 @@ impl Shared {
                 tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
                 if prolonged.elapsed() >= TURN_PROLONGED {
                     prolonged = Instant::now();
-                    self.turn().await;
+                    self.turn(UnixMs(0)).await;
                 }
             }
         }

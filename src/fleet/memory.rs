@@ -22,8 +22,9 @@ struct Board {
 #[derive(Debug, Clone, Copy)]
 struct Audit {
     by: MemberId,
-    since: Instant,
-    over: bool,
+    taken: Instant,
+    /// When it began, if it is over.
+    over: Option<UnixMs>,
 }
 
 impl MemoryRoster {
@@ -45,27 +46,29 @@ impl Roster for MemoryRoster {
         Ok(())
     }
 
-    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError> {
+    async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError> {
         let mut board = self.board();
         match board.audit {
-            Some(Audit { by, since, over }) if by != id && since.elapsed() < AUDIT_TURN => {
-                return Ok(if over { Turn::Over } else { Turn::Others });
-            }
+            Some(Audit { by, taken, over }) if taken.elapsed() < AUDIT_TURN => match over {
+                Some(began) if began >= since => return Ok(Turn::Over),
+                None if by != id => return Ok(Turn::Others),
+                _ => {}
+            },
             _ => {}
         }
         board.audit = Some(Audit {
             by: id,
-            since: Instant::now(),
-            over: false,
+            taken: Instant::now(),
+            over: None,
         });
         Ok(Turn::Ours)
     }
 
-    async fn audited(&self, id: MemberId) -> Result<(), RosterError> {
+    async fn audited(&self, id: MemberId, began: UnixMs) -> Result<(), RosterError> {
         self.board().audit = Some(Audit {
             by: id,
-            since: Instant::now(),
-            over: true,
+            taken: Instant::now(),
+            over: Some(began),
         });
         Ok(())
     }

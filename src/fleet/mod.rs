@@ -48,12 +48,13 @@ pub trait Roster: Send + Sync + 'static {
     /// Takes our note away.
     async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
 
-    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. A timer that lost its data, or
-    /// is another one, has been audited by nobody.
-    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError>;
+    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. An audit that began at `since` or
+    /// later, on the ledger's clock, serves as well as one of our own. A timer that lost its data, or is another one, has
+    /// been audited by nobody.
+    async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError>;
 
-    /// Says that our audit went through: the others need none for [`AUDIT_TURN`].
-    async fn audited(&self, id: MemberId) -> Result<(), RosterError>;
+    /// Says that our audit, which began then, went through.
+    async fn audited(&self, id: MemberId, began: UnixMs) -> Result<(), RosterError>;
 }
 
 /// Whose turn it is to audit.
@@ -63,7 +64,7 @@ pub enum Turn {
     Ours,
     /// Another member's, who is at it, or was a moment ago.
     Others,
-    /// Nobody's: another member has just audited.
+    /// Nobody's: an audit that serves is over.
     Over,
 }
 

@@ -13,7 +13,7 @@ const LIFETIMES_KEPT: u32 = 20;
 /// Most notes removed at once.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Before whoever has audited.
+/// Before when the last audit began, once it is over.
 const AUDITED: &str = "audited:";
 
 const AUDIT: &str = "cannot ask whose turn it is to audit";
@@ -63,32 +63,41 @@ impl Roster for RedisRoster {
         removed.map_err(|error| told("cannot take this daemon off the list", error))
     }
 
-    async fn take_audit(&self, id: MemberId) -> Result<Turn, RosterError> {
-        let (me, audited) = (id.to_string(), audited_by(id));
+    async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError> {
+        let me = id.to_string();
         let found = self.0.take_audit(&me, AUDIT_TURN).await;
         let found = found.map_err(|error| told(AUDIT, error))?;
-        Ok(if found == me.as_bytes() {
-            Turn::Ours
-        } else if found == audited.as_bytes() {
-            // Ours, and over; we have a reason to audit again.
-            let kept = self.0.set_audit(&me, AUDIT_TURN).await;
-            kept.map_err(|error| told(AUDIT, error))?;
-            Turn::Ours
-        } else if found.starts_with(AUDITED.as_bytes()) {
-            Turn::Over
-        } else {
-            Turn::Others
-        })
+        if found == me.as_bytes() {
+            return Ok(Turn::Ours);
+        }
+        match over_since(&found) {
+            None => Ok(Turn::Others),
+            Some(began) if began >= since => Ok(Turn::Over),
+            Some(_) => {
+                let taken = self.0.set_audit(&me, AUDIT_TURN).await;
+                taken.map_err(|error| told(AUDIT, error))?;
+                Ok(Turn::Ours)
+            }
+        }
     }
 
-    async fn audited(&self, id: MemberId) -> Result<(), RosterError> {
-        let told_all = self.0.set_audit(&audited_by(id), AUDIT_TURN).await;
+    async fn audited(&self, _: MemberId, began: UnixMs) -> Result<(), RosterError> {
+        let told_all = self
+            .0
+            .set_audit(&format!("{AUDITED}{}", began.0), AUDIT_TURN)
+            .await;
         told_all.map_err(|error| told(AUDIT, error))
     }
 }
 
-fn audited_by(id: MemberId) -> String {
-    format!("{AUDITED}{id}")
+/// When the audit began that this mark says is over; `None` if it is a holder's.
+fn over_since(mark: &[u8]) -> Option<UnixMs> {
+    let began = mark.strip_prefix(AUDITED.as_bytes())?;
+    // What cannot be read serves nobody.
+    let began = std::str::from_utf8(began)
+        .ok()
+        .and_then(|began| began.parse().ok());
+    Some(UnixMs(began.unwrap_or(0)))
 }
 
 fn told(message: &str, error: RedisError) -> RosterError {

@@ -483,6 +483,17 @@ impl Daemon {
             .sum()
     }
 
+    /// Its first audit is over: what happens from now on is seen by nothing that was about the past.
+    pub async fn has_audited(&self) {
+        let audited = async || {
+            self.adapters
+                .metrics
+                .render()
+                .contains("lapsed_audits_total{")
+        };
+        until("the daemon has audited", audited).await;
+    }
+
     pub fn signals(&self, source: &str) -> f64 {
         self.metric(&format!("lapsed_signals_total{{source=\"{source}\"}}"))
     }

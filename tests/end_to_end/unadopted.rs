@@ -90,6 +90,7 @@ async fn our_own_armings_cost_the_database_nothing() {
     let setup = Setup::new("sweep.interval = '1h'\nsentinel.interval = '1h'");
     let rig = setup.own_maria().start().await;
     let daemon = rig.listening_daemon().await;
+    daemon.has_audited().await;
     let adopted_after = async |name: &str| {
         rig.arm(name, 60_000).await;
         rig.until_adopted(name).await;
