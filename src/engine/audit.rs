@@ -252,24 +252,29 @@ impl Shared {
                 tokio::task::yield_now().await;
             } else {
                 tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
-                if prolonged.elapsed() >= TURN_PROLONGED {
-                    prolonged = Instant::now();
-                    self.turn(UnixMs(0)).await;
-                }
+                self.keep_turn(&mut prolonged).await;
             }
+        }
+        if self.parts.router.adopts_any() {
+            progress.report.adopted += self.adopt_armed(&mut prolonged).await?;
         }
         self.parts
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
-        if self.parts.router.adopts_any() {
-            progress.report.adopted += self.adopt_armed().await?;
-        }
         Ok(())
+    }
+
+    /// A long audit says now and then that it still goes on.
+    async fn keep_turn(&self, prolonged: &mut Instant) {
+        if prolonged.elapsed() >= TURN_PROLONGED {
+            *prolonged = Instant::now();
+            self.turn(UnixMs(0)).await;
+        }
     }
 
     /// Goes through the keys, and adopts those that the ledger lacks: armed while nobody listened. Slowly, since
     /// what falls due meanwhile comes first; whoever waits for an urgent audit does not wait for the end of this.
-    async fn adopt_armed(&self) -> Result<usize, LedgerError> {
+    async fn adopt_armed(&self, prolonged: &mut Instant) -> Result<usize, LedgerError> {
         let (mut cursor, mut adopted) = (None, 0);
         loop {
             let wants = |key: &TaskKey| self.parts.router.adopts(key);
@@ -288,6 +293,7 @@ impl Shared {
                 return Ok(adopted);
             }
             tokio::time::sleep(SCAN_PAUSE).await;
+            self.keep_turn(prolonged).await;
         }
     }
 

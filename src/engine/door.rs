@@ -41,6 +41,10 @@ impl SignalSink for Door {
         self.share.rank(key) <= 1 && self.router.runs(key)
     }
 
+    fn owns(&self, key: &TaskKey) -> bool {
+        self.share.owns(key)
+    }
+
     fn sighted(&self, sighting: Sighting) {
         if !self.router.adopts(&sighting.key) {
             return self.metrics.dropped("not_adopted", 1);

@@ -231,7 +231,7 @@ impl Armings {
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
-                    if due <= answered.plus(self.horizon) {
+                    if due <= answered.plus(self.horizon) && sink.owns(&key) {
                         soon.push((key.clone(), due));
                     }
                     if value.is_of(due) {

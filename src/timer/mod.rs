@@ -147,6 +147,9 @@ pub trait SignalSink: Send + Sync + 'static {
     /// about every key of the database that is armed.
     fn wants(&self, key: &TaskKey) -> bool;
 
+    /// Whether it is this daemon that sees to it that such a task is punctual, among those that can run it.
+    fn owns(&self, key: &TaskKey) -> bool;
+
     /// Hands in what some program did to a key. When there is no room it is dropped, counted, and an audit is
     /// asked for.
     fn sighted(&self, sighting: Sighting);

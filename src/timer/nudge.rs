@@ -38,6 +38,10 @@ const ASK_AHEAD: Duration = Duration::from_millis(ASK_AHEAD_MS as u64);
 /// A key can go one millisecond after it is due, not sooner (measured).
 const AFTER_DUE: Duration = Duration::from_millis(1);
 
+/// When a key is touched whose signal is out. Its expiry was rounded up to a millisecond when it was armed: sooner, many
+/// would have to be touched twice.
+const TOUCHED_AFTER: Duration = Duration::from_millis(2);
+
 /// A key that outlives its task's due time by no more than this was armed for it, over a slow link perhaps.
 const SAME_MS: u64 = 2;
 
@@ -175,7 +179,7 @@ impl Nudge {
         let mut alarm_clock = AlarmClock::of_the_kernel();
         loop {
             let due = self.expected.due(&self.clock, &mut alarm_clock).await;
-            self.touch_soon(due.iter().map(|alarm| (alarm.key.clone(), AFTER_DUE)));
+            self.touch_soon(due.iter().map(|alarm| (alarm.key.clone(), TOUCHED_AFTER)));
             due.into_iter().for_each(|alarm| raise(alarm, sink));
         }
     }

@@ -155,6 +155,10 @@ impl SignalSink for Recorder {
         self.push(Recorded::Audit(cause));
     }
 
+    fn owns(&self, _: &TaskKey) -> bool {
+        true
+    }
+
     fn wants(&self, key: &TaskKey) -> bool {
         key.class() == "C"
     }
