@@ -20,11 +20,12 @@ use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::timer::{
-    Alarm, ArmMode, Armed, Remaining, Seen, Sighting, SignalSink, Timer, TimerError,
+    Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
 };
 use lapsed::{Config, Engine, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const START: UnixMs = UnixMs(1_800_000_000_000);
@@ -89,6 +90,8 @@ fn start_with(
 struct Faults {
     /// Asking where keys stand fails.
     look_up_fails: AtomicBool,
+    /// Writing rows on behalf of keys does.
+    adopt_fails: AtomicBool,
     /// The answer to a claim takes so long; the claim itself does not.
     claim_answer_takes: Mutex<Duration>,
     /// Somebody has locked this row: no claim gets it.
@@ -198,7 +201,10 @@ impl Ledger for Faulty {
     }
 
     async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
-        self.inner.adopt(keys).await
+        match self.faults.adopt_fails.load(Ordering::SeqCst) {
+            true => Err(unavailable()),
+            false => self.inner.adopt(keys).await,
+        }
     }
 
     async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
@@ -928,15 +934,28 @@ async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
 }
 
 /// A timer whose server some program has armed keys on.
-#[derive(Debug)]
-struct Sees(Vec<Sighting>);
+#[derive(Debug, Default)]
+struct Sees {
+    sighted: Vec<Sighting>,
+    /// Of these it then says that they are ours.
+    ours: Vec<TaskKey>,
+    expired: Vec<TaskKey>,
+}
 
 #[async_trait]
 impl Timer for Sees {
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
-        for sighting in &self.0 {
+        for sighting in &self.sighted {
             assert!(sink.wants(&sighting.key));
             sink.sighted(sighting.clone());
+        }
+        self.ours.iter().for_each(|key| sink.ours(key));
+        for key in &self.expired {
+            sink.raise(Signal {
+                key: key.clone(),
+                source: Source::Event,
+                arming: None,
+            });
         }
         stop.cancelled().await;
     }
@@ -960,17 +979,8 @@ impl Timer for Sees {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_key_is_adopted_when_the_ledger_answers_again() {
-    let inner = Arc::new(MemoryLedger::new(START));
-    let faults = Arc::new(Faults::default());
-    faults.look_up_fails.store(true, Ordering::SeqCst);
-    let ledger = Arc::new(Faulty {
-        clock: inner.clock().clone(),
-        inner: Arc::clone(&inner),
-        faults: Arc::clone(&faults),
-    });
-    let key = TaskKey::parse("Job@m@1").unwrap();
+/// A key armed for a minute from the start.
+fn armed(key: &TaskKey) -> Sighting {
     let seen = Seen::Armed(Countdown {
         slack: Duration::ZERO,
         alive_at: Some(START),
@@ -978,10 +988,23 @@ async fn a_key_is_adopted_when_the_ledger_answers_again() {
         heard: true,
         meant: None,
     });
-    let timer = Sees(vec![Sighting {
+    Sighting {
         key: key.clone(),
         seen,
-    }]);
+    }
+}
+
+/// Runs an engine whose timer sees this, on a ledger with a fault that passes after ten seconds; tells how long it took from
+/// then until the task ran.
+async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Duration {
+    let inner = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    fault(&faults).store(true, Ordering::SeqCst);
+    let ledger = Arc::new(Faulty {
+        clock: inner.clock().clone(),
+        inner: Arc::clone(&inner),
+        faults: Arc::clone(&faults),
+    });
     let mut handlers = HandlerRegistry::new();
     let (ran, mut runs) = mpsc::unbounded_channel();
     handlers.on("Job", "m", move |_, _: Vec<String>| {
@@ -998,12 +1021,72 @@ async fn a_key_is_adopted_when_the_ledger_answers_again() {
         metrics: Arc::new(Metrics::default()),
     };
     let engine = Engine::with_parts(parts, &config);
+    let (told, took) = oneshot::channel();
     let outcome = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
+        let key = TaskKey::parse("Job@m@1").unwrap();
         assert_eq!(inner.find(&key).await.unwrap(), None);
-        faults.look_up_fails.store(false, Ordering::SeqCst);
-        runs.recv().await.unwrap();
+        fault(&faults).store(false, Ordering::SeqCst);
+        let passed = Instant::now();
+        let ran = tokio::time::timeout(Duration::from_secs(120), runs.recv()).await;
+        assert!(ran.is_ok(), "it was lost");
         assert!(inner.find(&key).await.unwrap().unwrap().adopted);
+        told.send(passed.elapsed()).unwrap();
     };
     engine.run_until(outcome).await.unwrap();
+    took.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_adopted_when_the_ledger_answers_again() {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let timer = Sees {
+        sighted: vec![armed(&key)],
+        ..Sees::default()
+    };
+    let took = adopted_after(timer, |faults| &faults.look_up_fails).await;
+    assert!(took >= Duration::from_secs(49), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_expires_without_a_row_is_not_forgotten_while_the_ledger_takes_nothing() {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    for fault in [
+        (|faults| &faults.look_up_fails) as fn(&Faults) -> &AtomicBool,
+        |faults| &faults.adopt_fails,
+    ] {
+        let timer = Sees {
+            expired: vec![key.clone()],
+            ..Sees::default()
+        };
+        let took = adopted_after(timer, fault).await;
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
+    let [theirs, ours] = ["Job@m@1", "Job@m@2"].map(|key| TaskKey::parse(key).unwrap());
+    let timer = Sees {
+        sighted: vec![armed(&theirs), armed(&ours)],
+        ours: vec![ours.clone()],
+        ..Sees::default()
+    };
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "m", |_, _: Vec<String>| async { Ok(()) });
+    let config = Config::default();
+    let parts = Parts {
+        roster: Arc::new(MemoryRoster::default()),
+        ledger: Arc::clone(&ledger) as _,
+        catalog: None,
+        timer: Arc::new(timer),
+        router: Arc::new(Router::new(handlers, &config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    let stop = tokio::time::sleep(Duration::from_secs(10));
+    let engine = Engine::with_parts(parts, &config);
+    engine.run_until(stop).await.unwrap();
+    assert!(ledger.find(&theirs).await.unwrap().is_some());
+    assert_eq!(ledger.find(&ours).await.unwrap(), None);
 }

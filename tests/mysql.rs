@@ -262,6 +262,45 @@ async fn a_task_that_is_refused_fails_nobody_elses_creation() {
 }
 
 #[tokio::test]
+async fn a_locked_row_fails_nobody_elses_creation() {
+    let (_server, ledger, url) = start().await;
+    let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let tasks = TaskClient::with_parts(Arc::new(ledger) as _, timer);
+    let hour = Duration::from_secs(3_600);
+    // With a neighbour, since a wait for a row's lock keeps others out of the gap before it.
+    for n in [1, 2] {
+        tasks.create("Locked", "row", [n], hour).await.unwrap();
+    }
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let mut holding = other.begin().await.unwrap();
+    let lock = "SELECT id FROM tb_time_limit_task WHERE `key` = 'Locked@row@2' FOR UPDATE";
+    sqlx::query(lock).fetch_all(&mut *holding).await.unwrap();
+
+    let mut creators = JoinSet::new();
+    for n in 0..50 {
+        let (class, method, n) = match n {
+            25 => ("Locked", "row", 2),
+            n => ("Many", "create", n),
+        };
+        let tasks = tasks.clone();
+        creators.spawn(async move { (class, tasks.create(class, method, [n], 2 * hour).await) });
+    }
+    let created = creators.join_all().await;
+    let failed = created
+        .iter()
+        .filter_map(|(class, made)| Some((class, made.as_ref().err()?)));
+    for (class, error) in failed {
+        assert!(
+            *class == "Locked" && error.to_string().contains("locked"),
+            "{class}: {error}"
+        );
+    }
+    assert_eq!(created.iter().filter(|(_, made)| made.is_ok()).count(), 49);
+    holding.rollback().await.unwrap();
+    tasks.create("Locked", "row", [2], 2 * hour).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_locked_row_delays_no_other() {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 64).await;

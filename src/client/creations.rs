@@ -15,8 +15,14 @@ use crate::timer::Timer;
 /// Most tasks of one statement, as long as no single caller brings more.
 pub(super) const BATCH_MAX: usize = 500;
 
+/// Most bytes of payload in it: servers take 16 MiB a statement by default.
+const BYTES_MAX: usize = 1 << 20;
+
 /// Statements on their way at once: while one commits, another is read. More only fight over the same pages.
 pub(super) const WRITERS_MAX: usize = 2;
+
+/// How often the tasks of one caller meet another session's lock before it hears of that.
+const LOCK_ATTEMPTS: u32 = 5;
 
 /// What callers want to have created, and who is writing it.
 pub(super) struct Creations {
@@ -39,8 +45,11 @@ struct Request {
 
 type Answer = Result<Vec<Made>, LedgerError>;
 
-/// A writer's place among the [`WRITERS_MAX`]; free again when dropped, even if its runtime ends under it.
-struct Place<'a>(&'a Creations);
+/// A writer's place among the [`WRITERS_MAX`].
+struct Place {
+    creations: Arc<Creations>,
+    left: bool,
+}
 
 impl Creations {
     pub fn new(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
@@ -57,15 +66,18 @@ impl Creations {
     /// What was asked for is created even if nobody waits for the answer.
     pub async fn make(self: &Arc<Self>, tasks: Vec<NewTask>) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let a_place_is_free = {
+        let place = {
             let mut queue = self.queue();
             queue.waiting.push_back(Request { tasks, answer });
             let is_free = queue.writers < WRITERS_MAX;
             queue.writers += usize::from(is_free);
-            is_free
+            is_free.then(|| Place {
+                creations: Arc::clone(self),
+                left: false,
+            })
         };
-        if a_place_is_free {
-            tokio::spawn(Arc::clone(self).write());
+        if let Some(place) = place {
+            tokio::spawn(place.write());
         }
         answered.await.unwrap_or_else(|_| {
             Err(LedgerError::Unavailable {
@@ -75,16 +87,7 @@ impl Creations {
         })
     }
 
-    /// Writes until nothing waits.
-    async fn write(self: Arc<Self>) {
-        let place = Place(&self);
-        while let Some(requests) = place.next_batch() {
-            self.write_batch(requests).await;
-        }
-        std::mem::forget(place); // `next_batch` has left it
-    }
-
-    async fn write_batch(&self, mut requests: Vec<Request>) {
+    async fn write_batch(self: &Arc<Self>, mut requests: Vec<Request>) {
         let tasks: Vec<NewTask> = match requests.as_mut_slice() {
             [one] => std::mem::take(&mut one.tasks),
             several => several
@@ -92,20 +95,21 @@ impl Creations {
                 .flat_map(|request| request.tasks.clone())
                 .collect(),
         };
-        match self.create(tasks).await {
+        let merged = requests.len() > 1;
+        match self.create(tasks, merged).await {
             Ok(made) => {
                 let mut made = made.into_iter();
-                let alone = requests.len() == 1;
                 for Request { tasks, answer } in requests {
-                    let count = if alone { made.len() } else { tasks.len() };
+                    let count = if merged { tasks.len() } else { made.len() };
                     // A caller that has gone needs no answer.
                     let _ = answer.send(Ok(made.by_ref().take(count).collect()));
                 }
             }
-            // One of them may be to blame: the others must not suffer.
-            Err(error) if !error.is_transient() && requests.len() > 1 => {
+            // One of them is to blame, or its row is locked: the others must not suffer, nor wait for it.
+            Err(error) if merged && error.is_about_a_row() => {
                 for Request { tasks, answer } in requests {
-                    let _ = answer.send(self.create(tasks).await);
+                    let this = Arc::clone(self);
+                    tokio::spawn(async move { answer.send(this.create(tasks, false).await) });
                 }
             }
             Err(error) => {
@@ -116,8 +120,17 @@ impl Creations {
         }
     }
 
-    async fn create(&self, tasks: Vec<NewTask>) -> Answer {
-        let created = self.ledger.create(&tasks).await?;
+    /// Patiently, where a row is locked, unless the tasks are of several callers.
+    async fn create(&self, tasks: Vec<NewTask>, merged: bool) -> Answer {
+        let mut attempt = 1;
+        let created = loop {
+            match self.ledger.create(&tasks).await {
+                Err(LedgerError::Locked { .. }) if !merged && attempt < LOCK_ATTEMPTS => {
+                    attempt += 1;
+                }
+                answer => break answer?,
+            }
+        };
         let keys = tasks.into_iter().map(|task| task.key);
         let made: Vec<_> = keys.zip(created).collect();
         let armed = arm(&*self.timer, &*self.ledger, &made).await;
@@ -132,30 +145,51 @@ impl Creations {
     }
 }
 
-impl Place<'_> {
+impl Place {
+    /// Writes until nothing waits.
+    async fn write(mut self) {
+        while let Some(requests) = self.next_batch() {
+            self.creations.write_batch(requests).await;
+        }
+    }
+
     /// What waits, as much as fits into one statement. `None`: nothing, and the place is left, in one step, so that
     /// whoever comes next sees that it is free.
-    fn next_batch(&self) -> Option<Vec<Request>> {
-        let mut queue = self.0.queue();
+    fn next_batch(&mut self) -> Option<Vec<Request>> {
+        let mut queue = self.creations.queue();
         let mut requests = Vec::new();
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while let Some(request) = queue.waiting.front() {
             count += request.tasks.len();
-            if count > BATCH_MAX && !requests.is_empty() {
+            bytes += request.tasks.iter().map(payload_bytes).sum::<usize>();
+            if (count > BATCH_MAX || bytes > BYTES_MAX) && !requests.is_empty() {
                 break;
             }
             requests.extend(queue.waiting.pop_front());
         }
         if requests.is_empty() {
             queue.writers -= 1;
+            self.left = true;
             return None;
         }
         Some(requests)
     }
 }
 
-impl Drop for Place<'_> {
+/// A runtime that ends takes its writers with it, in the middle of their work.
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.queue().writers -= 1;
+        if !self.left {
+            let mut queue = self.creations.queue();
+            queue.writers -= 1;
+            if queue.writers == 0 {
+                // Nobody else would answer them.
+                queue.waiting.clear();
+            }
+        }
     }
+}
+
+fn payload_bytes(task: &NewTask) -> usize {
+    task.payload.as_ref().map_or(0, String::len)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing};
-use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption};
+use crate::task::{Adoption, Countdown, State, TaskKey, adoption};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
 /// Keys of one look-up.
@@ -70,6 +70,7 @@ impl Shared {
                             self.parts.metrics.dropped("known", 1);
                             continue;
                         }
+                        Adoption::Insert if key.alive_at.is_none() => "expired",
                         Adoption::Insert if key.heard => "expire",
                         Adoption::Insert => "scan",
                         Adoption::Move => "moved",
@@ -165,46 +166,21 @@ impl Shared {
         Ok(())
     }
 
-    /// An expired key without any row: that it was armed was not heard, or not yet written down. One daemon wins;
-    /// answers the armings of this one.
-    pub(super) async fn adopt_expired(
-        &self,
-        keys: Vec<TaskKey>,
-    ) -> Result<Vec<(TaskKey, Arming)>, LedgerError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
+    /// Expired keys without any row: that they were armed was not heard, or is not yet written down. They are written
+    /// next, and run then; whoever dispatches does not wait for that.
+    pub(super) fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.parts.ledger.clock().now();
-        let row = |key: TaskKey| Foundling {
-            due: self.due_as_seen(&key, now),
-            key,
-            over: None,
-        };
-        let rows: Vec<Foundling> = keys.into_iter().map(row).collect();
-        let answers = self.parts.ledger.adopt(&rows).await?;
-        let mut armings = Vec::new();
-        for (row, answer) in rows.into_iter().zip(answers) {
-            match answer {
-                Adopted::Written(arming) => {
-                    self.parts.metrics.adopted("expired");
-                    armings.push((row.key, arming));
-                }
-                // The row is there: its daemon claims it, or the sweep brings it.
-                Adopted::Overtaken | Adopted::Locked => self.parts.metrics.dropped("overtaken", 1),
-                Adopted::Refused(why) => self.not_adopted(&why),
+        for key in keys {
+            // Written as it was seen before, another daemon that saw it, too, knows the arming again.
+            let due = match self.sightings.take(&key) {
+                Some(Seen::Armed(seen)) => seen.due.min(now),
+                Some(Seen::Disarmed) | None => now,
+            };
+            let seen = Seen::Armed(Countdown::expired(due));
+            if !self.sightings.add(Sighting { key, seen }, wait) {
+                self.parts.metrics.dropped("sighting_overflow", 1);
             }
         }
-        Ok(armings)
-    }
-
-    /// When it fell due: now, unless it was seen before that. Written as it was seen, another daemon that saw it,
-    /// too, knows the arming again.
-    fn due_as_seen(&self, key: &TaskKey, now: UnixMs) -> UnixMs {
-        let due = match self.sightings.take(key) {
-            Some(Seen::Armed(seen)) => seen.due.min(now),
-            Some(Seen::Disarmed) | None => now,
-        };
-        Countdown::expired(due).to_be_written()
     }
 
     fn not_adopted(&self, why: &str) {

@@ -26,6 +26,9 @@ const TOGETHER: Duration = Duration::from_millis(500);
 /// How long after it broke off an audit goes on from there.
 const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 
+/// When it goes on if nobody asks for it before.
+const BROKEN_OFF_PAUSE: Duration = Duration::from_secs(10);
+
 /// How long the roster may take to say whose turn it is.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -74,6 +77,8 @@ pub(super) struct Progress {
     report: AuditReport,
     /// The row after which it goes on.
     after: Option<(UnixMs, u64)>,
+    /// When it began, on the ledger's clock.
+    began: Option<UnixMs>,
     /// When it broke off.
     broke_off: Option<Instant>,
 }
@@ -117,10 +122,17 @@ impl Shared {
                     tracing::debug!(cause = cause.as_str(), "another daemon has audited");
                     continue;
                 }
-                let (began, began_at) = (Instant::now(), self.parts.ledger.clock().now());
+                let began = Instant::now();
                 progress = progress.go_on(cause);
+                let began_at = *progress
+                    .began
+                    .get_or_insert(self.parts.ledger.clock().now());
                 match self.audit(cause, &mut progress).await {
-                    Ok(()) if progress.broke_off.is_some() => {}
+                    Ok(()) if progress.broke_off.is_some() => {
+                        let wanted = self.intake.audit_wanted();
+                        let wanted = tokio::time::timeout(BROKEN_OFF_PAUSE, wanted).await;
+                        self.sink().audit(wanted.unwrap_or(cause));
+                    }
                     Ok(()) => {
                         last = Some(began);
                         self.turn_over(began_at).await;
@@ -169,6 +181,8 @@ impl Shared {
     fn serves_since(&self, cause: Cause) -> UnixMs {
         let back = match cause {
             Cause::Sentinel => AUDIT_EVERY,
+            // What is armed since it lost its data may be little of what there was.
+            Cause::RedisChanged => Duration::ZERO,
             _ => TOGETHER,
         };
         let now = self.parts.ledger.clock().now();
@@ -256,7 +270,12 @@ impl Shared {
             }
         }
         if self.parts.router.adopts_any() {
-            progress.report.adopted += self.adopt_armed(&mut prolonged).await?;
+            let (adopted, complete) = self.adopt_armed(cause, &mut prolonged).await?;
+            progress.report.adopted += adopted;
+            if !complete {
+                progress.broke_off = Some(Instant::now());
+                return Ok(());
+            }
         }
         self.parts
             .metrics
@@ -274,7 +293,12 @@ impl Shared {
 
     /// Goes through the keys, and adopts those that the ledger lacks: armed while nobody listened. Slowly, since
     /// what falls due meanwhile comes first; whoever waits for an urgent audit does not wait for the end of this.
-    async fn adopt_armed(&self, prolonged: &mut Instant) -> Result<usize, LedgerError> {
+    /// Tells how many rows were written, and whether all keys were seen.
+    async fn adopt_armed(
+        &self,
+        cause: Cause,
+        prolonged: &mut Instant,
+    ) -> Result<(usize, bool), LedgerError> {
         let (mut cursor, mut adopted) = (None, 0);
         loop {
             let wants = |key: &TaskKey| self.parts.router.adopts(key);
@@ -284,16 +308,21 @@ impl Shared {
                     if let Some(held_back) = self.complaints.admit("go through the keys") {
                         tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
                     }
-                    return Ok(adopted);
+                    return Ok((adopted, false));
                 }
             };
             adopted += self.adopt(page.foreign).await?;
             cursor = page.next;
-            if cursor.is_none() || self.intake.audit_is_urgent() {
-                return Ok(adopted);
+            if cursor.is_none() {
+                return Ok((adopted, true));
+            }
+            if self.intake.audit_is_urgent() {
+                return Ok((adopted, false));
             }
             tokio::time::sleep(SCAN_PAUSE).await;
-            self.keep_turn(prolonged).await;
+            if cause != Cause::Asked {
+                self.keep_turn(prolonged).await;
+            }
         }
     }
 

@@ -40,12 +40,16 @@ impl Shared {
         while let Some(slots) = self.stopping.run_until_cancelled(room()).await {
             let signals = self.intake.take(lane, slots.count());
             let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
+            let events = signals
+                .iter()
+                .filter(|signal| signal.source == Source::Event);
+            let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
             match self.claim_due(signals).await {
                 Ok((claims, missed)) => {
                     self.start(claims, keys, slots, &ended);
                     self.account_for(missed).await;
                 }
-                Err(error) => self.wait_out(&error, &keys).await,
+                Err(error) => self.wait_out(&error, &keys, events).await,
             }
         }
     }
@@ -135,7 +139,7 @@ impl Shared {
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
         let standings = self.parts.ledger.look_up(&keys).await?;
         let now = self.parts.ledger.clock().now();
-        let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), Vec::new());
         for (
             Signal {
                 key,
@@ -156,10 +160,12 @@ impl Shared {
             else {
                 // A signal that knows its row is about one that was deleted.
                 if arming.is_none() && self.parts.router.adopts(&key) {
-                    without_row.insert(key, source);
+                    without_row.push(key);
                 } else {
                     self.parts.metrics.dropped("unknown", 1);
-                    self.strangers.remember(key);
+                    if arming.is_none() {
+                        self.strangers.remember(key);
+                    }
                 }
                 continue;
             };
@@ -193,20 +199,7 @@ impl Shared {
                 )),
             }
         }
-        let keys = without_row.keys().cloned().collect();
-        for (key, arming) in self.adopt_expired(keys).await? {
-            let source = without_row[&key];
-            let due_at = arming.due;
-            let arming = Some(arming);
-            due.push((
-                Signal {
-                    key,
-                    source,
-                    arming,
-                },
-                due_at,
-            ));
-        }
+        self.adopt_expired(without_row, Duration::ZERO);
         self.parts.metrics.dropped("early", early.len() as u64);
         self.hold(early);
         Ok(due)
@@ -295,9 +288,12 @@ impl Shared {
         }
     }
 
-    /// The ledger has every task: the sweep finds them when it answers again.
-    async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey]) {
+    /// The ledger has every task: the sweep finds them when it answers again. All but those whose key is gone before its
+    /// row was written: they are looked at again.
+    async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey], events: Vec<TaskKey>) {
         self.ledger_failed("claim tasks", error);
+        let adopts = |key: &TaskKey| self.parts.router.adopts(key);
+        self.adopt_expired(events.into_iter().filter(adopts), OUTAGE_PAUSE);
         self.intake.land(keys);
         let pause = tokio::time::sleep(OUTAGE_PAUSE);
         self.stopping.run_until_cancelled(pause).await;

@@ -45,6 +45,10 @@ impl SignalSink for Door {
         self.share.owns(key)
     }
 
+    fn ours(&self, key: &TaskKey) {
+        self.sightings.take(key);
+    }
+
     fn sighted(&self, sighting: Sighting) {
         if !self.router.adopts(&sighting.key) {
             return self.metrics.dropped("not_adopted", 1);

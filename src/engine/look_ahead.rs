@@ -35,6 +35,8 @@ struct Ahead {
     edge: Option<(UnixMs, u64)>,
     /// Among whom the rows were divided.
     division: Division,
+    /// By which routes they were judged.
+    reloads: u64,
 }
 
 impl Shared {
@@ -61,11 +63,12 @@ impl Shared {
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
         let horizon = self.nudge.horizon;
         if self.nudge.enabled {
-            let division = self.share.division();
-            if division != ahead.division {
-                // What has become ours may be among what was passed over.
+            let (division, reloads) = (self.share.division(), self.parts.router.reloads());
+            if division != ahead.division || reloads != ahead.reloads {
+                // What has become ours, or can be run now, may be among what was passed over.
                 *ahead = Ahead {
                     division,
+                    reloads,
                     ..Ahead::default()
                 };
             }

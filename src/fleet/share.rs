@@ -102,10 +102,10 @@ impl Share {
         let now = self.clock.now();
         let others = view.fresh_others();
         let others = others.filter(|peer| peer.readiness > Readiness::Away && peer.until > now);
-        Division {
-            ours: view.readiness,
-            others: others.map(|peer| (peer.id, peer.readiness)).collect(),
-        }
+        let others: BTreeMap<_, _> = others.map(|peer| (peer.id, peer.readiness)).collect();
+        // Alone, all is ours, whether or not there is room for it.
+        let ours = view.readiness.filter(|_| !others.is_empty());
+        Division { ours, others }
     }
 
     /// How many members are known to live, ourselves included.

@@ -1,5 +1,6 @@
 //! Which handler runs which key, with what limits.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Route {
 pub struct Router {
     handlers: HandlerRegistry,
     table: RwLock<Table>,
+    /// How often the routes were changed.
+    reloads: AtomicU64,
 }
 
 struct Table {
@@ -46,6 +49,7 @@ impl Router {
         Self {
             handlers,
             table: RwLock::new(Table::new(config)),
+            reloads: AtomicU64::new(0),
         }
     }
 
@@ -55,6 +59,12 @@ impl Router {
             .table
             .write()
             .expect("nothing panics while holding the routes") = Table::new(config);
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the routes were changed: what was found before may be found otherwise now.
+    pub fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Relaxed)
     }
 
     /// What can run this key; `None` if nothing here can.

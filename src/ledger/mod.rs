@@ -431,6 +431,15 @@ pub enum LedgerError {
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
+    /// Another session held a row's lock for longer than it was waited for.
+    #[error("a row is locked by another session: {message}")]
+    Locked {
+        /// What it said.
+        message: String,
+        /// The driver's error.
+        #[source]
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
     /// It answered with an error.
     #[error("ledger refused: {message}")]
     Refused {
@@ -449,8 +458,13 @@ impl LedgerError {
     /// Whether the same call may succeed later, unchanged.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable { .. } => true,
+            Self::Unavailable { .. } | Self::Locked { .. } => true,
             Self::Refused { .. } | Self::Invalid(_) => false,
         }
+    }
+
+    /// Whether one row of many may be the reason: the others might have gone through.
+    pub fn is_about_a_row(&self) -> bool {
+        !matches!(self, Self::Unavailable { .. })
     }
 }

@@ -96,8 +96,8 @@ pub fn adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> Adoption 
     if key.alive_at.is_none() && !row.is_a_keys() {
         return Adoption::Leave;
     }
-    // Whoever wrote the row may have failed to write the key after it: an older one was left there.
-    if !key.heard && row.origin == Origin::Row && !row.state.is_finished() {
+    // Whoever wrote the row, and called it off perhaps, may have failed to do so to the key: an older one was left there.
+    if !key.heard && row.origin == Origin::Row {
         return Adoption::Leave;
     }
     match row.state {
@@ -406,7 +406,8 @@ mod tests {
             judge(row(State::Done, -5_000), found(60_000)),
             Adoption::Recreate
         );
-        for state in [State::Pending, State::Waiting, State::Running] {
+        // Whatever became of it: what was moved or called off while redis was away left its older key there.
+        for state in STATES {
             let program = Booked {
                 origin: Origin::Row,
                 ..row(state, 60_000)

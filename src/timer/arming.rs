@@ -235,6 +235,7 @@ impl Armings {
                         soon.push((key.clone(), due));
                     }
                     if value.is_of(due) {
+                        sink.ours(&key);
                         continue;
                     }
                     let seen = Seen::Armed(Countdown {

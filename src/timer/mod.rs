@@ -150,6 +150,9 @@ pub trait SignalSink: Send + Sync + 'static {
     /// Whether it is this daemon that sees to it that such a task is punctual, among those that can run it.
     fn owns(&self, key: &TaskKey) -> bool;
 
+    /// This key was armed by lapsed itself, for as long as its value says: what was sighted of it before is out of date.
+    fn ours(&self, key: &TaskKey);
+
     /// Hands in what some program did to a key. When there is no room it is dropped, counted, and an audit is
     /// asked for.
     fn sighted(&self, sighting: Sighting);

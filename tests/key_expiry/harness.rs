@@ -155,6 +155,8 @@ impl SignalSink for Recorder {
         self.push(Recorded::Audit(cause));
     }
 
+    fn ours(&self, _: &TaskKey) {}
+
     fn owns(&self, _: &TaskKey) -> bool {
         true
     }

@@ -388,6 +388,9 @@ impl Catalog for MemoryLedger {
         Ok(self.mend(key, |row, now| {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
+                if row.end_time > now {
+                    row.origin = Origin::Row;
+                }
                 row.end_time = row.end_time.min(now);
                 row.retry_at = NEVER;
             }

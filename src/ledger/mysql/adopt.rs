@@ -33,6 +33,11 @@ impl MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         let mut adopted = Vec::with_capacity(keys.len());
         for key in keys {
+            // One wait for a lock is enough: the rest is tried again later, as that one is.
+            if adopted.contains(&Adopted::Locked) {
+                adopted.push(Adopted::Locked);
+                continue;
+            }
             let mut retries = 0;
             adopted.push(loop {
                 match self.adopt_one(&mut conn, key).await {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::connection::{Conn, error, statement};
-use super::{LOCK_ATTEMPTS, MysqlLedger, queries, retried, rows};
+use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::{
     Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
 };

@@ -245,10 +245,11 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
         sqlx::Error::Io(error) => format!("{error}; is the server up, and `ledger.url` right?"),
         other => other.to_string(),
     };
-    let transient = is_transient(&error);
+    let (locked, transient) = (is_locked(&error), is_transient(&error));
     let source = Some(std::sync::Arc::new(error) as _);
-    match transient {
-        true => LedgerError::Unavailable { message, source },
-        false => LedgerError::Refused { message, source },
+    match () {
+        () if locked => LedgerError::Locked { message, source },
+        () if transient => LedgerError::Unavailable { message, source },
+        () => LedgerError::Refused { message, source },
     }
 }

@@ -39,13 +39,17 @@ const BATCH_MAX: usize = 512;
 /// How old a reading of the server's clock may be before a producer asks again.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// How often a producer's statement meets another session's lock before its caller hears of it.
+/// How often a producer's statement meets another session's lock before its caller hears of it. One about many rows
+/// waits for a lock once: its caller may know better than to let all of them wait for one.
 const LOCK_ATTEMPTS: u32 = 5;
 
 /// Runs an expression of a connection, again after a deadlock or a lock that was waited for in vain. A macro,
 /// because the future of an async closure over borrowed things cannot be shown to be `Send`.
 macro_rules! retried {
-    ($ledger:expr, |$conn:ident| $act:expr) => {{
+    ($ledger:expr, |$conn:ident| $act:expr) => {
+        retried!($ledger, 1, |$conn| $act)
+    };
+    ($ledger:expr, $rows:expr, |$conn:ident| $act:expr) => {{
         let mut connection = $ledger.pools.acquire().await?;
         let $conn = &mut connection;
         let mut attempt = 1;
@@ -53,7 +57,7 @@ macro_rules! retried {
             match $act.await {
                 Err(error)
                     if $crate::ledger::mysql::connection::is_locked(&error)
-                        && attempt < LOCK_ATTEMPTS =>
+                        && attempt < $crate::ledger::mysql::attempts_after(&error, $rows) =>
                 {
                     attempt += 1
                 }
@@ -63,6 +67,13 @@ macro_rules! retried {
     }};
 }
 use retried;
+
+fn attempts_after(error: &sqlx::Error, rows: usize) -> u32 {
+    match rows > 1 && !connection::is_deadlock(error) {
+        true => 1,
+        false => LOCK_ATTEMPTS,
+    }
+}
 
 /// The ledger in MySQL or MariaDB (or whatever speaks their protocol and has single-row conditional
 /// updates). Connects when first used; clones share their connections.
@@ -252,7 +263,7 @@ impl Ledger for MysqlLedger {
         let mut created = Vec::with_capacity(tasks.len());
         let tasks: Vec<&NewTask> = tasks.iter().collect();
         for batch in tasks.chunks(BATCH_MAX) {
-            created.extend(retried!(self, |conn| self.create_batch(conn, batch))?);
+            created.extend(retried!(self, batch.len(), |conn| self.create_batch(conn, batch))?);
         }
         Ok(created)
     }

@@ -99,7 +99,7 @@ impl Pool {
             Ok(Err(_)) => return Err(sqlx::Error::PoolClosed),
             Err(_) => return Err(sqlx::Error::PoolTimedOut),
         };
-        let session = match self.rested().await {
+        let session = match self.rested(deadline).await {
             Some(session) => session,
             None => self.connect(deadline).await?,
         };
@@ -110,8 +110,8 @@ impl Pool {
         })
     }
 
-    /// One that is idle and alive.
-    async fn rested(&self) -> Option<Session> {
+    /// One that is idle and alive. A server that has fallen silent may have left many that are not.
+    async fn rested(&self, deadline: Instant) -> Option<Session> {
         loop {
             let Idle {
                 mut session,
@@ -121,7 +121,8 @@ impl Pool {
             if !doubted && since.elapsed() < FRESH {
                 return Some(session);
             }
-            let alive = timeout(PING_TIMEOUT, session.connection.ping()).await;
+            let patience = deadline.min(Instant::now() + PING_TIMEOUT);
+            let alive = timeout_at(patience, session.connection.ping()).await;
             if matches!(alive, Ok(Ok(()))) {
                 return Some(session);
             }

@@ -203,7 +203,8 @@ pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = 
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `run_now`: only what is pending. Unique key.
-pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
+pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
+       adopted = IF(end_time > UNIX_TIMESTAMP(NOW(3)), 0, adopted), end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. Unique key.
