@@ -125,7 +125,10 @@ impl Creations {
         let mut attempt = 1;
         let created = loop {
             match self.ledger.create(&tasks).await {
-                Err(LedgerError::Locked { .. }) if !merged && attempt < LOCK_ATTEMPTS => {
+                // The ledger itself is patient about a single one.
+                Err(LedgerError::Locked { .. })
+                    if !merged && tasks.len() > 1 && attempt < LOCK_ATTEMPTS =>
+                {
                     attempt += 1;
                 }
                 answer => break answer?,
