@@ -308,7 +308,8 @@ impl Shared {
                     if let Some(held_back) = self.complaints.admit("go through the keys") {
                         tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
                     }
-                    return Ok((adopted, false));
+                    // What is refused is refused the next time, too.
+                    return Ok((adopted, !error.is_transient()));
                 }
             };
             adopted += self.adopt(page.foreign).await?;

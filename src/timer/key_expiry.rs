@@ -136,7 +136,11 @@ impl Timer for KeyExpiry {
         wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<ArmedPage, TimerError> {
         let page = self.armings.scan(cursor.unwrap_or(0), wants).await;
-        page.map_err(|error| TimerError::new("cannot go through the keys", error))
+        page.map_err(|error| {
+            let passes = error.is_transient();
+            let error = TimerError::new("cannot go through the keys", error);
+            if passes { error } else { error.lasting() }
+        })
     }
 
     fn is_listening(&self) -> Option<bool> {

@@ -232,6 +232,7 @@ pub trait Timer: Send + Sync + 'static {
 #[error("{message}")]
 pub struct TimerError {
     message: String,
+    transient: bool,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -244,7 +245,22 @@ impl TimerError {
     ) -> Self {
         Self {
             message: message.into(),
+            transient: true,
             source: Some(source.into()),
         }
+    }
+
+    /// The same, for what will be refused again until somebody changes that.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self {
+            transient: false,
+            ..self
+        }
+    }
+
+    /// Whether the same call may succeed later, unchanged.
+    pub fn is_transient(&self) -> bool {
+        self.transient
     }
 }
