@@ -940,6 +940,7 @@ struct Sees {
     /// Of these it then says that they are ours.
     ours: Vec<TaskKey>,
     expired: Vec<TaskKey>,
+    expired_after: Duration,
 }
 
 #[async_trait]
@@ -950,6 +951,7 @@ impl Timer for Sees {
             sink.sighted(sighting.clone());
         }
         self.ours.iter().for_each(|key| sink.ours(key));
+        tokio::time::sleep(self.expired_after).await;
         for key in &self.expired {
             sink.raise(Signal {
                 key: key.clone(),
@@ -1089,4 +1091,53 @@ async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
     engine.run_until(stop).await.unwrap();
     assert!(ledger.find(&theirs).await.unwrap().is_some());
     assert_eq!(ledger.find(&ours).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
+    let inner = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    faults.look_up_fails.store(true, Ordering::SeqCst);
+    let ledger = Arc::new(Faulty {
+        clock: inner.clock().clone(),
+        inner: Arc::clone(&inner),
+        faults: Arc::clone(&faults),
+    });
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let adopted = Foundling {
+        key: key.clone(),
+        due: UnixMs(START.0 - 2_001),
+        over: None,
+    };
+    inner.adopt(&[adopted]).await.unwrap();
+    let timer = Sees {
+        expired: vec![key.clone()],
+        expired_after: Duration::from_secs(5),
+        ..Sees::default()
+    };
+    let mut handlers = HandlerRegistry::new();
+    let (ran, mut runs) = mpsc::unbounded_channel();
+    handlers.on("Job", "m", move |_, _: Vec<String>| {
+        let ran = ran.clone();
+        async move { Ok(ran.send(())?) }
+    });
+    let config = Config::default();
+    let parts = Parts {
+        roster: Arc::new(MemoryRoster::default()),
+        ledger,
+        catalog: None,
+        timer: Arc::new(timer),
+        router: Arc::new(Router::new(handlers, &config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    let outcome = async {
+        runs.recv().await.unwrap(); // by the sweep
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        faults.look_up_fails.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    };
+    let engine = Engine::with_parts(parts, &config);
+    engine.run_until(outcome).await.unwrap();
+    assert!(runs.try_recv().is_err(), "it ran twice");
+    assert_eq!(inner.find(&key).await.unwrap().unwrap().state, State::Done);
 }

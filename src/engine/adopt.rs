@@ -87,6 +87,17 @@ impl Shared {
                         reason,
                     });
                 }
+                // Its event may be about the arming that the row is of, and late.
+                Seen::Expired(_) if standing.is_some() => self.parts.metrics.dropped("known", 1),
+                Seen::Expired(due) => wanted.push(Wanted {
+                    row: Foundling {
+                        key: sighting.key.clone(),
+                        due: Countdown::expired(due).to_be_written(),
+                        over: None,
+                    },
+                    sighting,
+                    reason: "expired",
+                }),
                 Seen::Disarmed => self.withdraw(&sighting.key, standing).await?,
             }
         }
@@ -171,12 +182,16 @@ impl Shared {
     pub(super) fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.parts.ledger.clock().now();
         for key in keys {
-            // Written as it was seen before, another daemon that saw it, too, knows the arming again.
-            let due = match self.sightings.take(&key) {
-                Some(Seen::Armed(seen)) => seen.due.min(now),
-                Some(Seen::Disarmed) | None => now,
+            let seen = match self.sightings.take(&key) {
+                // What was seen of it alive says more; written as it was seen, another daemon that saw it, too, knows the
+                // arming again.
+                Some(Seen::Armed(seen)) if seen.meant.is_none() => Seen::Armed(Countdown {
+                    due: seen.due.min(now),
+                    ..seen
+                }),
+                Some(Seen::Expired(due)) => Seen::Expired(due),
+                Some(Seen::Armed(_) | Seen::Disarmed) | None => Seen::Expired(now),
             };
-            let seen = Seen::Armed(Countdown::expired(due));
             if !self.sightings.add(Sighting { key, seen }, wait) {
                 self.parts.metrics.dropped("sighting_overflow", 1);
             }

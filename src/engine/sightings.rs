@@ -47,7 +47,7 @@ impl Sightings {
     pub(super) fn add(&self, sighting: Sighting, wait: Duration) -> bool {
         let grace = match sighting.seen {
             Seen::Armed(key) => GRACE.min(key.due.since(self.clock.now()) / 2),
-            Seen::Disarmed => Duration::ZERO,
+            Seen::Expired(_) | Seen::Disarmed => Duration::ZERO,
         };
         let fits = self.waiting().add(sighting, Instant::now() + grace + wait);
         self.arrived.notify_one();

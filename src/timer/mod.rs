@@ -119,6 +119,8 @@ pub struct Sighting {
 pub enum Seen {
     /// Armed by somebody else.
     Armed(Countdown),
+    /// It has expired, about then, and its row was not found: news only if there is none.
+    Expired(UnixMs),
     /// Deleted, or made to last for ever, by a program: on the server that is the master still.
     Disarmed,
 }
