@@ -18,10 +18,14 @@ CREATE TABLE `{table}` (
   `attempt`      SMALLINT UNSIGNED NOT NULL DEFAULT 0, -- runs started
   `crashes`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- leases that ran out
   `max_attempts` SMALLINT UNSIGNED NULL, -- runs, not retries; null = the route's
-  `adopted`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 1: written on behalf of a bare SETEX
+  `adopted`      TINYINT UNSIGNED NOT NULL DEFAULT 0, -- 1: written on behalf of a bare SETEX; 2: and called off by its DEL
   `tag`          VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- chosen by the creator, to find and cancel by
   `payload`      MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON
   `last_error`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- of the latest failed attempt
+  `reason`       VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- why it is dead, in one word
+  `history`      MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- the last failed attempts, one JSON object to a line, the newest first
+  `result`       MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON, of the run that succeeded, if it is kept
+  `recurrence`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON: how it arms itself again
   `finished_at`  DECIMAL(13,3) NULL, -- done, dead or cancelled since
   `due_at`       DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL, -- when it may run next
   UNIQUE KEY `uk_key` (`key`), -- one row per key, so that one claim decides

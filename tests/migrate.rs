@@ -285,7 +285,7 @@ async fn a_seed_table_without_sts_gets_it() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 14 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 18 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     assert_eq!(
@@ -356,7 +356,7 @@ async fn a_dry_run_changes_nothing_and_shows_everything() -> Result {
 
 const DRY_RUN: &str = "\
 table `tb`, about 13 rows
-1. add columns `owner`, `daemon`, `lease_until`, `run_end`, `retry_at`, `attempt`, `crashes`, `max_attempts`, `adopted`, `tag`, `payload`, `last_error`, `finished_at`
+1. add columns `owner`, `daemon`, `lease_until`, `run_end`, `retry_at`, `attempt`, `crashes`, `max_attempts`, `adopted`, `tag`, `payload`, `last_error`, `reason`, `history`, `result`, `recurrence`, `finished_at`
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ADD COLUMN `owner` BINARY(16) NULL, \
 ADD COLUMN `daemon` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', \
@@ -370,6 +370,10 @@ ADD COLUMN `adopted` TINYINT UNSIGNED NOT NULL DEFAULT 0, \
 ADD COLUMN `tag` VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
 ADD COLUMN `payload` MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
 ADD COLUMN `last_error` TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
+ADD COLUMN `reason` VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
+ADD COLUMN `history` MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
+ADD COLUMN `result` MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
+ADD COLUMN `recurrence` TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, \
 ADD COLUMN `finished_at` DECIMAL(13,3) NULL
 2. add generated column `due_at`
    algorithm INSTANT, lock none
@@ -551,7 +555,7 @@ async fn a_table_with_some_of_the_columns_is_completed() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 12 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 16 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     database.check().await?;

@@ -58,7 +58,7 @@ enum Rule {
 }
 
 /// In the order of the table; those of the programs we adopt from come first.
-const RULES: [(&str, Rule); 20] = [
+const RULES: [(&str, Rule); 24] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -77,6 +77,10 @@ const RULES: [(&str, Rule); 20] = [
     ("tag", Rule::Text(128)),
     ("payload", Rule::Text((1 << 24) - 1)),
     ("last_error", Rule::Text((1 << 16) - 1)),
+    ("reason", Rule::Text(32)),
+    ("history", Rule::Text((1 << 24) - 1)),
+    ("result", Rule::Text((1 << 24) - 1)),
+    ("recurrence", Rule::Text((1 << 16) - 1)),
     ("finished_at", Rule::Time),
     (DUE_AT, Rule::DueAt),
 ];

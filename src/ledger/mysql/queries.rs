@@ -25,20 +25,27 @@ pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)
 pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
-       start_time = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(start_time), start_time), \
-       run_end = IF(end_time <> VALUES(end_time) OR status = 3, 0, run_end), \
-       retry_at = IF(end_time <> VALUES(end_time) OR status = 3, 0, retry_at), \
-       attempt = IF(end_time <> VALUES(end_time) OR status = 3, 0, attempt), \
-       crashes = IF(end_time <> VALUES(end_time) OR status = 3, 0, crashes), \
-       max_attempts = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(max_attempts), max_attempts), \
-       adopted = IF(end_time <> VALUES(end_time) OR status = 3, 0, adopted), \
-       tag = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(tag), tag), \
-       payload = IF(end_time <> VALUES(end_time) OR status = 3, VALUES(payload), payload), \
-       last_error = IF(end_time <> VALUES(end_time) OR status = 3, NULL, last_error), \
-       finished_at = IF(end_time <> VALUES(end_time) OR status = 3, NULL, finished_at), \
+       start_time = IF({moves}, VALUES(start_time), start_time), \
+       run_end = IF({moves}, 0, run_end), \
+       retry_at = IF({moves}, 0, retry_at), \
+       attempt = IF({moves}, 0, attempt), \
+       crashes = IF({moves}, 0, crashes), \
+       max_attempts = IF({moves}, VALUES(max_attempts), max_attempts), \
+       adopted = IF({moves}, 0, adopted), \
+       tag = IF({moves}, VALUES(tag), tag), \
+       payload = IF({moves}, VALUES(payload), payload), \
+       last_error = IF({moves}, NULL, last_error), \
+       reason = IF({moves}, NULL, reason), \
+       history = IF({moves}, NULL, history), \
+       result = IF({moves}, NULL, result), \
+       recurrence = IF({moves}, NULL, recurrence), \
+       finished_at = IF({moves}, NULL, finished_at), \
        sts = IF(end_time <> VALUES(end_time) OR status IN (0, 3), 0, sts), \
-       status = IF(end_time <> VALUES(end_time) OR status = 3, 0, status), \
+       status = IF({moves}, 0, status), \
        end_time = VALUES(end_time)";
+
+/// When [`CREATE`] makes another arming: `{moves}` in it.
+const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 
 /// One row of [`CREATE`].
 pub const CREATE_ROW: &str =
@@ -64,6 +71,7 @@ pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, sta
 pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        start_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, adopted = 1, \
        max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = IF(status = 0, payload, NULL), \
+       recurrence = IF(status = 0, recurrence, NULL), reason = NULL, history = NULL, result = NULL, \
        last_error = NULL, finished_at = NULL, sts = 0, status = 0, end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND (status > 0 OR sts = ?) \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
@@ -199,7 +207,7 @@ pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
 
 /// `reschedule`: only what is pending. Unique key.
 pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
-       last_error = NULL, adopted = 0 \
+       last_error = NULL, history = NULL, adopted = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `run_now`: only what is pending. Unique key.
@@ -208,7 +216,7 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. Unique key.
-pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET run_end = 0, retry_at = 0, attempt = 0, crashes = 0, finished_at = NULL, sts = 0, status = 0 \
+pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE `key` = ? AND status = 2";
 
 /// `revive`: a legacy program deleted the row, then armed the key again. Primary key.
@@ -284,7 +292,9 @@ impl Queries {
 
     /// [`CREATE`] for `n` rows.
     pub fn create(&self, n: usize) -> String {
-        self.plain(CREATE).replace("{rows}", &list(CREATE_ROW, n))
+        self.plain(CREATE)
+            .replace("{moves}", MOVES)
+            .replace("{rows}", &list(CREATE_ROW, n))
     }
 }
 
