@@ -2,17 +2,21 @@
 
 mod args;
 mod context;
+mod delivery;
 mod error;
 mod exec;
 mod log_target;
 mod registry;
 mod router;
+mod targets;
+mod webhook;
 
 pub use args::{FromArg, FromArgs};
 pub use context::TaskContext;
 pub use error::HandlerError;
 pub use registry::HandlerRegistry;
 pub use router::{Route, Router};
+pub use webhook::Webhook;
 
 use async_trait::async_trait;
 
