@@ -208,7 +208,7 @@ mod tests {
             said.starts_with(r#"{"error": 'no'}\n\u{1b}[2J\u{202e}\0é"#),
             "{said}"
         );
-        assert_eq!(said.matches('x').count(), 200 - 24, "{said}");
+        assert_eq!(said.matches('x').count(), 200 - 23, "{said}");
         assert!(!text.contains("token"));
     }
 }
