@@ -497,4 +497,27 @@ mod tests {
             "{found:?}"
         );
     }
+
+    #[test]
+    fn a_route_has_exactly_one_target_and_each_is_looked_at() {
+        let found = problems(
+            "[[routes]]\nmatch = 'x'\nexec = ['/bin/true']\nlog = {}\nlist = {}\nallow_dash = true\n[[routes]]\nmatch = 'x'\nlog = {}\nallow_dash = true",
+        );
+        assert_eq!(
+            found,
+            [
+                "`routes[0].list.key`: is missing",
+                "`routes[0]`: has 3 targets (`exec`, `list`, `log`), expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`",
+                "`routes[1].allow_dash`: is not the name of a setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_not_toml_is_named_and_not_shown() {
+        let found = problems("[redis]\n\nurl = \"redis://:s3cret@h\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("line 3 is not TOML: "), "{found:?}");
+        assert!(!found[0].contains("s3cret"), "{found:?}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::redis::{Deliveries, RedisError};
 
 /// Hands each task over in Redis, and succeeds when the server has said that it is there.
 #[derive(Debug)]
-pub struct Delivery {
+pub(super) struct Delivery {
     config: DeliveryConfig,
     deliveries: Result<Deliveries, String>,
 }

@@ -16,7 +16,6 @@ pub use context::TaskContext;
 pub use error::HandlerError;
 pub use registry::HandlerRegistry;
 pub use router::{Route, Router};
-pub use webhook::Webhook;
 
 use async_trait::async_trait;
 

@@ -17,8 +17,8 @@ use crate::redis::{Commands, Deliveries, Endpoint};
 /// Makes targets.
 #[derive(Default)]
 pub(super) struct Targets {
-    clients: Kept<ClientKey, Result<Client, String>>,
-    servers: Kept<String, Result<Deliveries, String>>,
+    clients: Kept<ClientKey, Client>,
+    servers: Kept<String, Deliveries>,
 }
 
 impl Targets {
@@ -45,7 +45,7 @@ impl Targets {
                 if let Err(error) = &client {
                     tracing::error!(webhook = %webhook.url, error, "a target cannot be used");
                 }
-                Arc::new(Webhook::with_client((**webhook).clone(), client))
+                Arc::new(Webhook::new((**webhook).clone(), client))
             }
             TargetConfig::Delivery(delivery) => {
                 let mut server = redis.clone();
@@ -92,13 +92,17 @@ impl<K: Eq + Hash, V: Clone> Kept<K, V> {
         self.before = std::mem::take(&mut self.now);
     }
 
-    /// The one of this name, which may be there.
-    fn take(&mut self, name: K, make: impl FnOnce(&K) -> V) -> V {
-        let before = &mut self.before;
-        let made = self.now.entry(name);
-        let made =
-            made.or_insert_with_key(|name| before.remove(name).unwrap_or_else(|| make(name)));
-        made.clone()
+    /// The one of this name. What could not be made is tried again the next time.
+    fn take<E>(&mut self, name: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E> {
+        if let Some(found) = self.now.get(&name) {
+            return Ok(found.clone());
+        }
+        let found = match self.before.remove(&name) {
+            Some(found) => found,
+            None => make(&name)?,
+        };
+        self.now.insert(name, found.clone());
+        Ok(found)
     }
 
     fn end(&mut self) {
@@ -115,24 +119,29 @@ mod tests {
     #[test]
     fn what_is_still_used_is_kept_and_the_rest_is_dropped() {
         let made = Cell::new(0);
-        let make = |_: &&str| {
+        let make = |name: &&str| {
             made.set(made.get() + 1);
-            Arc::new(made.get())
+            match *name {
+                "broken" => Err(made.get()),
+                _ => Ok(Arc::new(made.get())),
+            }
         };
         let mut kept = Kept::default();
         kept.begin();
-        let first = kept.take("a", make);
-        let other = kept.take("b", make);
-        assert_eq!((*first, *kept.take("a", make), *other), (1, 1, 2));
+        let first = kept.take("a", make).unwrap();
+        let other = kept.take("b", make).unwrap();
+        assert_eq!((*first, *kept.take("a", make).unwrap(), *other), (1, 1, 2));
+        assert_eq!(kept.take("broken", make), Err(3));
         kept.end();
         kept.begin();
-        assert_eq!((*kept.take("a", make), *kept.take("c", make)), (1, 3));
+        assert_eq!(*kept.take("a", make).unwrap(), 1);
+        assert_eq!(kept.take("broken", make), Err(4), "it is tried again");
         kept.end();
         assert_eq!(
             (Arc::strong_count(&first), Arc::strong_count(&other)),
             (2, 1)
         );
         kept.begin();
-        assert_eq!(*kept.take("b", make), 4, "it was gone");
+        assert_eq!(*kept.take("b", make).unwrap(), 5, "it was gone");
     }
 }

@@ -20,5 +20,7 @@ mod strangers;
 mod transactions;
 mod unadopted;
 mod webhooks;
+mod webhooks_tls;
 mod wire;
 mod worker;
+mod workers;

@@ -13,6 +13,13 @@ use crate::config::{Reach, WebhookConfig};
 /// that meets the end of a connection would be a failure.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
+/// What was sent is acknowledged by the other machine within this time, or the connection is given up: a run would otherwise
+/// wait for its whole time limit, and with HTTP/2 all others behind it.
+const UNANSWERED_MAX: Duration = Duration::from_secs(10);
+
+/// How often an HTTP/2 connection that is in use is asked whether it lives.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
 /// What the routes of one client agree on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::handler) struct ClientKey {
@@ -53,6 +60,9 @@ impl ClientKey {
             .referer(false)
             .no_proxy()
             .connect_timeout(self.connect_timeout)
+            .tcp_user_timeout(UNANSWERED_MAX)
+            .http2_keep_alive_interval(PING_EVERY)
+            .http2_keep_alive_timeout(UNANSWERED_MAX)
             .pool_idle_timeout(IDLE_MAX);
         authorities
             .and_then(|authorities| client.tls_certs_merge(authorities).build())

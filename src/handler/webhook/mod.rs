@@ -31,19 +31,14 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// 2xx succeeded; 410, or `lapsed-retry: no`, failed for good; 429 and 503 may say when to try again; all else is
 /// tried again by the retry policy.
 #[derive(Debug)]
-pub struct Webhook {
+pub(super) struct Webhook {
     config: WebhookConfig,
     client: Result<Client, String>,
 }
 
 impl Webhook {
-    /// A target from its configuration.
-    pub fn new(config: WebhookConfig) -> Self {
-        let client = ClientKey::of(&config).build();
-        Self::with_client(config, client)
-    }
-
-    pub(super) fn with_client(config: WebhookConfig, client: Result<Client, String>) -> Self {
+    /// A target from its configuration, and the client it shares with others; or why there is none.
+    pub(super) fn new(config: WebhookConfig, client: Result<Client, String>) -> Self {
         Self { config, client }
     }
 
