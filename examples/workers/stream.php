@@ -19,15 +19,17 @@ $redis->xGroup('CREATE', STREAM, GROUP, '0', true);
 
 while ($left > 0) {
     // What another worker took and never acknowledged; else what is new, and up to two seconds for something to come.
-    $entries = $redis->xAutoClaim(STREAM, GROUP, $me, ABANDONED_MS, '0-0', 1)[1] ?? [];
+    $entries = [];
+    // By hand: phpredis has xAutoClaim from version 6 on.
+    $claimed = $redis->rawCommand('XAUTOCLAIM', STREAM, GROUP, $me, (string) ABANDONED_MS, '0-0', 'COUNT', '1');
+    foreach (array_filter($claimed[1] ?? []) as [$entry, $flat]) {
+        $entries[$entry] = array_column(array_chunk($flat, 2), 1, 0);
+    }
     if ($entries === []) {
         $entries = $redis->xReadGroup(GROUP, $me, [STREAM => '>'], 1, 2000)[STREAM] ?? [];
     }
     foreach ($entries as $entry => $fields) {
-        // null: cut from the stream (`maxlen`) before anybody got to it.
-        if ($fields !== null) {
-            run_once($redis, json_decode($fields['task'], true, flags: JSON_THROW_ON_ERROR));
-        }
+        run_once($redis, json_decode($fields['task'], true, flags: JSON_THROW_ON_ERROR));
         // Only now: whoever dies before this leaves the task to another worker.
         $redis->xAck(STREAM, GROUP, [$entry]);
         $left--;

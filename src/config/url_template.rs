@@ -85,6 +85,11 @@ impl UrlTemplate {
         Url::parse(&text)
     }
 
+    /// Whether it goes without TLS.
+    pub fn is_plain(&self) -> bool {
+        self.url.scheme() == "http"
+    }
+
     /// Its host.
     pub fn host(&self) -> Option<Host<&str>> {
         self.url.host()

@@ -61,6 +61,34 @@ async fn php_takes_tasks_from_a_stream_and_a_list_and_does_each_once() {
     let nothing = format!("{left:?}");
     assert!(nothing.starts_with("array([int(0)"), "{nothing}");
 
+    // What a worker took and never acknowledged comes to another: as if it had been taken an hour ago.
+    daemon.create("Order@close@4", 0).await;
+    rig.until_done(4).await;
+    let read = [
+        "XREADGROUP",
+        "GROUP",
+        "workers",
+        "dead",
+        "STREAMS",
+        "lapsed:orders",
+        ">",
+    ];
+    let taken: Vec<(String, Vec<(String, Vec<String>)>)> = rig.redis_says(&read).await;
+    let entry = &taken[0].1[0].0;
+    let aged = [
+        "XCLAIM",
+        "lapsed:orders",
+        "workers",
+        "dead",
+        "0",
+        entry,
+        "IDLE",
+        "3600000",
+        "JUSTID",
+    ];
+    let _: Vec<String> = rig.redis_says(&aged).await;
+    assert_eq!(worker(&rig, "stream.php", 1).await, "closing order 4\n");
+
     // The same again, as after a lost answer.
     let first: Vec<(String, Vec<String>)> = rig
         .redis_says(&["XRANGE", "lapsed:orders", "-", "+", "COUNT", "1"])

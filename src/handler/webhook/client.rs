@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client};
 use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 
 use super::resolver::{GuardedResolver, Lookup, SystemLookup};
 use crate::config::{Reach, WebhookConfig};
@@ -25,7 +26,16 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 pub(in crate::handler) struct ClientKey {
     connect_timeout: Duration,
     reach: Reach,
-    authorities: Vec<CertificateDer<'static>>,
+    trust: Trust,
+}
+
+/// Whose servers are believed to be who they say they are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Trust {
+    /// None: there is no TLS, and a machine without any authorities will do.
+    Plain,
+    /// Those of the machine's authorities, and of these.
+    Authorities(Vec<CertificateDer<'static>>),
 }
 
 impl ClientKey {
@@ -33,7 +43,10 @@ impl ClientKey {
         Self {
             connect_timeout: config.connect_timeout,
             reach: config.reach.clone(),
-            authorities: config.authorities.clone(),
+            trust: match config.url.is_plain() {
+                true => Trust::Plain,
+                false => Trust::Authorities(config.authorities.clone()),
+            },
         }
     }
 
@@ -48,11 +61,6 @@ impl ClientKey {
     pub(super) fn build_with(&self, lookup: impl Lookup) -> Result<Client, String> {
         // rustls takes its cryptography from the process; whoever installed one first is right.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let authorities: Result<Vec<_>, _> = self
-            .authorities
-            .iter()
-            .map(|authority| Certificate::from_der(authority))
-            .collect();
         let client = Client::builder()
             .user_agent(concat!("lapsed/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(GuardedResolver::new(lookup, self.reach.clone()))
@@ -64,12 +72,25 @@ impl ClientKey {
             .http2_keep_alive_interval(PING_EVERY)
             .http2_keep_alive_timeout(UNANSWERED_MAX)
             .pool_idle_timeout(IDLE_MAX);
-        authorities
-            .and_then(|authorities| client.tls_certs_merge(authorities).build())
-            .map_err(|error| {
-                let error = with_causes(&error);
-                format!("cannot set up the webhook client: {error}")
-            })
+        let built = match &self.trust {
+            Trust::Plain => {
+                let nobody = ClientConfig::builder()
+                    .with_root_certificates(RootCertStore::empty())
+                    .with_no_client_auth();
+                client.tls_backend_preconfigured(nobody).build()
+            }
+            Trust::Authorities(authorities) => {
+                let certificates = authorities.iter().map(|der| Certificate::from_der(der));
+                let certificates: Result<Vec<_>, _> = certificates.collect();
+                certificates.and_then(|certificates| client.tls_certs_merge(certificates).build())
+            }
+        };
+        built.map_err(|error| {
+            format!(
+                "cannot set up HTTPS: {}; install the machine's certificates (`ca-certificates`), or name a `ca_file`",
+                with_causes(&error)
+            )
+        })
     }
 }
 
