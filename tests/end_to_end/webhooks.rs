@@ -7,10 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use lapsed::task::State;
 use lapsed::{Due, HandlerRegistry, Task};
+use rustix::process::Signal;
 use sha2::Sha256;
 
 use crate::receiver::{Answer, Receiver, Request};
-use crate::rig::{Daemon, Rig, key, until};
+use crate::rig::{Daemon, Rig, create, key, until};
+use crate::worker::Process;
 
 const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -279,4 +281,48 @@ async fn a_server_that_is_not_there_is_tried_again() {
         "{error}"
     );
     assert!(!error.contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn keys_change_with_a_hangup_no_proxy_is_asked_and_nothing_secret_is_logged() {
+    let receiver = Receiver::start(|_, before| match before {
+        0 => Answer::Say(500, "", "no".to_owned()),
+        _ => Answer::status(200),
+    })
+    .await;
+    let proxy = Receiver::start(|_, _| Answer::status(200)).await;
+    let keys = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(keys.path(), OLD).unwrap();
+    let rig = Rig::new(&format!(
+        "[[routes]]\nmatch = '^Hook@'\nwebhook = {{ url = '{}', allow = ['127.0.0.1'], secret_file = '{}', headers = {{ authorization = 'Bearer s3cret' }} }}",
+        receiver.url("/T0/t0ken"),
+        keys.path().display()
+    ))
+    .await;
+    let address = proxy.url("/");
+    let env =
+        ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"].map(|name| (name, &address[..]));
+    let env: Vec<_> = env.into_iter().chain([("LAPSED_LOG", "trace")]).collect();
+    let daemon = Process::listen(&rig, &env);
+    let client = rig.client().await;
+    create(&client, "Hook@first", 0).await;
+    rig.until_done(1).await;
+    std::fs::write(keys.path(), NEW).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.until_logged("took the routes").await;
+    create(&client, "Hook@second", 0).await;
+    rig.until_done(2).await;
+    let requests = receiver.requests();
+    let signed: Vec<_> = requests
+        .iter()
+        .map(|request| (is_signed_with(request, OLD), is_signed_with(request, NEW)))
+        .collect();
+    assert_eq!(signed, [(true, false), (true, false), (false, true)]);
+    assert_eq!(proxy.connections(), 0);
+    let log = daemon.log();
+    assert!(log.contains("webhook answered"), "it does log much");
+    for secret in ["s3cret", "t0ken", &OLD[6..], &NEW[6..]] {
+        let shown = log.lines().find(|line| line.contains(secret));
+        assert_eq!(shown, None, "{secret}");
+    }
 }
