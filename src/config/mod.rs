@@ -5,6 +5,7 @@
 
 mod delivery;
 mod error;
+mod headers;
 mod overlay;
 mod reach;
 mod reader;

@@ -10,6 +10,8 @@ use crate::rig::{Rig, until};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/workers");
 
+type Entry = (String, Vec<String>);
+
 /// The routes of the examples, with another port for the receiver.
 fn routes(port: u16) -> String {
     let text = std::fs::read_to_string(format!("{EXAMPLES}/lapsed.toml")).unwrap();
@@ -73,7 +75,7 @@ async fn php_takes_tasks_from_a_stream_and_a_list_and_does_each_once() {
         "lapsed:orders",
         ">",
     ];
-    let taken: Vec<(String, Vec<(String, Vec<String>)>)> = rig.redis_says(&read).await;
+    let taken: Vec<(String, Vec<Entry>)> = rig.redis_says(&read).await;
     let entry = &taken[0].1[0].0;
     let aged = [
         "XCLAIM",
@@ -90,7 +92,7 @@ async fn php_takes_tasks_from_a_stream_and_a_list_and_does_each_once() {
     assert_eq!(worker(&rig, "stream.php", 1).await, "closing order 4\n");
 
     // The same again, as after a lost answer.
-    let first: Vec<(String, Vec<String>)> = rig
+    let first: Vec<Entry> = rig
         .redis_says(&["XRANGE", "lapsed:orders", "-", "+", "COUNT", "1"])
         .await;
     let mut again = vec!["XADD", "lapsed:orders", "*"];

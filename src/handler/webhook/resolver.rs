@@ -150,9 +150,12 @@ mod tests {
         );
     }
 
+    /// What is found, what is allowed, what is left.
+    type Case<'a> = (&'a [&'a str], &'a [&'a str], Option<&'a [&'a str]>);
+
     #[tokio::test]
     async fn of_several_addresses_only_those_that_may_be_reached_are_left() {
-        let told: [(&[&str], &[&str], Option<&[&str]>); 6] = [
+        let told: [Case; 6] = [
             (&["10.0.0.1", "1.1.1.1", "::1"], &[], Some(&["1.1.1.1"])),
             (&["10.0.0.1", "::ffff:127.0.0.1"], &[], None),
             (
