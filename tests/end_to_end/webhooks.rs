@@ -206,9 +206,12 @@ async fn a_failure_says_what_it_was() {
 
 #[tokio::test]
 async fn a_task_is_done_when_the_first_line_says_so_whatever_follows() {
-    let shop = Shop::new("/{method}", "", "", |request, _| match &request.path[..] {
-        "/flood" => Answer::Flood(200),
-        _ => Answer::Stall(200),
+    let timeout = "engine.timeout = '15s'";
+    let shop = Shop::new("/{method}", "", timeout, |request, _| {
+        match &request.path[..] {
+            "/flood" => Answer::Flood(200),
+            _ => Answer::Stall(200),
+        }
     })
     .await;
     shop.daemon.create("Hook@flood", 0).await;

@@ -23,8 +23,11 @@ use crate::config::WebhookConfig;
 /// What of an answer may get into the task's error.
 const EXCERPT_BYTES: usize = 1024;
 
-/// How long the rest of an answer may take whose first line is there.
+/// How long the rest of a failure may take to say what it has to say.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the rest of a success may take, which nobody reads: it is only in the way of the next request.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Posts each task to a URL.
 ///
@@ -97,8 +100,12 @@ impl Webhook {
                 }
             }
         };
+        let patience = match status.is_success() {
+            true => DRAIN_TIMEOUT,
+            false => BODY_TIMEOUT,
+        };
         // Whatever becomes of it, there is an answer.
-        let _ = tokio::time::timeout(BODY_TIMEOUT, rest).await;
+        let _ = tokio::time::timeout(patience, rest).await;
         Reply {
             status,
             headers,
