@@ -90,7 +90,7 @@
 //! | [`ledger`] | the seam to the book of record; in MySQL, in memory | `task` |
 //! | [`timer`] | the seam to whatever says "may be due"; Redis keys, or the ledger alone | `task` |
 //! | [`redis`] | everything that speaks Redis | `task` |
-//! | [`handler`] | the seam to what does the work; registry, routes, programs | `task`, `ledger` |
+//! | [`handler`] | the seam to what does the work; registry, routes, targets | `task`, `ledger`, `redis` |
 //! | [`fleet`] | the seam to the other daemons, and whose a task is | `task`, `redis` |
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |

@@ -15,7 +15,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         "timer",
         &["task", "clock", "config", "ledger", "redis", "telemetry"],
     ),
-    ("handler", &["task", "config", "ledger"]),
+    ("handler", &["task", "clock", "config", "ledger", "redis"]),
     ("fleet", &["task", "clock", "config", "redis"]),
     (
         "engine",
@@ -35,7 +35,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 7] = [
+const DRIVERS: [(&str, &[&str]); 8] = [
     (
         "sqlx::",
         &[
@@ -66,6 +66,7 @@ const DRIVERS: [(&str, &[&str]); 7] = [
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
     ("fleet::redis_roster", &["fleet", "compose.rs"]),
+    ("reqwest::", &["handler/webhook", "handler/targets.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),
 ];

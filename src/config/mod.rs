@@ -3,12 +3,18 @@
 //! Sections mirror modules. Unknown keys are refused, and *all* problems are reported at once, each
 //! with the path of its key and what was expected.
 
+mod delivery;
 mod error;
+mod headers;
 mod overlay;
+mod reach;
 mod reader;
 mod routes;
 mod secret;
 mod sections;
+mod signing_key;
+mod url_template;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,8 +34,13 @@ pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 /// Where a configuration is looked for when none is named.
 pub const SEARCH_PATHS: [&str; 2] = ["./config/lapsed.toml", "/etc/lapsed/lapsed.toml"];
 
+pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::error::{ConfigError, Problem};
+pub use self::reach::Reach;
 pub use self::secret::Secret;
+pub use self::signing_key::SigningKey;
+pub use self::url_template::UrlTemplate;
+pub use self::webhook::WebhookConfig;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -179,8 +190,24 @@ pub struct RouteConfig {
 pub enum TargetConfig {
     /// A program.
     Exec(ExecConfig),
+    /// A request to somebody's server.
+    Webhook(Box<WebhookConfig>),
+    /// A stream, a list or a channel in Redis.
+    Delivery(DeliveryConfig),
     /// A log line.
     Log,
+}
+
+impl std::fmt::Display for TargetConfig {
+    /// What it is and where it leads, without secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exec(exec) => write!(f, "exec {}", exec.program),
+            Self::Webhook(webhook) => write!(f, "webhook {}, {}", webhook.url, webhook.signed()),
+            Self::Delivery(delivery) => delivery.fmt(f),
+            Self::Log => f.write_str("log"),
+        }
+    }
 }
 
 /// `exec = [..]` and the keys beside it.
@@ -302,7 +329,7 @@ impl Config {
         let mut table = defaults.clone();
         let file: Table = text
             .parse()
-            .map_err(|error: toml::de::Error| ConfigError::one("", error.to_string()))?;
+            .map_err(|error: toml::de::Error| ConfigError::one("", not_toml(text, &error)))?;
         let mut problems = Problems::default();
         overlay_file(&mut table, file);
         overlay_env(&mut table, &defaults, env, &mut problems);
@@ -318,6 +345,16 @@ impl Config {
             }),
         }
     }
+}
+
+/// The line is not shown: it may hold a secret.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    format!(
+        "line {line} is not TOML: {}",
+        error.message().replace('\n', ", ")
+    )
 }
 
 impl Default for Config {
@@ -445,7 +482,7 @@ mod tests {
         assert!(
             found
                 .iter()
-                .any(|p| p == "`routes[0]`: has no target, expected `exec = [..]` or `log = {}`"),
+                .any(|p| p == "`routes[0]`: has no target, expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`"),
             "{found:?}"
         );
         assert!(
@@ -460,5 +497,28 @@ mod tests {
                 .any(|p| p == "`routes[1].logg`: is not the name of a setting"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_route_has_exactly_one_target_and_each_is_looked_at() {
+        let found = problems(
+            "[[routes]]\nmatch = 'x'\nexec = ['/bin/true']\nlog = {}\nlist = {}\nallow_dash = true\n[[routes]]\nmatch = 'x'\nlog = {}\nallow_dash = true",
+        );
+        assert_eq!(
+            found,
+            [
+                "`routes[0].list.key`: is missing",
+                "`routes[0]`: has 3 targets (`exec`, `list`, `log`), expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`",
+                "`routes[1].allow_dash`: is not the name of a setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_not_toml_is_named_and_not_shown() {
+        let found = problems("[redis]\n\nurl = \"redis://:s3cret@h\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("line 3 is not TOML: "), "{found:?}");
+        assert!(!found[0].contains("s3cret"), "{found:?}");
     }
 }

@@ -9,10 +9,14 @@ use super::reader::{Problems, Reader, Span};
 use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, TargetConfig};
 use crate::task::{Backoff, RetryPolicy};
 
+/// What a route can run; each has exactly one.
+const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
+
 impl Reader {
     pub(super) fn routes(
         &mut self,
         retry: Option<&RetryPolicy>,
+        key_prefix: &str,
         p: &mut Problems,
     ) -> Vec<RouteConfig> {
         let tables: Vec<Table> = self.optional("routes", p).unwrap_or_default();
@@ -21,11 +25,16 @@ impl Reader {
             path: format!("routes[{index}]"),
         });
         readers
-            .filter_map(|reader| reader.route(retry, p))
+            .filter_map(|reader| reader.route(retry, key_prefix, p))
             .collect()
     }
 
-    fn route(mut self, retry: Option<&RetryPolicy>, p: &mut Problems) -> Option<RouteConfig> {
+    fn route(
+        mut self,
+        retry: Option<&RetryPolicy>,
+        key_prefix: &str,
+        p: &mut Problems,
+    ) -> Option<RouteConfig> {
         let pattern: Option<String> = self.take("match", p);
         let matches = pattern.and_then(|pattern| match Regex::new(&pattern) {
             Ok(regex) => Some(regex),
@@ -49,7 +58,7 @@ impl Reader {
             true => self.take("adopt", p).map(Some),
             false => Some(None),
         };
-        let target = self.target(p);
+        let target = self.target(key_prefix, p);
         self.done(p);
         Some(RouteConfig {
             matches: matches?,
@@ -60,25 +69,52 @@ impl Reader {
         })
     }
 
-    fn target(&mut self, p: &mut Problems) -> Option<TargetConfig> {
-        let has = |key| self.table.contains_key(key);
-        match (has("exec"), has("log")) {
-            (true, false) => self.exec(p).map(TargetConfig::Exec),
-            (false, true) => {
-                self.section("log", p).done(p);
-                Some(TargetConfig::Log)
-            }
-            (false, false) => {
+    fn target(&mut self, key_prefix: &str, p: &mut Problems) -> Option<TargetConfig> {
+        let named: Vec<&str> = TARGETS
+            .into_iter()
+            .filter(|name| self.table.contains_key(*name))
+            .collect();
+        // Each is read, so that all problems are found.
+        let read: Vec<Option<TargetConfig>> = named
+            .iter()
+            .map(|name| match *name {
+                "exec" => self.exec(p).map(TargetConfig::Exec),
+                "log" => {
+                    self.section("log", p).done(p);
+                    Some(TargetConfig::Log)
+                }
+                "webhook" => {
+                    let webhook = self.section("webhook", p).webhook(p);
+                    webhook.map(|webhook| TargetConfig::Webhook(Box::new(webhook)))
+                }
+                place => {
+                    let section = self.section(place, p);
+                    let delivery = match place {
+                        "stream" => section.stream(key_prefix, p),
+                        "list" => section.list(key_prefix, p),
+                        _ => section.publish(p),
+                    };
+                    delivery.map(TargetConfig::Delivery)
+                }
+            })
+            .collect();
+        let list = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match <[_; 1]>::try_from(read) {
+            Ok([target]) => target,
+            Err(read) => {
+                let found = match read.len() {
+                    0 => "has no target".to_owned(),
+                    count => format!("has {count} targets ({})", list(&named)),
+                };
                 p.add(
                     &self.path,
-                    "has no target, expected `exec = [..]` or `log = {}`".to_owned(),
-                );
-                None
-            }
-            (true, true) => {
-                p.add(
-                    &self.path,
-                    "has two targets, expected one of `exec` and `log`".to_owned(),
+                    format!("{found}, expected one of {}", list(&TARGETS)),
                 );
                 None
             }

@@ -2,11 +2,14 @@
 
 mod args;
 mod context;
+mod delivery;
 mod error;
 mod exec;
 mod log_target;
 mod registry;
 mod router;
+mod targets;
+mod webhook;
 
 pub use args::{FromArg, FromArgs};
 pub use context::TaskContext;

@@ -1,15 +1,14 @@
 //! Which handler runs which key, with what limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use regex::Regex;
 
-use super::exec::Exec;
-use super::log_target::Log;
+use super::targets::Targets;
 use super::{Handler, HandlerRegistry};
-use crate::config::{Config, RouteConfig, TargetConfig};
+use crate::config::{Config, RouteConfig};
 use crate::task::{RetryPolicy, TaskKey};
 
 /// A handler and the limits of its runs.
@@ -32,6 +31,8 @@ pub struct Route {
 pub struct Router {
     handlers: HandlerRegistry,
     table: RwLock<Table>,
+    /// What the routes' targets share.
+    targets: Mutex<Targets>,
     /// How often the routes were changed.
     reloads: AtomicU64,
 }
@@ -46,19 +47,28 @@ struct Table {
 impl Router {
     /// A router over these handlers and the configured routes.
     pub fn new(handlers: HandlerRegistry, config: &Config) -> Self {
+        let mut targets = Targets::default();
         Self {
             handlers,
-            table: RwLock::new(Table::new(config)),
+            table: RwLock::new(Table::new(config, &mut targets)),
+            targets: Mutex::new(targets),
             reloads: AtomicU64::new(0),
         }
     }
 
     /// Takes the routes of another configuration. Runs that go on keep theirs.
     pub fn reload(&self, config: &Config) {
+        let table = {
+            let targets = self.targets.lock();
+            Table::new(
+                config,
+                &mut targets.expect("nothing panics while holding the targets"),
+            )
+        };
         *self
             .table
             .write()
-            .expect("nothing panics while holding the routes") = Table::new(config);
+            .expect("nothing panics while holding the routes") = table;
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -137,14 +147,15 @@ impl Router {
 }
 
 impl Table {
-    fn new(config: &Config) -> Self {
+    fn new(config: &Config, targets: &mut Targets) -> Self {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
         let routes = config
             .routes
             .iter()
-            .map(|route| {
-                let found = Self::route(route, timeout, &retry, config.adopt.enabled);
+            .zip(targets.of(config))
+            .map(|(route, target)| {
+                let found = Self::route(route, target, timeout, &retry, config.adopt.enabled);
                 (route.matches.clone(), found)
             })
             .collect();
@@ -163,21 +174,18 @@ impl Table {
 
     fn route(
         config: &RouteConfig,
+        handler: Arc<dyn Handler>,
         timeout: Duration,
         retry: &Arc<RetryPolicy>,
         adopts: bool,
     ) -> Route {
         let RouteConfig {
             matches,
-            target,
+            target: _,
             timeout: own_timeout,
             retry: own_retry,
             adopt,
         } = config;
-        let handler: Arc<dyn Handler> = match target {
-            TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
-            TargetConfig::Log => Arc::new(Log),
-        };
         Route {
             name: Arc::from(matches.as_str()),
             handler,

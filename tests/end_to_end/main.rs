@@ -2,6 +2,7 @@
 
 mod adopting;
 mod cancelling;
+mod deliveries;
 mod due;
 mod exec;
 mod fleets;
@@ -10,6 +11,7 @@ mod ledger_faults;
 mod legacy;
 mod php;
 mod processes;
+mod receiver;
 mod redis_faults;
 mod rig;
 mod sentinels;
@@ -17,5 +19,8 @@ mod sharing;
 mod strangers;
 mod transactions;
 mod unadopted;
+mod webhooks;
+mod webhooks_tls;
 mod wire;
 mod worker;
+mod workers;
