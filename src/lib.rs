@@ -113,7 +113,9 @@ pub mod redis;
 pub mod sandbox;
 pub mod task;
 pub mod telemetry;
+
 pub mod timer;
+pub mod trace;
 
 pub use client::{ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
 pub use compose::in_memory;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
+    ("trace.rs", &["task"]),
     ("sandbox", &[]),
     ("config", &["task", "ledger::migrate"]),
     ("telemetry", &["ledger"]),
@@ -28,9 +29,10 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "timer",
             "handler",
             "telemetry",
+            "trace",
         ],
     ),
-    ("client", &["task", "config", "ledger", "timer"]),
+    ("client", &["task", "config", "ledger", "timer", "trace"]),
     ("http", &["config", "engine", "telemetry"]),
 ];
 

@@ -172,6 +172,10 @@ pub struct RouteConfig {
     pub retry: Option<RetryPolicy>,
     /// Over `[adopt]`.
     pub adopt: Option<bool>,
+    /// A run that takes longer is worth a warning.
+    pub slow_after: Option<Duration>,
+    /// If there are any: one of them must have signed a task for it to be run.
+    pub payload_secrets: Vec<Secret>,
 }
 
 /// What a route runs.

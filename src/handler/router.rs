@@ -8,7 +8,8 @@ use regex::Regex;
 
 use super::exec::Exec;
 use super::log_target::Log;
-use super::{Handler, HandlerRegistry};
+use super::middleware::{Layer, Layers};
+use super::{Handler, HandlerRegistry, Timing, VerifyPayload};
 use crate::config::{Config, RouteConfig, TargetConfig};
 use crate::task::{RetryPolicy, TaskKey};
 
@@ -19,6 +20,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// What runs.
     pub handler: Arc<dyn Handler>,
+    /// What stands around it.
+    pub layers: Layers,
     /// Bound on one run.
     pub timeout: Duration,
     /// What happens after a failure.
@@ -67,14 +70,22 @@ impl Router {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// What can run this key; `None` if nothing here can.
+    /// What can run this key, and what stands around that; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
+        let mut route = self.find_bare(key)?;
+        // What the configuration asks for stands outside of what the program registered.
+        route.layers = self.handlers.layers_of(key, &route.layers);
+        Some(route)
+    }
+
+    fn find_bare(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
         if let Some((name, handler)) = self.handlers.find(key.class_method()) {
             let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
             return Some(Route {
                 name: Arc::from(name),
                 handler: Arc::clone(handler),
+                layers: Layers::default(),
                 timeout,
                 retry,
                 adopts: table.adopts,
@@ -173,7 +184,18 @@ impl Table {
             timeout: own_timeout,
             retry: own_retry,
             adopt,
+            slow_after,
+            payload_secrets,
         } = config;
+        let mut layers = Layers::default();
+        if let Some(slow_after) = slow_after {
+            layers.push(&Layer::around(Timing::slow_after(*slow_after)));
+        }
+        if !payload_secrets.is_empty() {
+            layers.push(&Layer::around(VerifyPayload::any_of(
+                payload_secrets.clone(),
+            )));
+        }
         let handler: Arc<dyn Handler> = match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
             TargetConfig::Log => Arc::new(Log),
@@ -181,11 +203,13 @@ impl Table {
         Route {
             name: Arc::from(matches.as_str()),
             handler,
+            layers,
             timeout: own_timeout.unwrap_or(timeout),
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
-            adopts: adopt.unwrap_or(adopts),
+            // A key that some program armed is signed by nobody.
+            adopts: adopt.unwrap_or(adopts && payload_secrets.is_empty()),
         }
     }
 }
