@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
@@ -16,7 +16,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         "timer",
         &["task", "clock", "config", "ledger", "redis", "telemetry"],
     ),
-    ("handler", &["task", "config", "ledger"]),
+    ("handler", &["task", "config", "ledger", "trace"]),
     ("fleet", &["task", "clock", "config", "redis"]),
     (
         "engine",
@@ -34,6 +34,21 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ),
     ("client", &["task", "config", "ledger", "timer", "trace"]),
     ("http", &["config", "engine", "telemetry"]),
+    (
+        "testing",
+        &[
+            "client",
+            "clock",
+            "config",
+            "engine",
+            "fleet",
+            "handler",
+            "ledger",
+            "task",
+            "telemetry",
+            "timer",
+        ],
+    ),
 ];
 
 /// Drivers, and the only places that may name them.

@@ -11,6 +11,7 @@ use super::around::{Selection, Surroundings};
 use super::middleware::Layers;
 use super::{FromArgs, Handler, HandlerError, Middleware, TaskContext};
 use crate::task::{Outcome, TaskKey};
+use crate::trace;
 
 /// What this process can run by itself. A key from Redis only ever *selects* among what is registered
 /// here: no name is turned into code.
@@ -135,7 +136,8 @@ impl HandlerRegistry {
     pub async fn run(&self, context: TaskContext) -> Option<Result<(), HandlerError>> {
         let (_, handler) = self.find(context.key().class_method())?;
         let layers = self.layers_of(context.key(), &Layers::default());
-        Some(layers.run(handler, context).await)
+        let trace = context.traceparent();
+        Some(trace::within(trace, layers.run(handler, context)).await)
     }
 
     /// What stands around this task, inside of `outside`.
