@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::handler::{Middleware, Next, Timing, VerifyPayload};
+use lapsed::ledger::{Ledger as _, NewTask};
 use lapsed::task::{Outcome, State};
-use lapsed::testing::{TestKit, TestRun};
+use lapsed::testing::{START, TestKit, TestRun};
 use lapsed::{Config, Due, HandlerError, HandlerRegistry, Task, TaskContext};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -305,23 +306,40 @@ async fn only_what_was_signed_with_a_known_secret_is_run() {
 }
 
 #[tokio::test]
-async fn a_signature_is_about_one_key() {
+async fn a_signature_that_is_copied_to_another_task_is_not_authentic() {
     let mut handlers = jobs(&Diary::default());
     handlers.wrap(VerifyPayload::new(SECRET));
-    let signed = TestRun::of(Task::new("Job", "ok", ["1"]).unwrap().sign(SECRET));
-    signed.call(&handlers).await.unwrap();
-    let signature = lapsed::task::sign(SECRET.as_bytes(), &"Job@ok@1".parse().unwrap(), None);
-    for key in ["Job@ok@1", "Job@ok@2"] {
-        // As somebody's SQL would copy it.
-        let stored = format!(r#"{{"$lapsed":{{"signature":"{signature}"}}}}"#);
-        let refused = Task::from(key.parse::<lapsed::TaskKey>().unwrap()).payload(stored);
-        let tasks = TestKit::new(HandlerRegistry::new()).tasks();
-        let error = tasks.create_task(refused, Due::NOW).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "payload has a top-level member `$lapsed`, which is reserved: expected another name"
-        );
+    let mut kit = TestKit::new(handlers);
+    let signature =
+        lapsed::task::sign(SECRET.as_bytes(), &"Job@ok@1".parse().unwrap(), Some("[1]"));
+    for (key, payload) in [
+        ("Job@ok@1", "[1]"),
+        ("Job@ok@2", "[1]"),
+        ("Job@ok@1@", "[1]"),
+    ] {
+        let mut row = NewTask::new(key.parse().unwrap(), START);
+        // As somebody's SQL would.
+        row.payload = Some(format!(
+            r#"{{"$lapsed":{{"signature":"{signature}"}},"payload":{payload}}}"#
+        ));
+        kit.ledger().create(&[row]).await.unwrap();
     }
+    kit.advance(Duration::ZERO).await;
+    kit.assert_ran("Job", "ok", ["1"]).succeeded();
+    kit.assert_dead("Job", "ok", ["2"]);
+    kit.assert_dead("Job", "ok", ["1", ""]);
+}
+
+#[tokio::test]
+async fn a_payload_may_not_look_like_an_envelope() {
+    let task = Task::new("Job", "ok", [1]).unwrap();
+    let task = task.payload(r#"{"a": 1, "$lapsed": {}}"#);
+    let tasks = TestKit::new(HandlerRegistry::new()).tasks();
+    let error = tasks.create_task(task, Due::NOW).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "payload has a top-level member `$lapsed`, which is reserved: expected another name"
+    );
 }
 
 #[tokio::test]

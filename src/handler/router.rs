@@ -276,6 +276,27 @@ mod tests {
     }
 
     #[test]
+    fn a_route_that_asks_for_signatures_adopts_nothing() {
+        let router = router(
+            "[[routes]]\nmatch = '^Signed@'\nlog = {}\npayload_secret = 'sixteen bytes or'\n[[routes]]\nmatch = '.'\nlog = {}",
+        );
+        let adopts = |key: &str| router.adopts(&TaskKey::parse(key).unwrap());
+        assert!(!adopts("Signed@m") && adopts("Any@m"));
+    }
+
+    #[test]
+    fn nothing_stands_around_what_nothing_was_registered_for() {
+        let bare = router("[[routes]]\nmatch = '^Shop@'\nlog = {}");
+        let layers = |router: &Router, key: &str| {
+            let key = TaskKey::parse(key).unwrap();
+            router.find(&key).unwrap().layers
+        };
+        assert!(layers(&bare, "Order@close").is_empty() && layers(&bare, "Shop@open").is_empty());
+        let slow = router("[[routes]]\nmatch = '^Shop@'\nlog = {}\nslow_after = '1s'");
+        assert!(layers(&slow, "Order@close").is_empty() && !layers(&slow, "Shop@open").is_empty());
+    }
+
+    #[test]
     fn routes_can_be_exchanged() {
         let router = router("");
         assert_eq!(name(&router, "Shop@open"), None);

@@ -3,6 +3,7 @@
 mod adopting;
 mod cancelling;
 mod due;
+mod envelopes;
 mod exec;
 mod fleets;
 mod floods;
