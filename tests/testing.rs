@@ -314,6 +314,14 @@ async fn what_is_scheduled_can_be_told_by_tag_and_payload() {
 }
 
 #[tokio::test]
+async fn transactions_need_the_mysql_ledger() {
+    use lapsed::MysqlTask as _;
+    let run = TestRun::of(Task::new("Job", "ok", [1]).unwrap());
+    let error = run.context().await.begin().await.err().unwrap();
+    assert!(error.to_string().contains("MySQL"), "{error}");
+}
+
+#[tokio::test]
 async fn one_handler_can_be_called_alone() {
     let mut handlers = jobs();
     handlers.on("Job", "look", |ctx: TaskContext, (n,): (u64,)| async move {
@@ -332,4 +340,76 @@ async fn one_handler_can_be_called_alone() {
     let run = TestRun::of(task).attempt(4).late_by(secs(2));
     let error = run.call(&handlers).await.unwrap_err();
     assert_eq!(error.to_string(), "7 [1, 2] Some(\"shop\") 4 2000");
+}
+
+/// The examples of `docs/testing.md`.
+mod documented {
+    use super::*;
+
+    fn handlers() -> HandlerRegistry {
+        let mut handlers = HandlerRegistry::new();
+        handlers.on(
+            "Order",
+            "close",
+            |ctx: TaskContext, (order,): (u64,)| async move {
+                match ctx.attempt() {
+                    1 => Err(HandlerError::new(format!("order {order} is locked"))),
+                    _ => Ok(()),
+                }
+            },
+        );
+        handlers
+    }
+
+    #[tokio::test]
+    async fn an_unpaid_order_is_closed_after_half_an_hour() {
+        let mut kit = TestKit::new(handlers());
+        let half_an_hour = Duration::from_secs(1800);
+        kit.tasks()
+            .create("Order", "close", [42], half_an_hour)
+            .await
+            .unwrap();
+        kit.assert_scheduled("Order", "close", [42])
+            .due_in(half_an_hour);
+
+        kit.advance(half_an_hour).await; // runs it: the first attempt fails
+        kit.assert_scheduled("Order", "close", [42])
+            .due_in(Duration::from_secs(15));
+
+        kit.advance(Duration::from_secs(15)).await;
+        kit.assert_ran("Order", "close", [42]).times(2).succeeded();
+    }
+
+    async fn check_out(tasks: &TaskClient, order: u64) -> Result<(), lapsed::ClientError> {
+        let task = Task::new("Order", "close", [order])?.tag("shop-7");
+        tasks.create_task(task, Duration::from_secs(1800)).await?;
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn checking_out_schedules_the_closing_of_the_order() {
+        let kit = TestKit::new(HandlerRegistry::new());
+        check_out(&kit.tasks(), 42).await.unwrap();
+        kit.assert_scheduled("Order", "close", [42])
+            .due_in(Duration::from_secs(1800))
+            .with_tag("shop-7");
+    }
+
+    async fn close(ctx: TaskContext, (_order,): (u64,)) -> Result<(), HandlerError> {
+        let payload: serde_json::Value = ctx.payload()?;
+        match payload["paid"].as_bool() {
+            Some(true) => Ok(()),
+            _ => Err(HandlerError::new("not paid")),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_order_that_was_paid_is_left_alone() {
+        let task = Task::new("Order", "close", [42])
+            .unwrap()
+            .payload(r#"{"paid": true}"#);
+        let run = TestRun::of(task).attempt(3); // .late_by(duration)
+        close(run.context().await, (42,)).await.unwrap(); // the function itself
+        run.call(&handlers()).await.unwrap(); // or as it is registered, inside of its middleware
+    }
 }

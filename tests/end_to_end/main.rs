@@ -1,6 +1,7 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
 mod adopting;
+mod around;
 mod cancelling;
 mod due;
 mod envelopes;
