@@ -243,7 +243,7 @@ async fn hooks_after_a_run_see_every_end_and_change_none() {
     handlers.only("Job", "hang").after(|_, outcome| {
         assert!(matches!(outcome, Outcome::TimedOut { .. }));
     });
-    let config = Config::from_toml("engine.timeout = '50ms'").unwrap();
+    let config = Config::from_toml("engine.timeout = '500ms'").unwrap();
     let mut kit = TestKit::with_config(&config, handlers);
     for method in ["ok", "fail", "panic", "hang"] {
         create(&kit, &format!("Job@{method}")).await;

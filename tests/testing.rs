@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::ledger::Catalog as _;
+use lapsed::ledger::{Catalog as _, Claimant, Ledger as _};
 use lapsed::task::{Outcome, State};
 use lapsed::testing::{START, TestKit, TestRun};
 use lapsed::{Config, Due, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
@@ -83,7 +83,7 @@ async fn retries_come_exactly_as_the_policy_says_and_end_in_death() {
 
 #[tokio::test]
 async fn routes_and_their_retry_policies_count() {
-    let config = "engine.timeout = '50ms'\n[[routes]]\nmatch = '^Shop@'\nexec = ['false']\nretry = { max_attempts = 3, backoff = 'fixed', delay = '7s', jitter = 1.0 }";
+    let config = "[[routes]]\nmatch = '^Shop@'\nexec = ['false']\nretry = { max_attempts = 3, backoff = 'fixed', delay = '7s', jitter = 1.0 }";
     let config = Config::from_toml(config).unwrap();
     let mut kit = TestKit::with_config(&config, jobs());
     kit.tasks()
@@ -223,6 +223,38 @@ async fn the_next_run_may_be_awaited_however_far_it_is() {
         (START.plus(1000 * HOUR), Outcome::Succeeded)
     );
     assert_eq!(kit.now(), START.plus(1000 * HOUR));
+}
+
+#[tokio::test]
+async fn what_nothing_here_runs_moves_no_clock() {
+    let mut kit = TestKit::new(jobs());
+    let tasks = kit.tasks();
+    tasks.create("Nobody", "runs", [1], secs(1)).await.unwrap();
+    assert_eq!(kit.run_next().await, None);
+    assert_eq!(kit.now(), START);
+}
+
+#[tokio::test]
+async fn what_somebody_else_holds_is_left_alone_and_delays_no_other() {
+    let mut kit = TestKit::new(jobs());
+    create(&kit.tasks(), "ok", "held", secs(1)).await;
+    create(&kit.tasks(), "ok", "free", secs(2)).await;
+    let claimant = Claimant {
+        daemon: "another".to_owned(),
+        lease: HOUR,
+    };
+    kit.set_now(START.plus(secs(1)));
+    let standing = kit
+        .ledger()
+        .look_up(&["Job@ok@held".parse().unwrap()])
+        .await;
+    let arming = standing.unwrap()[0].clone().unwrap().arming;
+    let claims = kit.ledger().claim(&[arming], &claimant).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    kit.set_now(START);
+    kit.advance(secs(10)).await;
+    kit.assert_not_ran("Job", "ok", ["held"]);
+    kit.assert_ran("Job", "ok", ["free"]).times(1);
 }
 
 #[tokio::test]

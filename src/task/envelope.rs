@@ -1,7 +1,9 @@
 //! What travels with a payload: the trace its task belongs to, and the signature of its producer.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -140,8 +142,8 @@ fn named_trace(payload: &str) -> Option<Traceparent> {
 pub fn has_reserved_member(payload: &str) -> bool {
     // `$` may be written as an escape.
     payload.contains(r#"lapsed""#)
-        && serde_json::from_str::<serde_json::Value>(payload)
-            .is_ok_and(|value| value.get(RESERVED_MEMBER).is_some())
+        && serde_json::from_str::<BTreeMap<String, IgnoredAny>>(payload)
+            .is_ok_and(|members| members.contains_key(RESERVED_MEMBER))
 }
 
 #[cfg(test)]
@@ -221,6 +223,12 @@ mod tests {
     fn the_reserved_member_is_found_wherever_it_stands() {
         assert!(has_reserved_member(r#"{"$lapsed":1}"#));
         assert!(has_reserved_member(r#"{"a":1,"\u0024lapsed":1}"#));
+        let deep = format!(
+            r#"{{"$lapsed":{{}},"a":{}1{}}}"#,
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        assert!(has_reserved_member(&deep));
         assert!(!has_reserved_member(r#"{"a":{"$lapsed":1}}"#));
         assert!(!has_reserved_member(r#"["$lapsed"]"#));
         assert!(!has_reserved_member(r#""$lapsed""#));
