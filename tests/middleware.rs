@@ -396,9 +396,12 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
     handlers.on("Job", "slow", move |_: TaskContext, ()| {
         let seen = seen.clone();
         async move {
-            while seen.lines_with("run is slow, and goes on").is_empty() {
-                tokio::task::yield_now().await;
-            }
+            let told = async {
+                while seen.lines_with("run is slow, and goes on").is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), told).await?;
             Ok(())
         }
     });
