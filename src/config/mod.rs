@@ -183,6 +183,10 @@ pub struct RouteConfig {
     pub retry: Option<RetryPolicy>,
     /// Over `[adopt]`.
     pub adopt: Option<bool>,
+    /// A run that takes longer is worth a warning.
+    pub slow_after: Option<Duration>,
+    /// If there are any: one of them must have signed a task for it to be run.
+    pub payload_secrets: Vec<Secret>,
 }
 
 /// What a route runs.
@@ -468,6 +472,56 @@ mod tests {
         assert_eq!(routes[0].timeout, Some(Duration::from_secs(30)));
         assert_eq!(routes[0].retry.as_ref().unwrap().max_attempts, 5);
         assert_eq!(routes[1].target, TargetConfig::Log);
+    }
+
+    #[test]
+    fn a_route_may_warn_of_slow_runs_and_ask_for_signatures() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(
+            file.path(),
+            "the new secret of it\n\n the old secret of it \n",
+        )
+        .unwrap();
+        let text = format!(
+            "[[routes]]\nmatch = 'a'\nlog = {{}}\nslow_after = '5s'\npayload_secret = 'sixteen bytes or'\n\
+             [[routes]]\nmatch = 'b'\nlog = {{}}\npayload_secret = ['sixteen bytes or', 'more than sixteen']\nadopt = false\n\
+             [[routes]]\nmatch = 'c'\nlog = {{}}\npayload_secret_file = '{}'\n",
+            file.path().display()
+        );
+        let config = Config::from_toml(&text).unwrap();
+        let secrets = |route: usize| -> Vec<&str> {
+            let secrets = config.routes[route].payload_secrets.iter();
+            secrets.map(Secret::expose).collect()
+        };
+        assert_eq!(config.routes[0].slow_after, Some(Duration::from_secs(5)));
+        assert_eq!(secrets(0), ["sixteen bytes or"]);
+        assert_eq!(secrets(1), ["sixteen bytes or", "more than sixteen"]);
+        assert_eq!(secrets(2), ["the new secret of it", "the old secret of it"]);
+        assert!(!format!("{config:?}").contains("sixteen bytes or"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_slow_after_and_secrets_is_said_all_at_once() {
+        let found = problems(
+            "[[routes]]\nmatch = 'a'\nlog = {}\nslow_after = 5\npayload_secret = 'short'\n\
+             [[routes]]\nmatch = 'b'\nlog = {}\npayload_secret = 'sixteen bytes or'\npayload_secret_file = 'x'\n\
+             [[routes]]\nmatch = 'c'\nlog = {}\npayload_secret_file = '/nowhere'\n\
+             [[routes]]\nmatch = 'd'\nlog = {}\npayload_secret = 'sixteen bytes or'\nadopt = true\n\
+             [[routes]]\nmatch = 'e'\nlog = {}\npayload_secret = []\n\
+             [[routes]]\nmatch = 'f'\nlog = {}\npayload_secret = 7\n",
+        );
+        assert_eq!(
+            found,
+            [
+                "`routes[0].slow_after`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"",
+                "`routes[0].payload_secret`: expected secrets of at least 16 bytes, found one of 5",
+                "`routes[1]`: expected one of `payload_secret` and `payload_secret_file`",
+                "`routes[2].payload_secret_file`: cannot read `/nowhere`: No such file or directory (os error 2)",
+                "`routes[3].adopt`: expected false beside `payload_secret`: a key that some program armed is signed by nobody",
+                "`routes[4].payload_secret`: expected at least one secret",
+                "`routes[5].payload_secret`: expected a text or a list of texts",
+            ]
+        );
     }
 
     #[test]

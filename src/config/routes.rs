@@ -1,13 +1,22 @@
 //! `[[routes]]`: which program runs which task.
 
+use std::path::Path;
 use std::time::Duration;
 
 use regex::Regex;
 use toml::Table;
 
 use super::reader::{Problems, Reader, Span};
-use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, TargetConfig};
-use crate::task::{Backoff, RetryPolicy};
+use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, Secret, TargetConfig};
+use crate::task::{Backoff, RetryPolicy, SECRET_BYTES_MIN};
+
+/// A text, or a list of them.
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
 
 /// What a route can run; each has exactly one.
 const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
@@ -58,6 +67,17 @@ impl Reader {
             true => self.take("adopt", p).map(Some),
             false => Some(None),
         };
+        let slow_after = self
+            .table
+            .contains_key("slow_after")
+            .then(|| self.duration("slow_after", p, Duration::from_millis(1)));
+        let payload_secrets = self.payload_secrets(p);
+        if !payload_secrets.is_empty() && adopt == Some(Some(true)) {
+            p.add(
+                &self.at("adopt"),
+                "expected false beside `payload_secret`: a key that some program armed is signed by nobody".to_owned(),
+            );
+        }
         let target = self.target(key_prefix, p);
         self.done(p);
         Some(RouteConfig {
@@ -66,7 +86,48 @@ impl Reader {
             timeout: timeout.flatten(),
             retry: retry?,
             adopt: adopt?,
+            slow_after: slow_after.flatten(),
+            payload_secrets,
         })
+    }
+
+    /// `payload_secret = ".."`, or several in a list; or `payload_secret_file`, one to a line.
+    fn payload_secrets(&mut self, p: &mut Problems) -> Vec<Secret> {
+        let given: Option<OneOrMany> = self.optional("payload_secret", p);
+        let file: Option<String> = self.optional("payload_secret_file", p);
+        let (at, texts) = match (given, file) {
+            (None, None) => return Vec::new(),
+            (Some(_), Some(_)) => {
+                let problem = "expected one of `payload_secret` and `payload_secret_file`";
+                p.add(&self.path, problem.to_owned());
+                return Vec::new();
+            }
+            (Some(OneOrMany::One(text)), None) => (self.at("payload_secret"), vec![text]),
+            (Some(OneOrMany::Many(texts)), None) => (self.at("payload_secret"), texts),
+            (None, Some(file)) => {
+                let at = self.at("payload_secret_file");
+                match Secret::lines_of(Path::new(&file)) {
+                    Ok(texts) => (at, texts),
+                    Err(error) => {
+                        p.add(&at, format!("cannot read `{file}`: {error}"));
+                        return Vec::new();
+                    }
+                }
+            }
+        };
+        if texts.is_empty() {
+            p.add(&at, "expected at least one secret".to_owned());
+        }
+        if let Some(short) = texts.iter().find(|text| text.len() < SECRET_BYTES_MIN) {
+            p.add(
+                &at,
+                format!(
+                    "expected secrets of at least {SECRET_BYTES_MIN} bytes, found one of {}",
+                    short.len()
+                ),
+            );
+        }
+        texts.into_iter().map(Secret::from).collect()
     }
 
     fn target(&mut self, key_prefix: &str, p: &mut Problems) -> Option<TargetConfig> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use regex::Regex;
 
+use super::middleware::{Layer, Layers};
 use super::targets::Targets;
-use super::{Handler, HandlerRegistry};
+use super::{Handler, HandlerRegistry, Timing, VerifyPayload};
 use crate::config::{Config, RouteConfig};
 use crate::task::{RetryPolicy, TaskKey};
 
@@ -18,6 +19,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// What runs.
     pub handler: Arc<dyn Handler>,
+    /// What stands around it.
+    pub layers: Layers,
     /// Bound on one run.
     pub timeout: Duration,
     /// What happens after a failure.
@@ -77,14 +80,22 @@ impl Router {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// What can run this key; `None` if nothing here can.
+    /// What can run this key, and what stands around that; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
+        let mut route = self.find_bare(key)?;
+        // What the configuration asks for stands outside of what the program registered.
+        route.layers = self.handlers.layers_of(key, &route.layers);
+        Some(route)
+    }
+
+    fn find_bare(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
         if let Some((name, handler)) = self.handlers.find(key.class_method()) {
             let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
             return Some(Route {
                 name: Arc::from(name),
                 handler: Arc::clone(handler),
+                layers: Layers::default(),
                 timeout,
                 retry,
                 adopts: table.adopts,
@@ -185,15 +196,28 @@ impl Table {
             timeout: own_timeout,
             retry: own_retry,
             adopt,
+            slow_after,
+            payload_secrets,
         } = config;
+        let mut layers = Layers::default();
+        if let Some(slow_after) = slow_after {
+            layers.push(&Layer::around(Timing::slow_after(*slow_after)));
+        }
+        if !payload_secrets.is_empty() {
+            layers.push(&Layer::around(VerifyPayload::any_of(
+                payload_secrets.clone(),
+            )));
+        }
         Route {
             name: Arc::from(matches.as_str()),
             handler,
+            layers,
             timeout: own_timeout.unwrap_or(timeout),
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
-            adopts: adopt.unwrap_or(adopts),
+            // A key that some program armed is signed by nobody.
+            adopts: adopt.unwrap_or(adopts && payload_secrets.is_empty()),
         }
     }
 }
@@ -257,6 +281,27 @@ mod tests {
             assert!(router.runs(&TaskKey::parse("No@m").unwrap()));
             assert!(!router.runs(&TaskKey::parse("Nobody@m").unwrap()));
         }
+    }
+
+    #[test]
+    fn a_route_that_asks_for_signatures_adopts_nothing() {
+        let router = router(
+            "[[routes]]\nmatch = '^Signed@'\nlog = {}\npayload_secret = 'sixteen bytes or'\n[[routes]]\nmatch = '.'\nlog = {}",
+        );
+        let adopts = |key: &str| router.adopts(&TaskKey::parse(key).unwrap());
+        assert!(!adopts("Signed@m") && adopts("Any@m"));
+    }
+
+    #[test]
+    fn nothing_stands_around_what_nothing_was_registered_for() {
+        let bare = router("[[routes]]\nmatch = '^Shop@'\nlog = {}");
+        let layers = |router: &Router, key: &str| {
+            let key = TaskKey::parse(key).unwrap();
+            router.find(&key).unwrap().layers
+        };
+        assert!(layers(&bare, "Order@close").is_empty() && layers(&bare, "Shop@open").is_empty());
+        let slow = router("[[routes]]\nmatch = '^Shop@'\nlog = {}\nslow_after = '1s'");
+        assert!(layers(&slow, "Order@close").is_empty() && !layers(&slow, "Shop@open").is_empty());
     }
 
     #[test]

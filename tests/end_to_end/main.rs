@@ -1,9 +1,11 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
 mod adopting;
+mod around;
 mod cancelling;
 mod deliveries;
 mod due;
+mod envelopes;
 mod exec;
 mod fleets;
 mod floods;
