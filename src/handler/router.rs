@@ -1,5 +1,6 @@
 //! Which handler runs which key, with what limits.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::exec::Exec;
 use super::log_target::Log;
 use super::{Handler, HandlerRegistry};
 use crate::config::{Config, RouteConfig, TargetConfig};
-use crate::task::{RetryPolicy, TaskKey};
+use crate::task::{Limits, RetryPolicy, TaskKey};
 
 /// A handler and the limits of its runs.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Route {
     pub handler: Arc<dyn Handler>,
     /// Bound on one run.
     pub timeout: Duration,
+    /// How many run at a time, how often they start, who comes first.
+    pub limits: Limits,
     /// What happens after a failure.
     pub retry: Arc<RetryPolicy>,
     /// Whether a key that some program armed becomes such a task.
@@ -37,9 +40,9 @@ pub struct Router {
 }
 
 struct Table {
+    /// Of registered handlers, by `Class@method`.
+    handlers: HashMap<String, Route>,
     routes: Vec<(Regex, Route)>,
-    timeout: Duration,
-    retry: Arc<RetryPolicy>,
     adopts: bool,
 }
 
@@ -47,8 +50,8 @@ impl Router {
     /// A router over these handlers and the configured routes.
     pub fn new(handlers: HandlerRegistry, config: &Config) -> Self {
         Self {
+            table: RwLock::new(Table::new(&handlers, config)),
             handlers,
-            table: RwLock::new(Table::new(config)),
             reloads: AtomicU64::new(0),
         }
     }
@@ -58,7 +61,8 @@ impl Router {
         *self
             .table
             .write()
-            .expect("nothing panics while holding the routes") = Table::new(config);
+            .expect("nothing panics while holding the routes") =
+            Table::new(&self.handlers, config);
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -70,15 +74,8 @@ impl Router {
     /// What can run this key; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
-        if let Some((name, handler)) = self.handlers.find(key.class_method()) {
-            let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
-            return Some(Route {
-                name: Arc::from(name),
-                handler: Arc::clone(handler),
-                timeout,
-                retry,
-                adopts: table.adopts,
-            });
+        if let Some(route) = table.handlers.get(key.class_method()) {
+            return Some(route.clone());
         }
         table.route_of(key).cloned()
     }
@@ -137,9 +134,22 @@ impl Router {
 }
 
 impl Table {
-    fn new(config: &Config) -> Self {
+    fn new(handlers: &HandlerRegistry, config: &Config) -> Self {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
+        let registered = |(name, handler): (&str, &Arc<dyn Handler>)| {
+            let limits = handlers.limits(name);
+            let route = Route {
+                name: Arc::from(name),
+                handler: Arc::clone(handler),
+                timeout: limits.timeout.unwrap_or(timeout),
+                limits,
+                retry: Arc::clone(&retry),
+                adopts: config.adopt.enabled,
+            };
+            (name.to_owned(), route)
+        };
+        let handlers = handlers.all().map(registered).collect();
         let routes = config
             .routes
             .iter()
@@ -149,9 +159,8 @@ impl Table {
             })
             .collect();
         Self {
+            handlers,
             routes,
-            timeout,
-            retry,
             adopts: config.adopt.enabled,
         }
     }
@@ -170,7 +179,7 @@ impl Table {
         let RouteConfig {
             matches,
             target,
-            timeout: own_timeout,
+            limits,
             retry: own_retry,
             adopt,
         } = config;
@@ -181,7 +190,8 @@ impl Table {
         Route {
             name: Arc::from(matches.as_str()),
             handler,
-            timeout: own_timeout.unwrap_or(timeout),
+            timeout: limits.timeout.unwrap_or(timeout),
+            limits: *limits,
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),

@@ -6,6 +6,8 @@
 mod adoption;
 mod key;
 mod lifecycle;
+mod limits;
+mod rate;
 mod retry;
 mod schedule;
 
@@ -14,5 +16,7 @@ pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKe
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
 };
+pub use limits::Limits;
+pub use rate::{Bucket, Grant, Rate, RateError};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
