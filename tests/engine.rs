@@ -16,6 +16,7 @@ use lapsed::ledger::{
     Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement,
     Standing, TaskRecord,
 };
+use lapsed::limiter::MemoryLimiter;
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
@@ -67,6 +68,7 @@ fn start_with(
         catalog: Some(Arc::clone(&ledger) as _),
         timer: Arc::clone(&timer),
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, &config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -925,6 +927,7 @@ async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
         catalog: None,
         timer: Arc::new(Broken),
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(HandlerRegistry::new(), &config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -1016,6 +1019,7 @@ async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Durati
     let config = Config::default();
     let parts = Parts {
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         ledger,
         catalog: None,
         timer: Arc::new(timer),
@@ -1080,6 +1084,7 @@ async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
     let config = Config::default();
     let parts = Parts {
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         ledger: Arc::clone(&ledger) as _,
         catalog: None,
         timer: Arc::new(timer),
@@ -1124,6 +1129,7 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     let config = Config::default();
     let parts = Parts {
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         ledger,
         catalog: None,
         timer: Arc::new(timer),

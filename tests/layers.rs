@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("sandbox", &[]),
@@ -17,10 +17,12 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
     ("handler", &["task", "config", "ledger"]),
     ("fleet", &["task", "clock", "config", "redis"]),
+    ("limiter", &["task", "config", "redis"]),
     (
         "engine",
         &[
             "fleet",
+            "limiter",
             "task",
             "clock",
             "config",
@@ -35,7 +37,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 7] = [
+const DRIVERS: [(&str, &[&str]); 8] = [
     (
         "sqlx::",
         &[
@@ -66,6 +68,7 @@ const DRIVERS: [(&str, &[&str]); 7] = [
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
     ("fleet::redis_roster", &["fleet", "compose.rs"]),
+    ("limiter::redis_limiter", &["limiter", "compose.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),
 ];

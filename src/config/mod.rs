@@ -447,22 +447,42 @@ mod tests {
 
     #[test]
     fn broken_limits_say_what_was_expected() {
-        let broken = |line: &str| problems(&format!("[[routes]]\nmatch = 'x'\nlog = {{}}\n{line}\n"));
+        let broken =
+            |line: &str| problems(&format!("[[routes]]\nmatch = 'x'\nlog = {{}}\n{line}\n"));
         let number = "expected a number and a unit, such as \"100/s\", \"30/m\" or \"5/h\"";
         let told = [
             ("rate = '100'", format!("`routes[0].rate`: {number}")),
             ("rate = 100", format!("`routes[0].rate`: {number}")),
-            ("rate = '0/s'", "`routes[0].rate`: expected 1 to 1000000 in the unit".to_owned()),
-            ("burst = 3", "`routes[0].burst`: expected `rate` beside it".to_owned()),
-            ("rate = '1/s'\nburst = 0", "`routes[0].burst`: expected 1 to 1000000".to_owned()),
-            ("concurrency = 0", "`routes[0].concurrency`: expected 1 to 100000".to_owned()),
-            ("priority = 128", "`routes[0].priority`: expected -128 to 127".to_owned()),
-            ("priority = 'high'", "`routes[0].priority`: expected -128 to 127".to_owned()),
+            (
+                "rate = '0/s'",
+                "`routes[0].rate`: expected 1 to 1000000 in the unit".to_owned(),
+            ),
+            (
+                "burst = 3",
+                "`routes[0].burst`: expected `rate` beside it".to_owned(),
+            ),
+            (
+                "rate = '1/s'\nburst = 0",
+                "`routes[0].burst`: expected 1 to 1000000".to_owned(),
+            ),
+            (
+                "concurrency = 0",
+                "`routes[0].concurrency`: expected 1 to 100000".to_owned(),
+            ),
+            (
+                "priority = 128",
+                "`routes[0].priority`: expected -128 to 127".to_owned(),
+            ),
+            (
+                "priority = 'high'",
+                "`routes[0].priority`: expected -128 to 127".to_owned(),
+            ),
         ];
         for (line, message) in told {
             assert_eq!(broken(line), [message], "{line}");
         }
-        let all = broken("rate = 'x'\nburst = 0\nconcurrency = -1\npriority = 1000\ntimeout = '0s'");
+        let all =
+            broken("rate = 'x'\nburst = 0\nconcurrency = -1\npriority = 1000\ntimeout = '0s'");
         assert_eq!(all.len(), 5, "{all:?}");
     }
 

@@ -94,6 +94,13 @@ impl Shared {
         if self.leaving.is_cancelled() || !self.ledger_answers.load(Ordering::Relaxed) {
             return Readiness::Away;
         }
+        if self.intake.is_crowded() {
+            // Free slots are left to other routes: what waits would start sooner elsewhere.
+            tokio::time::sleep(FULL_AFTER).await;
+            if self.intake.is_crowded() {
+                return Readiness::Full;
+            }
+        }
         let free = self.slots.available_permits();
         let enough = match before {
             Readiness::Full => (self.config.concurrency / ROOM).max(1),

@@ -61,8 +61,7 @@ impl Router {
         *self
             .table
             .write()
-            .expect("nothing panics while holding the routes") =
-            Table::new(&self.handlers, config);
+            .expect("nothing panics while holding the routes") = Table::new(&self.handlers, config);
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 

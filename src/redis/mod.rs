@@ -4,6 +4,7 @@
 //! in and go out as [`TaskKey`](crate::task::TaskKey)s, and what is heard as a closed [`Heard`].
 
 mod board;
+mod buckets;
 mod connection;
 mod error;
 mod inspection;
@@ -14,6 +15,7 @@ mod notify;
 mod session;
 
 pub use board::Board;
+pub use buckets::Buckets;
 pub use connection::{Commands, Endpoint};
 pub use error::RedisError;
 pub use inspection::{Client, Facts, Inspection, Listeners};

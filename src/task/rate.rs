@@ -177,7 +177,9 @@ mod tests {
         assert_eq!((rate("100/s").burst(), rate("90/m").burst()), (100, 1));
         assert_eq!(rate("5/h").burst(), 1);
         assert_eq!(rate("7200/h").burst(), 2);
-        for text in ["", "100", "100/d", "100/", "/s", "1.5/s", "-1/s", "+1/s", "100 /s", "100/S", "1/s/s"] {
+        for text in [
+            "", "100", "100/d", "100/", "/s", "1.5/s", "-1/s", "+1/s", "100 /s", "100/S", "1/s/s",
+        ] {
             assert_eq!(text.parse::<Rate>(), Err(RateError::Form), "{text}");
         }
         for text in ["0/s", "1000001/s", "99999999999/s"] {
@@ -191,7 +193,13 @@ mod tests {
         let (rate, mut bucket) = (rate("10/s").with_burst(3).unwrap(), Bucket::default());
         let now = 1e9;
         let first = bucket.take(rate, 5, now);
-        assert_eq!(first, Grant { granted: 3, next_in: Duration::from_millis(100) });
+        assert_eq!(
+            first,
+            Grant {
+                granted: 3,
+                next_in: Duration::from_millis(100)
+            }
+        );
         assert_eq!(bucket.take(rate, 1, now + 99_000.0).granted, 0);
         assert_eq!(bucket.take(rate, 9, now + 200_000.0).granted, 2);
         // Full again, and no fuller.
@@ -205,7 +213,9 @@ mod tests {
         let mut granted = 0;
         for ms in 0..10_000 {
             for bucket in &mut buckets {
-                granted += bucket.take_share(rate, 4, 50, f64::from(ms) * 1e3 + 1e9).granted;
+                granted += bucket
+                    .take_share(rate, 4, 50, f64::from(ms) * 1e3 + 1e9)
+                    .granted;
             }
         }
         assert!((1_000..=1_100).contains(&granted), "{granted}");

@@ -100,7 +100,10 @@ impl Counted {
         let busy = Counts::of(&self.rig).await.since(&before);
         let seconds = began.elapsed().as_secs_f64() / IDLE.as_secs_f64();
         assert_eq!(self.ran.swap(0, Ordering::Relaxed), dues.len());
-        println!("{label}: {} tasks: {busy:?}; idle in {IDLE:?}: {idle:?}", dues.len());
+        println!(
+            "{label}: {} tasks: {busy:?}; idle in {IDLE:?}: {idle:?}",
+            dues.len()
+        );
         Costs {
             busy,
             idle,
@@ -150,7 +153,10 @@ async fn a_plain_task_costs_what_it_always_did() {
     // each creation; 0.99 `SET`, 3.01 `PTTL`, 1.00 `GETRANGE`.
     alone.at_most(&["com_update"], 2.05);
     alone.at_most(&["com_select"], 1.5);
-    alone.at_most(&["com_insert", "com_delete", "com_begin", "com_commit"], 0.05);
+    alone.at_most(
+        &["com_insert", "com_delete", "com_begin", "com_commit"],
+        0.05,
+    );
     alone.at_most(&["set"], 1.05);
     alone.at_most(&["pttl"], 3.1);
     alone.at_most(&["getrange", "get"], 1.1);
@@ -158,7 +164,10 @@ async fn a_plain_task_costs_what_it_always_did() {
     // batches are depends on how fast the machine is.
     together.at_most(&["com_update"], 0.05);
     together.at_most(&["com_select"], 0.05);
-    together.at_most(&["com_insert", "com_delete", "com_begin", "com_commit"], 0.005);
+    together.at_most(
+        &["com_insert", "com_delete", "com_begin", "com_commit"],
+        0.005,
+    );
     together.at_most(&["set"], 1.01);
     together.at_most(&["pttl"], 3.1);
     together.at_most(&["getrange", "get"], 2.1);
