@@ -144,7 +144,7 @@ impl Shared {
             cursors.sweep = None;
         }
         for _ in 0..PAGES_MAX {
-            let passed_by = seen.passed_by > PASSED_BY_MAX;
+            let passed_by = seen.passed_by >= PASSED_BY_MAX;
             if !more || passed_by || !self.intake.has_room_to_sweep(PAGE as usize) {
                 break;
             }

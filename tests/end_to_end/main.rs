@@ -7,6 +7,7 @@ mod due;
 mod exec;
 mod fleets;
 mod floods;
+mod flow_control;
 mod ledger_faults;
 mod legacy;
 mod php;
