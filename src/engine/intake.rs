@@ -8,10 +8,10 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::flow::Gate;
-use super::lines::{Lines, Picked, Refused, Waiting, Want};
+use super::lines::{Held, Lines, Picked, Refused, Waiting, Want};
 use super::unroutable::Unroutable;
 use crate::fleet::Share;
-use crate::handler::{Route, Router};
+use crate::handler::Router;
 use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
@@ -190,11 +190,12 @@ impl Intake {
         queues.lines.is_crowded(self.slots.available_permits())
     }
 
-    /// Whether signals of this route wait that may not start now.
-    pub fn is_held(&self, route: &Route) -> bool {
+    /// Why signals of this route, if any wait, do not start now.
+    pub fn held(&self, route: &str) -> Option<Held> {
         let queues = self.queues();
-        let free = self.slots.available_permits();
-        queues.lines.held_route(&route.name, free).is_some()
+        queues
+            .lines
+            .held_route(route, self.slots.available_permits())
     }
 
     /// How many signals wait on each route that ever had any.
@@ -349,13 +350,17 @@ impl Intake {
         let Some(signal) = self.queues().news(signal, &self.metrics) else {
             return Ok(());
         };
+        let (swept, reloads) = (signal.source == Source::Sweep, self.router.reloads());
         // Without the lock: an expression takes a while.
         let Some(route) = self.router.find(&signal.key) else {
             self.unroutable.meet(&signal.key);
             return Ok(());
         };
-        let swept = signal.source == Source::Sweep;
         let mut queues = self.queues_of_now();
+        if self.router.reloads() != reloads {
+            drop(queues);
+            return self.admit(lane, signal);
+        }
         let Some(signal) = queues.news(signal, &self.metrics) else {
             return Ok(());
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
-use super::lines::Want;
+use super::lines::{Held, Want};
 use crate::limiter::{LimiterError, MemoryLimiter};
 use crate::task::Grant;
 
@@ -55,7 +55,8 @@ impl Shared {
 
     async fn ration(&self, want: Want) {
         let free = self.slots.available_permits();
-        if free == 0 {
+        // Starts that wait for slots would be lost to every other daemon.
+        if free == 0 || self.intake.held(&want.name) == Some(Held::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
             return self.intake.answered(&want.name);
         }

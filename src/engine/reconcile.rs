@@ -222,7 +222,7 @@ impl Shared {
                     continue;
                 }
                 // Who is at its limit does not take from others.
-                _ if self.intake.is_held(&route) => continue,
+                _ if self.intake.held(&route.name).is_some() => continue,
                 1 => NEXT_GRACE,
                 _ => OTHERS_GRACE,
             };
