@@ -1177,11 +1177,11 @@ fn counting_as(handlers: &mut HandlerRegistry, class: &str) -> Arc<AtomicU32> {
 #[tokio::test(start_paused = true)]
 async fn the_backlog_of_a_route_with_a_rate_hides_nothing_and_does_not_make_the_sweep_spin() {
     let ledger = Arc::new(MemoryLedger::new(START));
-    backlog(&ledger, "Paced", 0..6_000).await;
+    backlog(&ledger, "Paced", 0..10_000).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     backlog(&ledger, "Other", 0..1).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    backlog(&ledger, "Paced", 6_000..10_000).await;
+    backlog(&ledger, "Paced", 10_000..16_000).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     let mut handlers = HandlerRegistry::new();
     let paced = counting_as(&mut handlers, "Paced");

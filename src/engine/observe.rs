@@ -1,5 +1,6 @@
 //! What the engine tells people: counts, outages, what it cannot run.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,9 +39,13 @@ impl Shared {
     pub(super) async fn count_waiting_until_stopped(self: Arc<Self>) {
         const EVERY: Duration = Duration::from_secs(1);
         let work = async {
+            let mut shown = HashMap::new();
             loop {
-                for (route, count) in self.intake.waiting_by_route() {
-                    self.parts.metrics.waiting(&route, count);
+                // A route that is gone has nothing any more.
+                shown.values_mut().for_each(|count| *count = 0);
+                shown.extend(self.intake.waiting_by_route());
+                for (route, count) in &shown {
+                    self.parts.metrics.waiting(route, *count);
                 }
                 tokio::time::sleep(EVERY).await;
             }

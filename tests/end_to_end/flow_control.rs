@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lapsed::task::{Limits, Rate};
-use lapsed::{Due, HandlerRegistry, Task, TaskContext, UnixMs};
+use lapsed::limiter::RateLimiter;
+use lapsed::limiter::redis_limiter::RedisLimiter;
+use lapsed::{Due, HandlerRegistry, Limits, Rate, Task, TaskContext, UnixMs};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Daemon, Rig, until, until_within};
@@ -105,6 +106,35 @@ async fn a_rate_holds_over_two_daemons_and_its_backlog_holds_no_lease() {
     assert!(most <= 2 * 20 + 5, "{most} in a second");
     assert!(took >= Duration::from_millis(4_000), "all in {took:?}");
     assert_eq!(starts.len(), 105);
+    let info: String = rig.redis_says(&["INFO", "commandstats"]).await;
+    let asked = info.lines().find(|line| line.starts_with("cmdstat_eval:"));
+    let asked = asked.expect("the daemons asked redis");
+    assert!(asked.contains("failed_calls=0"), "{asked}");
+}
+
+#[tokio::test]
+async fn a_bucket_in_redis_gives_its_burst_then_its_rate_and_goes_by_itself() {
+    let rig = Rig::new("").await;
+    let limiter = RedisLimiter::new(&rig.config().redis, "app.tb").unwrap();
+    let rate = "10/s".parse::<Rate>().unwrap().with_burst(3).unwrap();
+    let take = async |wanted| limiter.take("^Mail@", rate, wanted).await.unwrap();
+    let first = take(5).await;
+    assert_eq!(first.granted, 3);
+    assert!(first.next_in <= Duration::from_millis(100), "{first:?}");
+    let lives_ms = rig.pttl("#lapsed:rate:app.tb:^Mail@").await;
+    assert!((1..=302).contains(&lives_ms), "{lives_ms}");
+    let (began, mut granted) = (Instant::now(), 0);
+    while granted < 10 {
+        let grant = take(5).await;
+        granted += grant.granted;
+        sleep(grant.next_in).await;
+    }
+    let most = 3.0 + began.elapsed().as_secs_f64() * 10.0;
+    assert!(f64::from(granted) <= most, "{granted} of {most}");
+    until("the bucket is full, and gone", async || {
+        rig.pttl("#lapsed:rate:app.tb:^Mail@").await == -2
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -134,6 +164,7 @@ async fn without_redis_a_route_with_a_rate_goes_on_at_it() {
     until("some are done", async || rig.with_status(1).await >= 20).await;
     rig.redis.kill();
     let (done, began) = (rig.with_status(1).await, Instant::now());
+    assert!(done < 120, "{done} are done already");
     rig.until_done(150).await;
     let took = began.elapsed().as_secs_f64();
     let per_s = (150 - done) as f64 / took;
