@@ -179,7 +179,8 @@ impl Shared {
     /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not
     /// take from others.
     fn has_room(&self) -> bool {
-        self.slots.available_permits() > self.intake.startable(Lane::Fresh)
+        !self.intake.is_crowded()
+            && self.slots.available_permits() > self.intake.startable(Lane::Fresh)
     }
 
     fn hand_in(&self, page: DuePage, seen: &mut Seen) {
