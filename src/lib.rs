@@ -121,4 +121,4 @@ pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
-pub use task::{Due, TaskKey, UnixMs};
+pub use task::{Due, RetryPolicy, TaskKey, UnixMs};

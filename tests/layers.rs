@@ -8,7 +8,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("clock.rs", &["task"]),
     ("sandbox", &[]),
     ("config", &["task", "ledger::migrate"]),
-    ("telemetry", &["ledger"]),
+    ("telemetry", &["ledger", "task"]),
     ("ledger", &["task", "clock", "config", "handler"]),
     ("redis", &["task", "config"]),
     (

@@ -107,6 +107,9 @@ async fn every_statement_can_be_prepared() {
         queries::UNLOCKED,
         queries::EXISTING,
         queries::UPCOMING,
+        queries::REDRIVE_ROWS,
+        queries::DISCARD_ROWS,
+        queries::PRUNE_ROWS,
     ];
     let plain = [
         queries::CLOCK,
@@ -116,6 +119,10 @@ async fn every_statement_can_be_prepared() {
         queries::GLANCE_AHEAD,
         queries::RETRY,
         queries::BURY,
+        queries::SNOOZE,
+        queries::COMPLETE_WITH,
+        queries::FINISHED,
+        queries::COUNT_FINISHED,
         queries::GIVE_BACK,
         queries::TIDY,
         queries::RESCHEDULE,
@@ -165,6 +172,14 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
         (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
         (queries.plain(queries::WITHDRAW), "PRIMARY"),
+        (queries.plain(queries::SNOOZE), "PRIMARY"),
+        (queries.plain(queries::COMPLETE_WITH), "PRIMARY"),
+        (queries.with_rows(queries::REDRIVE_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::DISCARD_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::PRUNE_ROWS, 8), "PRIMARY"),
+        (queries.plain(queries::FINISHED), "ix_due"),
+        (queries.plain(queries::COUNT_FINISHED), "ix_due"),
+        (queries.plain(queries::PICK_DEAD) + "id > ?", "ix_due"),
     ];
     for (statement, index) in expected {
         assert_eq!(

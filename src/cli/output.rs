@@ -5,6 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
+use lapsed::task::Mishap;
 use serde::Serialize;
 
 /// How data is printed.
@@ -69,6 +70,9 @@ pub fn task_lines(task: &TaskRecord) -> String {
         tag,
         payload,
         last_error,
+        reason,
+        history,
+        result,
         finished,
         adopted,
     } = task;
@@ -94,12 +98,41 @@ pub fn task_lines(task: &TaskRecord) -> String {
             adopted.then(|| "from a key that a program armed".to_owned()),
         ),
         ("payload", payload.clone()),
+        ("result", result.clone()),
+        ("dead because", reason.map(|reason| reason.to_string())),
         ("last error", last_error.clone()),
     ];
     let lines = fields
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name:<13} {}", value?)));
-    lines.collect::<Vec<_>>().join("\n")
+    let titles = ["history"].into_iter().chain(std::iter::repeat(""));
+    let history = titles.zip(history);
+    let history = history.map(|(title, mishap)| format!("{title:<13} {}", mishap_line(mishap)));
+    lines.chain(history).collect::<Vec<_>>().join("\n")
+}
+
+/// An entry of the history in a line.
+fn mishap_line(mishap: &Mishap) -> String {
+    let Mishap {
+        how,
+        attempt,
+        at,
+        error,
+        daemon,
+        crashes,
+        snoozes,
+    } = mishap;
+    let mut line = format!("{at}  attempt {attempt}  {}", how.as_str());
+    if *snoozes > 0 {
+        line += &format!(" {snoozes} times");
+    }
+    if *crashes > 0 {
+        line += &format!(" after {crashes} crashes");
+    }
+    if !error.is_empty() {
+        line += &format!(": {}", first_line(error));
+    }
+    format!("{line}  ({daemon})")
 }
 
 fn first_line(text: &str) -> String {

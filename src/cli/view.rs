@@ -86,6 +86,10 @@ impl List {
             tag: self.tag,
             due_after: self.due_after,
             due_before: self.due_before,
+            reason: None,
+            error: None,
+            finished_after: None,
+            finished_before: None,
             cursor: self.cursor,
             limit: self.limit,
         };

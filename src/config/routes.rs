@@ -5,14 +5,14 @@ use std::time::Duration;
 use regex::Regex;
 use toml::Table;
 
-use super::reader::{Problems, Reader, Span};
+use super::reader::{Problems, Reader};
+use super::retry::RetryKeys;
 use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, TargetConfig};
-use crate::task::{Backoff, RetryPolicy};
 
 impl Reader {
     pub(super) fn routes(
         &mut self,
-        retry: Option<&RetryPolicy>,
+        retry: Option<&RetryKeys>,
         p: &mut Problems,
     ) -> Vec<RouteConfig> {
         let tables: Vec<Table> = self.optional("routes", p).unwrap_or_default();
@@ -25,7 +25,7 @@ impl Reader {
             .collect()
     }
 
-    fn route(mut self, retry: Option<&RetryPolicy>, p: &mut Problems) -> Option<RouteConfig> {
+    fn route(mut self, retry: Option<&RetryKeys>, p: &mut Problems) -> Option<RouteConfig> {
         let pattern: Option<String> = self.take("match", p);
         let matches = pattern.and_then(|pattern| match Regex::new(&pattern) {
             Ok(regex) => Some(regex),
@@ -42,13 +42,20 @@ impl Reader {
             .contains_key("timeout")
             .then(|| self.duration("timeout", p, Duration::from_millis(1)));
         let retry = match self.table.contains_key("retry") {
-            true => self.section("retry", p).route_retry(retry, p).map(Some),
+            true => {
+                let keys = self.section("retry", p).route_retry(retry, p);
+                keys.map(|keys| Some(keys.policy()))
+            }
             false => Some(None),
         };
         let adopt = match self.table.contains_key("adopt") {
             true => self.take("adopt", p).map(Some),
             false => Some(None),
         };
+        let expire_after = self
+            .table
+            .contains_key("expire_after")
+            .then(|| self.duration("expire_after", p, Duration::from_millis(1)));
         let target = self.target(p);
         self.done(p);
         Some(RouteConfig {
@@ -57,6 +64,7 @@ impl Reader {
             timeout: timeout.flatten(),
             retry: retry?,
             adopt: adopt?,
+            expire_after: expire_after.flatten(),
         })
     }
 
@@ -98,6 +106,7 @@ impl Reader {
             "a program and its arguments, the program without placeholder",
         );
         let allow_dash = self.optional("allow_dash", p).unwrap_or(false);
+        let keep_result = self.optional("keep_result", p).unwrap_or(false);
         let env = self
             .optional("env", p)
             .unwrap_or_else(|| EXEC_ENV.map(str::to_owned).to_vec());
@@ -108,6 +117,7 @@ impl Reader {
                 program,
                 args,
                 allow_dash,
+                keep_result,
                 env,
             }),
             Err(problem) => {
@@ -115,58 +125,5 @@ impl Reader {
                 None
             }
         }
-    }
-
-    /// `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }`; what is not
-    /// said is taken from `[retry]`.
-    fn route_retry(mut self, below: Option<&RetryPolicy>, p: &mut Problems) -> Option<RetryPolicy> {
-        let below = below.cloned().unwrap_or_default();
-        let max_attempts = self
-            .optional("max_attempts", p)
-            .unwrap_or(below.max_attempts);
-        let jitter = self.optional("jitter", p).unwrap_or(below.jitter);
-        let kind: Option<String> = self.optional("backoff", p);
-        let backoff = match kind.as_deref() {
-            None | Some("ladder") if self.table.contains_key("ladder") => {
-                let rungs: Vec<Span> = self.checked(
-                    "ladder",
-                    p,
-                    |rungs: &Vec<Span>| !rungs.is_empty(),
-                    "at least one rung",
-                )?;
-                Some(Backoff::Ladder(
-                    rungs.into_iter().map(|span| span.0).collect(),
-                ))
-            }
-            None | Some("ladder") => Some(below.backoff),
-            Some("fixed") => self
-                .duration("delay", p, Duration::ZERO)
-                .map(Backoff::Fixed),
-            Some("exponential") => {
-                let base = self.duration("base", p, Duration::from_millis(1));
-                let max = self.duration("max", p, Duration::from_millis(1));
-                base.zip(max)
-                    .map(|(base, max)| Backoff::Exponential { base, max })
-            }
-            Some(other) => {
-                p.add(
-                    &self.at("backoff"),
-                    format!("`{other}` is none of `ladder`, `exponential`, `fixed`"),
-                );
-                None
-            }
-        };
-        if max_attempts == 0 {
-            p.add(&self.at("max_attempts"), "expected at least 1".to_owned());
-        }
-        if !(0.0..=1.0).contains(&jitter) {
-            p.add(&self.at("jitter"), "expected 0 to 1".to_owned());
-        }
-        self.done(p);
-        Some(RetryPolicy {
-            backoff: backoff?,
-            max_attempts,
-            jitter,
-        })
     }
 }

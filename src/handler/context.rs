@@ -1,13 +1,13 @@
 //! What a handler knows of the task it runs.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::HandlerError;
-use crate::ledger::{Claim, Lease, Ledger};
+use crate::ledger::{Claim, Lease, Ledger, RESULT_BYTES_MAX};
 use crate::task::{Outcome, TaskKey, UnixMs};
 
 /// One run of one task. Cloning is cheap.
@@ -20,6 +20,8 @@ struct Run {
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
     concluded: OnceLock<Outcome>,
+    /// JSON that is kept if the run succeeds.
+    result: Mutex<Option<String>>,
 }
 
 impl TaskContext {
@@ -35,6 +37,7 @@ impl TaskContext {
             ledger,
             stopping,
             concluded: OnceLock::new(),
+            result: Mutex::default(),
         }))
     }
 
@@ -83,6 +86,51 @@ impl TaskContext {
             .ok_or_else(|| HandlerError::permanent("task has no payload"))?;
         serde_json::from_str(text)
             .map_err(|error| HandlerError::permanent(format!("payload does not fit: {error}")))
+    }
+
+    /// Keeps `value`, as JSON, with the task if this run succeeds: `lapsed show` prints it, [`TaskRecord`](crate::ledger::TaskRecord) has
+    /// it. The last one given counts. Written together with the completion, also by
+    /// [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in).
+    ///
+    /// # Errors
+    /// Permanent: it cannot be written as JSON, or as no more than [`RESULT_BYTES_MAX`] bytes. Nothing is kept then, and
+    /// a handler that can do without it need not fail.
+    pub fn keep_result(&self, value: impl serde::Serialize) -> Result<(), HandlerError> {
+        let json = serde_json::to_string(&value)
+            .map_err(|error| HandlerError::permanent(format!("result is not JSON: {error}")))?;
+        if json.len() > RESULT_BYTES_MAX {
+            return Err(HandlerError::permanent(format!(
+                "result has {} bytes of JSON, expected at most {RESULT_BYTES_MAX}",
+                json.len()
+            )));
+        }
+        *self
+            .0
+            .result
+            .lock()
+            .expect("nothing panics while holding it") = Some(json);
+        Ok(())
+    }
+
+    /// As [`keep_result`](Self::keep_result), for what a target answered: JSON if it is some, else a JSON string, cut to what fits.
+    pub fn keep_output(&self, output: &[u8]) {
+        let text = String::from_utf8_lossy(output);
+        let text = text.trim();
+        if let Ok(value) = serde_json::from_str::<Value>(text)
+            && self.keep_result(value).is_ok()
+        {
+            return;
+        }
+        // Quotes and escapes take room as well: two, six or more bytes for one at worst.
+        let mut end = text.floor_char_boundary(RESULT_BYTES_MAX - 2);
+        while self.keep_result(&text[..end]).is_err() {
+            end = text.floor_char_boundary(end * 3 / 4);
+        }
+    }
+
+    pub(crate) fn result(&self) -> Option<String> {
+        let result = self.0.result.lock();
+        result.expect("nothing panics while holding it").clone()
     }
 
     /// Resolves when the run is about to be ended from outside: its lease is lost, or the daemon's

@@ -5,6 +5,8 @@ mod context;
 mod error;
 mod exec;
 mod log_target;
+mod options;
+mod output;
 mod registry;
 mod router;
 

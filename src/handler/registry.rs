@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::options::Options;
 use super::{FromArgs, Handler, HandlerError, TaskContext};
 
 /// What this process can run by itself. A key from Redis only ever *selects* among what is registered
@@ -24,6 +25,8 @@ use super::{FromArgs, Handler, HandlerError, TaskContext};
 #[derive(Default, Clone)]
 pub struct HandlerRegistry {
     handlers: HashMap<String, Arc<dyn Handler>>,
+    /// By the same names; most have none.
+    pub(super) options: HashMap<String, Options>,
 }
 
 impl HandlerRegistry {

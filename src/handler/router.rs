@@ -25,6 +25,8 @@ pub struct Route {
     pub retry: Arc<RetryPolicy>,
     /// Whether a key that some program armed becomes such a task.
     pub adopts: bool,
+    /// How late a task may start and still be of use.
+    pub expire_after: Option<Duration>,
 }
 
 /// Finds the route of a key: a registered handler by exact class and method, else the first configured
@@ -71,13 +73,15 @@ impl Router {
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
         if let Some((name, handler)) = self.handlers.find(key.class_method()) {
-            let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
+            let own = self.handlers.options.get(name);
+            let own_retry = own.and_then(|own| own.retry.as_ref());
             return Some(Route {
                 name: Arc::from(name),
                 handler: Arc::clone(handler),
-                timeout,
-                retry,
+                timeout: own.and_then(|own| own.timeout).unwrap_or(table.timeout),
+                retry: Arc::clone(own_retry.unwrap_or(&table.retry)),
                 adopts: table.adopts,
+                expire_after: own.and_then(|own| own.expire_after),
             });
         }
         table.route_of(key).cloned()
@@ -173,6 +177,7 @@ impl Table {
             timeout: own_timeout,
             retry: own_retry,
             adopt,
+            expire_after,
         } = config;
         let handler: Arc<dyn Handler> = match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
@@ -186,6 +191,7 @@ impl Table {
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
             adopts: adopt.unwrap_or(adopts),
+            expire_after: *expire_after,
         }
     }
 }
@@ -249,6 +255,27 @@ mod tests {
             assert!(router.runs(&TaskKey::parse("No@m").unwrap()));
             assert!(!router.runs(&TaskKey::parse("Nobody@m").unwrap()));
         }
+    }
+
+    #[test]
+    fn a_handlers_own_options_stand_over_the_configuration() {
+        let mut handlers = HandlerRegistry::new();
+        for method in ["close", "open"] {
+            handlers.on("Order", method, |_, ()| async { Ok(()) });
+        }
+        handlers
+            .retry("Order", "close", RetryPolicy::never())
+            .timeout("Order", "close", Duration::from_secs(7))
+            .expire_after("Order", "close", Duration::from_secs(8));
+        let router = Router::new(handlers, &Config::default());
+        let of = |key: &str| router.find(&TaskKey::parse(key).unwrap()).unwrap();
+        let (own, other) = (of("Order@close@1"), of("Order@open@1"));
+        assert_eq!(*own.retry, RetryPolicy::never());
+        assert_eq!(own.timeout, Duration::from_secs(7));
+        assert_eq!(own.expire_after, Some(Duration::from_secs(8)));
+        assert_eq!(*other.retry, Config::default().retry);
+        assert_eq!(other.timeout, Config::default().engine.timeout);
+        assert_eq!(other.expire_after, None);
     }
 
     #[test]

@@ -4,15 +4,21 @@
 //! arguments. It knows no ledger, no Redis and no handler.
 
 mod adoption;
+mod history;
 mod key;
 mod lifecycle;
 mod retry;
 mod schedule;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
+pub use history::{
+    HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,
+};
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
-    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
+    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, State,
+    Verdict, judge,
 };
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
+pub(crate) use schedule::{parse_span, spoken};
