@@ -1,5 +1,8 @@
 //! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
 
+#[path = "engine/endings.rs"]
+mod endings;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -53,6 +53,33 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Dead tasks: what people want to know of these.
+    pub fn dead(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
+        if self.json {
+            return self.tasks(tasks);
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["KEY", "REASON", "DIED", "ATTEMPT", "TAG", "ERROR"]);
+        for task in tasks {
+            let died = task.finished.map(|finished| finished.to_string());
+            let error = task.last_error.as_deref().map(first_line);
+            table.add_row([
+                task.key.to_string(),
+                task.reason
+                    .map(|reason| reason.to_string())
+                    .unwrap_or_default(),
+                died.unwrap_or_default(),
+                task.attempt.to_string(),
+                task.tag.clone().unwrap_or_default(),
+                error.unwrap_or_default(),
+            ]);
+        }
+        say(&table.trim_fmt())
+    }
+}
+
 /// One task, a field to a line; what is not set is left out.
 pub fn task_lines(task: &TaskRecord) -> String {
     let TaskRecord {

@@ -109,7 +109,7 @@ impl Schedule {
     }
 }
 
-fn usage(message: &str) -> anyhow::Result<ExitCode> {
+pub fn usage(message: &str) -> anyhow::Result<ExitCode> {
     eprintln!("error: {message}");
     Ok(ExitCode::from(super::EXIT_USAGE))
 }
@@ -160,6 +160,12 @@ impl Reschedule {
 pub struct OneKey {
     /// Class@method[@argument]*
     key: TaskKey,
+}
+
+impl From<TaskKey> for OneKey {
+    fn from(key: TaskKey) -> Self {
+        Self { key }
+    }
 }
 
 impl OneKey {

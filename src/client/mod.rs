@@ -1,6 +1,7 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
 mod creations;
+mod endings;
 mod task;
 
 use std::any::Any;
@@ -13,12 +14,13 @@ use sqlx::MySqlConnection;
 use crate::config::ConfigError;
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
-    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
+    Arming, CancelAnswer, Catalog, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
 use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 
 use self::creations::Creations;
+pub use self::endings::{Pace, Pruning};
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
@@ -44,6 +46,8 @@ pub struct TaskClient {
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
     creations: Arc<Creations>,
+    /// For looking things up; producers can do without.
+    catalog: Option<Arc<dyn Catalog>>,
 }
 
 /// What creating a task came to.
@@ -118,6 +122,7 @@ impl TaskClient {
             ledger,
             timer,
             creations: Arc::new(creations),
+            catalog: None,
         }
     }
 

@@ -19,6 +19,7 @@ mod look_ahead;
 mod muster;
 mod observe;
 mod reconcile;
+mod retention;
 mod run;
 mod settle;
 mod sightings;
@@ -39,7 +40,7 @@ use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
 use self::sightings::Sightings;
-use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
+use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, RetentionConfig, SweepConfig};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     config: EngineConfig,
     nudge: NudgeConfig,
     sweep: SweepConfig,
+    retention: RetentionConfig,
     intake: Arc<Intake>,
     /// Whose the tasks are.
     share: Arc<Share>,
@@ -137,6 +139,7 @@ impl Engine {
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
+                retention: config.retention,
                 intake: Arc::new(Intake::new(Arc::clone(&parts.metrics), Arc::clone(&share))),
                 share,
                 shares_changed: Notify::new(),
@@ -237,6 +240,7 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
+        helpers.spawn(Arc::clone(&shared).forget_until_stopped());
         helpers.spawn({
             let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
             let listening = Arc::clone(&shared);

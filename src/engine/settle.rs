@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::Shared;
 use super::run::Ended;
 use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
-use crate::task::{Mishap, Outcome, UnixMs, Verdict, judge};
+use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
 /// Most settlements of one statement.
@@ -211,6 +211,10 @@ impl Shared {
             }
             (_, Verdict::Bury { reason, error }) if wrote == Some(Settled::Applied) => {
                 self.parts.metrics.buried(route, *reason);
+                if *reason == Reason::Expired {
+                    tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task came too late: not run, and dead");
+                    return;
+                }
                 tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, route, "task is dead: redrive it when the cause is mended");
             }
             (_, Verdict::SnoozeUntil(at)) if wrote == Some(Settled::Applied) => {
@@ -231,7 +235,11 @@ impl Shared {
             result,
         } = ended;
         let mishap = |error: &str| {
-            let how = outcome.how()?;
+            let how = match (outcome.how()?, verdict) {
+                // One too many, or too late.
+                (How::Snoozed, Verdict::RetryAt { .. } | Verdict::Bury { .. }) => How::Failed,
+                (how, _) => how,
+            };
             Some(Mishap {
                 how,
                 attempt: claim.attempt.number,
