@@ -2,7 +2,9 @@
 
 mod adopting;
 mod cancelling;
+mod dead_letters;
 mod due;
+mod endings;
 mod exec;
 mod fleets;
 mod floods;
@@ -11,6 +13,7 @@ mod legacy;
 mod php;
 mod processes;
 mod redis_faults;
+mod retention;
 mod rig;
 mod sentinels;
 mod sharing;
