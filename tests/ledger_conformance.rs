@@ -214,6 +214,7 @@ fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
 fn retry_at(at: UnixMs) -> Ruling {
     Ruling::RetryAt {
         at,
+        error: "no".into(),
         mishap: mishap(How::Failed, 1, "no"),
     }
 }
@@ -225,6 +226,7 @@ fn bury() -> Ruling {
 fn bury_for(reason: Reason, error: &str) -> Ruling {
     Ruling::Bury {
         reason,
+        error: error.into(),
         mishap: mishap(How::Failed, 1, error),
     }
 }

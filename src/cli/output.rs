@@ -108,7 +108,10 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("id", Some(id.clone())),
         ("state", Some(state.to_string())),
         ("due", Some(due.to_string())),
-        ("retry at", (due_at != due).then(|| due_at.to_string())),
+        (
+            "retry at",
+            (due_at != due && !state.is_finished()).then(|| due_at.to_string()),
+        ),
         ("created", Some(created.to_string())),
         ("finished", finished.map(|finished| finished.to_string())),
         ("attempt", Some(attempt.to_string())),

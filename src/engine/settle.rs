@@ -234,21 +234,20 @@ impl Shared {
             outcome,
             result,
         } = ended;
-        let mishap = |error: &str| {
-            let how = match (outcome.how()?, verdict) {
-                // One too many, or too late.
-                (How::Snoozed, Verdict::RetryAt { .. } | Verdict::Bury { .. }) => How::Failed,
-                (how, _) => how,
-            };
-            Some(Mishap {
-                how,
-                attempt: claim.attempt.number,
-                at: now,
-                error: error.to_owned(),
-                daemon: self.claimant.daemon.clone(),
-                crashes: claim.attempt.crashes,
-                snoozes: 0,
-            })
+        let mishap = |how, error: String| Mishap {
+            how,
+            attempt: claim.attempt.number,
+            at: now,
+            error,
+            daemon: self.claimant.daemon.clone(),
+            crashes: claim.attempt.crashes,
+            snoozes: 0,
+        };
+        let failed = |error: &String| match outcome.how()? {
+            // One too many, or too late: the verdict has the words for it.
+            How::Snoozed => Some(mishap(How::Failed, error.clone())),
+            How::Poisoned => Some(mishap(How::Poisoned, error.clone())),
+            how => Some(mishap(how, outcome.error())),
         };
         Some(match verdict {
             Verdict::Complete => match result {
@@ -258,18 +257,20 @@ impl Shared {
             Verdict::Settled(_) => return None,
             Verdict::RetryAt { at, error } => Ruling::RetryAt {
                 at: *at,
-                mishap: mishap(error)?,
+                error: error.clone(),
+                mishap: failed(error)?,
             },
             Verdict::SnoozeUntil(at) => Ruling::Snooze {
                 at: *at,
                 mishap: Mishap {
                     snoozes: claim.attempt.snoozes.saturating_add(1),
-                    ..mishap("")?
+                    ..mishap(How::Snoozed, String::new())
                 },
             },
             Verdict::Bury { reason, error } => Ruling::Bury {
                 reason: *reason,
-                mishap: mishap(error)?,
+                error: error.clone(),
+                mishap: failed(error)?,
             },
             Verdict::Release => Ruling::Release,
         })

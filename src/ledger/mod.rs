@@ -302,7 +302,9 @@ pub enum Ruling {
     RetryAt {
         /// When.
         at: UnixMs,
-        /// Why; its error is cut to [`ERROR_BYTES_MAX`], and it becomes the newest entry of the history.
+        /// Why; cut to [`ERROR_BYTES_MAX`].
+        error: String,
+        /// The newest entry of the history.
         mishap: Mishap,
     },
     /// Pending again, not before `at`; the attempt is not counted, the latest error stays.
@@ -316,7 +318,9 @@ pub enum Ruling {
     Bury {
         /// Why, in a word. If it has [`Expired`](Reason::Expired) the attempt is not counted: it did not run.
         reason: Reason,
-        /// As for `RetryAt`.
+        /// Why; cut to [`ERROR_BYTES_MAX`].
+        error: String,
+        /// The newest entry of the history.
         mishap: Mishap,
     },
     /// Pending again; the attempt is not counted.

@@ -149,6 +149,26 @@ impl Outcome {
         }
     }
 
+    /// What went wrong, for people; nothing if nothing did.
+    pub fn error(&self) -> String {
+        match self {
+            Self::Failed(failure) => failure.message.clone(),
+            Self::TimedOut { after } => format!("timed out after {} s", after.as_secs_f64()),
+            Self::Panicked { message } => format!("panicked: {message}"),
+            Self::Expired { late, limit } => format!(
+                "expired: it would have started {} after it fell due, {} at most is of use",
+                spoken(*late),
+                spoken(*limit)
+            ),
+            Self::Succeeded
+            | Self::Completed
+            | Self::Again(_)
+            | Self::Snoozed { .. }
+            | Self::Poisoned
+            | Self::Interrupted => String::new(),
+        }
+    }
+
     /// What it is called in a task's history; `None` if it leaves no entry there.
     pub fn how(&self) -> Option<How> {
         match self {
@@ -252,29 +272,20 @@ pub fn judge(
             _ => too_late(&error),
         }
     };
+    let error = outcome.error();
     match outcome {
         Outcome::Succeeded => Verdict::Complete,
         Outcome::Completed => Verdict::Settled(None),
         Outcome::Again(due) => Verdict::Settled(Some(due)),
-        Outcome::Failed(Failure {
-            message,
-            advice: RetryAdvice::ByPolicy,
-        }) => again(message, None),
-        Outcome::Failed(Failure {
-            message,
-            advice: RetryAdvice::After(delay),
-        }) => again(message, Some(delay)),
-        Outcome::Failed(Failure {
-            message,
-            advice: RetryAdvice::Never,
-        }) => Verdict::Bury {
-            reason: Reason::Permanent,
-            error: format!("permanent failure: {message}"),
+        Outcome::Failed(Failure { message: _, advice }) => match advice {
+            RetryAdvice::ByPolicy => again(error, None),
+            RetryAdvice::After(delay) => again(error, Some(delay)),
+            RetryAdvice::Never => Verdict::Bury {
+                reason: Reason::Permanent,
+                error: format!("permanent failure: {error}"),
+            },
         },
-        Outcome::TimedOut { after } => {
-            again(format!("timed out after {} s", after.as_secs_f64()), None)
-        }
-        Outcome::Panicked { message } => again(format!("panicked: {message}"), None),
+        Outcome::TimedOut { .. } | Outcome::Panicked { .. } => again(error, None),
         Outcome::Snoozed { .. } if attempt.snoozes >= SNOOZES_MAX => again(
             format!("snoozed more than {SNOOZES_MAX} times in a row"),
             None,
@@ -283,13 +294,9 @@ pub fn judge(
             at if in_time(at) => Verdict::SnoozeUntil(at),
             _ => too_late("it was snoozed"),
         },
-        Outcome::Expired { late, limit } => Verdict::Bury {
+        Outcome::Expired { .. } => Verdict::Bury {
             reason: Reason::Expired,
-            error: format!(
-                "expired: it would have started {} after it fell due, {} at most is of use",
-                spoken(late),
-                spoken(limit)
-            ),
+            error,
         },
         Outcome::Poisoned => Verdict::Bury {
             reason: Reason::Poison,

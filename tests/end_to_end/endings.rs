@@ -8,7 +8,7 @@ use lapsed::task::{How, Reason, RetryPolicy, State};
 use lapsed::{HandlerError, HandlerRegistry, MysqlTask, TaskContext};
 
 use crate::rig::{Rig, create, handlers, key, until};
-use crate::worker::Process;
+use crate::worker::{Process, config_file, lapsed};
 
 #[tokio::test]
 async fn each_failed_attempt_is_in_the_history_with_how_it_failed() {
@@ -195,4 +195,51 @@ async fn redriving_many_does_not_make_fresh_tasks_late() {
         daemon.metric(hours) >= DEAD as f64
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_task_has_as_many_attempts_as_its_creator_says_from_wherever_it_comes() {
+    let rig = Rig::new("[[routes]]\nmatch = '^Run@'\nexec = ['/bin/false']").await;
+    let config = config_file(&rig);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let lines = [
+        r#"{"key": "Run@it@bulk", "in": "0s", "max_attempts": 3}"#,
+        r#"{"key": "Run@it@none", "in": "0s", "max_attempts": 0}"#,
+    ];
+    std::fs::write(file.path(), lines.join("\n")).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = lapsed();
+        command.args(["--config", config.path().to_str().unwrap()]);
+        command.args(args).output().unwrap()
+    };
+    let bulk = run(&["schedule", "--file", file.path().to_str().unwrap()]);
+    let complaint = String::from_utf8(bulk.stderr).unwrap();
+    assert_eq!(bulk.status.code(), Some(1));
+    assert!(
+        complaint.contains("line 2: max_attempts is 0, expected at least 1"),
+        "{complaint}"
+    );
+    let one = run(&[
+        "schedule",
+        "Run@it@cli",
+        "--in",
+        "0s",
+        "--max-attempts",
+        "2",
+    ]);
+    assert!(one.status.success(), "{one:?}");
+    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let task = lapsed::Task::from(key("Run@it@library")).max_attempts(1);
+    let due = Duration::ZERO;
+    daemon.tasks.create_task(task, due).await.unwrap();
+    for (name, runs) in [("bulk", 3), ("cli", 2), ("library", 1)] {
+        let name = format!("Run@it@{name}");
+        rig.until_state(&name, State::Dead).await;
+        let dead = rig.record(&name).await;
+        assert_eq!(
+            (dead.attempt, dead.history.len()),
+            (runs, runs.into()),
+            "{name}"
+        );
+    }
 }

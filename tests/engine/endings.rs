@@ -105,6 +105,7 @@ async fn a_handlers_own_policy_and_timeout_count() {
     let error = "gave up after 1 of 1 attempts: timed out after 7 s";
     assert_eq!(dead.last_error.as_deref(), Some(error));
     assert_eq!(dead.history[0].how, How::TimedOut);
+    assert_eq!(dead.history[0].error, "timed out after 7 s");
     assert!(!dead.history[0].daemon.is_empty());
     rig.stop().await;
 }

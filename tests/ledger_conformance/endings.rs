@@ -22,7 +22,11 @@ async fn fail(ledger: &(impl Ledger + Catalog), key: &TaskKey, entry: Mishap) {
     let at = UnixMs(1);
     let ruling = match entry.how {
         How::Snoozed => Ruling::Snooze { at, mishap: entry },
-        _ => Ruling::RetryAt { at, mishap: entry },
+        _ => Ruling::RetryAt {
+            at,
+            error: entry.error.clone(),
+            mishap: entry,
+        },
     };
     assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
 }

@@ -240,10 +240,10 @@ impl Row {
                 self.finish(Status::Processed, now);
                 Settled::Applied
             }
-            Ruling::RetryAt { at, mishap } => {
+            Ruling::RetryAt { at, error, mishap } => {
                 self.retry_at = *at;
                 self.crashes = 0;
-                self.last_error = Some(cut(&mishap.error));
+                self.last_error = Some(cut(error));
                 prepend(mishap, &mut self.history);
                 self.reopen(now)
             }
@@ -254,11 +254,15 @@ impl Row {
                 prepend(mishap, &mut self.history);
                 self.reopen(now)
             }
-            Ruling::Bury { reason, mishap } => {
+            Ruling::Bury {
+                reason,
+                error,
+                mishap,
+            } => {
                 if *reason == Reason::Expired {
                     self.attempt = self.attempt.saturating_sub(1);
                 }
-                self.last_error = Some(cut(&mishap.error));
+                self.last_error = Some(cut(error));
                 prepend(mishap, &mut self.history);
                 let (status, settled) = if self.deleted {
                     (Status::Cancelled, Settled::Cancelled)

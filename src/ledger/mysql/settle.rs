@@ -101,17 +101,21 @@ impl MysqlLedger {
     fn single(&self, settlement: &Settlement) -> Statement<'static> {
         let Lease { arming, owner } = settlement.lease;
         let update = match &settlement.ruling {
-            Ruling::RetryAt { at, mishap } => statement(self.queries.plain(queries::RETRY))
+            Ruling::RetryAt { at, error, mishap } => statement(self.queries.plain(queries::RETRY))
                 .bind(at.0)
-                .bind(cut(&mishap.error).to_owned())
+                .bind(cut(error).to_owned())
                 .bind(mishap.to_line()),
             Ruling::Snooze { at, mishap } => statement(self.queries.plain(queries::SNOOZE))
                 .bind(at.0)
                 .bind(mishap.to_line()),
-            Ruling::Bury { reason, mishap } => statement(self.queries.plain(queries::BURY))
+            Ruling::Bury {
+                reason,
+                error,
+                mishap,
+            } => statement(self.queries.plain(queries::BURY))
                 .bind(reason.as_str())
                 .bind(i64::from(*reason == Reason::Expired))
-                .bind(cut(&mishap.error).to_owned())
+                .bind(cut(error).to_owned())
                 .bind(mishap.to_line()),
             Ruling::CompleteWith(result) => {
                 statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
