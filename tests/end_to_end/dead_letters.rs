@@ -1,5 +1,8 @@
 //! Dead tasks from the command line: found, brought back, thrown away.
 
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, until};
@@ -184,4 +187,30 @@ async fn one_is_redriven_or_discarded_by_its_key_if_it_is_dead() {
         rig.with_status(2).await == 8
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
+    let (rig, shell) = dead().await;
+    let mut command = lapsed();
+    command.args(["--config", shell.config.path().to_str().unwrap()]);
+    command.args(["redrive", "--all", "--rate", "2/s"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    until("some are redriven", async || rig.with_status(0).await >= 2).await;
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let redriven = rig.with_status(0).await;
+    assert!((2..10).contains(&redriven), "{redriven}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(stdout, format!("{redriven} redriven\n"));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("of 10 redriven; the rest is as it was"),
+        "{stderr}"
+    );
+    let rest = shell.json(&["redrive", "--all"]);
+    assert_eq!(rest, [json!({ "redriven": 10 - redriven })]);
 }
