@@ -2,11 +2,13 @@
 
 use std::io::IsTerminal as _;
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{ClientError, Pace};
@@ -176,25 +178,22 @@ impl Many {
             return Ok(ExitCode::SUCCESS);
         }
         let progress = Progress::new(would_be);
-        let result = tokio::select! {
-            result = act(&tasks, &filter, &progress) => Some(result),
-            _ = tokio::signal::ctrl_c() => None,
-        };
+        let interrupted = Arc::clone(&progress.interrupted);
+        let watch = tokio::spawn(async move {
+            let asked = tokio::signal::ctrl_c().await.is_ok();
+            interrupted.store(asked, Ordering::Relaxed);
+        });
+        let result = act(&tasks, &filter, &progress).await;
+        watch.abort();
         progress.bar.finish_and_clear();
-        let count = progress.count.load(Ordering::Relaxed);
-        let value = json!({ verb: count });
-        let said = output.print(&value, format!("{count} {verb}"));
-        match result {
-            Some(result) => {
-                result?;
-                said?;
-                Ok(ExitCode::SUCCESS)
-            }
-            None => {
-                eprintln!("interrupted: {count} of {would_be} {verb}; the rest is as it was");
-                Ok(ExitCode::from(EXIT_FAILED))
-            }
+        let count =
+            result.with_context(|| format!("stopped after {} of {would_be}", progress.count()))?;
+        output.print(&json!({ verb: count }), format!("{count} {verb}"))?;
+        if !progress.interrupted.load(Ordering::Relaxed) {
+            return Ok(ExitCode::SUCCESS);
         }
+        eprintln!("interrupted: {count} of {would_be} {verb}; the rest is as it was");
+        Ok(ExitCode::from(EXIT_FAILED))
     }
 }
 
@@ -206,6 +205,8 @@ struct Progress {
     bar: ProgressBar,
     total: u64,
     count: AtomicU64,
+    /// Somebody wants it to stop where it is.
+    interrupted: Arc<AtomicBool>,
     /// When a line was last written, if there is no bar.
     said: Mutex<Instant>,
 }
@@ -222,17 +223,26 @@ impl Progress {
             bar,
             total,
             count: AtomicU64::new(0),
+            interrupted: Arc::default(),
             said: Mutex::new(Instant::now()),
         }
     }
 
-    fn show(&self, count: u64) {
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn show(&self, count: u64) -> ControlFlow<()> {
         self.count.store(count, Ordering::Relaxed);
         self.bar.set_position(count);
         let mut said = self.said.lock().expect("nothing panics while holding it");
         if self.bar.is_hidden() && said.elapsed() >= LINE_EVERY {
             eprintln!("{count} of {}", self.total);
             *said = Instant::now();
+        }
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Looking at tasks, and what people do with many finished ones: bring them back, throw them away, forget them.
 
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,10 +137,12 @@ impl TaskClient {
     /// # }
     /// ```
     pub async fn redrive_where(&self, filter: &ListFilter, pace: Pace) -> Result<u64, ClientError> {
-        self.redrive_each(filter, pace, |_| ()).await
+        self.redrive_each(filter, pace, |_| ControlFlow::Continue(()))
+            .await
     }
 
-    /// As [`redrive_where`](Self::redrive_where), and says after each batch how many it has been so far.
+    /// As [`redrive_where`](Self::redrive_where), and says after each batch how many it has been so far; `progress` may
+    /// end it there.
     ///
     /// # Errors
     /// As [`redrive_where`](Self::redrive_where).
@@ -147,7 +150,7 @@ impl TaskClient {
         &self,
         filter: &ListFilter,
         pace: Pace,
-        progress: impl FnMut(u64),
+        progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64, ClientError> {
         self.over_dead(filter, pace, Verb::Redrive, progress).await
     }
@@ -161,17 +164,19 @@ impl TaskClient {
     /// # Cancel safety
     /// Cancel safe: dropping it stops it between two batches.
     pub async fn discard_where(&self, filter: &ListFilter) -> Result<u64, ClientError> {
-        self.discard_each(filter, |_| ()).await
+        self.discard_each(filter, |_| ControlFlow::Continue(()))
+            .await
     }
 
-    /// As [`discard_where`](Self::discard_where), and says after each batch how many it has been so far.
+    /// As [`discard_where`](Self::discard_where), and says after each batch how many it has been so far; `progress` may
+    /// end it there.
     ///
     /// # Errors
     /// As [`discard_where`](Self::discard_where).
     pub async fn discard_each(
         &self,
         filter: &ListFilter,
-        progress: impl FnMut(u64),
+        progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64, ClientError> {
         let pace = Pace(NonZeroU32::new(5_000).expect("it is not zero"));
         self.over_dead(filter, pace, Verb::Discard, progress).await
@@ -182,8 +187,10 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn count_dead(&self, filter: &ListFilter) -> Result<u64, ClientError> {
-        self.over_dead(filter, Pace::default(), Verb::Count, |_| ())
-            .await
+        self.over_dead(filter, Pace::default(), Verb::Count, |_| {
+            ControlFlow::Continue(())
+        })
+        .await
     }
 
     async fn over_dead(
@@ -191,7 +198,7 @@ impl TaskClient {
         filter: &ListFilter,
         pace: Pace,
         verb: Verb,
-        mut progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64, ClientError> {
         let catalog = self.catalog()?;
         let (mut left, mut count) = (u64::from(filter.limit), 0);
@@ -215,7 +222,9 @@ impl TaskClient {
                     Verb::Discard => catalog.discard_rows(rows).await?,
                     Verb::Count => rows.len() as u64,
                 };
-                progress(count);
+                if progress(count).is_break() {
+                    return Ok(count);
+                }
             }
             left = left.saturating_sub(rows.len() as u64);
             filter.cursor = next;

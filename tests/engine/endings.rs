@@ -1,6 +1,7 @@
 //! Snoozes, deadlines, expiry, results, and what people do with the dead.
 
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 
 use lapsed::client::{Pace, Pruning};
 use lapsed::ledger::{ListFilter, NudgeAnswer};
@@ -216,6 +217,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     let redriven = people.redrive_each(&some, pace, |count| {
         assert!(count > last && count - last <= 10);
         last = count;
+        ControlFlow::Continue(())
     });
     assert_eq!(redriven.await.unwrap(), 200);
     let took = began.elapsed().as_secs_f64();
