@@ -226,7 +226,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// What the ledger has to write; nothing if the handler's own transaction has.
+    /// What the ledger has to write, if [`is_written`] says so.
     fn ruling(&self, ended: &Ended, verdict: &Verdict, now: UnixMs) -> Option<Ruling> {
         let Ended {
             claim,
@@ -243,11 +243,11 @@ impl Shared {
             crashes: claim.attempt.crashes,
             snoozes: 0,
         };
-        let failed = |error: &String| match outcome.how()? {
-            // One too many, or too late: the verdict has the words for it.
-            How::Snoozed => Some(mishap(How::Failed, error.clone())),
-            How::Poisoned => Some(mishap(How::Poisoned, error.clone())),
-            how => Some(mishap(how, outcome.error())),
+        let failed = |error: &String| match outcome.how() {
+            Some(How::Poisoned) => mishap(How::Poisoned, error.clone()),
+            // Snoozed once too often, or too long: the verdict has the words for it.
+            Some(How::Snoozed) | None => mishap(How::Failed, error.clone()),
+            Some(how) => mishap(how, outcome.error()),
         };
         Some(match verdict {
             Verdict::Complete => match result {
@@ -258,7 +258,7 @@ impl Shared {
             Verdict::RetryAt { at, error } => Ruling::RetryAt {
                 at: *at,
                 error: error.clone(),
-                mishap: failed(error)?,
+                mishap: failed(error),
             },
             Verdict::SnoozeUntil(at) => Ruling::Snooze {
                 at: *at,
@@ -270,7 +270,7 @@ impl Shared {
             Verdict::Bury { reason, error } => Ruling::Bury {
                 reason: *reason,
                 error: error.clone(),
-                mishap: failed(error)?,
+                mishap: failed(error),
             },
             Verdict::Release => Ruling::Release,
         })

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -98,17 +98,22 @@ impl TaskContext {
     pub fn keep_result(&self, value: impl serde::Serialize) -> Result<(), HandlerError> {
         let json = serde_json::to_string(&value)
             .map_err(|error| HandlerError::permanent(format!("result is not JSON: {error}")))?;
+        self.keep_json(json)
+    }
+
+    fn keep_json(&self, json: String) -> Result<(), HandlerError> {
         if json.len() > RESULT_BYTES_MAX {
             return Err(HandlerError::permanent(format!(
                 "result has {} bytes of JSON, expected at most {RESULT_BYTES_MAX}",
                 json.len()
             )));
         }
-        *self
+        let mut result = self
             .0
             .result
             .lock()
-            .expect("nothing panics while holding it") = Some(json);
+            .expect("nothing panics while holding it");
+        *result = Some(json);
         Ok(())
     }
 
@@ -116,8 +121,8 @@ impl TaskContext {
     pub fn keep_output(&self, output: &[u8]) {
         let text = String::from_utf8_lossy(output);
         let text = text.trim();
-        if let Ok(value) = serde_json::from_str::<Value>(text)
-            && self.keep_result(value).is_ok()
+        if serde_json::from_str::<IgnoredAny>(text).is_ok()
+            && self.keep_json(text.to_owned()).is_ok()
         {
             return;
         }
