@@ -75,6 +75,8 @@ fn judging(criterion: &mut Criterion) {
         number: 3,
         crashes: 0,
         max_attempts: None,
+        since: UnixMs(1_000_000),
+        snoozes: 0,
     };
     let outcomes = [
         ("succeeded", Outcome::Succeeded),

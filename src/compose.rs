@@ -84,6 +84,7 @@ impl Adapters {
     /// A producer on these adapters.
     pub fn client(&self) -> TaskClient {
         TaskClient::with_parts(Arc::clone(&self.ledger) as _, Arc::clone(&self.timer))
+            .with_catalog(Arc::clone(&self.ledger) as _)
     }
 
     /// An engine of these adapters.
@@ -121,7 +122,8 @@ fn events(config: &Config) -> Events {
 pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskClient) {
     let ledger = Arc::new(MemoryLedger::default());
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
-    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer))
+        .with_catalog(Arc::clone(&ledger) as _);
     let parts = Parts {
         catalog: Some(Arc::clone(&ledger) as _),
         ledger,
@@ -161,6 +163,6 @@ impl TaskClient {
             metrics: _,
         } = Adapters::new(config)?;
         ledger.check().await?;
-        Ok(Self::with_parts(ledger, timer))
+        Ok(Self::with_parts(Arc::clone(&ledger) as _, timer).with_catalog(ledger))
     }
 }

@@ -128,4 +128,4 @@ pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
-pub use task::{Due, Limits, Rate, TaskKey, Traceparent, UnixMs};
+pub use task::{Due, Limits, Rate, RetryPolicy, TaskKey, Traceparent, UnixMs};

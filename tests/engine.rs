@@ -1,5 +1,8 @@
 //! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
 
+#[path = "engine/endings.rs"]
+mod endings;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -381,7 +384,7 @@ async fn after_the_ladder_the_task_is_dead_and_says_why() {
         (record.attempt, record.last_error.as_deref()),
         (16, Some("gave up after 16 of 16 attempts: never"))
     );
-    assert!(rig.metric("lapsed_dead_total{route=\"Job@fail\"} 1"));
+    assert!(rig.metric("lapsed_dead_total{route=\"Job@fail\",reason=\"exhausted\"} 1"));
     assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"failed\"} 16"));
     rig.stop().await;
 }

@@ -9,7 +9,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("trace.rs", &["task"]),
     ("sandbox", &[]),
     ("config", &["task", "ledger::migrate"]),
-    ("telemetry", &["ledger"]),
+    ("telemetry", &["ledger", "task"]),
     ("ledger", &["task", "clock", "config", "handler"]),
     ("redis", &["task", "config"]),
     (

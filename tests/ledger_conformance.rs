@@ -1,5 +1,8 @@
 //! What every ledger must do, run against each of them. Names are rules.
 
+#[path = "ledger_conformance/endings.rs"]
+mod endings;
+
 use std::time::Duration;
 
 use lapsed::Config;
@@ -11,7 +14,9 @@ use lapsed::ledger::{
     Standing, StateFilter, Window,
 };
 use lapsed::sandbox::PrivateMaria;
-use lapsed::task::{Origin, State, TaskKey, UnixMs};
+use lapsed::task::{How, Mishap, Origin, Reason, State, TaskKey, UnixMs};
+
+use endings::*;
 
 const LEASE: Duration = Duration::from_secs(30);
 const SHORT_LEASE: Duration = Duration::from_millis(200);
@@ -122,6 +127,15 @@ rules! {
     a_finished_task_that_is_adopted_begins_anew
     only_an_adopted_task_that_is_pending_and_not_about_to_fall_due_is_withdrawn
     creating_over_an_adopted_task_makes_it_the_programs
+    what_failed_is_in_the_history_until_the_task_is_armed_anew
+    a_history_has_room_for_the_newest
+    a_snooze_gives_its_attempt_back_and_is_counted_in_a_row
+    a_dead_task_says_why_in_a_word
+    a_result_is_kept_with_the_completion
+    dead_tasks_are_found_by_what_is_known_of_them
+    redriven_rows_begin_anew_under_the_same_id
+    only_dead_tasks_are_discarded
+    pruning_forgets_what_is_finished_and_old_enough_and_nothing_else
 }
 
 fn key(rule: &str, arg: impl ToString) -> TaskKey {
@@ -186,16 +200,35 @@ async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
     ledger.cancel(std::slice::from_ref(key)).await.unwrap()[0]
 }
 
+fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
+    Mishap {
+        how,
+        attempt,
+        at: UnixMs(1_795_291_200_250),
+        error: error.into(),
+        daemon: "test:1".into(),
+        crashes: 0,
+        snoozes: 0,
+    }
+}
+
 fn retry_at(at: UnixMs) -> Ruling {
     Ruling::RetryAt {
         at,
         error: "no".into(),
+        mishap: mishap(How::Failed, 1, "no"),
     }
 }
 
 fn bury() -> Ruling {
+    bury_for(Reason::Permanent, "for good")
+}
+
+fn bury_for(reason: Reason, error: &str) -> Ruling {
     Ruling::Bury {
-        error: "for good".into(),
+        reason,
+        error: error.into(),
+        mishap: mishap(How::Failed, 1, error),
     }
 }
 
@@ -869,9 +902,7 @@ async fn long_errors_are_cut(ledger: &(impl Ledger + Catalog)) {
     settle(
         ledger,
         &claimed,
-        Ruling::Bury {
-            error: "é".repeat(100_000),
-        },
+        bury_for(Reason::Exhausted, &"é".repeat(100_000)),
     )
     .await;
     let error = ledger

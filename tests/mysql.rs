@@ -6,7 +6,8 @@ use std::time::Duration;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
-    Arming, Claimant, DueScan, Ledger, NewTask, Renewal, Ruling, Settled, Settlement, Window,
+    Arming, Catalog, Claimant, DueScan, Ledger, NewTask, Renewal, Ruling, Settled, Settlement,
+    Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
@@ -107,6 +108,9 @@ async fn every_statement_can_be_prepared() {
         queries::UNLOCKED,
         queries::EXISTING,
         queries::UPCOMING,
+        queries::REDRIVE_ROWS,
+        queries::DISCARD_ROWS,
+        queries::PRUNE_ROWS,
     ];
     let plain = [
         queries::CLOCK,
@@ -116,6 +120,10 @@ async fn every_statement_can_be_prepared() {
         queries::GLANCE_AHEAD,
         queries::RETRY,
         queries::BURY,
+        queries::SNOOZE,
+        queries::COMPLETE_WITH,
+        queries::FINISHED,
+        queries::COUNT_FINISHED,
         queries::GIVE_BACK,
         queries::TIDY,
         queries::RESCHEDULE,
@@ -165,6 +173,14 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
         (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
         (queries.plain(queries::WITHDRAW), "PRIMARY"),
+        (queries.plain(queries::SNOOZE), "PRIMARY"),
+        (queries.plain(queries::COMPLETE_WITH), "PRIMARY"),
+        (queries.with_rows(queries::REDRIVE_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::DISCARD_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::PRUNE_ROWS, 8), "PRIMARY"),
+        (queries.plain(queries::FINISHED), "ix_due"),
+        (queries.plain(queries::COUNT_FINISHED), "ix_due"),
+        (queries.plain(queries::PICK_DEAD) + "id > ?", "ix_due"),
     ];
     for (statement, index) in expected {
         assert_eq!(
@@ -173,6 +189,53 @@ async fn statements_use_the_index_that_is_meant_for_them() {
             "{statement}"
         );
     }
+}
+
+#[tokio::test]
+async fn what_is_pending_cannot_be_deleted_even_by_its_row() {
+    let (_server, ledger, url) = start().await;
+    let rows = overdue(&ledger, 4).await;
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    connection
+        .execute("UPDATE tb_time_limit_task SET finished_at = 1, reason = 'exhausted'")
+        .await
+        .unwrap();
+    let ids: Vec<u64> = rows.iter().map(|arming| arming.row).collect();
+    assert_eq!(ledger.discard_rows(&ids).await.unwrap(), 0);
+    assert_eq!(ledger.redrive_rows(&ids).await.unwrap(), 0);
+    // As if they had been done when they were looked for, and created anew since.
+    let delete = Queries::new(ledger.table()).with_rows(queries::PRUNE_ROWS, ids.len());
+    let delete = ids
+        .iter()
+        .fold(sqlx::query(AssertSqlSafe(delete)), |delete, id| {
+            delete.bind(*id)
+        });
+    let deleted = delete.bind(1).bind(0).execute(&mut connection).await;
+    assert_eq!(deleted.unwrap().rows_affected(), 0);
+    let count = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM tb_time_limit_task");
+    assert_eq!(count.fetch_one(&mut connection).await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_row_that_another_session_has_locked_holds_up_no_redrive() {
+    let (_server, ledger, url) = start().await;
+    let rows = overdue(&ledger, 20).await;
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    connection
+        .execute("UPDATE tb_time_limit_task SET status = 2")
+        .await
+        .unwrap();
+    let ids: Vec<u64> = rows.iter().map(|arming| arming.row).collect();
+    let mut locking = connection.begin().await.unwrap();
+    let lock = format!(
+        "SELECT id FROM tb_time_limit_task WHERE id = {} FOR UPDATE",
+        ids[7]
+    );
+    locking.execute(AssertSqlSafe(lock)).await.unwrap();
+    assert_eq!(ledger.redrive_rows(&ids).await.unwrap(), 19);
+    assert_eq!(ledger.discard_rows(&ids).await.unwrap(), 0);
+    locking.rollback().await.unwrap();
+    assert_eq!(ledger.discard_rows(&ids).await.unwrap(), 1);
 }
 
 #[tokio::test]

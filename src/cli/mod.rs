@@ -2,9 +2,12 @@
 
 mod bench;
 mod bulk;
+mod dead;
+mod filters;
 mod listen;
 mod migrate;
 mod output;
+mod prune;
 mod tasks;
 mod view;
 
@@ -83,8 +86,17 @@ enum Command {
     Ttl(tasks::OneKey),
     /// Make a pending task due now
     Run(tasks::OneKey),
-    /// Bring a dead task back to pending
-    Redrive(tasks::OneKey),
+    /// Bring dead tasks back to pending, one or all that fit
+    ///
+    /// A redriven task keeps its due time, its id and its history, and gets all its attempts again. Many at once run in the
+    /// share of the slots that a backlog has, so that what falls due meanwhile is not late for it.
+    Redrive(dead::Redrive),
+    /// Delete dead tasks for good, one or all that fit
+    Discard(dead::Discard),
+    /// Forget finished tasks: delete their rows, few at a time
+    ///
+    /// Whatever is pending stays. A task that was called off stays until its due time has passed, too.
+    Prune(prune::Prune),
     /// Show one task
     Show(tasks::OneKey),
     /// List tasks
@@ -148,7 +160,9 @@ impl Cli {
             Command::Reschedule(reschedule) => reschedule.run(&config, output).await,
             Command::Ttl(one) => one.ttl(&config, output).await,
             Command::Run(one) => one.run_now(&config, output).await,
-            Command::Redrive(one) => one.redrive(&config, output).await,
+            Command::Redrive(redrive) => redrive.run(&config, output).await,
+            Command::Discard(discard) => discard.run(&config, output).await,
+            Command::Prune(prune) => prune.run(&config, output).await,
             Command::Show(one) => one.show(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
+use lapsed::task::Mishap;
 use serde::Serialize;
 
 /// How data is printed.
@@ -52,6 +53,33 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Dead tasks: what people want to know of these.
+    pub fn dead(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
+        if self.json {
+            return self.tasks(tasks);
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["KEY", "REASON", "DIED", "ATTEMPT", "TAG", "ERROR"]);
+        for task in tasks {
+            let died = task.finished.map(|finished| finished.to_string());
+            let error = task.last_error.as_deref().map(first_line);
+            table.add_row([
+                task.key.to_string(),
+                task.reason
+                    .map(|reason| reason.to_string())
+                    .unwrap_or_default(),
+                died.unwrap_or_default(),
+                task.attempt.to_string(),
+                task.tag.clone().unwrap_or_default(),
+                error.unwrap_or_default(),
+            ]);
+        }
+        say(&table.trim_fmt())
+    }
+}
+
 /// One task, a field to a line; what is not set is left out.
 pub fn task_lines(task: &TaskRecord) -> String {
     let TaskRecord {
@@ -70,6 +98,9 @@ pub fn task_lines(task: &TaskRecord) -> String {
         payload,
         traceparent,
         last_error,
+        reason,
+        history,
+        result,
         finished,
         adopted,
     } = task;
@@ -78,7 +109,10 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("id", Some(id.clone())),
         ("state", Some(state.to_string())),
         ("due", Some(due.to_string())),
-        ("retry at", (due_at != due).then(|| due_at.to_string())),
+        (
+            "retry at",
+            (due_at != due && !state.is_finished()).then(|| due_at.to_string()),
+        ),
         ("created", Some(created.to_string())),
         ("finished", finished.map(|finished| finished.to_string())),
         ("attempt", Some(attempt.to_string())),
@@ -96,12 +130,41 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ),
         ("payload", payload.clone()),
         ("traceparent", traceparent.map(|trace| trace.to_string())),
+        ("result", result.clone()),
+        ("dead because", reason.map(|reason| reason.to_string())),
         ("last error", last_error.clone()),
     ];
     let lines = fields
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name:<13} {}", value?)));
-    lines.collect::<Vec<_>>().join("\n")
+    let titles = ["history"].into_iter().chain(std::iter::repeat(""));
+    let history = titles.zip(history);
+    let history = history.map(|(title, mishap)| format!("{title:<13} {}", mishap_line(mishap)));
+    lines.chain(history).collect::<Vec<_>>().join("\n")
+}
+
+/// An entry of the history in a line.
+fn mishap_line(mishap: &Mishap) -> String {
+    let Mishap {
+        how,
+        attempt,
+        at,
+        error,
+        daemon,
+        crashes,
+        snoozes,
+    } = mishap;
+    let mut line = format!("{at}  attempt {attempt}  {}", how.as_str());
+    if *snoozes > 0 {
+        line += &format!(" {snoozes} times");
+    }
+    if *crashes > 0 {
+        line += &format!(" after {crashes} crashes");
+    }
+    if !error.is_empty() {
+        line += &format!(": {}", first_line(error));
+    }
+    format!("{line}  ({daemon})")
 }
 
 fn first_line(text: &str) -> String {

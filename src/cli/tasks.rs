@@ -123,7 +123,7 @@ impl Schedule {
     }
 }
 
-fn usage(message: &str) -> anyhow::Result<ExitCode> {
+pub fn usage(message: &str) -> anyhow::Result<ExitCode> {
     eprintln!("error: {message}");
     Ok(ExitCode::from(super::EXIT_USAGE))
 }
@@ -194,6 +194,12 @@ impl Reschedule {
 pub struct OneKey {
     /// Class@method[@argument]*
     key: TaskKey,
+}
+
+impl From<TaskKey> for OneKey {
+    fn from(key: TaskKey) -> Self {
+        Self { key }
+    }
 }
 
 impl OneKey {

@@ -12,6 +12,7 @@ use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
 
 use super::EXIT_SICK;
+use super::filters::Filters;
 use super::output::{Output, say};
 
 #[derive(Args)]
@@ -19,15 +20,8 @@ pub struct List {
     /// Only these states
     #[arg(long, value_delimiter = ',', value_name = "STATE,..")]
     state: Vec<StateArg>,
-    /// Only this class
-    #[arg(long)]
-    class: Option<String>,
-    /// Only this method
-    #[arg(long)]
-    method: Option<String>,
-    /// Only this tag
-    #[arg(long)]
-    tag: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
     /// Due at this moment or later
     #[arg(long, value_name = "RFC3339", value_parser = moment)]
     due_after: Option<UnixMs>,
@@ -42,7 +36,7 @@ pub struct List {
     cursor: Option<u64>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StateArg {
     /// Not started, or waiting for a retry
     Pending,
@@ -79,18 +73,21 @@ fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
 
 impl List {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let adapters = Adapters::new(config)?;
+        let only_dead = matches!(self.state[..], [StateArg::Dead]);
         let filter = ListFilter {
             states: self.state.into_iter().flat_map(StateArg::filters).collect(),
-            class: self.class,
-            method: self.method,
-            tag: self.tag,
             due_after: self.due_after,
             due_before: self.due_before,
             cursor: self.cursor,
             limit: self.limit,
+            ..self.filters.resolve(&adapters.client()).await?
         };
-        let page = Adapters::new(config)?.ledger.list(&filter).await?;
-        output.tasks(&page.tasks)?;
+        let page = adapters.ledger.list(&filter).await?;
+        match only_dead {
+            true => output.dead(&page.tasks)?,
+            false => output.tasks(&page.tasks)?,
+        }
         if let Some(next) = page.next {
             eprintln!("there may be more: --cursor {next}");
         }

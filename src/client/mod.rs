@@ -1,6 +1,7 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
 mod creations;
+mod endings;
 mod task;
 
 use std::any::Any;
@@ -13,7 +14,7 @@ use sqlx::MySqlConnection;
 use crate::config::ConfigError;
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
-    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
+    Arming, CancelAnswer, Catalog, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
 use crate::task::{
     Due, KeyError, ScheduleError, State, TaskKey, Traceparent, TraceparentError, UnixMs,
@@ -22,6 +23,7 @@ use crate::timer::{Alarm, ArmMode, Timer};
 use crate::trace;
 
 use self::creations::Creations;
+pub use self::endings::{Pace, Pruning};
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
@@ -49,6 +51,8 @@ pub struct TaskClient {
     creations: Arc<Creations>,
     /// Says which trace a call belongs to.
     tracer: Option<Arc<Tracer>>,
+    /// For looking things up; producers can do without.
+    catalog: Option<Arc<dyn Catalog>>,
 }
 
 type Tracer = dyn Fn() -> Option<String> + Send + Sync;
@@ -126,6 +130,7 @@ impl TaskClient {
             timer,
             creations: Arc::new(creations),
             tracer: None,
+            catalog: None,
         }
     }
 

@@ -10,6 +10,8 @@ mod limits;
 mod overlay;
 mod reach;
 mod reader;
+mod retention;
+mod retry;
 mod routes;
 mod secret;
 mod sections;
@@ -66,6 +68,8 @@ pub struct Config {
     pub fleet: FleetConfig,
     /// `[retry]`
     pub retry: RetryPolicy,
+    /// `[retention]`
+    pub retention: RetentionConfig,
     /// `[http]`
     pub http: HttpConfig,
     /// `[[routes]]`, in order.
@@ -162,6 +166,35 @@ pub struct FleetConfig {
     pub share: bool,
 }
 
+/// `[retention]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetentionConfig {
+    /// How long a task is kept after it was done; `None`: for ever.
+    pub done: Option<Duration>,
+    /// How long after it died.
+    pub dead: Option<Duration>,
+    /// How long after it was called off and its time has passed.
+    pub cancelled: Option<Duration>,
+    /// So many done ones are kept at most, those that fell due last; `None`: any number.
+    pub done_max: Option<u64>,
+    /// Rows deleted in a second at most.
+    pub rate: u32,
+}
+
+impl RetentionConfig {
+    /// Whether everything is kept for ever.
+    pub fn is_off(&self) -> bool {
+        let Self {
+            done,
+            dead,
+            cancelled,
+            done_max,
+            rate: _,
+        } = self;
+        done.or(*dead).or(*cancelled).is_none() && done_max.is_none()
+    }
+}
+
 /// `[http]`
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
@@ -188,6 +221,8 @@ pub struct RouteConfig {
     pub slow_after: Option<Duration>,
     /// If there are any: one of them must have signed a task for it to be run.
     pub payload_secrets: Vec<Secret>,
+    /// How late a task may start and still be of use.
+    pub expire_after: Option<Duration>,
 }
 
 /// What a route runs.
@@ -224,6 +259,8 @@ pub struct ExecConfig {
     pub args: Vec<ExecArg>,
     /// Whether an argument of a task may begin with `-`.
     pub allow_dash: bool,
+    /// Whether what it writes to stdout is kept as the task's result.
+    pub keep_result: bool,
     /// Names of environment variables that are handed on.
     pub env: Vec<String>,
 }

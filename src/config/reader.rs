@@ -8,6 +8,9 @@ use toml::{Table, Value};
 
 use super::Problem;
 
+/// In place of a duration: no limit.
+const NONE: &str = "none";
+
 /// Takes keys out of a table one by one; what is left at the end is unknown.
 pub(super) struct Reader {
     pub(super) table: Table,
@@ -89,6 +92,25 @@ impl Reader {
         )
     }
 
+    /// A duration, or `"none"`. The outer `None` says that something was wrong.
+    pub(super) fn duration_or_none(
+        &mut self,
+        key: &str,
+        problems: &mut Problems,
+        least: Duration,
+    ) -> Option<Option<Duration>> {
+        if self.table.get(key).and_then(Value::as_str) == Some(NONE) {
+            self.table.remove(key);
+            return Some(None);
+        }
+        let before = problems.0.len();
+        let found = self.duration(key, problems, least);
+        for problem in &mut problems.0[before..] {
+            problem.message += ", or \"none\"";
+        }
+        found.map(Some)
+    }
+
     pub(super) fn section(&mut self, key: &str, problems: &mut Problems) -> Self {
         let path = self.at(key);
         let table = match self.table.remove(key) {
@@ -119,7 +141,7 @@ impl<'de> Deserialize<'de> for Span {
             "expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"";
         let value = Value::deserialize(deserializer)?;
         let text = value.as_str().ok_or_else(|| D::Error::custom(EXPECTED))?;
-        let span: jiff::SignedDuration = text.parse().map_err(|_| D::Error::custom(EXPECTED))?;
+        let span = crate::task::parse_span(text).ok_or_else(|| D::Error::custom(EXPECTED))?;
         Duration::try_from(span)
             .map(Self)
             .map_err(|_| D::Error::custom("expected a duration that is not negative"))

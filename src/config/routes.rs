@@ -6,9 +6,10 @@ use std::time::Duration;
 use regex::Regex;
 use toml::Table;
 
-use super::reader::{Problems, Reader, Span};
+use super::reader::{Problems, Reader};
+use super::retry::RetryKeys;
 use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, Secret, TargetConfig};
-use crate::task::{Backoff, RetryPolicy, SECRET_BYTES_MIN};
+use crate::task::SECRET_BYTES_MIN;
 
 /// A text, or a list of them.
 #[derive(serde::Deserialize)]
@@ -24,7 +25,7 @@ const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log
 impl Reader {
     pub(super) fn routes(
         &mut self,
-        retry: Option<&RetryPolicy>,
+        retry: Option<&RetryKeys>,
         key_prefix: &str,
         p: &mut Problems,
     ) -> Vec<RouteConfig> {
@@ -40,7 +41,7 @@ impl Reader {
 
     fn route(
         mut self,
-        retry: Option<&RetryPolicy>,
+        retry: Option<&RetryKeys>,
         key_prefix: &str,
         p: &mut Problems,
     ) -> Option<RouteConfig> {
@@ -57,13 +58,20 @@ impl Reader {
         });
         let limits = self.limits(p);
         let retry = match self.table.contains_key("retry") {
-            true => self.section("retry", p).route_retry(retry, p).map(Some),
+            true => {
+                let keys = self.section("retry", p).route_retry(retry, p);
+                keys.map(|keys| Some(keys.policy()))
+            }
             false => Some(None),
         };
         let adopt = match self.table.contains_key("adopt") {
             true => self.take("adopt", p).map(Some),
             false => Some(None),
         };
+        let expire_after = self
+            .table
+            .contains_key("expire_after")
+            .then(|| self.duration("expire_after", p, Duration::from_millis(1)));
         let slow_after = self
             .table
             .contains_key("slow_after")
@@ -85,6 +93,7 @@ impl Reader {
             adopt: adopt?,
             slow_after: slow_after.flatten(),
             payload_secrets,
+            expire_after: expire_after.flatten(),
         })
     }
 
@@ -192,6 +201,7 @@ impl Reader {
             "a program and its arguments, the program without placeholder",
         );
         let allow_dash = self.optional("allow_dash", p).unwrap_or(false);
+        let keep_result = self.optional("keep_result", p).unwrap_or(false);
         let env = self
             .optional("env", p)
             .unwrap_or_else(|| EXEC_ENV.map(str::to_owned).to_vec());
@@ -202,6 +212,7 @@ impl Reader {
                 program,
                 args,
                 allow_dash,
+                keep_result,
                 env,
             }),
             Err(problem) => {
@@ -209,58 +220,5 @@ impl Reader {
                 None
             }
         }
-    }
-
-    /// `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }`; what is not
-    /// said is taken from `[retry]`.
-    fn route_retry(mut self, below: Option<&RetryPolicy>, p: &mut Problems) -> Option<RetryPolicy> {
-        let below = below.cloned().unwrap_or_default();
-        let max_attempts = self
-            .optional("max_attempts", p)
-            .unwrap_or(below.max_attempts);
-        let jitter = self.optional("jitter", p).unwrap_or(below.jitter);
-        let kind: Option<String> = self.optional("backoff", p);
-        let backoff = match kind.as_deref() {
-            None | Some("ladder") if self.table.contains_key("ladder") => {
-                let rungs: Vec<Span> = self.checked(
-                    "ladder",
-                    p,
-                    |rungs: &Vec<Span>| !rungs.is_empty(),
-                    "at least one rung",
-                )?;
-                Some(Backoff::Ladder(
-                    rungs.into_iter().map(|span| span.0).collect(),
-                ))
-            }
-            None | Some("ladder") => Some(below.backoff),
-            Some("fixed") => self
-                .duration("delay", p, Duration::ZERO)
-                .map(Backoff::Fixed),
-            Some("exponential") => {
-                let base = self.duration("base", p, Duration::from_millis(1));
-                let max = self.duration("max", p, Duration::from_millis(1));
-                base.zip(max)
-                    .map(|(base, max)| Backoff::Exponential { base, max })
-            }
-            Some(other) => {
-                p.add(
-                    &self.at("backoff"),
-                    format!("`{other}` is none of `ladder`, `exponential`, `fixed`"),
-                );
-                None
-            }
-        };
-        if max_attempts == 0 {
-            p.add(&self.at("max_attempts"), "expected at least 1".to_owned());
-        }
-        if !(0.0..=1.0).contains(&jitter) {
-            p.add(&self.at("jitter"), "expected 0 to 1".to_owned());
-        }
-        self.done(p);
-        Some(RetryPolicy {
-            backoff: backoff?,
-            max_attempts,
-            jitter,
-        })
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::reader::{Problems, Reader, Span};
+use super::reader::{Problems, Reader};
 use super::{
     AdoptConfig, Config, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig,
     RedisConfig, Secret, SentinelConfig, SweepConfig,
 };
-use crate::task::{Backoff, KEY_BYTES_MAX, RetryPolicy};
+use crate::task::KEY_BYTES_MAX;
 
 impl Reader {
     /// Reads everything before it gives up on anything, so that all problems are found.
@@ -21,7 +21,8 @@ impl Reader {
         let sweep = self.section("sweep", p).sweep(p);
         let engine = self.section("engine", p).engine(p);
         let fleet = self.section("fleet", p).fleet(p);
-        let retry = self.section("retry", p).ladder(p);
+        let retry = self.section("retry", p).retry(p);
+        let retention = self.section("retention", p).retention(p);
         let http = self.section("http", p).http(p);
         let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
         let routes = self.routes(retry.as_ref(), key_prefix, p);
@@ -36,7 +37,8 @@ impl Reader {
             sweep: sweep?,
             engine: engine?,
             fleet: fleet?,
-            retry: retry?,
+            retry: retry?.policy(),
+            retention: retention?,
             http: http?,
             routes,
         })
@@ -156,25 +158,6 @@ impl Reader {
         let share = self.take("share", p);
         self.done(p);
         Some(FleetConfig { share: share? })
-    }
-
-    /// `[retry]`
-    fn ladder(mut self, p: &mut Problems) -> Option<RetryPolicy> {
-        let rungs: Option<Vec<Span>> = self.checked(
-            "ladder",
-            p,
-            |rungs: &Vec<Span>| !rungs.is_empty(),
-            "at least one rung",
-        );
-        let max_attempts = self.checked("max_attempts", p, |n| *n >= 1, "at least 1");
-        let jitter = self.checked("jitter", p, |jitter| (0.0..=1.0).contains(jitter), "0 to 1");
-        self.done(p);
-        let backoff = Backoff::Ladder(rungs?.into_iter().map(|span| span.0).collect());
-        Some(RetryPolicy {
-            backoff,
-            max_attempts: max_attempts?,
-            jitter: jitter?,
-        })
     }
 
     fn http(mut self, p: &mut Problems) -> Option<HttpConfig> {

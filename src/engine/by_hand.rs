@@ -75,6 +75,7 @@ impl ByHand {
             claim,
             route,
             outcome,
+            result: _,
         } = &ended;
         let driven = Driven {
             claim: claim.clone(),

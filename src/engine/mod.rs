@@ -23,6 +23,7 @@ mod muster;
 mod observe;
 mod ration;
 mod reconcile;
+mod retention;
 mod run;
 mod settle;
 mod sightings;
@@ -44,7 +45,7 @@ use self::lease::Leases;
 use self::ration::Rations;
 use self::run::Ended;
 use self::sightings::Sightings;
-use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
+use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, RetentionConfig, SweepConfig};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
@@ -98,6 +99,7 @@ pub(crate) struct Shared {
     config: EngineConfig,
     nudge: NudgeConfig,
     sweep: SweepConfig,
+    retention: RetentionConfig,
     intake: Arc<Intake>,
     /// Whose the tasks are.
     share: Arc<Share>,
@@ -147,6 +149,7 @@ impl Engine {
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
+                retention: config.retention,
                 intake: Arc::new(Intake::new(
                     Arc::clone(&parts.metrics),
                     Arc::clone(&share),
@@ -254,6 +257,7 @@ impl Engine {
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn(Arc::clone(&shared).count_waiting_until_stopped());
         helpers.spawn(shared.watched(Arc::clone(&shared).ration_until_stopped()));
+        helpers.spawn(Arc::clone(&shared).forget_until_stopped());
         helpers.spawn({
             let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
             let listening = Arc::clone(&shared);

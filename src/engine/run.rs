@@ -27,6 +27,8 @@ pub struct Ended {
     pub route: Route,
     /// How it ended.
     pub outcome: Outcome,
+    /// JSON that its handler wants to be kept.
+    pub result: Option<String>,
 }
 
 impl Shared {
@@ -39,13 +41,13 @@ impl Shared {
         slot: Slots,
         settler: mpsc::Sender<Ended>,
     ) {
-        let outcome = match claim.attempt.crashes {
-            POISON_CRASHES.. => Outcome::Poisoned,
+        let (outcome, result) = match claim.attempt.crashes {
+            POISON_CRASHES.. => (Outcome::Poisoned, None),
             // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
             // so that they do not hold slots while they wait for their turn.
             SUSPECT_CRASHES => match self.suspects.try_acquire() {
                 Ok(_alone) => self.handle(&claim, &route, &ended).await,
-                Err(_) => Outcome::Interrupted,
+                Err(_) => (Outcome::Interrupted, None),
             },
             _ => self.handle(&claim, &route, &ended).await,
         };
@@ -55,6 +57,7 @@ impl Shared {
                 claim,
                 route,
                 outcome,
+                result,
             })
             .await;
         drop(slot);
@@ -63,9 +66,21 @@ impl Shared {
         });
     }
 
-    async fn handle(&self, claim: &Claim, route: &Route, ended: &CancellationToken) -> Outcome {
+    /// How it ended, and what the handler wants to be kept of it.
+    async fn handle(
+        &self,
+        claim: &Claim,
+        route: &Route,
+        ended: &CancellationToken,
+    ) -> (Outcome, Option<String>) {
         if self.stopping.is_cancelled() {
-            return Outcome::Interrupted;
+            return (Outcome::Interrupted, None);
+        }
+        if let Some(limit) = route.expire_after {
+            let late = self.parts.ledger.clock().now().since(claim.attempt.since);
+            if late > limit {
+                return (Outcome::Expired { late, limit }, None);
+            }
         }
         let due = claim.due_at.max(claim.created);
         let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())
@@ -88,7 +103,7 @@ impl Shared {
         self.parts
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
-        outcome
+        (outcome, context.result())
     }
 }
 
@@ -165,7 +180,7 @@ impl Drop for AbortOnDrop {
 fn of_result(result: Result<Result<(), HandlerError>, JoinError>) -> Outcome {
     match result {
         Ok(Ok(())) => Outcome::Succeeded,
-        Ok(Err(error)) => Outcome::Failed(error.into_failure()),
+        Ok(Err(error)) => error.into_outcome(),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => Outcome::Panicked {
                 message: panic_message(&*panic),

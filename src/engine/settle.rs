@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::Shared;
 use super::run::Ended;
 use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
-use crate::task::{Outcome, Verdict, judge};
+use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
 /// Most settlements of one statement.
@@ -62,14 +62,12 @@ impl Shared {
             .filter_map(|(ended, verdict)| {
                 Some(Settlement {
                     lease: ended.claim.lease,
-                    ruling: ruling(verdict)?,
+                    ruling: self.ruling(ended, verdict, now)?,
                 })
             })
             .collect();
         // Where the handler's own transaction has settled, nothing is looked at: what was signalled since stands.
-        let written = judged
-            .iter()
-            .filter(|(_, verdict)| ruling(verdict).is_some());
+        let written = judged.iter().filter(|(_, verdict)| is_written(verdict));
         self.intake
             .settling(written.map(|(ended, _)| &ended.claim.key));
         let mut settled = self.write(&settlements).await.into_iter();
@@ -77,7 +75,7 @@ impl Shared {
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
         let mut locked = Vec::new();
         for (ended, verdict) in judged {
-            let wrote = if ruling(&verdict).is_some() {
+            let wrote = if is_written(&verdict) {
                 settled.next().flatten()
             } else {
                 Some(Settled::Applied)
@@ -183,11 +181,13 @@ impl Shared {
                 });
                 None
             }
-            (Settled::Applied, Verdict::RetryAt { at, error: _ }) => Some(Alarm {
-                key: claim.key.clone(),
-                due: *at,
-                arming: Some(claim.lease.arming),
-            }),
+            (Settled::Applied, Verdict::RetryAt { at, error: _ } | Verdict::SnoozeUntil(at)) => {
+                Some(Alarm {
+                    key: claim.key.clone(),
+                    due: *at,
+                    arming: Some(claim.lease.arming),
+                })
+            }
             (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
                 key: claim.key.clone(),
                 due: *due,
@@ -213,27 +213,75 @@ impl Shared {
             (_, Verdict::RetryAt { at, error }) if wrote == Some(Settled::Applied) => {
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, retry_at = %at, %error, route, "run failed: to be tried again");
             }
-            (_, Verdict::Bury { error }) if wrote == Some(Settled::Applied) => {
-                self.parts.metrics.buried(route);
-                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %error, route, "task is dead: redrive it when the cause is mended");
+            (_, Verdict::Bury { reason, error }) if wrote == Some(Settled::Applied) => {
+                self.parts.metrics.buried(route, *reason);
+                if *reason == Reason::Expired {
+                    tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task came too late: not run, and dead");
+                    return;
+                }
+                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, route, "task is dead: redrive it when the cause is mended");
+            }
+            (_, Verdict::SnoozeUntil(at)) if wrote == Some(Settled::Applied) => {
+                tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
         }
     }
 }
 
-/// What the ledger has to write; nothing if the handler's own transaction has.
-fn ruling(verdict: &Verdict) -> Option<Ruling> {
-    match verdict {
-        Verdict::Complete => Some(Ruling::Complete),
-        Verdict::Settled(_) => None,
-        Verdict::RetryAt { at, error } => Some(Ruling::RetryAt {
-            at: *at,
-            error: error.clone(),
-        }),
-        Verdict::Bury { error } => Some(Ruling::Bury {
-            error: error.clone(),
-        }),
-        Verdict::Release => Some(Ruling::Release),
+impl Shared {
+    /// What the ledger has to write, if [`is_written`] says so.
+    fn ruling(&self, ended: &Ended, verdict: &Verdict, now: UnixMs) -> Option<Ruling> {
+        let Ended {
+            claim,
+            route: _,
+            outcome,
+            result,
+        } = ended;
+        let mishap = |how, error: String| Mishap {
+            how,
+            attempt: claim.attempt.number,
+            at: now,
+            error,
+            daemon: self.claimant.daemon.clone(),
+            crashes: claim.attempt.crashes,
+            snoozes: 0,
+        };
+        let failed = |error: &String| match outcome.how() {
+            Some(How::Poisoned) => mishap(How::Poisoned, error.clone()),
+            // Snoozed once too often, or too long: the verdict has the words for it.
+            Some(How::Snoozed) | None => mishap(How::Failed, error.clone()),
+            Some(how) => mishap(how, outcome.error()),
+        };
+        Some(match verdict {
+            Verdict::Complete => match result {
+                Some(result) => Ruling::CompleteWith(result.clone()),
+                None => Ruling::Complete,
+            },
+            Verdict::Settled(_) => return None,
+            Verdict::RetryAt { at, error } => Ruling::RetryAt {
+                at: *at,
+                error: error.clone(),
+                mishap: failed(error),
+            },
+            Verdict::SnoozeUntil(at) => Ruling::Snooze {
+                at: *at,
+                mishap: Mishap {
+                    snoozes: claim.attempt.snoozes.saturating_add(1),
+                    ..mishap(How::Snoozed, String::new())
+                },
+            },
+            Verdict::Bury { reason, error } => Ruling::Bury {
+                reason: *reason,
+                error: error.clone(),
+                mishap: failed(error),
+            },
+            Verdict::Release => Ruling::Release,
+        })
     }
+}
+
+/// Whether the ledger has something to write; nothing if the handler's own transaction has.
+fn is_written(verdict: &Verdict) -> bool {
+    !matches!(verdict, Verdict::Settled(_))
 }

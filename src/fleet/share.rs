@@ -108,6 +108,12 @@ impl Share {
         Division { ours, others }
     }
 
+    /// Whether no member that is known to be at work comes before us: what one of many should do, is ours.
+    pub fn is_first(&self) -> bool {
+        let Division { ours: _, others } = self.division();
+        others.keys().all(|other| self.me < *other)
+    }
+
     /// How many members are known to live, ourselves included.
     pub fn members(&self) -> usize {
         let view = self.view();

@@ -1,13 +1,13 @@
 //! What a handler knows of the task it runs.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, HandlerError};
-use crate::ledger::{Claim, Lease, Ledger};
+use crate::ledger::{Claim, Lease, Ledger, RESULT_BYTES_MAX};
 use crate::task::{Envelope, Outcome, TaskKey, Traceparent, UnixMs};
 
 /// One run of one task. Cloning is cheap.
@@ -25,6 +25,8 @@ struct Run {
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
     concluded: OnceLock<Outcome>,
+    /// JSON that is kept if the run succeeds.
+    result: Mutex<Option<String>>,
 }
 
 impl TaskContext {
@@ -47,6 +49,7 @@ impl TaskContext {
             ledger,
             stopping,
             concluded: OnceLock::new(),
+            result: Mutex::default(),
         }))
     }
 
@@ -111,6 +114,56 @@ impl TaskContext {
     /// Values that middleware has for the handler.
     pub fn extensions(&self) -> &Extensions {
         &self.0.extensions
+    }
+
+    /// Keeps `value`, as JSON, with the task if this run succeeds: `lapsed show` prints it, [`TaskRecord`](crate::ledger::TaskRecord) has
+    /// it. The last one given counts. Written together with the completion, also by
+    /// [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in).
+    ///
+    /// # Errors
+    /// Permanent: it cannot be written as JSON, or as no more than [`RESULT_BYTES_MAX`] bytes. Nothing is kept then, and
+    /// a handler that can do without it need not fail.
+    pub fn keep_result(&self, value: impl serde::Serialize) -> Result<(), HandlerError> {
+        let json = serde_json::to_string(&value)
+            .map_err(|error| HandlerError::permanent(format!("result is not JSON: {error}")))?;
+        self.keep_json(json)
+    }
+
+    fn keep_json(&self, json: String) -> Result<(), HandlerError> {
+        if json.len() > RESULT_BYTES_MAX {
+            return Err(HandlerError::permanent(format!(
+                "result has {} bytes of JSON, expected at most {RESULT_BYTES_MAX}",
+                json.len()
+            )));
+        }
+        let mut result = self
+            .0
+            .result
+            .lock()
+            .expect("nothing panics while holding it");
+        *result = Some(json);
+        Ok(())
+    }
+
+    /// As [`keep_result`](Self::keep_result), for what a target answered: JSON if it is some, else a JSON string, cut to what fits.
+    pub fn keep_output(&self, output: &[u8]) {
+        let text = String::from_utf8_lossy(output);
+        let text = text.trim();
+        if serde_json::from_str::<IgnoredAny>(text).is_ok()
+            && self.keep_json(text.to_owned()).is_ok()
+        {
+            return;
+        }
+        // Quotes and escapes take room as well: two, six or more bytes for one at worst.
+        let mut end = text.floor_char_boundary(RESULT_BYTES_MAX - 2);
+        while self.keep_result(&text[..end]).is_err() {
+            end = text.floor_char_boundary(end * 3 / 4);
+        }
+    }
+
+    pub(crate) fn result(&self) -> Option<String> {
+        let result = self.0.result.lock();
+        result.expect("nothing panics while holding it").clone()
     }
 
     /// Resolves when the run is about to be ended from outside: its lease is lost, or the daemon's

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::task::{Failure, RetryAdvice};
+use crate::task::{Failure, Outcome, RetryAdvice, spoken};
 
 /// Why a run failed. Any error converts into one that is tried again by the retry policy, so `?` works.
 ///
@@ -12,6 +12,7 @@ use crate::task::{Failure, RetryAdvice};
 pub struct HandlerError {
     message: String,
     advice: RetryAdvice,
+    snooze: Option<Duration>,
     fenced: bool,
 }
 
@@ -21,6 +22,7 @@ impl HandlerError {
         Self {
             message: message.into(),
             advice: RetryAdvice::ByPolicy,
+            snooze: None,
             fenced: false,
         }
     }
@@ -41,6 +43,32 @@ impl HandlerError {
         }
     }
 
+    /// Not a failure: called again after `delay`, and neither counted as an attempt nor logged as an error. For work that has to
+    /// wait for something else: a shipment that is not there yet, a provider under maintenance.
+    ///
+    /// A task cannot hide in this for ever: beyond [`SNOOZES_MAX`](crate::task::SNOOZES_MAX) times in a row it counts as a failed attempt, the count
+    /// is in its history, and the deadline of its retry policy ends it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lapsed::{HandlerError, HandlerRegistry};
+    ///
+    /// # fn has_arrived(_: u64) -> bool { false }
+    /// let mut handlers = HandlerRegistry::new();
+    /// handlers.on("Parcel", "remind", |_, (id,): (u64,)| async move {
+    ///     if !has_arrived(id) {
+    ///         return Err(HandlerError::snooze(Duration::from_secs(600)));
+    ///     }
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn snooze(delay: Duration) -> Self {
+        Self {
+            snooze: Some(delay),
+            ..Self::new(format!("snoozed for {}", spoken(delay)))
+        }
+    }
+
     /// The claim is no longer this run's: somebody else has the task, and nothing was written.
     pub fn fenced() -> Self {
         Self {
@@ -54,13 +82,17 @@ impl HandlerError {
         self.fenced
     }
 
-    pub(crate) fn into_failure(self) -> Failure {
+    pub(crate) fn into_outcome(self) -> Outcome {
         let Self {
             message,
             advice,
+            snooze,
             fenced: _,
         } = self;
-        Failure { message, advice }
+        match snooze {
+            Some(delay) => Outcome::Snoozed { delay },
+            None => Outcome::Failed(Failure { message, advice }),
+        }
     }
 }
 

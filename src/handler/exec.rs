@@ -1,5 +1,8 @@
 //! A program as the target of a route: argv from the configuration, never a shell; the task as JSON on
 //! stdin; an environment of named variables only; a process group of its own that dies with the run.
+//!
+//! Exit 0 succeeded and 65 failed for good. With any other, the last line on stdout may say more: `lapsed: retry-after 30s`,
+//! `lapsed: snooze 10m` or `lapsed: permanent`; else the task is tried again by the route's policy.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -10,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::output::Output;
 use super::{Handler, HandlerError, TaskContext};
 use crate::config::{ExecArg, ExecConfig};
 use crate::task::{TaskKey, Traceparent};
@@ -27,7 +31,8 @@ const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 /// `EX_DATAERR` of sysexits.h: trying again cannot help.
 const EXIT_PERMANENT: i32 = 65;
 
-/// Runs a program for each task: exit 0 succeeded, 65 failed for good, anything else is tried again.
+/// Runs a program for each task: exit 0 succeeded, 65 failed for good, anything else is tried again, or what the last line
+/// says.
 #[derive(Debug)]
 pub struct Exec {
     config: ExecConfig,
@@ -105,13 +110,16 @@ impl Handler for Exec {
         let (status, stdout, stderr) =
             waited.map_err(|error| HandlerError::new(format!("wait for `{program}`: {error}")))?;
         group.ended();
-        tracing::debug!(task.key = %context.key(), %status, stdout = %show(&stdout), stderr = %show(&stderr), "program ended");
-        verdict(program, status, &stderr)
+        tracing::debug!(task.key = %context.key(), %status, stdout = %show(stdout.head()), stderr = %show(stderr.head()), "program ended");
+        if status.success() && self.config.keep_result {
+            context.keep_output(stdout.head());
+        }
+        verdict(program, status, &stdout, stderr.head())
     }
 }
 
 /// Feeds the program and reads it until it ends.
-async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, Output, Output)> {
     let stdin = child.stdin.take();
     let _feed = AbortOnDropHandle::new(tokio::spawn(async move {
         if let Some(mut stdin) = stdin {
@@ -120,8 +128,8 @@ async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, 
         }
     }));
     // A process that the program left behind may hold its pipes for ever: reading ends with this function.
-    let stdout = AbortOnDropHandle::new(tokio::spawn(head(child.stdout.take())));
-    let stderr = AbortOnDropHandle::new(tokio::spawn(head(child.stderr.take())));
+    let stdout = AbortOnDropHandle::new(tokio::spawn(read(child.stdout.take())));
+    let stderr = AbortOnDropHandle::new(tokio::spawn(read(child.stderr.take())));
     let status = child.wait().await?;
     let output = tokio::time::timeout(OUTPUT_GRACE, async { (stdout.await, stderr.await) }).await;
     let (stdout, stderr) = output
@@ -130,21 +138,25 @@ async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, 
     Ok((status, stdout, stderr))
 }
 
-/// The beginning of a stream; the rest is read and thrown away, so that the program does not block.
-async fn head(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut kept = Vec::new();
+/// A stream to its end; what is not kept is read all the same, so that the program does not block.
+async fn read(stream: Option<impl AsyncRead + Unpin>) -> Output {
+    let mut output = Output::default();
     let Some(mut stream) = stream else {
-        return kept;
+        return output;
     };
     let mut chunk = vec![0; 8 * 1024];
     while let Ok(read @ 1..) = stream.read(&mut chunk).await {
-        let room = OUTPUT_BYTES_MAX - kept.len();
-        kept.extend_from_slice(&chunk[..read.min(room)]);
+        output.push(&chunk[..read], OUTPUT_BYTES_MAX);
     }
-    kept
+    output
 }
 
-fn verdict(program: &str, status: ExitStatus, stderr: &[u8]) -> Result<(), HandlerError> {
+fn verdict(
+    program: &str,
+    status: ExitStatus,
+    stdout: &Output,
+    stderr: &[u8],
+) -> Result<(), HandlerError> {
     if status.success() {
         return Ok(());
     }
@@ -156,10 +168,13 @@ fn verdict(program: &str, status: ExitStatus, stderr: &[u8]) -> Result<(), Handl
         ),
     };
     let message = format!("`{program}` ended with {status}{said}");
-    match status.code() {
-        Some(EXIT_PERMANENT) => Err(HandlerError::permanent(message)),
-        _ => Err(HandlerError::new(message)),
-    }
+    Err(match (status.code(), stdout.advice()) {
+        (Some(EXIT_PERMANENT), _) => HandlerError::permanent(message),
+        // A program that was killed did not mean to end there.
+        (Some(_), Some(Ok(advice))) => advice.into_error(message),
+        (Some(_), Some(Err(problem))) => HandlerError::new(format!("{message}; its {problem}")),
+        _ => HandlerError::new(message),
+    })
 }
 
 /// Output as one line of text.

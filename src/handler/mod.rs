@@ -9,6 +9,8 @@ mod exec;
 mod extensions;
 mod log_target;
 mod middleware;
+mod options;
+mod output;
 mod registry;
 mod router;
 mod targets;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::middleware::{Layer, Layers};
+use super::options::Options;
 use super::targets::Targets;
 use super::{Handler, HandlerRegistry, Timing, VerifyPayload};
 use crate::config::{Config, RouteConfig};
@@ -30,6 +31,8 @@ pub struct Route {
     pub retry: Arc<RetryPolicy>,
     /// Whether a key that some program armed becomes such a task.
     pub adopts: bool,
+    /// How late a task may start and still be of use.
+    pub expire_after: Option<Duration>,
 }
 
 /// Finds the route of a key: a registered handler by exact class and method, else the first configured
@@ -157,15 +160,20 @@ impl Table {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
         let registered = |(name, handler): (&str, &Arc<dyn Handler>)| {
-            let limits = handlers.limits(name);
+            let Options {
+                retry: own_retry,
+                limits,
+                expire_after,
+            } = handlers.options(name);
             let route = Route {
                 name: Arc::from(name),
                 handler: Arc::clone(handler),
                 layers: Layers::default(),
                 timeout: limits.timeout.unwrap_or(timeout),
                 limits,
-                retry: Arc::clone(&retry),
+                retry: own_retry.unwrap_or_else(|| Arc::clone(&retry)),
                 adopts: config.adopt.enabled,
+                expire_after,
             };
             (name.to_owned(), route)
         };
@@ -206,6 +214,7 @@ impl Table {
             adopt,
             slow_after,
             payload_secrets,
+            expire_after,
         } = config;
         let mut layers = Layers::default();
         if let Some(slow_after) = slow_after {
@@ -227,6 +236,7 @@ impl Table {
                 .map_or_else(|| Arc::clone(retry), Arc::new),
             // A key that some program armed is signed by nobody.
             adopts: adopt.unwrap_or(adopts && payload_secrets.is_empty()),
+            expire_after: *expire_after,
         }
     }
 }
@@ -311,6 +321,27 @@ mod tests {
         assert!(layers(&bare, "Order@close").is_empty() && layers(&bare, "Shop@open").is_empty());
         let slow = router("[[routes]]\nmatch = '^Shop@'\nlog = {}\nslow_after = '1s'");
         assert!(layers(&slow, "Order@close").is_empty() && !layers(&slow, "Shop@open").is_empty());
+    }
+
+    #[test]
+    fn a_handlers_own_options_stand_over_the_configuration() {
+        let mut handlers = HandlerRegistry::new();
+        for method in ["close", "open"] {
+            handlers.on("Order", method, |_, ()| async { Ok(()) });
+        }
+        handlers
+            .retry("Order", "close", RetryPolicy::never())
+            .timeout("Order", "close", Duration::from_secs(7))
+            .expire_after("Order", "close", Duration::from_secs(8));
+        let router = Router::new(handlers, &Config::default());
+        let of = |key: &str| router.find(&TaskKey::parse(key).unwrap()).unwrap();
+        let (own, other) = (of("Order@close@1"), of("Order@open@1"));
+        assert_eq!(*own.retry, RetryPolicy::never());
+        assert_eq!(own.timeout, Duration::from_secs(7));
+        assert_eq!(own.expire_after, Some(Duration::from_secs(8)));
+        assert_eq!(*other.retry, Config::default().retry);
+        assert_eq!(other.timeout, Config::default().engine.timeout);
+        assert_eq!(other.expire_after, None);
     }
 
     #[test]

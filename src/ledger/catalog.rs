@@ -1,11 +1,12 @@
 //! The seam for people who look and mend: whole rows, lists, counts.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{Arming, LedgerError};
-use crate::task::{State, TaskKey, Traceparent, UnixMs};
+use crate::task::{Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// A whole row, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -48,6 +49,13 @@ pub struct TaskRecord {
     pub traceparent: Option<Traceparent>,
     /// Of the latest run that failed.
     pub last_error: Option<String>,
+    /// Why it is dead.
+    pub reason: Option<Reason>,
+    /// What went wrong before, the newest first; at most [`HISTORY_MAX`](crate::task::HISTORY_MAX) entries.
+    pub history: Vec<Mishap>,
+    /// JSON, of the run that succeeded, if it was kept.
+    #[serde(serialize_with = "json_option")]
+    pub result: Option<String>,
     /// When it finished.
     #[serde(serialize_with = "display_option")]
     pub finished: Option<UnixMs>,
@@ -72,6 +80,17 @@ fn display_option<T: fmt::Display, S: serde::Serializer>(
     }
 }
 
+/// JSON as what it says; text that somebody else wrote and is no JSON, as text.
+fn json_option<S: serde::Serializer>(
+    value: &Option<String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let value = value.as_ref().map(|text| {
+        serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text.as_str()))
+    });
+    serde::Serialize::serialize(&value, serializer)
+}
+
 /// Which tasks to list; everything that is set must fit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
@@ -87,10 +106,95 @@ pub struct ListFilter {
     pub due_after: Option<UnixMs>,
     /// `end_time` before.
     pub due_before: Option<UnixMs>,
+    /// Dead for this reason.
+    pub reason: Option<Reason>,
+    /// The latest error contains this text, whatever its case.
+    pub error: Option<String>,
+    /// Finished at or after.
+    pub finished_after: Option<UnixMs>,
+    /// Finished before.
+    pub finished_before: Option<UnixMs>,
     /// Row ids above this one: the last id of the page before.
     pub cursor: Option<u64>,
     /// At most so many.
     pub limit: u32,
+}
+
+impl ListFilter {
+    /// Whether every task of the states fits: nothing else is asked of it.
+    pub fn is_open(&self) -> bool {
+        let Self {
+            states: _,
+            class: None,
+            method: None,
+            tag: None,
+            due_after: None,
+            due_before: None,
+            reason: None,
+            error: None,
+            finished_after: None,
+            finished_before: None,
+            cursor: _,
+            limit: _,
+        } = self
+        else {
+            return false;
+        };
+        true
+    }
+}
+
+/// Rows that fit a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Picked {
+    /// Their ids, in order.
+    pub rows: Vec<u64>,
+    /// Give this as `cursor` for the next ones; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// Which finished tasks to forget: the next few of one state, in the order of their due times.
+///
+/// A task is old enough when it has both fallen due and finished so long ago. One that was called off ahead of its time stays until
+/// that time has passed: a key that could not be deleted would otherwise bring it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prune {
+    /// Done, dead or cancelled: no other state is ever pruned.
+    pub state: State,
+    /// What has been finished for at least so long goes.
+    pub age: Option<Duration>,
+    /// So many go, however young, the oldest first; but see [`AGE_MIN`](Self::AGE_MIN).
+    pub surplus: u64,
+    /// Where the last batch ended.
+    pub after: Option<PruneCursor>,
+    /// At most so many are looked at.
+    pub limit: u32,
+    /// Only count.
+    pub dry_run: bool,
+}
+
+impl Prune {
+    /// Nothing goes as surplus that finished less than this ago: late signals are still about.
+    pub const AGE_MIN: Duration = Duration::from_secs(60);
+}
+
+/// A place in the order in which tasks are pruned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PruneCursor {
+    pub(super) deleted: bool,
+    pub(super) due_at: UnixMs,
+    pub(super) row: u64,
+}
+
+/// What one batch of pruning came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Rows deleted, or that would be.
+    pub rows: u64,
+    /// Of these, those that were surplus.
+    pub surplus: u64,
+    /// Where to go on; `None` at the end.
+    pub next: Option<PruneCursor>,
 }
 
 /// A state, or the one condition people ask for that is not a state.
@@ -183,6 +287,26 @@ pub trait Catalog: Send + Sync + 'static {
     /// Makes a pending or waiting task due now.
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
 
-    /// Brings a dead task back to pending, with the same due time and its counters cleared.
+    /// Brings a dead task back to pending: the same due time, so the same stable id, and its history; its counters
+    /// cleared, and what is counted from its beginning (lateness, deadline, expiry) counted from now.
     async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
+
+    /// Dead tasks that fit, in the order of their rows; `states` of the filter is not looked at.
+    async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError>;
+
+    /// As [`redrive`](Self::redrive), for those of these rows that are dead; tells how many. Rows that another session has locked
+    /// are left out.
+    async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError>;
+
+    /// Deletes those of these rows that are dead, for good; tells how many. Rows that another session has locked are left out.
+    async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError>;
+
+    /// Deletes a batch of finished rows in one short transaction.
+    ///
+    /// # If we crash right after
+    /// They are gone; the others go next time.
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError>;
+
+    /// How many tasks are in this finished state.
+    async fn count_finished(&self, state: State) -> Result<u64, LedgerError>;
 }

@@ -13,7 +13,8 @@ pub mod migrate;
 pub mod mysql;
 
 pub use self::catalog::{
-    Catalog, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
+    Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, PruneCursor, Pruned, StateFilter,
+    Stats, TaskRecord,
 };
 
 use std::fmt;
@@ -24,7 +25,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Booked, Origin, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Booked, Mishap, Origin, Reason, State, TaskKey, UnixMs};
 
 /// One arming of one row: the fence that keeps an older arming from acting on a newer one.
 ///
@@ -295,21 +296,49 @@ pub struct Settlement {
 pub enum Ruling {
     /// Done.
     Complete,
+    /// Done, and this is kept of it: JSON, at most [`RESULT_BYTES_MAX`] bytes.
+    CompleteWith(String),
     /// Pending again, not before `at`.
     RetryAt {
         /// When.
         at: UnixMs,
         /// Why; cut to [`ERROR_BYTES_MAX`].
         error: String,
+        /// The newest entry of the history.
+        mishap: Mishap,
+    },
+    /// Pending again, not before `at`; the attempt is not counted, the latest error stays.
+    Snooze {
+        /// When.
+        at: UnixMs,
+        /// The entry of the history, in place of one for the snooze before.
+        mishap: Mishap,
     },
     /// Dead.
     Bury {
+        /// Why, in a word. If it has [`Expired`](Reason::Expired) the attempt is not counted: it did not run.
+        reason: Reason,
         /// Why; cut to [`ERROR_BYTES_MAX`].
         error: String,
+        /// The newest entry of the history.
+        mishap: Mishap,
     },
     /// Pending again; the attempt is not counted.
     Release,
 }
+
+impl Ruling {
+    /// Whether the run succeeded.
+    pub fn is_success(&self) -> bool {
+        match self {
+            Self::Complete | Self::CompleteWith(_) => true,
+            Self::RetryAt { .. } | Self::Snooze { .. } | Self::Bury { .. } | Self::Release => false,
+        }
+    }
+}
+
+/// Longest result that is kept, in bytes.
+pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest error text that is kept, in bytes.
 pub const ERROR_BYTES_MAX: usize = 2048;

@@ -31,6 +31,7 @@ const RECONNECT: RetryPolicy = RetryPolicy {
     },
     max_attempts: u16::MAX,
     jitter: 0.25,
+    deadline: None,
 };
 
 /// A server and how to reach it. Making one does no I/O.

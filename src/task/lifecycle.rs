@@ -3,13 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{DELAY_MAX, RetryPolicy, UnixMs};
+use super::{DELAY_MAX, How, Reason, RetryPolicy, UnixMs, spoken};
 
 /// With so many leases that ran out, a task is taken to kill its daemon: it is buried without running.
 pub const POISON_CRASHES: u8 = 3;
 
 /// With so many, it is suspected: at most one such task runs at a time.
 pub const SUSPECT_CRASHES: u8 = 2;
+
+/// A task may be snoozed so many times in a row; one more counts as a failed attempt, so that it is noticed.
+pub const SNOOZES_MAX: u16 = 1000;
 
 /// Where a task is in its life.
 ///
@@ -18,8 +21,8 @@ pub const SUSPECT_CRASHES: u8 = 2;
 ///  (any) ---------------------> Pending/Waiting ------------> Running
 ///                                 ^  ^                        |  |  |
 ///                                 |  +-- retry, release, -----+  |  +-- success --> Done
-///                                 |      lease ran out           +-- exhausted, permanent,
-///                                 +---------- redrive ---------------- poison ----> Dead
+///                                 |  |   snooze, lease ran out   +-- exhausted, permanent, deadline,
+///                                 +---------- redrive ---------------- poison, expired --> Dead
 ///  cancelled while pending, or when a run ends without success -------------------> Cancelled
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -86,6 +89,10 @@ pub struct Attempt {
     pub crashes: u8,
     /// The task's own limit of runs, over its route's.
     pub max_attempts: Option<u16>,
+    /// When the arming fell due, or was made or redriven, if later: deadlines are counted from here.
+    pub since: UnixMs,
+    /// How often in a row it was snoozed before.
+    pub snoozes: u16,
 }
 
 /// How one run ended.
@@ -109,8 +116,20 @@ pub enum Outcome {
         /// What it said.
         message: String,
     },
+    /// The handler asked to be called again after so long. No fault of anybody's.
+    Snoozed {
+        /// How long.
+        delay: Duration,
+    },
     /// Too many leases ran out before: not run at all.
     Poisoned,
+    /// It would have started too late to be of use: not run at all.
+    Expired {
+        /// How late.
+        late: Duration,
+        /// How late would have been in time.
+        limit: Duration,
+    },
     /// Shutdown or a lost lease ended it: no fault of the task.
     Interrupted,
 }
@@ -123,8 +142,43 @@ impl Outcome {
             Self::Failed(_) => "failed",
             Self::TimedOut { .. } => "timed_out",
             Self::Panicked { .. } => "panicked",
+            Self::Snoozed { .. } => "snoozed",
             Self::Poisoned => "poisoned",
+            Self::Expired { .. } => "expired",
             Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// What went wrong, for people; nothing if nothing did.
+    pub fn error(&self) -> String {
+        match self {
+            Self::Failed(failure) => failure.message.clone(),
+            Self::TimedOut { after } => format!("timed out after {} s", after.as_secs_f64()),
+            Self::Panicked { message } => format!("panicked: {message}"),
+            Self::Expired { late, limit } => format!(
+                "expired: it would have started {} after it fell due, {} at most is of use",
+                spoken(*late),
+                spoken(*limit)
+            ),
+            Self::Succeeded
+            | Self::Completed
+            | Self::Again(_)
+            | Self::Snoozed { .. }
+            | Self::Poisoned
+            | Self::Interrupted => String::new(),
+        }
+    }
+
+    /// What it is called in a task's history; `None` if it leaves no entry there.
+    pub fn how(&self) -> Option<How> {
+        match self {
+            Self::Failed(_) => Some(How::Failed),
+            Self::TimedOut { .. } => Some(How::TimedOut),
+            Self::Panicked { .. } => Some(How::Panicked),
+            Self::Snoozed { .. } => Some(How::Snoozed),
+            Self::Poisoned => Some(How::Poisoned),
+            Self::Expired { .. } => Some(How::Expired),
+            Self::Succeeded | Self::Completed | Self::Again(_) | Self::Interrupted => None,
         }
     }
 }
@@ -163,9 +217,13 @@ pub enum Verdict {
         /// Why.
         error: String,
     },
+    /// Pending again, not before this moment; the attempt does not count.
+    SnoozeUntil(UnixMs),
     /// Dead.
     Bury {
-        /// Why.
+        /// Why, in a word.
+        reason: Reason,
+        /// Why, for people.
         error: String,
     },
     /// Pending again as if it had not been claimed: no attempt and no crash is counted.
@@ -181,10 +239,24 @@ pub fn judge(
     now: UnixMs,
     unit: f64,
 ) -> Verdict {
+    let in_time = |at: UnixMs| {
+        policy
+            .deadline
+            .is_none_or(|limit| at <= attempt.since.plus(limit))
+    };
+    let too_late = |error: &str| Verdict::Bury {
+        reason: Reason::Deadline,
+        error: format!(
+            "gave up after {} attempts: the next would have begun after its deadline of {}: {error}",
+            attempt.number,
+            spoken(policy.deadline.unwrap_or_default())
+        ),
+    };
     let again = |error: String, delay: Option<Duration>| {
         let attempts_max = attempt.max_attempts.unwrap_or(policy.max_attempts);
         if attempt.number >= attempts_max {
             return Verdict::Bury {
+                reason: Reason::Exhausted,
                 error: format!(
                     "gave up after {} of {attempts_max} attempts: {error}",
                     attempt.number
@@ -195,34 +267,39 @@ pub fn judge(
             || policy.delay(attempt.number, unit),
             |delay| delay.min(DELAY_MAX),
         );
-        Verdict::RetryAt {
-            at: now.plus(delay),
-            error,
+        match now.plus(delay) {
+            at if in_time(at) => Verdict::RetryAt { at, error },
+            _ => too_late(&error),
         }
     };
+    let error = outcome.error();
     match outcome {
         Outcome::Succeeded => Verdict::Complete,
         Outcome::Completed => Verdict::Settled(None),
         Outcome::Again(due) => Verdict::Settled(Some(due)),
-        Outcome::Failed(Failure {
-            message,
-            advice: RetryAdvice::ByPolicy,
-        }) => again(message, None),
-        Outcome::Failed(Failure {
-            message,
-            advice: RetryAdvice::After(delay),
-        }) => again(message, Some(delay)),
-        Outcome::Failed(Failure {
-            message,
-            advice: RetryAdvice::Never,
-        }) => Verdict::Bury {
-            error: format!("permanent failure: {message}"),
+        Outcome::Failed(Failure { message: _, advice }) => match advice {
+            RetryAdvice::ByPolicy => again(error, None),
+            RetryAdvice::After(delay) => again(error, Some(delay)),
+            RetryAdvice::Never => Verdict::Bury {
+                reason: Reason::Permanent,
+                error: format!("permanent failure: {error}"),
+            },
         },
-        Outcome::TimedOut { after } => {
-            again(format!("timed out after {} s", after.as_secs_f64()), None)
-        }
-        Outcome::Panicked { message } => again(format!("panicked: {message}"), None),
+        Outcome::TimedOut { .. } | Outcome::Panicked { .. } => again(error, None),
+        Outcome::Snoozed { .. } if attempt.snoozes >= SNOOZES_MAX => again(
+            format!("snoozed more than {SNOOZES_MAX} times in a row"),
+            None,
+        ),
+        Outcome::Snoozed { delay } => match now.plus(delay.min(DELAY_MAX)) {
+            at if in_time(at) => Verdict::SnoozeUntil(at),
+            _ => too_late("it was snoozed"),
+        },
+        Outcome::Expired { .. } => Verdict::Bury {
+            reason: Reason::Expired,
+            error,
+        },
         Outcome::Poisoned => Verdict::Bury {
+            reason: Reason::Poison,
             error: format!(
                 "poison: {} leases ran out while it was running",
                 attempt.crashes
@@ -243,6 +320,8 @@ mod tests {
             number,
             crashes: 0,
             max_attempts: None,
+            since: NOW,
+            snoozes: 0,
         }
     }
 
@@ -289,9 +368,11 @@ mod tests {
 
     #[test]
     fn the_last_attempt_buries() {
-        let Verdict::Bury { error } = judged(failed(RetryAdvice::ByPolicy), attempt(16)) else {
+        let verdict = judged(failed(RetryAdvice::ByPolicy), attempt(16));
+        let Verdict::Bury { reason, error } = verdict else {
             panic!("not buried")
         };
+        assert_eq!(reason, Reason::Exhausted);
         assert_eq!(error, "gave up after 16 of 16 attempts: no");
         assert!(matches!(
             judged(failed(RetryAdvice::ByPolicy), attempt(15)),
@@ -325,6 +406,7 @@ mod tests {
         assert_eq!(
             verdict,
             Verdict::Bury {
+                reason: Reason::Permanent,
                 error: "permanent failure: no".into()
             }
         );
@@ -368,8 +450,75 @@ mod tests {
         assert_eq!(
             verdict,
             Verdict::Bury {
+                reason: Reason::Poison,
                 error: "poison: 3 leases ran out while it was running".into()
             }
         );
+    }
+
+    #[test]
+    fn no_attempt_begins_after_the_deadline() {
+        let policy = RetryPolicy {
+            deadline: Some(Duration::from_secs(100)),
+            ..RetryPolicy::fixed(Duration::from_secs(40))
+        };
+        let late = |seconds: u64| {
+            let now = NOW.plus(Duration::from_secs(seconds));
+            judge(failed(RetryAdvice::ByPolicy), attempt(1), &policy, now, 0.5)
+        };
+        assert!(matches!(late(60), Verdict::RetryAt { .. }));
+        let Verdict::Bury { reason, error } = late(61) else {
+            panic!("not buried")
+        };
+        assert_eq!(reason, Reason::Deadline);
+        assert_eq!(
+            error,
+            "gave up after 1 attempts: the next would have begun after its deadline of 1m 40s: no"
+        );
+        let snoozed = Outcome::Snoozed {
+            delay: Duration::from_secs(101),
+        };
+        assert!(matches!(
+            judge(snoozed, attempt(1), &policy, NOW, 0.5),
+            Verdict::Bury {
+                reason: Reason::Deadline,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn a_snooze_waits_and_one_too_many_counts_as_a_failure() {
+        let snoozed = |snoozes| {
+            let delay = Duration::from_secs(7);
+            let attempt = Attempt {
+                snoozes,
+                ..attempt(16)
+            };
+            judged(Outcome::Snoozed { delay }, attempt)
+        };
+        let at = NOW.plus(Duration::from_secs(7));
+        assert_eq!(snoozed(0), Verdict::SnoozeUntil(at));
+        assert_eq!(snoozed(SNOOZES_MAX - 1), Verdict::SnoozeUntil(at));
+        let error = "gave up after 16 of 16 attempts: snoozed more than 1000 times in a row";
+        assert_eq!(
+            snoozed(SNOOZES_MAX),
+            Verdict::Bury {
+                reason: Reason::Exhausted,
+                error: error.into()
+            }
+        );
+    }
+
+    #[test]
+    fn what_comes_too_late_is_buried_and_says_how_late() {
+        let expired = Outcome::Expired {
+            late: Duration::from_secs(7200),
+            limit: Duration::from_secs(3600),
+        };
+        let error =
+            "expired: it would have started 2h after it fell due, 1h at most is of use".into();
+        let reason = Reason::Expired;
+        assert_eq!(judged(expired, attempt(1)), Verdict::Bury { reason, error });
     }
 }

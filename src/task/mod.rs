@@ -5,6 +5,7 @@
 
 mod adoption;
 mod envelope;
+mod history;
 mod key;
 mod lifecycle;
 mod limits;
@@ -16,13 +17,18 @@ mod trace;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
 pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
+pub use history::{
+    HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,
+};
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
-    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
+    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, State,
+    Verdict, judge,
 };
 pub use limits::Limits;
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
+pub(crate) use schedule::{parse_span, spoken};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
 pub use trace::{Traceparent, TraceparentError};

@@ -71,9 +71,58 @@ pub struct RetryPolicy {
     pub max_attempts: u16,
     /// Spread of the delay, as a fraction of it: 0.1 is +-10 %. Between 0 and 1.
     pub jitter: f64,
+    /// No attempt begins later than this after the task fell due (or was created or redriven, if later).
+    pub deadline: Option<Duration>,
 }
 
 impl RetryPolicy {
+    /// The n-th failure waits the n-th rung; a run for each, and the first. An empty ladder never waits.
+    pub fn ladder(rungs: impl Into<Vec<Duration>>) -> Self {
+        let rungs = rungs.into();
+        let runs = u16::try_from(rungs.len() + 1).unwrap_or(u16::MAX);
+        Self {
+            max_attempts: runs,
+            backoff: Backoff::Ladder(rungs),
+            ..Self::default()
+        }
+    }
+
+    /// `base`, 2 x `base`, 4 x `base`, ... up to `max`.
+    ///
+    /// ```
+    /// use lapsed::task::RetryPolicy;
+    /// use std::time::Duration;
+    ///
+    /// let policy = RetryPolicy {
+    ///     max_attempts: 5,
+    ///     deadline: Some(Duration::from_secs(24 * 3600)),
+    ///     ..RetryPolicy::exponential(Duration::from_secs(2), Duration::from_secs(3600))
+    /// };
+    /// assert_eq!(policy.delay(2, 0.5), Duration::from_secs(4));
+    /// ```
+    pub fn exponential(base: Duration, max: Duration) -> Self {
+        Self {
+            backoff: Backoff::Exponential { base, max },
+            ..Self::default()
+        }
+    }
+
+    /// Always the same delay.
+    pub fn fixed(delay: Duration) -> Self {
+        Self {
+            backoff: Backoff::Fixed(delay),
+            ..Self::default()
+        }
+    }
+
+    /// One run, whatever comes of it.
+    pub fn never() -> Self {
+        Self {
+            max_attempts: 1,
+            ..Self::default()
+        }
+    }
+
     /// The delay after the `attempt`-th run failed (counted from 1). `unit` is a random number in
     /// `[0, 1)`; the result lies within `jitter` of the backoff's delay on both sides, and is at most [`DELAY_MAX`].
     pub fn delay(&self, attempt: u16, unit: f64) -> Duration {
@@ -90,6 +139,7 @@ impl Default for RetryPolicy {
             backoff: Backoff::Ladder(LADDER_SECS.map(Duration::from_secs).to_vec()),
             max_attempts: LADDER_SECS.len() as u16 + 1,
             jitter: 0.1,
+            deadline: None,
         }
     }
 }
@@ -134,6 +184,7 @@ mod tests {
             },
             max_attempts: 5,
             jitter: 0.0,
+            deadline: None,
         };
         let delays: Vec<u64> = [1, 2, 3, 4, 12, 40, u16::MAX]
             .map(|n| policy.delay(n, MID).as_secs())
@@ -147,6 +198,7 @@ mod tests {
             backoff: Backoff::Fixed(Duration::MAX),
             max_attempts: 5,
             jitter: 1.0,
+            deadline: None,
         };
         assert_eq!(policy.delay(1, 0.99), DELAY_MAX);
     }

@@ -46,6 +46,29 @@ impl fmt::Debug for UnixMs {
     }
 }
 
+/// Reads a length of time with its units: `1500ms`, `1h 30m`, `7d`. A day has 24 hours.
+pub(crate) fn parse_span(text: &str) -> Option<jiff::SignedDuration> {
+    let span: jiff::Span = text.trim().parse().ok()?;
+    let days = jiff::SpanRelativeTo::days_are_24_hours();
+    span.to_duration(days).ok()
+}
+
+/// A length of time as people say it: `1h 30m`, `7d`; without milliseconds from a minute on.
+pub(crate) fn spoken(span: Duration) -> String {
+    const DAY_SECS: u64 = 24 * 3600;
+    let short = match span.as_secs() {
+        60.. => Duration::from_secs(span.as_secs()),
+        _ => Duration::from_millis(span.as_millis() as u64),
+    };
+    match jiff::SignedDuration::try_from(short) {
+        Ok(_) if span.as_secs() >= DAY_SECS && span.as_secs().is_multiple_of(DAY_SECS) => {
+            format!("{}d", span.as_secs() / DAY_SECS)
+        }
+        Ok(short) => format!("{short:#}"),
+        Err(_) => format!("{} s", span.as_secs()),
+    }
+}
+
 /// When a task is to run: after a delay, or at a moment.
 ///
 /// A delay is resolved once, against the ledger's clock, when the task is created.
@@ -139,10 +162,7 @@ impl Due {
     /// # Errors
     /// [`ScheduleError::Delay`] says what was expected; a bare number has no unit and is refused.
     pub fn parse_delay(text: &str) -> Result<Self, ScheduleError> {
-        let delay: jiff::SignedDuration = text
-            .trim()
-            .parse()
-            .map_err(|_| ScheduleError::Delay(text.to_owned()))?;
+        let delay = parse_span(text).ok_or_else(|| ScheduleError::Delay(text.to_owned()))?;
         match Duration::try_from(delay) {
             Ok(delay) => Self::after(delay),
             Err(_) => Ok(Self::NOW),
@@ -226,10 +246,21 @@ mod tests {
         assert_eq!(read("1500ms"), Ok(1500));
         assert_eq!(read("30m"), Ok(1_800_000));
         assert_eq!(read("1h 30m"), Ok(5_400_000));
+        assert_eq!(read("7d"), Ok(7 * 86_400_000));
         assert_eq!(
             read("30").unwrap_err().to_string(),
             "`30` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`"
         );
+    }
+
+    #[test]
+    fn lengths_of_time_are_said_as_people_say_them() {
+        let said = |ms| spoken(Duration::from_millis(ms));
+        assert_eq!(said(0), "0s");
+        assert_eq!(said(1_500), "1s 500ms");
+        assert_eq!(said(90_500), "1m 30s");
+        assert_eq!(said(2 * 86_400_000), "2d");
+        assert_eq!(said(90_000_000), "25h");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::ledger::Stats;
+use crate::task::{Reason, State};
 
 /// Seconds from 1 ms to a day: lateness spans both.
 const LATENESS_BUCKETS: [f64; 19] = [
@@ -30,6 +31,7 @@ macro_rules! labels {
 
 labels!(Route { route });
 labels!(RouteOutcome { route, outcome });
+labels!(RouteReason { route, reason });
 labels!(BySource { source });
 labels!(ByReason { reason });
 labels!(ByResult { result });
@@ -53,7 +55,7 @@ pub struct Metrics {
     sweep_recovered: Family<ByReason, Counter>,
     sentinel_age: Gauge<f64, std::sync::atomic::AtomicU64>,
     fenced: Counter,
-    dead: Family<Route, Counter>,
+    dead: Family<RouteReason, Counter>,
     audits: Family<ByReason, Counter>,
     audits_skipped: Counter,
     rearmed: Counter,
@@ -61,6 +63,7 @@ pub struct Metrics {
     adopted: Family<ByReason, Counter>,
     withdrawn: Counter,
     waiting: Family<Route, Gauge>,
+    pruned: Family<ByState, Counter>,
 }
 
 impl Default for Metrics {
@@ -88,6 +91,7 @@ impl Default for Metrics {
             adopted: Family::default(),
             withdrawn: Counter::default(),
             waiting: Family::default(),
+            pruned: Family::default(),
         };
         this.register();
         this
@@ -155,7 +159,12 @@ impl Metrics {
             "Results discarded because the claim was no longer ours",
             self.fenced.clone(),
         );
-        r.register("dead", "Tasks buried", self.dead.clone());
+        r.register("dead", "Tasks buried, by reason", self.dead.clone());
+        r.register(
+            "pruned",
+            "Finished rows deleted by retention, by state",
+            self.pruned.clone(),
+        );
         r.register("audits", "Audits, by cause", self.audits.clone());
         r.register(
             "audits_skipped",
@@ -322,12 +331,22 @@ impl Metrics {
     }
 
     /// A task was buried.
-    pub fn buried(&self, route: &str) {
+    pub fn buried(&self, route: &str, reason: Reason) {
         self.dead
-            .get_or_create(&Route {
+            .get_or_create(&RouteReason {
                 route: route.to_owned(),
+                reason: reason.as_str().to_owned(),
             })
             .inc();
+    }
+
+    /// Retention has deleted so many rows of this state.
+    pub fn pruned(&self, state: State, count: u64) {
+        self.pruned
+            .get_or_create(&ByState {
+                state: state.as_str().to_owned(),
+            })
+            .inc_by(count);
     }
 
     /// So many daemons share the ledger.

@@ -28,6 +28,7 @@ const RECONNECT: RetryPolicy = RetryPolicy {
     },
     max_attempts: u16::MAX,
     jitter: 0.25,
+    deadline: None,
 };
 
 /// The subscription and everything that lives and dies with it.

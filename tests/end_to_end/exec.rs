@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lapsed::task::State;
+use lapsed::task::{How, Reason, State};
 use lapsed::{Due, HandlerRegistry, Task};
 
 use crate::rig::{Daemon, Rig, until};
@@ -239,4 +239,91 @@ async fn a_program_that_is_not_there_is_tried_again() {
     assert_eq!(record.attempt, 2);
     let error = record.last_error.unwrap();
     assert!(error.contains("start `/no/such/program`"), "{error}");
+}
+
+#[tokio::test]
+async fn the_last_line_of_a_program_that_failed_may_say_more() {
+    let script = Script::new(
+        r#"echo "$5" >> "$0/ran"; echo "lapsed: permanent"
+           case "$5" in
+             snoozes) [ -e "$0/once" ] && exit 0; touch "$0/once"; echo "lapsed: snooze 300ms"; exit 75;;
+             waits) echo "lapsed: retry-after 1h"; exit 75;;
+             never) exit 1;;
+             data) echo "lapsed: retry-after 1h"; exit 65;;
+             mumbles) echo "lapsed: later"; exit 75;;
+           esac"#,
+        "retry = { max_attempts = 1 }",
+    )
+    .await;
+    let all = ["snoozes", "waits", "never", "data", "mumbles"];
+    for arg in all {
+        let task = Task::from(crate::rig::key(&format!("Run@it@{arg}")));
+        let runs = if arg == "waits" { 2 } else { 1 };
+        let task = task.max_attempts(runs);
+        script
+            .daemon
+            .tasks
+            .create_task(task, Due::NOW)
+            .await
+            .unwrap();
+    }
+    let rig = &script.rig;
+    // Exit 0 is success, whatever was said.
+    rig.until_state("Run@it@snoozes", State::Done).await;
+    let snoozed = rig.record("Run@it@snoozes").await;
+    assert_eq!((snoozed.attempt, snoozed.history.len()), (1, 1));
+    assert_eq!(snoozed.history[0].how, How::Snoozed);
+    rig.until_state("Run@it@waits", State::Waiting).await;
+    let waits = rig.record("Run@it@waits").await;
+    let delay_ms = waits.due_at.since(waits.history[0].at).as_millis();
+    assert_eq!(delay_ms, 3_600_000);
+    for (arg, reason) in [
+        ("never", Reason::Permanent),
+        ("data", Reason::Permanent),
+        ("mumbles", Reason::Exhausted),
+    ] {
+        let name = format!("Run@it@{arg}");
+        rig.until_state(&name, State::Dead).await;
+        assert_eq!(rig.record(&name).await.reason, Some(reason), "{arg}");
+    }
+    let error = rig.record("Run@it@mumbles").await.last_error.unwrap();
+    assert!(
+        error.contains("`lapsed: later` is not understood, expected"),
+        "{error}"
+    );
+    let snoozes = script
+        .read("ran")
+        .lines()
+        .filter(|l| *l == "snoozes")
+        .count();
+    assert_eq!(snoozes, 2);
+}
+
+#[tokio::test]
+async fn what_a_program_writes_is_kept_if_its_route_says_so() {
+    let script = Script::new(
+        r#"case "$5" in
+             json) echo ' {"sum": [1, 2]} ';;
+             text) echo "two words";;
+             long) head -c 200000 /dev/zero | tr '\0' '"';;
+             fails) echo '{"sum": 0}'; exit 65;;
+           esac"#,
+        "keep_result = true",
+    )
+    .await;
+    for arg in ["json", "text", "long", "silent", "fails"] {
+        script.daemon.create(&format!("Run@it@{arg}"), 0).await;
+    }
+    script.rig.until_done(4).await;
+    script.rig.until_state("Run@it@fails", State::Dead).await;
+    let kept = async |arg: &str| {
+        let record = script.rig.record(&format!("Run@it@{arg}")).await;
+        serde_json::to_value(record).unwrap()["result"].take()
+    };
+    assert_eq!(kept("json").await, serde_json::json!({"sum": [1, 2]}));
+    assert_eq!(kept("text").await, "two words");
+    assert_eq!(kept("silent").await, "");
+    assert!(kept("fails").await.is_null());
+    let long = kept("long").await.as_str().unwrap().len();
+    assert!((10_000..=65_536).contains(&long), "{long}");
 }

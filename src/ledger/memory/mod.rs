@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use self::row::{NEVER, Row, Status};
 use super::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
-    RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
-    Window,
+    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Picked,
+    Prune, PruneCursor, Pruned, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    StateFilter, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
@@ -32,6 +32,8 @@ pub struct MemoryLedger {
 struct Book {
     rows: BTreeMap<u64, Row>,
     by_key: BTreeMap<TaskKey, u64>,
+    /// The id of the latest row: a deleted one's is not given again.
+    latest: u64,
 }
 
 impl Book {
@@ -41,13 +43,20 @@ impl Book {
     }
 
     fn create(&mut self, task: &NewTask, now: UnixMs) -> &Row {
-        let next = self.rows.len() as u64 + 1;
+        let next = self.latest + 1;
         let id = *self.by_key.entry(task.key.clone()).or_insert(next);
+        self.latest = self.latest.max(id);
         let row = self
             .rows
             .entry(id)
             .and_modify(|row| row.create_over(task, now));
         row.or_insert_with(|| Row::new(id, task, now))
+    }
+
+    /// Deletes a row; tells whether there was one.
+    fn remove(&mut self, id: u64) -> bool {
+        let row = self.rows.remove(&id);
+        row.is_some_and(|row| self.by_key.remove(&row.key).is_some())
     }
 }
 
@@ -136,6 +145,7 @@ impl Ledger for MemoryLedger {
                 row.end_time = due;
                 row.run_end = NEVER;
                 row.last_error = None;
+                row.history.clear();
                 row.origin = Origin::Row;
                 RescheduleAnswer::Moved(row.arming())
             }
@@ -249,6 +259,8 @@ impl Ledger for MemoryLedger {
                     number: row.attempt,
                     crashes: row.crashes,
                     max_attempts: row.max_attempts,
+                    since: row.end_time.max(row.start_time),
+                    snoozes: row.snoozes(),
                 },
                 created: row.start_time,
                 due_at: row.due_at(),
@@ -404,15 +416,98 @@ impl Catalog for MemoryLedger {
     }
 
     async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
-        Ok(self.mend(key, |row, _| {
-            let dead = row.status == Status::Dead;
-            if dead {
-                row.status = Status::Unprocessed;
-                row.deleted = false;
-                row.run_end = NEVER;
-                row.finished_at = None;
+        Ok(self.mend(key, Row::redrive))
+    }
+
+    async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
+        let dead = ListFilter {
+            states: vec![StateFilter::Is(State::Dead)],
+            ..filter.clone()
+        };
+        let now = self.clock.now();
+        let book = self.book();
+        let behind = filter.cursor.unwrap_or(0).saturating_add(1);
+        let rows = book.rows.range(behind..);
+        let rows = rows.filter(|(_, row)| row.fits(&dead, now));
+        let rows: Vec<u64> = rows
+            .map(|(id, _)| *id)
+            .take(filter.limit as usize)
+            .collect();
+        let next = rows
+            .last()
+            .copied()
+            .filter(|_| rows.len() == filter.limit as usize);
+        Ok(Picked { rows, next })
+    }
+
+    async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let mut redrive = |id: &u64| book.rows.get_mut(id).is_some_and(|row| row.redrive(now));
+        Ok(rows.iter().filter(|id| redrive(id)).count() as u64)
+    }
+
+    async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
+        let mut book = self.book();
+        let mut discard = |id: &u64| {
+            let dead = book
+                .rows
+                .get(id)
+                .is_some_and(|row| row.status == Status::Dead);
+            dead && book.remove(*id)
+        };
+        Ok(rows.iter().filter(|id| discard(id)).count() as u64)
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+        let now = self.clock.now();
+        let status = match prune.state {
+            State::Done => Status::Processed,
+            State::Dead => Status::Dead,
+            State::Cancelled => Status::Cancelled,
+            State::Pending | State::Waiting | State::Running => return Ok(Pruned::default()),
+        };
+        let mut book = self.book();
+        let since = |row: &Row| row.due_at().max(row.finished());
+        let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
+            .rows
+            .values()
+            .filter(|row| row.status == status)
+            .map(|row| (row.due_at(), row.id, since(row)))
+            .collect();
+        rows.sort_unstable();
+        let after = prune.after.map(|after| (after.due_at, after.row));
+        rows.retain(|(due_at, id, _)| after.is_none_or(|after| (*due_at, *id) > after));
+        let more = rows.len() > prune.limit as usize;
+        rows.truncate(prune.limit as usize);
+        let mut pruned = Pruned {
+            next: rows
+                .last()
+                .filter(|_| more)
+                .map(|(due_at, row, _)| PruneCursor {
+                    deleted: false,
+                    due_at: *due_at,
+                    row: *row,
+                }),
+            ..Pruned::default()
+        };
+        for (_, id, since) in rows {
+            let age = now.since(since);
+            let spare = since <= now && age >= Prune::AGE_MIN && pruned.surplus < prune.surplus;
+            let old = since <= now && prune.age.is_some_and(|limit| age >= limit);
+            if (spare || old) && (prune.dry_run || book.remove(id)) {
+                pruned.rows += 1;
+                pruned.surplus += u64::from(spare);
             }
-            dead
-        }))
+        }
+        Ok(pruned)
+    }
+
+    async fn count_finished(&self, state: State) -> Result<u64, LedgerError> {
+        let now = self.clock.now();
+        let book = self.book();
+        let rows = book.rows.values();
+        let finished = rows.filter(|row| row.status != Status::Unprocessed);
+        Ok(finished.filter(|row| row.state(now) == state).count() as u64)
     }
 }

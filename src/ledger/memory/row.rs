@@ -4,7 +4,7 @@ use crate::ledger::{
     Arming, Claimant, ERROR_BYTES_MAX, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
     Standing, StateFilter, TaskRecord,
 };
-use crate::task::{Envelope, Origin, State, TaskKey, UnixMs};
+use crate::task::{Envelope, How, Mishap, Origin, Reason, State, TaskKey, UnixMs, prepend};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -26,6 +26,9 @@ pub(super) struct Row {
     pub(super) tag: Option<String>,
     pub(super) payload: Option<String>,
     pub(super) last_error: Option<String>,
+    pub(super) reason: Option<Reason>,
+    pub(super) history: Vec<Mishap>,
+    pub(super) result: Option<String>,
     pub(super) finished_at: Option<UnixMs>,
     pub(super) origin: Origin,
 }
@@ -67,6 +70,9 @@ impl Row {
             tag,
             payload,
             last_error: None,
+            reason: None,
+            history: Vec::new(),
+            result: None,
             finished_at: None,
             origin: Origin::Row,
         }
@@ -228,17 +234,40 @@ impl Row {
                 self.finish(Status::Processed, now);
                 Settled::Applied
             }
-            Ruling::RetryAt { at, error } => {
+            Ruling::CompleteWith(result) => {
+                self.last_error = None;
+                self.result = Some(result.clone());
+                self.finish(Status::Processed, now);
+                Settled::Applied
+            }
+            Ruling::RetryAt { at, error, mishap } => {
                 self.retry_at = *at;
                 self.crashes = 0;
                 self.last_error = Some(cut(error));
+                prepend(mishap, &mut self.history);
                 self.reopen(now)
             }
-            Ruling::Bury { error } => {
+            Ruling::Snooze { at, mishap } => {
+                self.retry_at = *at;
+                self.crashes = 0;
+                self.attempt = self.attempt.saturating_sub(1);
+                prepend(mishap, &mut self.history);
+                self.reopen(now)
+            }
+            Ruling::Bury {
+                reason,
+                error,
+                mishap,
+            } => {
+                if *reason == Reason::Expired {
+                    self.attempt = self.attempt.saturating_sub(1);
+                }
                 self.last_error = Some(cut(error));
+                prepend(mishap, &mut self.history);
                 let (status, settled) = if self.deleted {
                     (Status::Cancelled, Settled::Cancelled)
                 } else {
+                    self.reason = Some(*reason);
                     (Status::Dead, Settled::Applied)
                 };
                 self.finish(status, now);
@@ -254,7 +283,7 @@ impl Row {
     pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
-            Status::Processed if lease_left || *ruling != Ruling::Complete => Settled::ByHandler,
+            Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
             Status::Cancelled => Settled::Cancelled,
             _ => Settled::Applied,
         }
@@ -279,6 +308,9 @@ impl Row {
             payload: envelope.payload,
             traceparent: envelope.traceparent,
             last_error: self.last_error.clone(),
+            reason: self.reason,
+            history: self.history.clone(),
+            result: self.result.clone(),
             finished: self.finished_at,
             adopted: self.origin != Origin::Row,
         }
@@ -292,9 +324,18 @@ impl Row {
             tag,
             due_after,
             due_before,
+            reason,
+            error,
+            finished_after,
+            finished_before,
             cursor: _,
             limit: _,
         } = filter;
+        let says = |text: &String| {
+            let latest = self.last_error.as_deref().unwrap_or_default();
+            latest.to_lowercase().contains(&text.to_lowercase())
+        };
+        let finished = (self.status != Status::Unprocessed).then(|| self.finished());
         let in_state = |wanted: &StateFilter| match wanted {
             StateFilter::Is(state) => self.state(now) == *state,
             StateFilter::Overdue => self.free_and_due(now),
@@ -309,6 +350,37 @@ impl Row {
                 .is_none_or(|tag| self.tag.as_ref() == Some(tag))
             && due_after.is_none_or(|due| self.end_time >= due)
             && due_before.is_none_or(|due| self.end_time < due)
+            && reason.is_none_or(|reason| self.reason == Some(reason))
+            && error.as_ref().is_none_or(says)
+            && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))
+            && finished_before.is_none_or(|to| finished.is_some_and(|at| at < to))
+    }
+
+    /// Since when it is finished, if it is.
+    pub(super) fn finished(&self) -> UnixMs {
+        self.finished_at.unwrap_or(self.end_time)
+    }
+
+    /// How often in a row it was snoozed.
+    pub(super) fn snoozes(&self) -> u16 {
+        match self.history.first() {
+            Some(latest) if latest.how == How::Snoozed => latest.snoozes,
+            _ => 0,
+        }
+    }
+
+    /// Dead to pending; tells whether it was dead.
+    pub(super) fn redrive(&mut self, now: UnixMs) -> bool {
+        let dead = self.status == Status::Dead;
+        if dead {
+            self.status = Status::Unprocessed;
+            self.deleted = false;
+            self.start_time = now;
+            self.run_end = NEVER;
+            self.reason = None;
+            self.finished_at = None;
+        }
+        dead
     }
 }
 

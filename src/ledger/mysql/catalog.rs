@@ -4,9 +4,11 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::connection::{Conn, error, statement};
+use super::filter::Conditions;
 use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::{
-    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
+    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Picked, Prune, Pruned, Stats,
+    TaskRecord,
 };
 use crate::task::{State, TaskKey};
 
@@ -23,73 +25,18 @@ impl Catalog for MysqlLedger {
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
-        let ListFilter {
-            states,
-            class,
-            method,
-            tag,
-            due_after,
-            due_before,
-            cursor,
-            limit,
-        } = filter;
-        let mut wheres = vec!["id > ?".to_owned()];
-        if !states.is_empty() {
-            wheres.push(format!(
-                "({})",
-                states
-                    .iter()
-                    .map(|state| condition(*state))
-                    .collect::<Vec<_>>()
-                    .join(" OR ")
-            ));
-        }
-        let texts: Vec<String> = [
-            class
-                .as_ref()
-                .map(|class| ("`key` LIKE ?", format!("{}@%", like_literal(class)))),
-            method.as_ref().map(|method| {
-                (
-                    "SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) = ?",
-                    method.clone(),
-                )
-            }),
-            tag.as_ref().map(|tag| ("tag = ?", tag.clone())),
-        ]
-        .into_iter()
-        .flatten()
-        .map(|(condition, text)| {
-            wheres.push(condition.to_owned());
-            text
-        })
-        .collect();
-        let times: Vec<i64> = [
-            due_after.map(|due| ("end_time >= CAST(? AS SIGNED) / 1000", due.0)),
-            due_before.map(|due| ("end_time < CAST(? AS SIGNED) / 1000", due.0)),
-        ]
-        .into_iter()
-        .flatten()
-        .map(|(condition, time)| {
-            wheres.push(condition.to_owned());
-            time
-        })
-        .collect();
+        let conditions = Conditions::of(filter);
         let question = format!(
-            "{}{} ORDER BY id LIMIT ?",
+            "{}id > ?{} ORDER BY id LIMIT ?",
             self.queries.plain(queries::RECORD),
-            wheres.join(" AND ")
+            conditions.text()
         );
-        let question = statement(question).bind(cursor.unwrap_or(0));
-        let question = texts
-            .into_iter()
-            .fold(question, |question, text| question.bind(text));
-        let question = times
-            .into_iter()
-            .fold(question, |question, time| question.bind(time));
+        let question = statement(question).bind(filter.cursor.unwrap_or(0));
+        let question = conditions.bind(question).bind(filter.limit);
         let mut conn = self.pools.acquire().await?;
-        let rows = conn.fetch(question.bind(*limit)).await.map_err(error)?;
+        let rows = conn.fetch(question).await.map_err(error)?;
         let next = match rows.last() {
-            Some(last) if rows.len() == *limit as usize => {
+            Some(last) if rows.len() == filter.limit as usize => {
                 Some(last.try_get_unchecked::<u64, _>("id").map_err(error)?)
             }
             _ => None,
@@ -135,6 +82,26 @@ impl Catalog for MysqlLedger {
     async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
         self.mend(queries::REDRIVE, key).await
     }
+
+    async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
+        self.pick(filter).await
+    }
+
+    async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.over_rows(queries::REDRIVE_ROWS, rows).await
+    }
+
+    async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.over_rows(queries::DISCARD_ROWS, rows).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+        self.prune_batch(prune).await
+    }
+
+    async fn count_finished(&self, state: State) -> Result<u64, LedgerError> {
+        self.count(state).await
+    }
 }
 
 impl MysqlLedger {
@@ -156,31 +123,4 @@ impl MysqlLedger {
             Some(row) => NudgeAnswer::Refused(row.state()),
         })
     }
-}
-
-fn condition(filter: StateFilter) -> &'static str {
-    match filter {
-        StateFilter::Is(State::Pending) => {
-            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND NOT (run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3))))"
-        }
-        StateFilter::Is(State::Waiting) => {
-            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)))"
-        }
-        StateFilter::Is(State::Running) => "(status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3)))",
-        StateFilter::Is(State::Done) => "(status = 1)",
-        StateFilter::Is(State::Dead) => "(status = 2)",
-        StateFilter::Is(State::Cancelled) => {
-            "(status = 3 OR (status = 0 AND sts = 1 AND lease_until < UNIX_TIMESTAMP(NOW(3))))"
-        }
-        StateFilter::Overdue => {
-            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND due_at <= UNIX_TIMESTAMP(NOW(3)))"
-        }
-    }
-}
-
-/// A class name as a `LIKE` pattern that matches only itself.
-fn like_literal(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('_', "\\_")
-        .replace('%', "\\%")
 }

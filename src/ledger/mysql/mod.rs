@@ -4,6 +4,8 @@ mod adopt;
 mod catalog;
 mod claim;
 mod connection;
+mod endings;
+mod filter;
 mod locks;
 mod pool;
 pub mod queries;

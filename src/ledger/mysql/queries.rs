@@ -140,7 +140,8 @@ pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
 /// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Primary key.
 pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload \
+       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload, \
+       IF(history LIKE '{\"how\":\"snoozed\"%', SUBSTRING_INDEX(history, '\n', 1), NULL) AS snoozed \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
 /// `claim`, whose answer was lost: gives back whatever it took. Primary key.
@@ -161,6 +162,10 @@ pub const RENEWED: &str =
 pub const COMPLETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0";
 
+/// `settle`, success of which something is kept: a row by itself. Primary key.
+pub const COMPLETE_WITH: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL, result = ? \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
+
 /// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
 /// A cancellation that waited for the run's end takes effect. `attempt` is 0 if the key was moved away and
 /// back meanwhile. Primary key.
@@ -168,13 +173,24 @@ pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREA
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
-/// `settle`, to be tried again. An attempt that ended by itself clears the crashes. Primary key.
-pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, lease_until = 0, \
+/// `settle`, to be tried again. An attempt that ended by itself clears the crashes. The history is a line for each entry,
+/// cut to [`HISTORY_MAX`](crate::task::HISTORY_MAX). Primary key.
+pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, \
+       history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle`, given up. Primary key.
-pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET last_error = ?, lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
+/// `settle`, snoozed: a retry whose attempt is given back, and that failed at nothing. In a row of snoozes the newest entry
+/// of the history stands for all. Primary key.
+pub const SNOOZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, attempt = GREATEST(attempt, 1) - 1, \
+       history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
+         NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), lease_until = 0, \
+       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
+
+/// `settle`, given up. What expired without running gives its attempt back. Primary key.
+pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts = 1, NULL, ?), attempt = attempt - LEAST(attempt, ?), last_error = ?, \
+       history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
@@ -218,21 +234,52 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        adopted = IF(end_time > UNIX_TIMESTAMP(NOW(3)), 0, adopted), end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. Unique key.
-pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
+/// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. `start_time` begins anew: lateness,
+/// deadline and expiry are counted from the later of the two. Unique key.
+pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), \
+       run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE `key` = ? AND status = 2";
+
+/// `redrive_rows`: as [`REDRIVE`]. Primary key.
+pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_time = UNIX_TIMESTAMP(NOW(3)), \
+       run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
+     WHERE id IN ({ids}) AND status = 2";
+
+/// `discard_rows`. Primary key: a `DELETE` cannot name its index, and `status + 0` is none.
+pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
+
+/// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is surplus
+/// has an age of its own. Ends where rows have not been due for long enough. Range on `ix_due`.
+pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
+       CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = ? AND sts = ? AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+     ORDER BY due_at, id LIMIT ?";
+
+/// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as [`DISCARD_ROWS`].
+pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \
+       AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
+
+/// `count_finished`. Range on `ix_due`, which covers it.
+pub const COUNT_FINISHED: &str = "SELECT COUNT(*) FROM `{t}` FORCE INDEX (ix_due) WHERE status = ?";
+
+/// `pick_dead`: ids of dead rows; filters are added behind it. Range on `ix_due`.
+pub const PICK_DEAD: &str = "SELECT id FROM `{t}` FORCE INDEX (ix_due) WHERE status = 2 AND ";
 
 /// `revive`: a legacy program deleted the row, then armed the key again. Primary key.
 pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0 WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1";
 
 /// `complete_in`: the completion as the last statement of the handler's own transaction. Primary key.
-pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
+pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL, \
+       result = ? \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
 /// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
 /// that was cancelled during the run is only completed. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
-       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = IF(sts = 1, ?, NULL), history = IF(sts = 1, history, NULL), owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
        start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
@@ -242,7 +289,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, reason, history, result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE ";
 

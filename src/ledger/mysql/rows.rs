@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::{
     Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming,
 };
-use crate::task::{Attempt, Envelope, Origin, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Envelope, Mishap, Origin, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
@@ -160,19 +160,23 @@ pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Res
     let Some(key) = key(row)? else {
         return Ok(None);
     };
+    let (arming, created) = (arming(row)?, ms(row, "start_ms")?);
+    let snoozed: Option<String> = row.try_get("snoozed")?;
+    let snoozed = snoozed.map(|text| Mishap::read_lines(&text));
     let attempt = Attempt {
         number: narrow(row.try_get("attempt")?),
         crashes: narrow(row.try_get("crashes")?),
         max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+        since: arming.due.max(created),
+        snoozes: snoozed
+            .and_then(|entries| Some(entries.first()?.snoozes))
+            .unwrap_or(0),
     };
     Ok(Some(Claim {
-        lease: Lease {
-            arming: arming(row)?,
-            owner,
-        },
+        lease: Lease { arming, owner },
         key,
         attempt,
-        created: ms(row, "start_ms")?,
+        created,
         due_at: ms(row, "due_ms")?,
         payload: row.try_get("payload")?,
         tag: row.try_get("tag")?,
@@ -222,6 +226,27 @@ impl SettledRow {
     }
 }
 
+/// A row of the query `FINISHED`.
+pub(super) struct Finished {
+    pub row: u64,
+    pub due_at: UnixMs,
+    /// Old enough to go.
+    pub old: bool,
+    /// Old enough to go as surplus.
+    pub spare: bool,
+}
+
+impl Finished {
+    pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            row: id(row)?,
+            due_at: ms(row, "due_ms")?,
+            old: flag(row, "old")?,
+            spare: flag(row, "spare")?,
+        })
+    }
+}
+
 /// A row of the query `RECORD`; `None` if its key is not a task's.
 pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     let Some(key) = key(row)? else {
@@ -252,6 +277,13 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         payload: envelope.payload,
         traceparent: envelope.traceparent,
         last_error: row.try_get("last_error")?,
+        reason: row
+            .try_get::<Option<String>, _>("reason")?
+            .and_then(|word| word.parse().ok()),
+        history: row
+            .try_get::<Option<String>, _>("history")?
+            .map_or_else(Vec::new, |text| Mishap::read_lines(&text)),
+        result: row.try_get("result")?,
         finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
         adopted: origin(row)? != Origin::Row,
     }))

@@ -1,5 +1,5 @@
 //! Writing how runs ended: one statement for what succeeded, one for what is released, one for each
-//! that failed; and if fewer rows matched than were sent, a look at what became of them.
+//! that failed, was snoozed, or has a result; and if fewer rows matched than were sent, a look at what became of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,6 +8,7 @@ use super::connection::{Conn, Statement, error, is_locked, statement};
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
+use crate::task::Reason;
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -55,13 +56,13 @@ impl MysqlLedger {
             matched += past.matched;
             locked.extend(past.locked);
         }
-        let mut failed: Vec<Settlement> = settlements
+        let mut single: Vec<Settlement> = settlements
             .iter()
-            .filter(|s| matches!(s.ruling, Ruling::RetryAt { .. } | Ruling::Bury { .. }))
+            .filter(|s| !matches!(s.ruling, Ruling::Complete | Ruling::Release))
             .cloned()
             .collect();
-        failed.sort_by_key(|settlement| settlement.lease.arming.row);
-        for one in failed.chunks(1) {
+        single.sort_by_key(|settlement| settlement.lease.arming.row);
+        for one in single.chunks(1) {
             let past = self
                 .locks
                 .get_past(
@@ -69,14 +70,14 @@ impl MysqlLedger {
                     &self.queries,
                     one,
                     |settlement| settlement.lease.arming.row,
-                    |conn, one| Box::pin(conn.execute(self.failed(&one[0]))),
+                    |conn, one| Box::pin(conn.execute(self.single(&one[0]))),
                 )
                 .await?;
             matched += past.matched;
             locked.extend(past.locked.iter().map(|settlement| settlement.lease));
         }
         let nothing_to_learn = matched == settlements.len() as u64
-            && settlements.iter().all(|s| s.ruling == Ruling::Complete);
+            && settlements.iter().all(|s| s.ruling.is_success());
         if nothing_to_learn {
             return Ok(vec![Settled::Applied; settlements.len()]);
         }
@@ -97,14 +98,27 @@ impl MysqlLedger {
         })
     }
 
-    fn failed(&self, settlement: &Settlement) -> Statement<'static> {
+    fn single(&self, settlement: &Settlement) -> Statement<'static> {
         let Lease { arming, owner } = settlement.lease;
         let update = match &settlement.ruling {
-            Ruling::RetryAt { at, error } => statement(self.queries.plain(queries::RETRY))
+            Ruling::RetryAt { at, error, mishap } => statement(self.queries.plain(queries::RETRY))
                 .bind(at.0)
-                .bind(cut(error).to_owned()),
-            Ruling::Bury { error } => {
-                statement(self.queries.plain(queries::BURY)).bind(cut(error).to_owned())
+                .bind(cut(error).to_owned())
+                .bind(mishap.to_line()),
+            Ruling::Snooze { at, mishap } => statement(self.queries.plain(queries::SNOOZE))
+                .bind(at.0)
+                .bind(mishap.to_line()),
+            Ruling::Bury {
+                reason,
+                error,
+                mishap,
+            } => statement(self.queries.plain(queries::BURY))
+                .bind(reason.as_str())
+                .bind(i64::from(*reason == Reason::Expired))
+                .bind(cut(error).to_owned())
+                .bind(mishap.to_line()),
+            Ruling::CompleteWith(result) => {
+                statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
             }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
@@ -150,7 +164,7 @@ impl MysqlLedger {
                     self.afterwards(conn, queries::TIDY, lease, Settled::ByHandler)
                         .await?
                 }
-                Some(row) if row.status == 1 && settlement.ruling != Ruling::Complete => {
+                Some(row) if row.status == 1 && !settlement.ruling.is_success() => {
                     Settled::ByHandler
                 }
                 Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => {

@@ -31,7 +31,7 @@ pub trait MysqlTask {
     async fn begin(&self) -> Result<TaskTransaction, HandlerError>;
 
     /// Completes the task as the last statement of `tx`, and commits: effects and completion happen
-    /// together, once, or not at all.
+    /// together, once, or not at all. So does what [`keep_result`](TaskContext::keep_result) was given before.
     ///
     /// # Errors
     /// [`HandlerError::fenced`] if the claim is no longer ours: everything is rolled back. Retryable if
@@ -62,7 +62,8 @@ impl MysqlTask for TaskContext {
     }
 
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
-        let update = statement(ledger(self)?.queries.plain(queries::COMPLETE_IN));
+        let update =
+            statement(ledger(self)?.queries.plain(queries::COMPLETE_IN)).bind(self.result());
         self.settle_in(tx, update, Outcome::Completed).await
     }
 
@@ -79,6 +80,7 @@ impl MysqlTask for TaskContext {
             due
         };
         let update = statement(ledger.queries.plain(queries::AGAIN_IN))
+            .bind(self.result())
             .bind(now.0)
             .bind(due.0);
         self.settle_in(tx, update, Outcome::Again(due)).await

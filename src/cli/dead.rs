@@ -1,0 +1,256 @@
+//! The commands about dead tasks: bring them back, throw them away.
+
+use std::io::IsTerminal as _;
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use lapsed::client::{ClientError, Pace};
+use lapsed::compose::Adapters;
+use lapsed::ledger::{Catalog, ListFilter};
+use lapsed::task::{State, TaskKey};
+use lapsed::{Config, TaskClient};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::EXIT_FAILED;
+use super::filters::Filters;
+use super::output::Output;
+use super::tasks::{OneKey, usage};
+
+#[derive(Args)]
+pub struct Redrive {
+    #[command(flatten)]
+    which: Which,
+    /// The state they are in: only `dead` ones can be redriven
+    #[arg(long, value_parser = ["dead"], conflicts_with = "key")]
+    state: Option<String>,
+    /// How many in a second, such as 500/s
+    #[arg(long, value_name = "N/s", default_value = "1000/s", value_parser = rate)]
+    rate: NonZeroU32,
+}
+
+#[derive(Args)]
+pub struct Discard {
+    #[command(flatten)]
+    which: Which,
+    /// The state they are in: only `dead` ones can be discarded
+    #[arg(long, value_parser = ["dead"], conflicts_with = "key")]
+    state: Option<String>,
+}
+
+#[derive(Args)]
+struct Which {
+    /// Class@method[@argument]*
+    #[arg(conflicts_with_all = ["class", "method", "tag", "reason", "older_than", "newer_than", "error", "limit", "all"])]
+    key: Option<TaskKey>,
+    #[command(flatten)]
+    filters: Filters,
+    /// All dead tasks: needed where no other option says which
+    #[arg(long)]
+    all: bool,
+    /// At most so many, those created first
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Only say how many it would be
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Redrive {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        if let Some(key) = &self.which.key {
+            if self.which.dry_run {
+                return dry_run_of_one(key, config, output, "redriven").await;
+            }
+            return OneKey::from(key.clone()).redrive(config, output).await;
+        }
+        let pace = Pace::per_second(self.rate);
+        let many = Many {
+            verb: "redriven",
+            which: self.which,
+        };
+        let redrive = async |tasks: &TaskClient, filter: &ListFilter, done: &Progress| {
+            tasks
+                .redrive_each(filter, pace, |count| done.show(count))
+                .await
+        };
+        many.run(config, output, redrive).await
+    }
+}
+
+impl Discard {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        if let Some(key) = &self.which.key {
+            if self.which.dry_run {
+                return dry_run_of_one(key, config, output, "discarded").await;
+            }
+            return discard_one(key, config, output).await;
+        }
+        let many = Many {
+            verb: "discarded",
+            which: self.which,
+        };
+        let discard = async |tasks: &TaskClient, filter: &ListFilter, done: &Progress| {
+            tasks.discard_each(filter, |count| done.show(count)).await
+        };
+        many.run(config, output, discard).await
+    }
+}
+
+async fn discard_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let ledger = Adapters::new(config)?.ledger;
+    let Some(task) = ledger.find(key).await? else {
+        anyhow::bail!("there is no task `{key}`");
+    };
+    let row = task.id.split('-').next().and_then(|row| row.parse().ok());
+    let discarded = match (task.state, row) {
+        (State::Dead, Some(row)) => ledger.discard_rows(&[row]).await?,
+        (state, _) => {
+            anyhow::bail!("`{key}` is {state} and cannot be discarded, only dead tasks can")
+        }
+    };
+    anyhow::ensure!(
+        discarded == 1,
+        "`{key}` is not dead any more, or locked by another session; nothing was discarded"
+    );
+    output.print(&json!({ "discarded": 1 }), format!("{key} is discarded"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn dry_run_of_one(
+    key: &TaskKey,
+    config: &Config,
+    output: Output,
+    verb: &str,
+) -> anyhow::Result<ExitCode> {
+    let ledger = Adapters::new(config)?.ledger;
+    match ledger.find(key).await? {
+        Some(task) if task.state == State::Dead => {
+            let value = json!({ verb: 1, "dry_run": true });
+            output.print(&value, format!("1 would be {verb}"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(task) => anyhow::bail!("`{key}` is {} and cannot be {verb}", task.state),
+        None => anyhow::bail!("there is no task `{key}`"),
+    }
+}
+
+/// What is done to all dead tasks that fit.
+struct Many {
+    verb: &'static str,
+    which: Which,
+}
+
+impl Many {
+    async fn run(
+        self,
+        config: &Config,
+        output: Output,
+        act: impl AsyncFn(&TaskClient, &ListFilter, &Progress) -> Result<u64, ClientError>,
+    ) -> anyhow::Result<ExitCode> {
+        let Self { verb, which } = self;
+        let Which {
+            key: _,
+            filters,
+            all,
+            limit,
+            dry_run,
+        } = which;
+        let tasks = TaskClient::connect(config).await?;
+        let mut filter = filters.resolve(&tasks).await?;
+        if filter.is_open() && !all {
+            return usage(
+                "this is about every dead task: say which (`--class`, `--method`, `--tag`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
+            );
+        }
+        filter.limit = limit.unwrap_or(0);
+        let would_be = tasks.count_dead(&filter).await?;
+        if dry_run {
+            let value = json!({ verb: would_be, "dry_run": true });
+            output.print(&value, format!("{would_be} would be {verb}"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let progress = Progress::new(would_be);
+        let interrupted = Arc::clone(&progress.interrupted);
+        let watch = tokio::spawn(async move {
+            let asked = tokio::signal::ctrl_c().await.is_ok();
+            interrupted.store(asked, Ordering::Relaxed);
+        });
+        let result = act(&tasks, &filter, &progress).await;
+        watch.abort();
+        progress.bar.finish_and_clear();
+        let count =
+            result.with_context(|| format!("stopped after {} of {would_be}", progress.count()))?;
+        output.print(&json!({ verb: count }), format!("{count} {verb}"))?;
+        if !progress.interrupted.load(Ordering::Relaxed) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        eprintln!("interrupted: {count} of {would_be} {verb}; the rest is as it was");
+        Ok(ExitCode::from(EXIT_FAILED))
+    }
+}
+
+/// How often a log hears how far it is.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// How far it is: a bar on stderr for a person, a line now and then for a log.
+struct Progress {
+    bar: ProgressBar,
+    total: u64,
+    count: AtomicU64,
+    /// Somebody wants it to stop where it is.
+    interrupted: Arc<AtomicBool>,
+    /// When a line was last written, if there is no bar.
+    said: Mutex<Instant>,
+}
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        let template = "{bar:40} {human_pos}/{human_len} {eta}";
+        let style = ProgressStyle::with_template(template).expect("the template is constant");
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new(total).with_style(style),
+            false => ProgressBar::hidden(),
+        };
+        Self {
+            bar,
+            total,
+            count: AtomicU64::new(0),
+            interrupted: Arc::default(),
+            said: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn show(&self, count: u64) -> ControlFlow<()> {
+        self.count.store(count, Ordering::Relaxed);
+        self.bar.set_position(count);
+        let mut said = self.said.lock().expect("nothing panics while holding it");
+        if self.bar.is_hidden() && said.elapsed() >= LINE_EVERY {
+            eprintln!("{count} of {}", self.total);
+            *said = Instant::now();
+        }
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// `500/s`, or the number alone.
+fn rate(text: &str) -> Result<NonZeroU32, String> {
+    let number = text.trim().strip_suffix("/s").unwrap_or(text);
+    number.trim().parse().map_err(|_| {
+        format!("`{text}` is not a rate, expected a whole number a second such as `500/s`")
+    })
+}

@@ -1,0 +1,77 @@
+//! Which tasks are meant: the options that `list`, `redrive` and `discard` share.
+
+use std::time::Duration;
+
+use clap::Args;
+use lapsed::TaskClient;
+use lapsed::ledger::ListFilter;
+use lapsed::task::{Due, Reason, UnixMs};
+
+#[derive(Args)]
+pub struct Filters {
+    /// Only this class
+    #[arg(long)]
+    class: Option<String>,
+    /// Only this method
+    #[arg(long)]
+    method: Option<String>,
+    /// Only this tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// Only those dead for this reason: permanent, exhausted, deadline, poison or expired
+    #[arg(long)]
+    reason: Option<Reason>,
+    /// Only those that finished longer ago than this, such as 2h or 7d
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    older_than: Option<Duration>,
+    /// Only those that finished within this time, such as 2h or 7d
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    newer_than: Option<Duration>,
+    /// Only those whose latest error contains this text, whatever its case
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+}
+
+impl Filters {
+    /// The filter, without limit; ages are counted from `now`, on the ledger's clock.
+    pub fn filter(self, now: UnixMs) -> ListFilter {
+        let Self {
+            class,
+            method,
+            tag,
+            reason,
+            older_than,
+            newer_than,
+            error,
+        } = self;
+        let ago = |age: Duration| {
+            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            UnixMs(now.0.saturating_sub(age))
+        };
+        ListFilter {
+            class,
+            method,
+            tag,
+            reason,
+            error,
+            finished_before: older_than.map(ago),
+            finished_after: newer_than.map(ago),
+            ..ListFilter::default()
+        }
+    }
+
+    /// As [`filter`](Self::filter); the ledger is asked for its time only if that matters.
+    pub async fn resolve(self, tasks: &TaskClient) -> anyhow::Result<ListFilter> {
+        let now = match self.older_than.or(self.newer_than) {
+            Some(_) => tasks.now().await?,
+            None => UnixMs(0),
+        };
+        Ok(self.filter(now))
+    }
+}
+
+/// A length of time with its unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let due = Due::parse_delay(text).map_err(|error| error.to_string())?;
+    Ok(due.resolve(UnixMs(0)).since(UnixMs(0)))
+}

@@ -1,0 +1,305 @@
+//! Looking at tasks, and what people do with many finished ones: bring them back, throw them away, forget them.
+
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{ClientError, TaskClient};
+use crate::ledger::{
+    Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, Pruned, TaskRecord,
+};
+use crate::task::{State, TaskKey};
+
+/// Rows that are looked for at a time.
+const PICK: u32 = 10_000;
+
+/// Most rows of one statement, and of its transaction.
+const BATCH_MAX: u32 = 500;
+
+/// Statements in a second, where the rows of one are that few.
+const STATEMENTS_PER_SECOND: u32 = 10;
+
+/// How fast many rows are worked through, so that what runs beside it is not late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace(NonZeroU32);
+
+impl Pace {
+    /// So many rows in a second.
+    pub fn per_second(rows: NonZeroU32) -> Self {
+        Self(rows)
+    }
+
+    /// Rows of one statement.
+    fn batch(self) -> u32 {
+        (self.0.get() / STATEMENTS_PER_SECOND).clamp(1, BATCH_MAX)
+    }
+
+    /// How far apart statements of so many rows are.
+    fn apart(self, rows: u32) -> Duration {
+        Duration::from_secs(1) * rows / self.0.get()
+    }
+}
+
+impl Default for Pace {
+    /// 1,000 rows in a second.
+    fn default() -> Self {
+        Self(NonZeroU32::new(1_000).expect("it is not zero"))
+    }
+}
+
+/// Which finished tasks [`TaskClient::prune`] forgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pruning {
+    /// Done, dead or cancelled.
+    pub state: State,
+    /// Those that have been finished, and due, for at least so long.
+    pub older_than: Option<Duration>,
+    /// All but so many, those that fell due last; nothing goes for this that finished within the last minute.
+    pub keep: Option<u64>,
+    /// Only count.
+    pub dry_run: bool,
+}
+
+impl TaskClient {
+    /// Gives the client a catalogue to look things up in; what `connect` and `in_memory` make has one.
+    #[must_use]
+    pub fn with_catalog(self, catalog: Arc<dyn Catalog>) -> Self {
+        Self {
+            catalog: Some(catalog),
+            ..self
+        }
+    }
+
+    fn catalog(&self) -> Result<&dyn Catalog, ClientError> {
+        self.catalog.as_deref().ok_or_else(|| {
+            ClientError::Invalid(
+                "this client has no catalogue: make it with `with_catalog`".to_owned(),
+            )
+        })
+    }
+
+    /// One task with everything that is known of it: its state, errors, history, result.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, ClientError> {
+        Ok(self.catalog()?.find(key).await?)
+    }
+
+    /// A page of the tasks that fit.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn list(&self, filter: &ListFilter) -> Result<ListPage, ClientError> {
+        Ok(self.catalog()?.list(filter).await?)
+    }
+
+    /// Brings a dead task back: pending and due at once under the same id, its counters cleared, its history kept.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, ClientError> {
+        let answer = self.catalog()?.redrive(key).await?;
+        if let NudgeAnswer::Due(arming) = answer {
+            self.arm_again(key, arming).await;
+        }
+        Ok(answer)
+    }
+
+    /// As [`redrive`](Self::redrive), for all dead tasks that fit, at this pace; answers how many. A `limit` of 0 is none, and the states
+    /// of the filter are not looked at: it is always the dead.
+    ///
+    /// Their keys are not armed: the sweep finds them within a second or two, and since they are overdue it runs them in the
+    /// share of the slots that a backlog has. What falls due meanwhile stays punctual.
+    ///
+    /// # Errors
+    /// [`ClientError`]; what was redriven before stays so.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it stops it between two batches.
+    ///
+    /// ```no_run
+    /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), lapsed::ClientError> {
+    /// use lapsed::client::Pace;
+    /// use lapsed::ledger::ListFilter;
+    ///
+    /// let mail = ListFilter {
+    ///     class: Some("Mail".into()),
+    ///     error: Some("connection refused".into()),
+    ///     ..ListFilter::default()
+    /// };
+    /// let count = tasks.redrive_where(&mail, Pace::default()).await?;
+    /// println!("{count} redriven");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn redrive_where(&self, filter: &ListFilter, pace: Pace) -> Result<u64, ClientError> {
+        self.redrive_each(filter, pace, |_| ControlFlow::Continue(()))
+            .await
+    }
+
+    /// As [`redrive_where`](Self::redrive_where), and says after each batch how many it has been so far; `progress` may
+    /// end it there.
+    ///
+    /// # Errors
+    /// As [`redrive_where`](Self::redrive_where).
+    pub async fn redrive_each(
+        &self,
+        filter: &ListFilter,
+        pace: Pace,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<u64, ClientError> {
+        self.over_dead(filter, pace, Verb::Redrive, progress).await
+    }
+
+    /// Deletes all dead tasks that fit, for good; answers how many. `limit` and states as for
+    /// [`redrive_where`](Self::redrive_where).
+    ///
+    /// # Errors
+    /// [`ClientError`]; what was deleted before is gone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it stops it between two batches.
+    pub async fn discard_where(&self, filter: &ListFilter) -> Result<u64, ClientError> {
+        self.discard_each(filter, |_| ControlFlow::Continue(()))
+            .await
+    }
+
+    /// As [`discard_where`](Self::discard_where), and says after each batch how many it has been so far; `progress` may
+    /// end it there.
+    ///
+    /// # Errors
+    /// As [`discard_where`](Self::discard_where).
+    pub async fn discard_each(
+        &self,
+        filter: &ListFilter,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<u64, ClientError> {
+        let pace = Pace(NonZeroU32::new(5_000).expect("it is not zero"));
+        self.over_dead(filter, pace, Verb::Discard, progress).await
+    }
+
+    /// How many dead tasks fit.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn count_dead(&self, filter: &ListFilter) -> Result<u64, ClientError> {
+        self.over_dead(filter, Pace::default(), Verb::Count, |_| {
+            ControlFlow::Continue(())
+        })
+        .await
+    }
+
+    async fn over_dead(
+        &self,
+        filter: &ListFilter,
+        pace: Pace,
+        verb: Verb,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<u64, ClientError> {
+        let catalog = self.catalog()?;
+        let (mut left, mut count) = (u64::from(filter.limit), 0);
+        let unlimited = left == 0;
+        let mut filter = filter.clone();
+        let batch = pace.batch();
+        let mut ticks = interval(pace.apart(batch).max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            filter.limit = match unlimited {
+                true => PICK,
+                false => PICK.min(u32::try_from(left).unwrap_or(PICK)),
+            };
+            let Picked { rows, next } = catalog.pick_dead(&filter).await?;
+            for rows in rows.chunks(batch as usize) {
+                if verb != Verb::Count {
+                    ticks.tick().await;
+                }
+                count += match verb {
+                    Verb::Redrive => catalog.redrive_rows(rows).await?,
+                    Verb::Discard => catalog.discard_rows(rows).await?,
+                    Verb::Count => rows.len() as u64,
+                };
+                if progress(count).is_break() {
+                    return Ok(count);
+                }
+            }
+            left = left.saturating_sub(rows.len() as u64);
+            filter.cursor = next;
+            if next.is_none() || (!unlimited && left == 0) {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Forgets finished tasks, in small batches at this pace; answers how many. What is pending is never touched.
+    ///
+    /// # Errors
+    /// [`ClientError`]; what was deleted before is gone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it stops it between two batches.
+    pub async fn prune(&self, pruning: Pruning, pace: Pace) -> Result<u64, ClientError> {
+        let catalog = self.catalog()?;
+        let Pruning {
+            state,
+            older_than,
+            keep,
+            dry_run,
+        } = pruning;
+        let surplus = match keep {
+            Some(keep) => catalog.count_finished(state).await?.saturating_sub(keep),
+            None => 0,
+        };
+        let mut prune = Prune {
+            state,
+            age: older_than,
+            surplus,
+            after: None,
+            limit: BATCH_MAX,
+            dry_run,
+        };
+        let mut count = 0;
+        loop {
+            let Pruned {
+                rows,
+                surplus,
+                next,
+            } = catalog.prune(&prune).await?;
+            count += rows;
+            prune.surplus -= surplus;
+            prune.after = next;
+            if next.is_none() {
+                return Ok(count);
+            }
+            if !dry_run {
+                let rows = u32::try_from(rows).unwrap_or(BATCH_MAX);
+                tokio::time::sleep(pace.apart(rows)).await;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Redrive,
+    Discard,
+    Count,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_kept_by_few_rows_at_a_time() {
+        for rate in [1, 7, 10, 500, 1_000, 5_000, 100_000] {
+            let pace = Pace::per_second(NonZeroU32::new(rate).unwrap());
+            let per_second = f64::from(pace.batch()) / pace.apart(pace.batch()).as_secs_f64();
+            assert!((per_second / f64::from(rate) - 1.0).abs() < 0.01, "{rate}");
+            assert!(pace.batch() <= BATCH_MAX);
+        }
+    }
+}

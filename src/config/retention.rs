@@ -1,0 +1,55 @@
+//! `[retention]`: how long finished tasks are kept.
+
+use std::time::Duration;
+
+use super::RetentionConfig;
+use super::reader::{Problems, Reader};
+
+/// A late signal of a task must find its row: one that is gone could be taken for a new task.
+const AGE_MIN: Duration = Duration::from_secs(60);
+
+impl Reader {
+    pub(super) fn retention(mut self, p: &mut Problems) -> Option<RetentionConfig> {
+        let done = self.duration_or_none("done", p, AGE_MIN);
+        let dead = self.duration_or_none("dead", p, AGE_MIN);
+        let cancelled = self.duration_or_none("cancelled", p, AGE_MIN);
+        let done_max: Option<u64> = self.take("done_max", p);
+        let rate = self.checked("rate", p, |n| (1..=100_000).contains(n), "1 to 100000");
+        self.done(p);
+        Some(RetentionConfig {
+            done: done?,
+            dead: dead?,
+            cancelled: cancelled?,
+            done_max: done_max.map(|max| Some(max).filter(|max| *max > 0))?,
+            rate: rate?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn everything_is_kept_unless_said_otherwise() {
+        assert!(Config::default().retention.is_off());
+        let some = Config::from_toml("retention = { done = '7d', done_max = 1000 }").unwrap();
+        assert_eq!(some.retention.done, Some(Duration::from_secs(7 * 86_400)));
+        assert_eq!(some.retention.done_max, Some(1000));
+        assert_eq!(some.retention.dead, None);
+        assert!(!some.retention.is_off());
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let error = Config::from_toml("retention = { done = '0s', dead = 7, rate = 0, keep = 1 }");
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "`retention.done`: expected at least 60000 ms, or \"none\"\n\
+             `retention.dead`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\", or \"none\"\n\
+             `retention.rate`: expected 1 to 100000\n\
+             `retention.keep`: is not the name of a setting"
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! `[retry]`, and `retry = { .. }` of a route over it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::reader::{Problems, Reader, Span};
+use crate::task::{Backoff, RetryPolicy};
+
+/// Every key, also those that the chosen backoff has no use for: a route may choose another.
+#[derive(Debug, Clone)]
+pub(super) struct RetryKeys {
+    kind: Kind,
+    ladder: Vec<Duration>,
+    base: Duration,
+    max: Duration,
+    delay: Duration,
+    max_attempts: u16,
+    jitter: f64,
+    deadline: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Ladder,
+    Exponential,
+    Fixed,
+}
+
+impl Kind {
+    /// The keys that belong to one kind only.
+    const KEYS: [(&str, Self); 4] = [
+        ("ladder", Self::Ladder),
+        ("base", Self::Exponential),
+        ("max", Self::Exponential),
+        ("delay", Self::Fixed),
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ladder => "ladder",
+            Self::Exponential => "exponential",
+            Self::Fixed => "fixed",
+        }
+    }
+}
+
+impl RetryKeys {
+    pub(super) fn policy(&self) -> RetryPolicy {
+        let backoff = match self.kind {
+            Kind::Ladder => Backoff::Ladder(self.ladder.clone()),
+            Kind::Exponential => Backoff::Exponential {
+                base: self.base,
+                max: self.max,
+            },
+            Kind::Fixed => Backoff::Fixed(self.delay),
+        };
+        RetryPolicy {
+            backoff,
+            max_attempts: self.max_attempts,
+            jitter: self.jitter,
+            deadline: self.deadline,
+        }
+    }
+
+    /// The defaults, to go on reading with when `[retry]` is broken.
+    fn any() -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            kind: Kind::Ladder,
+            ladder: vec![minute],
+            base: minute,
+            max: minute,
+            delay: minute,
+            max_attempts: 1,
+            jitter: 0.0,
+            deadline: None,
+        }
+    }
+}
+
+impl Reader {
+    /// `[retry]`, of which every key has a default.
+    pub(super) fn retry(self, p: &mut Problems) -> Option<RetryKeys> {
+        let below = RetryKeys::any();
+        self.retry_over(&below, p)
+    }
+
+    /// `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }` of a route; what is not
+    /// said is taken from `[retry]`. A key that belongs to one backoff chooses that.
+    pub(super) fn route_retry(
+        mut self,
+        below: Option<&RetryKeys>,
+        p: &mut Problems,
+    ) -> Option<RetryKeys> {
+        let mut below = below.cloned().unwrap_or_else(RetryKeys::any);
+        let said: Option<Kind> = self.kind(p);
+        let given = Kind::KEYS.iter();
+        let given: Vec<_> = given
+            .filter(|(key, _)| self.table.contains_key(*key))
+            .collect();
+        below.kind = said
+            .or(given.first().map(|(_, kind)| *kind))
+            .unwrap_or(below.kind);
+        let chosen = below.kind;
+        for (key, kind) in given.into_iter().filter(|(_, kind)| *kind != chosen) {
+            p.add(
+                &self.at(key),
+                format!(
+                    "belongs to `backoff = \"{}\"`, but this one is \"{}\"",
+                    kind.as_str(),
+                    chosen.as_str()
+                ),
+            );
+        }
+        self.retry_over(&below, p)
+    }
+
+    fn kind(&mut self, p: &mut Problems) -> Option<Kind> {
+        let word: String = self.optional("backoff", p)?;
+        let kinds = [Kind::Ladder, Kind::Exponential, Kind::Fixed];
+        let found = kinds.into_iter().find(|kind| kind.as_str() == word);
+        if found.is_none() {
+            p.add(
+                &self.at("backoff"),
+                format!("`{word}` is none of `ladder`, `exponential`, `fixed`"),
+            );
+        }
+        found
+    }
+
+    fn retry_over(mut self, below: &RetryKeys, p: &mut Problems) -> Option<RetryKeys> {
+        const MILLISECOND: Duration = Duration::from_millis(1);
+        let before = p.0.len();
+        let has = |reader: &Self, key| reader.table.contains_key(key);
+        let mut keys = below.clone();
+        keys.kind = self.kind(p).unwrap_or(keys.kind);
+        if has(&self, "ladder") {
+            let rungs = self.checked(
+                "ladder",
+                p,
+                |rungs: &Vec<Span>| !rungs.is_empty(),
+                "at least one rung",
+            );
+            keys.ladder = rungs?.into_iter().map(|span| span.0).collect();
+        }
+        let mut span = |key, least, value: &mut Duration| {
+            if has(&self, key)
+                && let Some(found) = self.duration(key, p, least)
+            {
+                *value = found;
+            }
+        };
+        span("base", MILLISECOND, &mut keys.base);
+        span("max", MILLISECOND, &mut keys.max);
+        span("delay", Duration::ZERO, &mut keys.delay);
+        if has(&self, "max_attempts") {
+            let runs = self.checked("max_attempts", p, |n| *n >= 1, "at least 1");
+            keys.max_attempts = runs.unwrap_or(1);
+        }
+        if has(&self, "jitter") {
+            let jitter = self.checked("jitter", p, |j| (0.0..=1.0).contains(j), "0 to 1");
+            keys.jitter = jitter.unwrap_or(0.0);
+        }
+        if has(&self, "deadline") {
+            keys.deadline = self.duration_or_none("deadline", p, MILLISECOND).flatten();
+        }
+        if keys.kind == Kind::Exponential && keys.base > keys.max && p.0.len() == before {
+            p.add(
+                &self.at("max"),
+                format!(
+                    "expected at least `base`, which is {}",
+                    crate::task::spoken(keys.base)
+                ),
+            );
+        }
+        self.done(p);
+        Some(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn read(text: &str) -> Config {
+        Config::from_toml(text).unwrap()
+    }
+
+    fn problems(text: &str) -> String {
+        Config::from_toml(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_routes_can_have_any_backoff() {
+        let seconds = Duration::from_secs;
+        let exponential = read("retry = { backoff = 'exponential', base = '2s', max = '1h' }");
+        assert_eq!(
+            exponential.retry.backoff,
+            Backoff::Exponential {
+                base: seconds(2),
+                max: seconds(3600)
+            }
+        );
+        let fixed = read("retry = { backoff = 'fixed', deadline = '24h' }");
+        assert_eq!(fixed.retry.backoff, Backoff::Fixed(seconds(60)));
+        assert_eq!(fixed.retry.deadline, Some(seconds(24 * 3600)));
+        assert_eq!(read("").retry, RetryPolicy::default());
+    }
+
+    #[test]
+    fn a_route_takes_what_it_does_not_say_from_all() {
+        let all = "[retry]\nbackoff = 'exponential'\nbase = '2s'\nmax = '1h'\ndeadline = '1d'\n";
+        let route = |keys: &str| {
+            let text = format!("{all}[[routes]]\nmatch = '.'\nlog = {{}}\nretry = {{ {keys} }}");
+            read(&text).routes[0].retry.clone().unwrap()
+        };
+        let of_all = read(all).retry;
+        assert_eq!(
+            route("max_attempts = 3"),
+            RetryPolicy {
+                max_attempts: 3,
+                ..of_all.clone()
+            }
+        );
+        assert_eq!(
+            route("delay = '5s', deadline = 'none'"),
+            RetryPolicy {
+                backoff: Backoff::Fixed(Duration::from_secs(5)),
+                deadline: None,
+                ..of_all
+            }
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_together_says_so() {
+        let route = |keys: &str| {
+            problems(&format!(
+                "[[routes]]\nmatch = '.'\nlog = {{}}\nretry = {{ {keys} }}"
+            ))
+        };
+        assert_eq!(
+            route("backoff = 'fixed', base = '2s'"),
+            "`routes[0].retry.base`: belongs to `backoff = \"exponential\"`, but this one is \"fixed\""
+        );
+        assert_eq!(
+            route("base = '2h', max = '1h'"),
+            "`routes[0].retry.max`: expected at least `base`, which is 2h"
+        );
+        assert_eq!(
+            problems("retry = { backoff = 'linear', deadline = '0s', jitter = 2.0 }"),
+            "`retry.backoff`: `linear` is none of `ladder`, `exponential`, `fixed`\n\
+             `retry.jitter`: expected 0 to 1\n\
+             `retry.deadline`: expected at least 1 ms, or \"none\""
+        );
+    }
+}

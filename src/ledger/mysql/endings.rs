@@ -1,0 +1,197 @@
+//! What people and daemons do with many finished rows at once: bring them back, throw them away, forget them. Always
+//! few rows to a statement, by primary key.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+
+use super::connection::{Conn, error, statement};
+use super::filter::Conditions;
+use super::queries::{self, padded};
+use super::{BATCH_MAX, MysqlLedger, rows};
+use crate::ledger::{LedgerError, ListFilter, Picked, Prune, PruneCursor, Pruned};
+use crate::task::{State, UnixMs};
+
+impl MysqlLedger {
+    pub(super) async fn pick(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
+        let conditions = Conditions::but_state(filter);
+        let question = format!(
+            "{}id > ?{} ORDER BY id LIMIT ?",
+            self.queries.plain(queries::PICK_DEAD),
+            conditions.text()
+        );
+        let question = statement(question).bind(filter.cursor.unwrap_or(0));
+        let question = conditions.bind(question).bind(filter.limit);
+        let mut conn = self.pools.acquire().await?;
+        let found = conn.fetch(question).await.map_err(error)?;
+        let rows = found
+            .iter()
+            .map(|row| row.try_get_unchecked::<u64, _>("id"));
+        let rows: Vec<u64> = rows.collect::<Result<_, _>>().map_err(error)?;
+        let next = rows
+            .last()
+            .copied()
+            .filter(|_| rows.len() == filter.limit as usize);
+        Ok(Picked { rows, next })
+    }
+
+    /// A statement over rows, leaving out those that another session has locked; tells how many matched.
+    pub(super) async fn over_rows(
+        &self,
+        template: &'static str,
+        rows: &[u64],
+    ) -> Result<u64, LedgerError> {
+        let mut matched = 0;
+        let mut conn = self.pools.acquire().await?;
+        for batch in rows.chunks(BATCH_MAX) {
+            let act = |ids: &[u64]| {
+                let ids = padded(ids);
+                let update = statement(self.queries.with_rows(template, ids.len()));
+                ids.into_iter().fold(update, |update, id| update.bind(id))
+            };
+            let past = self
+                .locks
+                .get_past(
+                    &mut conn,
+                    &self.queries,
+                    batch,
+                    |id| *id,
+                    |conn, ids| Box::pin(conn.execute(act(ids))),
+                )
+                .await
+                .map_err(error)?;
+            matched += past.matched;
+        }
+        Ok(matched)
+    }
+
+    pub(super) async fn prune_batch(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        self.prune_on(&mut conn, prune).await.map_err(error)
+    }
+
+    async fn prune_on(&self, conn: &mut Conn, prune: &Prune) -> sqlx::Result<Pruned> {
+        let Prune {
+            state,
+            age,
+            surplus,
+            after,
+            limit,
+            dry_run,
+        } = *prune;
+        let Some(status) = status(state) else {
+            return Ok(Pruned::default());
+        };
+        let after = after.unwrap_or(PruneCursor {
+            deleted: false,
+            due_at: UnixMs(0),
+            row: 0,
+        });
+        // Whatever is surplus must have been finished for a while; and without an age nothing else goes.
+        let spare_ms = ms(Prune::AGE_MIN);
+        let age_ms = age.map_or(i64::MAX / 2_000_000, ms);
+        let youngest_ms = match (age, surplus) {
+            (Some(_), 0) => age_ms,
+            _ => spare_ms.min(age_ms),
+        };
+        let question = statement(self.queries.plain(queries::FINISHED))
+            .bind(age_ms)
+            .bind(spare_ms)
+            .bind(status)
+            .bind(i64::from(after.deleted))
+            .bind(youngest_ms)
+            .bind(after.due_at.0)
+            .bind(after.due_at.0)
+            .bind(after.row)
+            .bind(limit);
+        let found = conn.fetch(question).await?;
+        let found: Vec<rows::Finished> = found
+            .iter()
+            .map(rows::Finished::read)
+            .collect::<Result<_, _>>()?;
+        let next = match found.last() {
+            Some(last) if found.len() == limit as usize => Some(PruneCursor {
+                deleted: after.deleted,
+                due_at: last.due_at,
+                row: last.row,
+            }),
+            // Behind the live rows come those that somebody has deleted.
+            _ if !after.deleted => Some(PruneCursor {
+                deleted: true,
+                due_at: UnixMs(0),
+                row: 0,
+            }),
+            _ => None,
+        };
+        let (mut doomed, mut spared) = (Vec::new(), surplus);
+        for row in &found {
+            if spared > 0 && row.spare {
+                spared -= 1;
+                doomed.push(row.row);
+            } else if row.old && age.is_some() {
+                doomed.push(row.row);
+            }
+        }
+        let mut pruned = Pruned {
+            rows: doomed.len() as u64,
+            surplus: surplus - spared,
+            next,
+        };
+        if !dry_run && !doomed.is_empty() {
+            let youngest = spare_ms.min(age_ms);
+            pruned.rows = self.delete(conn, &doomed, status, youngest).await?;
+        }
+        Ok(pruned)
+    }
+
+    async fn delete(
+        &self,
+        conn: &mut Conn,
+        rows: &[u64],
+        status: i64,
+        age_ms: i64,
+    ) -> sqlx::Result<u64> {
+        let act = |ids: &[u64]| {
+            let ids = padded(ids);
+            let delete = statement(self.queries.with_rows(queries::PRUNE_ROWS, ids.len()));
+            let delete = ids.into_iter().fold(delete, |delete, id| delete.bind(id));
+            delete.bind(status).bind(age_ms)
+        };
+        let past = self
+            .locks
+            .get_past(
+                conn,
+                &self.queries,
+                rows,
+                |id| *id,
+                |conn, ids| Box::pin(conn.execute(act(ids))),
+            )
+            .await?;
+        Ok(past.matched)
+    }
+
+    pub(super) async fn count(&self, state: State) -> Result<u64, LedgerError> {
+        let Some(status) = status(state) else {
+            return Ok(0);
+        };
+        let mut conn = self.pools.acquire().await?;
+        let question = statement(self.queries.plain(queries::COUNT_FINISHED)).bind(status);
+        let found = conn.fetch(question).await.map_err(error)?;
+        let count = rows::first_i64(&found).map_err(error)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+}
+
+/// The column's value for a finished state; none for the others, which must never be pruned.
+fn status(state: State) -> Option<i64> {
+    match state {
+        State::Done => Some(1),
+        State::Dead => Some(2),
+        State::Cancelled => Some(3),
+        State::Pending | State::Waiting | State::Running => None,
+    }
+}
+
+fn ms(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2_000_000)
+}

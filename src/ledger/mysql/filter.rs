@@ -1,0 +1,145 @@
+//! A filter as conditions of a statement, with the values that go into them.
+
+use super::connection::Statement;
+use crate::ledger::{ListFilter, StateFilter};
+use crate::task::State;
+
+/// Conditions, and their values in order.
+pub(super) struct Conditions {
+    wheres: Vec<String>,
+    values: Vec<Value>,
+}
+
+enum Value {
+    Text(String),
+    Time(i64),
+}
+
+impl Conditions {
+    /// All that the filter says, but for cursor and limit.
+    pub fn of(filter: &ListFilter) -> Self {
+        let mut conditions = Self::but_state(filter);
+        if !filter.states.is_empty() {
+            let states: Vec<&str> = filter.states.iter().copied().map(condition).collect();
+            conditions.wheres.push(format!("({})", states.join(" OR ")));
+        }
+        conditions
+    }
+
+    /// As [`of`](Self::of), without the states.
+    pub fn but_state(filter: &ListFilter) -> Self {
+        let ListFilter {
+            states: _,
+            class,
+            method,
+            tag,
+            due_after,
+            due_before,
+            reason,
+            error,
+            finished_after,
+            finished_before,
+            cursor: _,
+            limit: _,
+        } = filter;
+        let mut conditions = Self {
+            wheres: Vec::new(),
+            values: Vec::new(),
+        };
+        let texts = [
+            (
+                "`key` LIKE ?",
+                class.as_ref().map(|class| literal(class) + "@%"),
+            ),
+            (
+                "SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) = ?",
+                method.clone(),
+            ),
+            ("tag = ?", tag.clone()),
+            (
+                "reason = ?",
+                reason.map(|reason| reason.as_str().to_owned()),
+            ),
+            (
+                "LOWER(last_error) LIKE ?",
+                error
+                    .as_ref()
+                    .map(|text| format!("%{}%", literal(&text.to_lowercase()))),
+            ),
+        ];
+        for (condition, text) in texts {
+            conditions.add(condition, text.map(Value::Text));
+        }
+        let times = [
+            ("end_time >= CAST(? AS SIGNED) / 1000", due_after),
+            ("end_time < CAST(? AS SIGNED) / 1000", due_before),
+            (
+                "COALESCE(finished_at, end_time) >= CAST(? AS SIGNED) / 1000",
+                finished_after,
+            ),
+            (
+                "COALESCE(finished_at, end_time) < CAST(? AS SIGNED) / 1000",
+                finished_before,
+            ),
+        ];
+        for (condition, time) in times {
+            conditions.add(condition, time.map(|time| Value::Time(time.0)));
+        }
+        if finished_after.or(*finished_before).is_some() {
+            conditions.wheres.push("status > 0".to_owned());
+        }
+        conditions
+    }
+
+    fn add(&mut self, condition: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.wheres.push(condition.to_owned());
+            self.values.push(value);
+        }
+    }
+
+    /// The conditions as text, behind others.
+    pub fn text(&self) -> String {
+        let wheres = self
+            .wheres
+            .iter()
+            .map(|condition| format!(" AND {condition}"));
+        wheres.collect()
+    }
+
+    /// Gives the statement the values of [`text`](Self::text).
+    pub fn bind(self, statement: Statement<'static>) -> Statement<'static> {
+        let values = self.values.into_iter();
+        values.fold(statement, |statement, value| match value {
+            Value::Text(text) => statement.bind(text),
+            Value::Time(time) => statement.bind(time),
+        })
+    }
+}
+
+fn condition(filter: StateFilter) -> &'static str {
+    match filter {
+        StateFilter::Is(State::Pending) => {
+            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND NOT (run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3))))"
+        }
+        StateFilter::Is(State::Waiting) => {
+            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)))"
+        }
+        StateFilter::Is(State::Running) => "(status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3)))",
+        StateFilter::Is(State::Done) => "(status = 1)",
+        StateFilter::Is(State::Dead) => "(status = 2)",
+        StateFilter::Is(State::Cancelled) => {
+            "(status = 3 OR (status = 0 AND sts = 1 AND lease_until < UNIX_TIMESTAMP(NOW(3))))"
+        }
+        StateFilter::Overdue => {
+            "(status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND due_at <= UNIX_TIMESTAMP(NOW(3)))"
+        }
+    }
+}
+
+/// A text as a part of a `LIKE` pattern that matches only itself.
+fn literal(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('_', "\\_")
+        .replace('%', "\\%")
+}

@@ -1,0 +1,238 @@
+//! What went wrong with a task, run by run: the entries of its history, and why it is dead.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::UnixMs;
+
+/// So many entries are kept of a task, the newest.
+pub const HISTORY_MAX: usize = 10;
+
+/// Longest error text of an entry, in bytes; the latest error is kept at greater length beside them.
+pub const HISTORY_ERROR_BYTES_MAX: usize = 500;
+
+/// Why a task is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its handler said that trying again cannot help.
+    Permanent,
+    /// Its last attempt failed.
+    Exhausted,
+    /// The next attempt would have begun after its deadline.
+    Deadline,
+    /// Too many leases ran out while it was running.
+    Poison,
+    /// It would have started too late to be of use.
+    Expired,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [
+        Self::Permanent,
+        Self::Exhausted,
+        Self::Deadline,
+        Self::Poison,
+        Self::Expired,
+    ];
+
+    /// The word for it, as in SQL, metrics and pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Permanent => "permanent",
+            Self::Exhausted => "exhausted",
+            Self::Deadline => "deadline",
+            Self::Poison => "poison",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A word that is no [`Reason`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`", .0.escape_debug())]
+pub struct UnknownReason(String);
+
+impl FromStr for Reason {
+    type Err = UnknownReason;
+
+    fn from_str(word: &str) -> Result<Self, UnknownReason> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|reason| reason.as_str() == word)
+            .ok_or_else(|| UnknownReason(word.to_owned()))
+    }
+}
+
+/// How a run came to be an entry of the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum How {
+    /// The handler returned an error.
+    Failed,
+    /// It outlived its time limit.
+    TimedOut,
+    /// It panicked.
+    Panicked,
+    /// It was not run any more: too many leases had run out.
+    Poisoned,
+    /// It was not run any more: it was too late.
+    Expired,
+    /// Not a failure: the handler asked to be called again later.
+    Snoozed,
+}
+
+impl How {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Panicked => "panicked",
+            Self::Poisoned => "poisoned",
+            Self::Expired => "expired",
+            Self::Snoozed => "snoozed",
+        }
+    }
+}
+
+/// One entry of a task's history: an attempt that did not succeed.
+///
+/// A run whose daemon died leaves none, since nobody is there to write it. The next entry counts it in `crashes`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mishap {
+    /// How it ended. First, because the ledger knows a snooze by how its entry begins.
+    pub how: How,
+    /// Which attempt it was, counted from 1.
+    pub attempt: u16,
+    /// When it ended, on the ledger's clock.
+    #[serde(serialize_with = "show_time", deserialize_with = "read_time")]
+    pub at: UnixMs,
+    /// Why, for people.
+    pub error: String,
+    /// Who ran it.
+    pub daemon: String,
+    /// Leases that ran out since the entry before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crashes: u8,
+    /// How often in a row it was snoozed: one entry for all of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub snoozes: u16,
+}
+
+impl Mishap {
+    /// The entry as a line of JSON, its error cut to [`HISTORY_ERROR_BYTES_MAX`].
+    pub fn to_line(&self) -> String {
+        let cut = self.error.floor_char_boundary(HISTORY_ERROR_BYTES_MAX);
+        let short = Self {
+            error: self.error[..cut].to_owned(),
+            daemon: self.daemon.clone(),
+            ..*self
+        };
+        serde_json::to_string(&short).expect("text and numbers are JSON")
+    }
+
+    /// Reads a history: a line for each entry. What is no entry is left out, since anybody can write to the table.
+    pub fn read_lines(text: &str) -> Vec<Self> {
+        let entries = text.lines().map(serde_json::from_str);
+        entries.filter_map(Result::ok).collect()
+    }
+}
+
+/// Puts an entry before others, as the ledger does it; in a row of snoozes only the newest stays.
+pub fn prepend(mishap: &Mishap, history: &mut Vec<Mishap>) {
+    let one_of_many = mishap.how == How::Snoozed
+        && history
+            .first()
+            .is_some_and(|latest| latest.how == How::Snoozed);
+    if one_of_many {
+        history.remove(0);
+    }
+    let entry = Mishap::read_lines(&mishap.to_line());
+    history.splice(0..0, entry);
+    history.truncate(HISTORY_MAX);
+}
+
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
+}
+
+fn show_time<S: Serializer>(at: &UnixMs, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
+}
+
+fn read_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UnixMs, D::Error> {
+    let at = jiff::Timestamp::deserialize(deserializer)?;
+    Ok(UnixMs(at.as_millisecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mishap(how: How, attempt: u16) -> Mishap {
+        Mishap {
+            how,
+            attempt,
+            at: UnixMs(1_795_291_200_250),
+            error: "a\nb".into(),
+            daemon: "host:1".into(),
+            crashes: 0,
+            snoozes: u16::from(how == How::Snoozed),
+        }
+    }
+
+    #[test]
+    fn an_entry_is_one_line_and_is_read_back_as_it_was() {
+        let entry = mishap(How::TimedOut, 2);
+        let line = entry.to_line();
+        assert_eq!(
+            line,
+            r#"{"how":"timed_out","attempt":2,"at":"2026-11-21T20:00:00.250Z","error":"a\nb","daemon":"host:1"}"#
+        );
+        assert_eq!(Mishap::read_lines(&format!("{line}\nrubbish")), [entry]);
+    }
+
+    #[test]
+    fn a_snooze_is_known_by_how_its_entry_begins() {
+        let line = mishap(How::Snoozed, 1).to_line();
+        assert!(line.starts_with(r#"{"how":"snoozed","#), "{line}");
+    }
+
+    #[test]
+    fn only_the_newest_entries_are_kept_and_one_of_a_row_of_snoozes() {
+        let mut history = Vec::new();
+        for attempt in 1..=12 {
+            prepend(&mishap(How::Failed, attempt), &mut history);
+        }
+        assert_eq!(history.len(), HISTORY_MAX);
+        assert_eq!((history[0].attempt, history[9].attempt), (12, 3));
+        prepend(&mishap(How::Snoozed, 13), &mut history);
+        prepend(&mishap(How::Snoozed, 13), &mut history);
+        assert_eq!(
+            (history[0].how, history[1].how),
+            (How::Snoozed, How::Failed)
+        );
+    }
+
+    #[test]
+    fn every_reason_is_read_by_its_word() {
+        for reason in Reason::ALL {
+            assert_eq!(reason.as_str().parse(), Ok(reason));
+        }
+        assert_eq!(
+            "bad".parse::<Reason>().unwrap_err().to_string(),
+            "`bad` is no reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`"
+        );
+    }
+}

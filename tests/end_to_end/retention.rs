@@ -1,0 +1,162 @@
+//! Finished rows are forgotten, and nothing else is.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, until};
+use crate::worker::{config_file, lapsed};
+
+/// Rows of every kind, `count` each: old (two hours) and young.
+async fn rows(rig: &Rig, count: u32) {
+    // What they are called, status, sts, due, finished, lease: seconds from now.
+    let kinds = [
+        ("done_old", 1, 0, -7200, Some(-7200), 0),
+        ("done_called_off", 1, 1, -7200, Some(-7200), 0),
+        ("done_young", 1, 0, -7200, Some(-60), 0),
+        ("done_legacy", 1, 0, -7200, None, 0),
+        ("done_legacy_young", 1, 0, -60, None, 0),
+        ("dead_old", 2, 0, -7200, Some(-7200), 0),
+        ("dead_young", 2, 0, -7200, Some(-60), 0),
+        ("cancelled_old", 3, 1, -7200, Some(-7200), 0),
+        ("cancelled_ahead", 3, 1, 7200, Some(-7200), 0),
+        ("pending_old", 0, 0, -7200, None, 0),
+        ("pending_marked", 0, 0, -7200, Some(-7200), 0),
+        ("pending_ahead", 0, 0, 7200, None, 0),
+        ("running_old", 0, 0, -7200, None, 600),
+        ("deleted_old", 0, 1, -7200, None, 0),
+    ];
+    for (name, status, sts, due, finished, lease) in kinds {
+        let finished = finished.map_or("NULL".to_owned(), |at| format!("UNIX_TIMESTAMP() + {at}"));
+        let lease = if lease > 0 {
+            "UNIX_TIMESTAMP() + 600"
+        } else {
+            "0"
+        };
+        rig.run_sql(&format!(
+            "INSERT INTO tb_time_limit_task (`key`, status, sts, start_time, end_time, finished_at, lease_until) \
+             SELECT CONCAT('Kept@{name}@', seq), {status}, {sts}, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() + {due}, {finished}, {lease} \
+             FROM seq_1_to_{count}"
+        ))
+        .await;
+    }
+}
+
+/// Which kinds are left, with how many of each.
+async fn left(rig: &Rig) -> Vec<(String, i64)> {
+    let question = "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) AS kind, COUNT(*) \
+                    FROM tb_time_limit_task GROUP BY kind ORDER BY kind";
+    sqlx::query_as(question).fetch_all(&rig.sql).await.unwrap()
+}
+
+fn names(left: &[(String, i64)]) -> Vec<&str> {
+    left.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+const PENDING: [&str; 5] = [
+    "deleted_old",
+    "pending_ahead",
+    "pending_marked",
+    "pending_old",
+    "running_old",
+];
+
+#[tokio::test]
+async fn a_daemon_forgets_what_is_finished_and_old_enough_and_nothing_else() {
+    let rig = Rig::new("retention = { done = '1h', dead = '1h', cancelled = '1h' }").await;
+    rows(&rig, 700).await;
+    // It can run none of them.
+    let daemon = rig.daemon();
+    let expected = [
+        "cancelled_ahead",
+        "dead_young",
+        "deleted_old",
+        "done_legacy_young",
+        "done_young",
+        "pending_ahead",
+        "pending_marked",
+        "pending_old",
+        "running_old",
+    ];
+    crate::rig::until_within(
+        std::time::Duration::from_secs(120),
+        "what is old is gone",
+        async || left(&rig).await.len() == expected.len(),
+    )
+    .await;
+    let kept = left(&rig).await;
+    assert_eq!(names(&kept), expected);
+    assert!(kept.iter().all(|(_, count)| *count == 700), "{kept:?}");
+    until("they are counted", async || {
+        daemon.metric("lapsed_pruned_total{state=\"done\"}") == 2_100.0
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn by_hand_it_is_counted_first_and_refuses_what_nobody_asked_for() {
+    let rig = Rig::new("").await;
+    rows(&rig, 30).await;
+    let config = config_file(&rig);
+    let run = |args: &[&str]| -> Output {
+        let mut command = lapsed();
+        command.args(["--config", config.path().to_str().unwrap()]);
+        command.args(args).output().unwrap()
+    };
+    let json = |args: &[&str]| -> Value {
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let refused = run(&["prune"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("nothing says what is old enough"), "{error}");
+    for wrong in [
+        &["prune", "--state", "pending", "--keep", "0"][..],
+        &["prune", "--older-than", "7"],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+
+    let dry = json(&["--json", "prune", "--older-than", "1h", "--dry-run"]);
+    assert_eq!(
+        dry,
+        json!({ "pruned": { "done": 90, "cancelled": 30 }, "dry_run": true })
+    );
+    assert_eq!(left(&rig).await.len(), 14);
+    let all = [
+        "prune",
+        "--older-than",
+        "1h",
+        "--state",
+        "done,dead,cancelled",
+    ];
+    let output = run(&all);
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "90 done, 30 dead, 30 cancelled pruned\n"
+    );
+    let kept = left(&rig).await;
+    assert!(
+        PENDING.iter().all(|name| names(&kept).contains(name)),
+        "{kept:?}"
+    );
+    // The rest is a minute old: surplus, as far as it goes.
+    let kept = json(&["--json", "prune", "--keep", "10", "--state", "done"]);
+    assert_eq!(kept["pruned"]["done"], 50);
+    let everything = [
+        "prune",
+        "--older-than",
+        "0s",
+        "--state",
+        "done,dead,cancelled",
+    ];
+    assert!(run(&everything).status.success());
+    let kept = left(&rig).await;
+    let mut expected = PENDING.to_vec();
+    expected.insert(0, "cancelled_ahead");
+    assert_eq!(names(&kept), expected);
+    assert!(kept.iter().all(|(_, count)| *count == 30), "{kept:?}");
+}

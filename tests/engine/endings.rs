@@ -1,0 +1,305 @@
+//! Snoozes, deadlines, expiry, results, and what people do with the dead.
+
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+
+use lapsed::client::{Pace, Pruning};
+use lapsed::ledger::{ListFilter, NudgeAnswer};
+use lapsed::task::{How, Reason, RetryPolicy};
+
+use super::*;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+async fn due_now(rig: &Rig, key: &str) {
+    let key = TaskKey::parse(key).unwrap();
+    rig.tasks
+        .create_task(key.into(), Duration::ZERO)
+        .await
+        .unwrap();
+}
+
+impl Rig {
+    /// A client that can look things up.
+    fn people(&self) -> TaskClient {
+        self.tasks
+            .clone()
+            .with_catalog(Arc::clone(&self.ledger) as _)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let ran = Arc::clone(&runs);
+    let rig = start(
+        "retry.max_attempts = 1",
+        failing(move |attempt| {
+            assert_eq!(attempt, 1);
+            match ran.fetch_add(1, Ordering::SeqCst) {
+                0..3 => Err(HandlerError::snooze(seconds(60))),
+                _ => Ok(()),
+            }
+        }),
+    );
+    due_now(&rig, "Job@fail").await;
+    let waiting = rig.until("Job@fail", State::Waiting).await;
+    assert_eq!((waiting.attempt, waiting.last_error), (0, None));
+    assert_eq!(waiting.history[0].how, How::Snoozed);
+    let done = rig.until("Job@fail", State::Done).await;
+    assert_eq!((done.attempt, done.history[0].snoozes), (1, 3));
+    let waited = done.finished.unwrap().since(START).as_secs();
+    assert!((180..190).contains(&waited), "{waited}");
+    assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"snoozed\"} 3"));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_snoozes_without_end_is_noticed() {
+    let rig = start(
+        "retry.max_attempts = 1",
+        failing(|_| Err(HandlerError::snooze(seconds(1)))),
+    );
+    due_now(&rig, "Job@fail").await;
+    let dead = rig.until("Job@fail", State::Dead).await;
+    assert_eq!(dead.reason, Some(Reason::Exhausted));
+    let hows: Vec<_> = dead.history.iter().map(|entry| entry.snoozes).collect();
+    assert_eq!(hows, [0, 1000]);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_begins_after_the_deadline() {
+    let rig = start(
+        "retry = { backoff = 'fixed', delay = '10s', jitter = 0.0, deadline = '25s' }",
+        failing(|_| Err(HandlerError::new("no"))),
+    );
+    due_now(&rig, "Job@fail").await;
+    let dead = rig.until("Job@fail", State::Dead).await;
+    assert_eq!((dead.attempt, dead.reason), (3, Some(Reason::Deadline)));
+    let error = dead.last_error.unwrap();
+    assert!(error.contains("after its deadline of 25s: no"), "{error}");
+    // A redrive gives it the whole of it again.
+    let key = TaskKey::parse("Job@fail").unwrap();
+    tokio::time::sleep(seconds(3600)).await;
+    let answer = rig.people().redrive(&key).await.unwrap();
+    assert!(matches!(answer, NudgeAnswer::Due(_)));
+    rig.until("Job@fail", State::Waiting).await;
+    let again = rig.until("Job@fail", State::Dead).await;
+    assert_eq!((again.attempt, again.history.len()), (3, 6));
+    assert_eq!(again.id, dead.id);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handlers_own_policy_and_timeout_count() {
+    let mut handlers = HandlerRegistry::new();
+    handlers
+        .on("Job", "hangs", |_, ()| std::future::pending())
+        .timeout("Job", "hangs", seconds(7))
+        .retry("Job", "hangs", RetryPolicy::never());
+    let rig = start("", handlers);
+    due_now(&rig, "Job@hangs").await;
+    let dead = rig.until("Job@hangs", State::Dead).await;
+    let error = "gave up after 1 of 1 attempts: timed out after 7 s";
+    assert_eq!(dead.last_error.as_deref(), Some(error));
+    assert_eq!(dead.history[0].how, How::TimedOut);
+    assert_eq!(dead.history[0].error, "timed out after 7 s");
+    assert!(!dead.history[0].daemon.is_empty());
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_it() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let mut handlers = counting(&runs);
+    handlers.expire_after("Job", "count", seconds(3600));
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let due = |arg: &str| {
+        let key = TaskKey::build("Job", "count", [arg]).unwrap();
+        NewTask::new(key, START)
+    };
+    // No daemon is there for an hour; one task is created only then, with a due time long past.
+    ledger.create(&[due("late")]).await.unwrap();
+    tokio::time::sleep(seconds(3700)).await;
+    ledger.create(&[due("young")]).await.unwrap();
+    let rig = start_on(ledger, "", handlers);
+    let dead = rig.until("Job@count@late", State::Dead).await;
+    rig.until("Job@count@young", State::Done).await;
+    assert_eq!((dead.attempt, dead.reason), (0, Some(Reason::Expired)));
+    let error = dead.last_error.unwrap();
+    assert!(
+        error.starts_with("expired: it would have started 1h 1m 40s after it fell due, 1h"),
+        "{error}"
+    );
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert!(rig.metric("lapsed_dead_total{route=\"Job@count\",reason=\"expired\"} 1"));
+    assert!(rig.metric("lapsed_runs_total{route=\"Job@count\",outcome=\"succeeded\"} 1"));
+
+    let key = TaskKey::parse("Job@count@late").unwrap();
+    rig.people().redrive(&key).await.unwrap();
+    let done = rig.until("Job@count@late", State::Done).await;
+    assert_eq!((done.attempt, done.id), (1, dead.id));
+    assert_eq!(done.history[0].how, How::Expired, "it is not forgotten");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_is_kept_if_the_run_succeeds() {
+    let mut handlers = HandlerRegistry::new();
+    handlers.on(
+        "Job",
+        "result",
+        |ctx: TaskContext, (what,): (String,)| async move {
+            ctx.keep_result("first")?;
+            match what.as_str() {
+                "fine" => ctx.keep_result(serde_json::json!({ "sum": 3 })),
+                "big" => ctx.keep_result("x".repeat(64 * 1024)),
+                _ => Err(HandlerError::permanent("no")),
+            }
+        },
+    );
+    let rig = start("", handlers);
+    for what in ["fine", "big", "fails"] {
+        due_now(&rig, &format!("Job@result@{what}")).await;
+    }
+    let fine = rig.until("Job@result@fine", State::Done).await;
+    assert_eq!(fine.result.as_deref(), Some(r#"{"sum":3}"#));
+    let shown = serde_json::to_value(&fine).unwrap();
+    assert_eq!(shown["result"]["sum"], 3);
+    let big = rig.until("Job@result@big", State::Dead).await;
+    let error = "permanent failure: result has 65538 bytes of JSON, expected at most 65536";
+    assert_eq!(big.last_error.as_deref(), Some(error));
+    let fails = rig.until("Job@result@fails", State::Dead).await;
+    assert_eq!(
+        (fails.result, fails.reason),
+        (None, Some(Reason::Permanent))
+    );
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
+    let rig = start("", failing(|_| Err(HandlerError::permanent("no"))));
+    let people = rig.people();
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "fail", |_, _: Vec<String>| async {
+        Err(HandlerError::permanent("no"))
+    });
+    rig.stop().await;
+    let rig = start("", handlers);
+    for n in 0..250 {
+        due_now(&rig, &format!("Job@fail@{n}")).await;
+    }
+    let count = async |filter: &ListFilter| rig.people().count_dead(filter).await.unwrap();
+    let all = ListFilter::default();
+    while count(&all).await < 250 {
+        tokio::time::sleep(seconds(1)).await;
+    }
+    assert_eq!(people.count_dead(&all).await.unwrap(), 0, "another ledger");
+    let ledger = rig.stop().await;
+    let rig = start_on(ledger, "", HandlerRegistry::new());
+    let people = rig.people();
+    let none = ListFilter {
+        class: Some("Other".into()),
+        ..all.clone()
+    };
+    assert_eq!(people.discard_where(&none).await.unwrap(), 0);
+    let began = Instant::now();
+    let pace = Pace::per_second(NonZeroU32::new(100).unwrap());
+    let mut last = 0;
+    let some = ListFilter {
+        limit: 200,
+        ..all.clone()
+    };
+    let redriven = people.redrive_each(&some, pace, |count| {
+        assert!(count > last && count - last <= 10);
+        last = count;
+        ControlFlow::Continue(())
+    });
+    assert_eq!(redriven.await.unwrap(), 200);
+    let took = began.elapsed().as_secs_f64();
+    assert!((1.8..2.2).contains(&took), "{took}");
+    assert_eq!(people.count_dead(&all).await.unwrap(), 50);
+    assert_eq!(people.discard_where(&all).await.unwrap(), 50);
+    let left = ListFilter {
+        limit: 1_000,
+        ..all
+    };
+    assert_eq!(people.list(&left).await.unwrap().tasks.len(), 200);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let rig = start("retention = { done = '1h', done_max = 4 }", counting(&runs));
+    for n in 0..10 {
+        due_now(&rig, &format!("Job@count@{n}")).await;
+        rig.until(&format!("Job@count@{n}"), State::Done).await;
+    }
+    let key = TaskKey::parse("Job@count@pending").unwrap();
+    rig.tasks
+        .create_task(key.into(), seconds(100_000))
+        .await
+        .unwrap();
+    let left = async || {
+        let all = ListFilter {
+            limit: 100,
+            ..ListFilter::default()
+        };
+        let listed = rig.people().list(&all).await.unwrap().tasks;
+        let names = listed.iter().map(|task| task.key.to_string());
+        names.collect::<Vec<_>>()
+    };
+    tokio::time::sleep(seconds(30)).await;
+    assert_eq!(left().await.len(), 11, "they are too young");
+    tokio::time::sleep(seconds(120)).await;
+    let newest = [6, 7, 8, 9].map(|n| format!("Job@count@{n}"));
+    assert_eq!(left().await[..4], newest);
+    tokio::time::sleep(seconds(3700)).await;
+    assert_eq!(left().await, ["Job@count@pending"]);
+    assert!(rig.metric("lapsed_pruned_total{state=\"done\"} 10"));
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pruning_by_hand_counts_first_and_keeps_what_it_is_told() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let rig = start("", counting(&runs));
+    for n in 0..6 {
+        due_now(&rig, &format!("Job@count@{n}")).await;
+        rig.until(&format!("Job@count@{n}"), State::Done).await;
+    }
+    tokio::time::sleep(seconds(120)).await;
+    let people = rig.people();
+    let pruning = Pruning {
+        state: State::Done,
+        older_than: None,
+        keep: Some(2),
+        dry_run: true,
+    };
+    let prune = async |pruning| people.prune(pruning, Pace::default()).await.unwrap();
+    assert_eq!(prune(pruning).await, 4);
+    let real = Pruning {
+        dry_run: false,
+        ..pruning
+    };
+    assert_eq!(prune(real).await, 4);
+    assert_eq!(prune(real).await, 0);
+    let running = Pruning {
+        state: State::Pending,
+        keep: Some(0),
+        ..real
+    };
+    assert_eq!(prune(running).await, 0);
+    let old = Pruning {
+        older_than: Some(seconds(100)),
+        keep: None,
+        ..real
+    };
+    assert_eq!(prune(old).await, 2);
+    rig.stop().await;
+}
