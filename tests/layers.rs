@@ -30,7 +30,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "telemetry",
         ],
     ),
-    ("client", &["task", "config", "ledger", "timer"]),
+    ("client", &["task", "clock", "config", "ledger", "timer"]),
     ("http", &["config", "engine", "telemetry"]),
 ];
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
-    Arming, Claimant, DueScan, Ledger, NewTask, Renewal, Ruling, Settled, Settlement, Window,
+    Arming, Claimant, DueScan, IfPending, Ledger, NewTask, Renewal, Ruling, Settled, Settlement, Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
@@ -90,7 +90,9 @@ async fn every_statement_can_be_prepared() {
     let queries = Queries::new(ledger.table());
     let mut connection = ledger.connection().await.unwrap();
     let statements = [
-        queries.create(2),
+        queries.create(2, IfPending::Move),
+        queries.create(2, IfPending::Keep),
+        queries.create(2, IfPending::Refuse),
         queries.with_keys(queries::STANDING, 2),
         queries.with_keys(queries::CANCEL, 2),
         queries.plain(queries::RECORD) + queries::RECORD_BY_KEY,

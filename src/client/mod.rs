@@ -2,6 +2,7 @@
 
 mod creations;
 mod task;
+mod unique;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use sqlx::MySqlConnection;
 use crate::config::ConfigError;
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
-    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
+    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer, Stands,
 };
 use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
@@ -80,6 +81,16 @@ impl Made {
     /// Whether an older arming of the same key is being run now.
     pub fn older_run(&self) -> bool {
         self.created.older_run
+    }
+
+    /// Whether this is what was asked for, or what was there and kept or refused to give way.
+    pub fn stands(&self) -> Stands {
+        self.created.stands
+    }
+
+    /// When the task that stands was created.
+    pub fn since(&self) -> UnixMs {
+        self.created.since
     }
 }
 
@@ -167,8 +178,13 @@ impl TaskClient {
     /// # Errors
     /// As [`create`](Self::create).
     pub async fn create_task(&self, task: Task, due: impl IntoDue) -> Result<Made, ClientError> {
+        let key = task.key.clone();
         let made = self.create_many(vec![(task, due.into_due()?)]).await?;
-        Ok(made.into_iter().next().expect("one answer for one task"))
+        let made = made.into_iter().next().expect("one answer for one task");
+        match ClientError::if_refused(&key, &made.created) {
+            Some(exists) => Err(exists),
+            None => Ok(made),
+        }
     }
 
     /// Whether a task could be created as it is, seen from the ledger's clock as it is known here.
@@ -182,6 +198,9 @@ impl TaskClient {
     }
 
     /// Creates many; answers in their order. All are checked before the first is written.
+    ///
+    /// A task that [refuses](crate::ledger::IfPending::Refuse) to take the place of another fails none of the others: see
+    /// [`Made::stands`].
     ///
     /// # Errors
     /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
@@ -205,7 +224,8 @@ impl TaskClient {
     /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.
     ///
     /// # Errors
-    /// As [`create`](Self::create); the transaction can then only be rolled back.
+    /// As [`create`](Self::create); the transaction can then only be rolled back, but after [`ClientError::Exists`], which
+    /// has written nothing.
     pub async fn create_in(
         &self,
         tx: &mut MySqlConnection,
@@ -223,6 +243,9 @@ impl TaskClient {
             .zip(created)
             .next()
             .expect("one answer for one task");
+        if let Some(exists) = ClientError::if_refused(&task.key, &created) {
+            return Err(exists);
+        }
         Ok(Unarmed {
             created,
             key: task.key,
@@ -316,6 +339,8 @@ impl TaskClient {
             arming,
             state: State::Pending,
             older_run: false,
+            since: arming.due,
+            stands: Stands::Asked,
         };
         arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
     }
@@ -344,6 +369,7 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    if_pending,
                 } = task;
                 Ok(NewTask {
                     key,
@@ -351,6 +377,7 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    if_pending,
                 })
             })
             .collect()
@@ -401,10 +428,33 @@ pub enum ClientError {
     /// Something else about the task is.
     #[error("{0}")]
     Invalid(String),
+    /// There is such a task, which has not finished, and the new one was not to take its place.
+    #[error("`{key}` is {state} since {since}, due {due}: not created again")]
+    Exists {
+        /// Its key.
+        key: TaskKey,
+        /// Its state: `Pending`, `Waiting` or `Running`.
+        state: State,
+        /// When it was created.
+        since: UnixMs,
+        /// When it falls due.
+        due: UnixMs,
+    },
     /// The ledger could not do it.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+}
+
+impl ClientError {
+    fn if_refused(key: &TaskKey, created: &Created) -> Option<Self> {
+        (created.stands == Stands::Refused).then(|| Self::Exists {
+            key: key.clone(),
+            state: created.state,
+            since: created.since,
+            due: created.arming.due,
+        })
+    }
 }

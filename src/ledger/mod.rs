@@ -57,6 +57,46 @@ pub struct NewTask {
     pub tag: Option<String>,
     /// Runs, not retries; over the route's.
     pub max_attempts: Option<u16>,
+    /// What becomes of a task of this key that is there.
+    pub if_pending: IfPending,
+}
+
+/// What [`Ledger::create`] does where a task of the key is there with another due time, and has not finished. The same
+/// due time again changes nothing, whatever the policy; a finished or cancelled task begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum IfPending {
+    /// It is moved, and becomes what is asked for. A run in progress is superseded: its result is discarded, and the new
+    /// arming runs after it. To debounce.
+    #[default]
+    Move,
+    /// What is pending, or waits for a retry, stays as it is, due time, payload and all. A run in progress may have begun
+    /// before there was this reason to run again, so it is superseded. To throttle.
+    Keep,
+    /// What is pending, waits for a retry or is being run stays as it is, and the request is refused. For one at a time.
+    Refuse,
+}
+
+impl IfPending {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Move, Self::Keep, Self::Refuse];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Move => "move",
+            Self::Keep => "keep",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
+impl std::str::FromStr for IfPending {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|policy| policy.as_str() == text);
+        found.ok_or_else(|| format!("`{text}` is none of `move`, `keep`, `refuse`"))
+    }
 }
 
 /// Longest payload, in bytes.
@@ -74,6 +114,7 @@ impl NewTask {
             payload: None,
             tag: None,
             max_attempts: None,
+            if_pending: IfPending::Move,
         }
     }
 }
@@ -88,6 +129,34 @@ pub struct Created {
     pub state: State,
     /// An older arming of this key is being run; its result will be discarded.
     pub older_run: bool,
+    /// When the task that stands was created.
+    pub since: UnixMs,
+    /// Whether it is what was asked for.
+    pub stands: Stands,
+}
+
+/// Whose arming stands after [`Ledger::create`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stands {
+    /// The one that was asked for, from now on or for longer.
+    Asked,
+    /// One that was there, and was kept.
+    Kept,
+    /// One that was there: the request is refused.
+    Refused,
+}
+
+impl Stands {
+    /// Whose arming `due` is, if `asked` was asked for.
+    fn after(asked: &NewTask, due: UnixMs) -> Self {
+        match asked.if_pending {
+            _ if due == asked.due => Self::Asked,
+            // Somebody has moved it on since.
+            IfPending::Move => Self::Asked,
+            IfPending::Keep => Self::Kept,
+            IfPending::Refuse => Self::Refused,
+        }
+    }
 }
 
 /// What [`Ledger::cancel`] came to, for one key.
@@ -354,8 +423,9 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted.
     async fn check(&self) -> Result<(), LedgerError>;
 
-    /// Creates tasks, or moves those whose key exists with another due time. Answers in the order of
-    /// `tasks`. The same key and due time again changes nothing.
+    /// Creates tasks; where one of the key exists with another due time, its [`IfPending`] decides. Answers in the order
+    /// of `tasks`. The same key and due time again changes nothing. Where one call names a key more than once, those that
+    /// move come first, and those that refuse last.
     ///
     /// # If we crash right after
     /// The tasks exist. They need no arming to run: the look-ahead and the sweep find them.

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use self::row::{NEVER, Row, Status};
 use super::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
-    RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
+    IfPending, Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
     Window,
 };
 use crate::clock::LedgerClock;
@@ -102,17 +102,21 @@ impl Ledger for MemoryLedger {
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        for task in tasks {
-            book.create(task, now);
+        for policy in IfPending::ALL {
+            for task in tasks.iter().filter(|task| task.if_pending == policy) {
+                book.create(task, now);
+            }
         }
-        let answer = |row: &Row| Created {
+        let answer = |row: &Row, asked: &NewTask| Created {
             arming: row.arming(),
             state: row.state(now),
             older_run: row.leased(now) && !row.has_run(),
+            since: row.start_time,
+            stands: Stands::after(asked, row.end_time),
         };
         Ok(tasks
             .iter()
-            .map(|task| answer(book.of_key(&task.key).expect("just created")))
+            .map(|task| answer(book.of_key(&task.key).expect("just created"), task))
             .collect())
     }
 

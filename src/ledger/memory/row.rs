@@ -1,7 +1,7 @@
 //! A row, and what each verb makes of it.
 
 use crate::ledger::{
-    Arming, Claimant, ERROR_BYTES_MAX, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
+    Arming, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
     Standing, StateFilter, TaskRecord,
 };
 use crate::task::{Origin, State, TaskKey, UnixMs};
@@ -48,6 +48,7 @@ impl Row {
             payload,
             tag,
             max_attempts,
+            if_pending: _,
         } = task.clone();
         Self {
             id,
@@ -157,10 +158,25 @@ impl Row {
         }
     }
 
+    /// Whether it stays as it is when another arming of its key is asked for.
+    fn stays(&self, policy: IfPending, now: UnixMs) -> bool {
+        let live = self.status == Status::Unprocessed && !self.deleted;
+        let runs = self.status == Status::Unprocessed && self.leased(now);
+        match policy {
+            IfPending::Move => false,
+            // Of an older arming that is still being run, this one is the next.
+            IfPending::Keep => live && !(runs && self.has_run()),
+            IfPending::Refuse => live || runs,
+        }
+    }
+
     /// The row of this key becomes another arming, or nothing changes.
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
             self.deleted &= self.status != Status::Unprocessed;
+            return;
+        }
+        if self.stays(task.if_pending, now) {
             return;
         }
         let Self {

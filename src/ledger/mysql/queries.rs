@@ -13,6 +13,8 @@
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
+use crate::ledger::IfPending;
+
 /// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
@@ -22,12 +24,15 @@ pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)
 /// request must not run a task twice. A live lease stays where it is: the run in progress is fenced
 /// by the new `end_time`, and nobody else may start before it ends. `run_end = 0` makes the counters
 /// of the older arming void.
-pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts) \
+///
+/// `{displaces}` is whether the row gives way, by the policy of the statement; `{moves}` asks the same again behind the
+/// first assignment.
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts, retry_at) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
+       retry_at = IF({displaces}, VALUES(retry_at), retry_at), \
        start_time = IF({moves}, VALUES(start_time), start_time), \
        run_end = IF({moves}, 0, run_end), \
-       retry_at = IF({moves}, 0, retry_at), \
        attempt = IF({moves}, 0, attempt), \
        crashes = IF({moves}, 0, crashes), \
        max_attempts = IF({moves}, VALUES(max_attempts), max_attempts), \
@@ -40,23 +45,36 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
        result = IF({moves}, NULL, result), \
        recurrence = IF({moves}, NULL, recurrence), \
        finished_at = IF({moves}, NULL, finished_at), \
-       sts = IF(end_time <> VALUES(end_time) OR status IN (0, 3), 0, sts), \
+       sts = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), 0, sts), \
        status = IF({moves}, 0, status), \
-       end_time = VALUES(end_time)";
+       end_time = IF({moves}, VALUES(end_time), end_time)";
 
-/// When [`CREATE`] makes another arming: `{moves}` in it.
+/// When a row gives way under [`IfPending::Move`]. It can be asked again behind any assignment but the last: `status` and
+/// `end_time` are the last two, and a row that was cancelled with the same `end_time` has that already.
 const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 
-/// One row of [`CREATE`].
+/// The same under [`IfPending::Keep`]: not if it is pending, and not being run.
+const DISPLACES_KEPT: &str = "status = 3 OR (end_time <> VALUES(end_time) AND NOT (status = 0 AND sts = 0 \
+       AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3)))))";
+
+/// The same under [`IfPending::Refuse`]: not if it is pending or being run.
+const DISPLACES_REFUSED: &str = "status = 3 OR (end_time <> VALUES(end_time) AND NOT (status = 0 \
+       AND (sts = 0 OR lease_until >= UNIX_TIMESTAMP(NOW(3)))))";
+
+/// Under these two the answer is kept in `retry_at`, which means nothing while `run_end` is 0: a number that no row had
+/// before, negative and so no time, says that this statement has displaced this row.
+const MARKED: &str = "retry_at = VALUES(retry_at)";
+
+/// One row of [`CREATE`]; `{mark}` is what `retry_at` becomes.
 pub const CREATE_ROW: &str =
-    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0)";
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0, {mark})";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
 pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
 
 /// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
@@ -290,11 +308,20 @@ impl Queries {
             .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
     }
 
-    /// [`CREATE`] for `n` rows.
-    pub fn create(&self, n: usize) -> String {
+    /// [`CREATE`] for `n` rows; unless they move what is there, each has one value more: its mark.
+    pub fn create(&self, n: usize, policy: IfPending) -> String {
+        const NO_MARK: &str = "0";
+        const MARK: &str = "CAST(? AS SIGNED) / 1000";
+        let (displaces, moves, mark) = match policy {
+            IfPending::Move => (MOVES, MOVES, NO_MARK),
+            IfPending::Keep => (DISPLACES_KEPT, MARKED, MARK),
+            IfPending::Refuse => (DISPLACES_REFUSED, MARKED, MARK),
+        };
         self.plain(CREATE)
-            .replace("{moves}", MOVES)
+            .replace("{displaces}", displaces)
+            .replace("{moves}", moves)
             .replace("{rows}", &list(CREATE_ROW, n))
+            .replace("{mark}", mark)
     }
 }
 

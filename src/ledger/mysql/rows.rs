@@ -6,7 +6,8 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
 use super::super::{
-    Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming,
+    Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Standing, Stands,
+    TaskRecord, Upcoming,
 };
 use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
 
@@ -64,6 +65,7 @@ pub(super) struct StandingRow {
     waiting: bool,
     older_run: bool,
     origin: Origin,
+    since: UnixMs,
 }
 
 impl StandingRow {
@@ -78,6 +80,7 @@ impl StandingRow {
             waiting: flag(row, "waiting")?,
             older_run: flag(row, "older_run")?,
             origin: origin(row)?,
+            since: ms(row, "start_ms")?,
         })
     }
 
@@ -97,11 +100,13 @@ impl StandingRow {
         }
     }
 
-    pub fn created(&self) -> Created {
+    pub fn created(&self, asked: &NewTask) -> Created {
         Created {
             arming: self.arming,
             state: self.state(),
             older_run: self.leased && self.older_run,
+            since: self.since,
+            stands: Stands::after(asked, self.arming.due),
         }
     }
 }
