@@ -157,6 +157,15 @@ impl Ledger for Faulty {
         self.inner.cancel(keys).await
     }
 
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        self.inner.cancel_page(filter, before, dry_run).await
+    }
+
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
         if self.faults.look_up_fails.load(Ordering::SeqCst) {
             return Err(unavailable());

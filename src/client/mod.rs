@@ -1,6 +1,7 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
 mod creations;
+mod many;
 mod task;
 mod unique;
 
@@ -14,12 +15,14 @@ use sqlx::MySqlConnection;
 use crate::config::ConfigError;
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
-    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer, Stands,
+    Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
+pub use crate::ledger::Stands;
 use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 
 use self::creations::Creations;
+pub use self::many::CancelReport;
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
@@ -52,8 +55,22 @@ pub struct TaskClient {
 pub struct Made {
     created: Created,
     /// Whether its key is armed in Redis too. If not, the task runs all the same: the daemon's look-ahead
-    /// and sweep find it in the ledger.
+    /// and sweep find it in the ledger. See [`not_armed`](Self::not_armed) for why.
     pub armed: bool,
+    not_armed: Option<NotArmed>,
+}
+
+/// Why a task's key is not armed in Redis. The task runs all the same, at its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NotArmed {
+    /// Redis did not take it.
+    Unreachable,
+    /// It falls due beyond `redis.arm_horizon`: a daemon arms it when that is nearer.
+    BeyondHorizon,
+    /// The task was there and is left as it is, its key too.
+    LeftAsItIs,
 }
 
 impl Made {
@@ -88,6 +105,24 @@ impl Made {
         self.created.stands
     }
 
+    /// Why its key is not armed; `None` if it is, or the task has finished.
+    pub fn not_armed(&self) -> Option<NotArmed> {
+        self.not_armed
+    }
+
+    /// What to say where this task of the key was in the way of another.
+    pub fn exists(&self, key: TaskKey) -> ClientError {
+        ClientError::exists(key, &self.created)
+    }
+
+    fn new(created: Created, not_armed: Option<NotArmed>) -> Self {
+        Self {
+            created,
+            armed: not_armed.is_none(),
+            not_armed,
+        }
+    }
+
     /// When the task that stands was created.
     pub fn since(&self) -> UnixMs {
         self.created.since
@@ -108,11 +143,8 @@ impl Unarmed {
     /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
     /// if the transaction was rolled back, the signal leads to nothing.
     pub async fn arm(self) -> Made {
-        let armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
-        Made {
-            created: self.created,
-            armed,
-        }
+        let not_armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
+        Made::new(self.created, not_armed.into_iter().next().flatten())
     }
 
     /// The arming that stands once the transaction is committed.
@@ -384,27 +416,46 @@ impl TaskClient {
     }
 }
 
-/// Arms what is pending; tells whether all of it is.
-async fn arm(timer: &dyn Timer, ledger: &dyn Ledger, made: &[(TaskKey, Created)]) -> bool {
-    let pending = made
-        .iter()
-        .filter(|(_, created)| !created.state.is_finished());
+/// Arms what is pending; tells of each why it is not, in their order.
+async fn arm(
+    timer: &dyn Timer,
+    ledger: &dyn Ledger,
+    made: &[(TaskKey, Created)],
+) -> Vec<Option<NotArmed>> {
     let now = ledger.clock().now();
-    // Even what is due now: its event is how every daemon hears of it.
-    let alarms: Vec<Alarm> = pending
-        .map(|(key, created)| Alarm {
+    let horizon = timer.horizon().map(|horizon| now.plus(horizon));
+    let mut not_armed = Vec::with_capacity(made.len());
+    let mut alarms = Vec::with_capacity(made.len());
+    for (key, created) in made {
+        not_armed.push(match created.stands {
+            Stands::Kept | Stands::Refused => Some(NotArmed::LeftAsItIs),
+            Stands::Asked => None,
+        });
+        if created.stands != Stands::Asked || created.state.is_finished() {
+            continue;
+        }
+        let due = created.arming.due;
+        if horizon.is_some_and(|horizon| due > horizon) {
+            *not_armed.last_mut().expect("just pushed") = Some(NotArmed::BeyondHorizon);
+        }
+        // Even what is due now: its event is how every daemon hears of it. And what lies beyond the horizon: an older
+        // key of it may be armed.
+        alarms.push(Alarm {
             key: key.clone(),
-            due: created.arming.due.max(now),
+            due: due.max(now),
             arming: Some(created.arming),
-        })
-        .collect();
+        });
+    }
     for alarms in alarms.chunks(ARM_BATCH) {
         if let Err(error) = timer.arm(alarms, ArmMode::Replace).await {
             tracing::debug!(%error, keys = alarms.len(), "could not arm; the daemon finds the tasks in the ledger");
-            return false;
+            for why in &mut not_armed {
+                why.get_or_insert(NotArmed::Unreachable);
+            }
+            break;
         }
     }
-    true
+    not_armed
 }
 
 fn key<A>(class: &str, method: &str, args: A) -> Result<TaskKey, KeyError>
@@ -450,11 +501,15 @@ pub enum ClientError {
 
 impl ClientError {
     fn if_refused(key: &TaskKey, created: &Created) -> Option<Self> {
-        (created.stands == Stands::Refused).then(|| Self::Exists {
-            key: key.clone(),
+        (created.stands == Stands::Refused).then(|| Self::exists(key.clone(), created))
+    }
+
+    fn exists(key: TaskKey, created: &Created) -> Self {
+        Self::Exists {
+            key,
             state: created.state,
             since: created.since,
             due: created.arming.due,
-        })
+        }
     }
 }

@@ -7,11 +7,13 @@
 //! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
 //! that acts. Losing a race is an answer here, never an error.
 
+mod cancellation;
 mod catalog;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
 
+pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
     Catalog, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
 };
@@ -440,6 +442,18 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// # If we crash right after
     /// They are called off; a key that is still armed signals in vain.
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError>;
+
+    /// Calls off a page of the tasks that fit, each as [`cancel`](Self::cancel) would, or tells what it would do; from
+    /// [`CancelPage::next`] of the page before. What is created after the first page was asked for may be left out.
+    ///
+    /// # If we crash right after
+    /// Those of this page, and of the pages before, are called off.
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError>;
 
     /// Where these keys stand, in their order; `None` for a key without a row.
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError>;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
 use super::{
-    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
     IfPending, Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner,
     Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
     Window,
@@ -148,25 +148,41 @@ impl Ledger for MemoryLedger {
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let mut cancel = |key: &TaskKey| {
-            let Some(row) = book.of_key(key) else {
-                return CancelAnswer::Unknown;
-            };
-            match row.state(now) {
-                State::Pending | State::Waiting | State::Cancelled => {
-                    row.deleted = true;
-                    row.owner = None;
-                    row.finish(Status::Cancelled, now);
-                    CancelAnswer::Cancelled
-                }
-                State::Running => {
-                    row.deleted = true;
-                    CancelAnswer::Running
-                }
-                state @ (State::Done | State::Dead) => CancelAnswer::Finished(state),
-            }
+        let mut cancel = |key: &TaskKey| match book.of_key(key) {
+            Some(row) => row.cancel(now),
+            None => CancelAnswer::Unknown,
         };
         Ok(keys.iter().map(&mut cancel).collect())
+    }
+
+    /// All in one page.
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        _before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        filter.check()?;
+        let now = self.clock.now();
+        let mut page = CancelPage::default();
+        let mut book = self.book();
+        let fits = |row: &&mut Row| {
+            row.status == Status::Unprocessed
+                && filter.fits_key(&row.key)
+                && (filter.tag.is_none() || row.tag == filter.tag)
+        };
+        for row in book.rows.values_mut().filter(fits) {
+            let answer = match dry_run {
+                true if row.leased(now) => CancelAnswer::Running,
+                true => CancelAnswer::Cancelled,
+                false => row.cancel(now),
+            };
+            match answer {
+                CancelAnswer::Running => page.running += 1,
+                _ => page.cancelled.push(row.key.clone()),
+            }
+        }
+        Ok(page)
     }
 
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {

@@ -1,7 +1,7 @@
 //! A row, and what each verb makes of it.
 
 use crate::ledger::{
-    Arming, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
+    Arming, CancelAnswer, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
     Standing, StateFilter, TaskRecord,
 };
 use crate::task::{Origin, State, TaskKey, UnixMs};
@@ -208,6 +208,22 @@ impl Row {
         self.owner = Some(owner);
         self.daemon.clone_from(&by.daemon);
         self.lease_until = now.plus(by.lease);
+    }
+
+    pub(super) fn cancel(&mut self, now: UnixMs) -> CancelAnswer {
+        match self.state(now) {
+            State::Pending | State::Waiting | State::Cancelled => {
+                self.deleted = true;
+                self.owner = None;
+                self.finish(Status::Cancelled, now);
+                CancelAnswer::Cancelled
+            }
+            State::Running => {
+                self.deleted = true;
+                CancelAnswer::Running
+            }
+            state @ (State::Done | State::Dead) => CancelAnswer::Finished(state),
+        }
     }
 
     pub(super) fn finish(&mut self, status: Status, now: UnixMs) {

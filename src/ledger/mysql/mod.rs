@@ -1,6 +1,7 @@
 //! The ledger in MySQL or MariaDB.
 
 mod adopt;
+mod cancel;
 mod catalog;
 mod claim;
 mod connection;
@@ -26,7 +27,7 @@ use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Adopted, Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Foundling, IfPending,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created, DuePage, DueScan, Foundling, IfPending,
     Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
 };
 use crate::clock::{self, LedgerClock};
@@ -308,6 +309,15 @@ impl Ledger for MysqlLedger {
             answers.extend(retried!(self, |conn| self.cancel_once(conn, batch))?);
         }
         Ok(answers)
+    }
+
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        self.cancel_one_page(filter, before, dry_run).await
     }
 
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {

@@ -223,6 +223,30 @@ pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE `key` IN ({keys}) AND status = 0";
 
+/// `cancel_page`: rows with a tag, from the end backwards. `ix_tag`, which covers it.
+pub const IDS_OF_TAG: &str = "SELECT id FROM `{t}` FORCE INDEX (ix_tag) WHERE tag = ? AND id < ? ORDER BY id DESC LIMIT ?";
+
+/// `cancel_page`: rows whose keys lie in a range, from the end backwards. Unique key, which covers it.
+pub const IDS_OF_KEYS: &str = "SELECT id, `key` FROM `{t}` FORCE INDEX (uk_key) WHERE `key` >= ? AND `key` < ? ORDER BY `key` DESC LIMIT ?";
+
+/// `cancel_page`: which of these rows are neither finished nor called off by us. The last value is the tag, twice, or
+/// null for any. Primary key.
+pub const CANCELLABLE: &str = "SELECT id, `key`, CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
+
+/// `cancel_page`: as [`CANCEL`], by rows. Primary key.
+pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
+       owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
+       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
+       status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
+       lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
+     WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
+
+/// `cancel_page`: what became of these rows. Primary key.
+pub const CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids})";
+
 /// `reschedule`: only what is pending. Unique key.
 pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        last_error = NULL, history = NULL, adopted = 0 \

@@ -5,6 +5,7 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
+use super::cancel::Cancellable;
 use super::super::{
     Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Standing, Stands,
     TaskRecord, Upcoming,
@@ -31,7 +32,7 @@ fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
 }
 
 /// Tables that lapsed adopted may have a 32-bit id.
-fn id(row: &MySqlRow) -> sqlx::Result<u64> {
+pub(super) fn id(row: &MySqlRow) -> sqlx::Result<u64> {
     row.try_get_unchecked::<u64, _>("id")
 }
 
@@ -52,6 +53,30 @@ fn origin(row: &MySqlRow) -> sqlx::Result<Origin> {
 fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
     let text: String = row.try_get("key")?;
     Ok(TaskKey::parse(&text).ok())
+}
+
+/// A key as it is.
+pub(super) fn text_key(row: &MySqlRow) -> sqlx::Result<String> {
+    row.try_get("key")
+}
+
+/// A row of the query `CANCELLABLE`; `None` if its key is not a task's, which nobody can run.
+pub(super) fn cancellable(row: &MySqlRow) -> sqlx::Result<Option<Cancellable>> {
+    let Some(key) = key(row)? else {
+        return Ok(None);
+    };
+    Ok(Some(Cancellable {
+        id: id(row)?,
+        key,
+        leased: flag(row, "leased")?,
+    }))
+}
+
+/// A row of the query `CANCELLED`.
+pub(super) fn cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)> {
+    let (deleted, leased) = (flag(row, "sts")?, flag(row, "leased")?);
+    let state = state(row.try_get("status")?, deleted, leased, false);
+    Ok((id(row)?, answer_of(state)))
 }
 
 /// A row of the query `STANDING`.
@@ -126,11 +151,14 @@ fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
 
 /// What a cancellation came to, from what is seen after it.
 pub(super) fn cancel_answer(after: Option<&StandingRow>) -> CancelAnswer {
-    match after.map(StandingRow::state) {
-        None => CancelAnswer::Unknown,
-        Some(State::Running) => CancelAnswer::Running,
-        Some(State::Cancelled) => CancelAnswer::Cancelled,
-        Some(state) => CancelAnswer::Finished(state),
+    after.map_or(CancelAnswer::Unknown, |row| answer_of(row.state()))
+}
+
+fn answer_of(after: State) -> CancelAnswer {
+    match after {
+        State::Running => CancelAnswer::Running,
+        State::Cancelled => CancelAnswer::Cancelled,
+        state => CancelAnswer::Finished(state),
     }
 }
 
