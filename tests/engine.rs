@@ -12,9 +12,9 @@ use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement,
-    Standing, TaskRecord,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
+    Claimant, Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
 };
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;

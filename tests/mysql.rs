@@ -6,7 +6,8 @@ use std::time::Duration;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
-    Arming, Claimant, DueScan, IfPending, Ledger, NewTask, Renewal, Ruling, Settled, Settlement, Window,
+    Arming, Claimant, DueScan, IfPending, Ledger, NewTask, Renewal, Ruling, Settled, Settlement,
+    Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
@@ -109,6 +110,9 @@ async fn every_statement_can_be_prepared() {
         queries::UNLOCKED,
         queries::EXISTING,
         queries::UPCOMING,
+        queries::CANCELLABLE,
+        queries::CANCEL_ROWS,
+        queries::CANCELLED,
     ];
     let plain = [
         queries::CLOCK,
@@ -130,6 +134,8 @@ async fn every_statement_can_be_prepared() {
         queries::COMPLETE_IN,
         queries::AGAIN_IN,
         queries::STATS,
+        queries::IDS_OF_TAG,
+        queries::IDS_OF_KEYS,
     ];
     let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
     let plain = plain.map(|template| queries.plain(template));
@@ -163,6 +169,18 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::SCAN_AHEAD), "ix_due"),
         (queries.plain(queries::GLANCE_AHEAD), "ix_due"),
         (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCELLABLE, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCELLED, 8), "PRIMARY"),
+        (
+            queries.records_by(Some("ix_tag")) + "id > 3 AND tag = 'a' ORDER BY id LIMIT 9",
+            "ix_tag",
+        ),
+        (
+            queries.records_by(Some("uk_key"))
+                + "id > 3 AND `key` >= 'a' AND `key` < 'b' ORDER BY id LIMIT 9",
+            "uk_key",
+        ),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
         (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
@@ -187,6 +205,27 @@ async fn looking_again_at_what_is_known_reads_the_index_alone() {
     let extra: String = row.try_get("Extra").unwrap();
     assert!(extra.contains("Using index"), "{extra}");
     assert!(!extra.contains("filesort"), "{extra}");
+}
+
+#[tokio::test]
+async fn what_is_to_be_cancelled_is_found_in_an_index_alone() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    for (template, texts, index) in [
+        (queries::IDS_OF_TAG, "tag = ?", "ix_tag"),
+        (queries::IDS_OF_KEYS, "`key` >= ? AND `key` < ?", "uk_key"),
+    ] {
+        // The values that are no numbers.
+        let template = template.replace(texts, &texts.replace('?', "'Lock@row@17'"));
+        let row = explain(&mut connection, &queries.plain(&template)).await;
+        let extra: String = row.try_get("Extra").unwrap();
+        let found: Option<String> = row.try_get("key").unwrap();
+        assert_eq!(found.as_deref(), Some(index));
+        assert!(extra.contains("Using index"), "{extra}");
+        assert!(!extra.contains("filesort"), "{extra}");
+    }
 }
 
 #[tokio::test]

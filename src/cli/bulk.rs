@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lapsed::task::{Due, TaskKey};
 use lapsed::client::{NotArmed, Stands};
+use lapsed::task::{Due, TaskKey};
 use lapsed::{Config, IfPending, Task, TaskClient};
 use serde::Deserialize;
 use serde_json::json;
@@ -106,7 +106,8 @@ pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::R
         refused,
         unarmed,
     } = tally;
-    let value = json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
+    let value =
+        json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
     let were_there = match kept {
         0 => String::new(),
         kept => format!(", {kept} kept as they were"),

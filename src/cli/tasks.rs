@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
+use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, RescheduleAnswer};
 use lapsed::task::{Due, ScheduleError, TaskKey};
-use lapsed::client::{NotArmed, Stands};
 use lapsed::{Config, IfPending, Task, TaskClient};
 use serde_json::json;
 
@@ -42,7 +42,13 @@ pub struct Schedule {
     #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
     /// What becomes of a task of this key that has not finished: `move` it, `keep` it as it is, or `refuse` this one
-    #[arg(long, value_name = "POLICY", default_value = "move", conflicts_with = "file", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "move",
+        conflicts_with = "file",
+        hide_default_value = true
+    )]
     if_pending: IfPending,
     /// One of many with this key: it gets a suffix, ~ and 26 characters
     #[arg(long, conflicts_with = "file")]

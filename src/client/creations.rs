@@ -138,7 +138,9 @@ impl Creations {
         let made: Vec<_> = keys.zip(created).collect();
         let not_armed = arm(&*self.timer, &*self.ledger, &made).await;
         let made = made.into_iter().zip(not_armed);
-        Ok(made.map(|((_, created), why)| Made::new(created, why)).collect())
+        Ok(made
+            .map(|((_, created), why)| Made::new(created, why))
+            .collect())
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -13,11 +13,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::MySqlConnection;
 
 use crate::config::ConfigError;
+pub use crate::ledger::Stands;
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
     Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
-pub use crate::ledger::Stands;
 use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 

@@ -13,6 +13,7 @@ mod adopt;
 mod audit;
 mod dispatch;
 mod door;
+mod horizon;
 mod intake;
 mod lease;
 mod look_ahead;
@@ -235,6 +236,7 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).arm_what_comes_near()));
         helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({

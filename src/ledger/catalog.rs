@@ -77,6 +77,8 @@ pub struct ListFilter {
     pub method: Option<String>,
     /// This tag.
     pub tag: Option<String>,
+    /// A key that begins with this.
+    pub prefix: Option<String>,
     /// `end_time` at or after.
     pub due_after: Option<UnixMs>,
     /// `end_time` before.

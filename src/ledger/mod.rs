@@ -104,6 +104,10 @@ impl std::str::FromStr for IfPending {
 /// Longest payload, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
+/// Longest payload that is read back, in bytes: what somebody's own SQL wrote may be longer than we accept, and is then not
+/// read, since a claim is of hundreds. A little more than is accepted, for what may be wrapped around a payload.
+pub const PAYLOAD_READ_MAX: usize = PAYLOAD_BYTES_MAX + 8 * 1024;
+
 /// Longest tag, in characters.
 pub const TAG_CHARS_MAX: usize = 128;
 
@@ -344,8 +348,10 @@ pub struct Claim {
     pub created: UnixMs,
     /// When it could start: `end_time`, or the retry that was ahead.
     pub due_at: UnixMs,
-    /// JSON.
+    /// JSON. `None` if there is none, or it is [too long](Self::oversize).
     pub payload: Option<String>,
+    /// How many bytes the payload has, if that is more than [`PAYLOAD_READ_MAX`]: the task cannot be run.
+    pub oversize: Option<u64>,
     /// For people.
     pub tag: Option<String>,
     /// Before the statement was sent: the lease holds at least its length from then.

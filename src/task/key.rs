@@ -425,7 +425,10 @@ mod tests {
             let key = TaskKey::build("C", "m", [argument]).unwrap();
             assert_eq!((key.args().next(), key.suffix()), (Some(argument), None));
         }
-        assert_eq!(TaskKey::parse("C@m@~1234567890123@x").unwrap().suffix(), None);
+        assert_eq!(
+            TaskKey::parse("C@m@~1234567890123@x").unwrap().suffix(),
+            None
+        );
         let long = TaskKey::build("C", "m", ["x".repeat(230)]).unwrap();
         assert_eq!(
             long.with_suffix(mark).unwrap_err(),

@@ -2,10 +2,12 @@
 
 mod adopting;
 mod cancelling;
+mod cancelling_many;
 mod due;
 mod exec;
 mod fleets;
 mod floods;
+mod horizon;
 mod ledger_faults;
 mod legacy;
 mod php;
@@ -17,5 +19,6 @@ mod sharing;
 mod strangers;
 mod transactions;
 mod unadopted;
+mod uniqueness;
 mod wire;
 mod worker;

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
 use super::{
-    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    IfPending, Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner,
-    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
-    Window,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
+    Claimant, Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError,
+    ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal, RescheduleAnswer, Settled,
+    Settlement, Standing, Stands, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
@@ -267,7 +267,8 @@ impl Ledger for MemoryLedger {
                 },
                 created: row.start_time,
                 due_at: row.due_at(),
-                payload: row.payload.clone(),
+                payload: row.readable_payload().cloned(),
+                oversize: row.oversize(),
                 tag: row.tag.clone(),
                 claimed,
             });

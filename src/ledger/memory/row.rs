@@ -1,8 +1,8 @@
 //! A row, and what each verb makes of it.
 
 use crate::ledger::{
-    Arming, CancelAnswer, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
-    Standing, StateFilter, TaskRecord,
+    Arming, CancelAnswer, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner,
+    PAYLOAD_READ_MAX, Ruling, Settled, Settlement, Standing, StateFilter, TaskRecord,
 };
 use crate::task::{Origin, State, TaskKey, UnixMs};
 
@@ -226,6 +226,16 @@ impl Row {
         }
     }
 
+    pub(super) fn readable_payload(&self) -> Option<&String> {
+        let payload = self.payload.as_ref();
+        payload.filter(|payload| payload.len() <= PAYLOAD_READ_MAX)
+    }
+
+    pub(super) fn oversize(&self) -> Option<u64> {
+        let bytes = self.payload.as_ref()?.len();
+        (bytes > PAYLOAD_READ_MAX).then_some(bytes as u64)
+    }
+
     pub(super) fn finish(&mut self, status: Status, now: UnixMs) {
         self.status = status;
         self.lease_until = NEVER;
@@ -320,6 +330,7 @@ impl Row {
             class,
             method,
             tag,
+            prefix,
             due_after,
             due_before,
             cursor: _,
@@ -337,6 +348,9 @@ impl Row {
             && tag
                 .as_ref()
                 .is_none_or(|tag| self.tag.as_ref() == Some(tag))
+            && prefix
+                .as_ref()
+                .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
             && due_after.is_none_or(|due| self.end_time >= due)
             && due_before.is_none_or(|due| self.end_time < due)
     }

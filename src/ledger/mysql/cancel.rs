@@ -85,7 +85,10 @@ impl MysqlLedger {
             }
         };
         let mut conn = self.pools.acquire().await?;
-        let found = conn.fetch(question.bind(PAGE as u64)).await.map_err(error)?;
+        let found = conn
+            .fetch(question.bind(PAGE as u64))
+            .await
+            .map_err(error)?;
         let ids = found.iter().map(rows::id).collect::<Result<_, _>>();
         let next = match found.last() {
             Some(last) if found.len() == PAGE => Some(match filter.tag {
@@ -167,9 +170,13 @@ impl MysqlLedger {
             let cancel = |batch: &[u64]| with_tag(self.of_ids(queries::CANCEL_ROWS, batch), filter);
             let past = self
                 .locks
-                .get_past(conn, &self.queries, &ids, |id| *id, |conn, batch| {
-                    Box::pin(conn.execute(cancel(batch)))
-                })
+                .get_past(
+                    conn,
+                    &self.queries,
+                    &ids,
+                    |id| *id,
+                    |conn, batch| Box::pin(conn.execute(cancel(batch))),
+                )
                 .await?;
             if past.locked.is_empty() || Instant::now() >= until {
                 return Ok(past.locked);

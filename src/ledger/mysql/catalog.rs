@@ -5,6 +5,7 @@ use sqlx::Row;
 
 use super::connection::{Conn, error, statement};
 use super::{MysqlLedger, queries, retried, rows};
+use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{
     Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
 };
@@ -28,6 +29,7 @@ impl Catalog for MysqlLedger {
             class,
             method,
             tag,
+            prefix,
             due_after,
             due_before,
             cursor,
@@ -55,6 +57,10 @@ impl Catalog for MysqlLedger {
                 )
             }),
             tag.as_ref().map(|tag| ("tag = ?", tag.clone())),
+            prefix.as_ref().map(|prefix| ("`key` >= ?", prefix.clone())),
+            prefix
+                .as_ref()
+                .map(|prefix| ("`key` < ?", end_of_prefix(prefix))),
         ]
         .into_iter()
         .flatten()
@@ -76,7 +82,7 @@ impl Catalog for MysqlLedger {
         .collect();
         let question = format!(
             "{}{} ORDER BY id LIMIT ?",
-            self.queries.plain(queries::RECORD),
+            self.queries.records_by(index_for(filter)),
             wheres.join(" AND ")
         );
         let question = statement(question).bind(cursor.unwrap_or(0));
@@ -155,6 +161,18 @@ impl MysqlLedger {
             Some(row) if matched => NudgeAnswer::Due(row.arming),
             Some(row) => NudgeAnswer::Refused(row.state()),
         })
+    }
+}
+
+/// Left alone, the optimizer may read the whole table in the order of ids, since that is the order that is asked for.
+fn index_for(filter: &ListFilter) -> Option<&'static str> {
+    match filter {
+        ListFilter { tag: Some(_), .. } => Some("ix_tag"),
+        ListFilter {
+            prefix: Some(_), ..
+        }
+        | ListFilter { class: Some(_), .. } => Some("uk_key"),
+        _ => None,
     }
 }
 

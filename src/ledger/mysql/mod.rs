@@ -27,8 +27,9 @@ use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created, DuePage, DueScan, Foundling, IfPending,
-    Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
+    Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError, NewTask,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};

@@ -13,7 +13,7 @@
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
-use crate::ledger::IfPending;
+use crate::ledger::{IfPending, PAYLOAD_READ_MAX};
 
 /// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
@@ -152,10 +152,12 @@ pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
      WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Primary key.
+/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Of a payload that is too long only the
+/// length is read. Primary key.
 pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload \
+       CAST(max_attempts AS SIGNED) AS max_attempts, tag, IF(LENGTH(payload) <= {payload_max}, payload, NULL) AS payload, \
+       IF(LENGTH(payload) <= {payload_max}, NULL, CAST(LENGTH(payload) AS SIGNED)) AS oversize \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
 /// `claim`, whose answer was lost: gives back whatever it took. Primary key.
@@ -224,7 +226,8 @@ pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
      WHERE `key` IN ({keys}) AND status = 0";
 
 /// `cancel_page`: rows with a tag, from the end backwards. `ix_tag`, which covers it.
-pub const IDS_OF_TAG: &str = "SELECT id FROM `{t}` FORCE INDEX (ix_tag) WHERE tag = ? AND id < ? ORDER BY id DESC LIMIT ?";
+pub const IDS_OF_TAG: &str =
+    "SELECT id FROM `{t}` FORCE INDEX (ix_tag) WHERE tag = ? AND id < ? ORDER BY id DESC LIMIT ?";
 
 /// `cancel_page`: rows whose keys lie in a range, from the end backwards. Unique key, which covers it.
 pub const IDS_OF_KEYS: &str = "SELECT id, `key` FROM `{t}` FORCE INDEX (uk_key) WHERE `key` >= ? AND `key` < ? ORDER BY `key` DESC LIMIT ?";
@@ -281,7 +284,8 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
+       IF(LENGTH(payload) <= {payload_max}, payload, CONCAT('\"(', LENGTH(payload), ' bytes, too many to read)\"')) AS payload, last_error, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE ";
 
@@ -316,7 +320,18 @@ impl Queries {
 
     /// A statement without lists.
     pub fn plain(&self, template: &str) -> String {
-        template.replace("{t}", &self.table)
+        template
+            .replace("{t}", &self.table)
+            .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
+    }
+
+    /// [`RECORD`], by this index.
+    pub fn records_by(&self, index: Option<&str>) -> String {
+        let records = self.plain(RECORD);
+        match index {
+            Some(index) => records.replace("` WHERE ", &format!("` FORCE INDEX ({index}) WHERE ")),
+            None => records,
+        }
     }
 
     /// A statement with its list of keys, `n` long.

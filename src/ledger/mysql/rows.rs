@@ -5,11 +5,11 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
-use super::cancel::Cancellable;
 use super::super::{
     Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Standing, Stands,
     TaskRecord, Upcoming,
 };
+use super::cancel::Cancellable;
 use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
@@ -208,6 +208,9 @@ pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Res
         created: ms(row, "start_ms")?,
         due_at: ms(row, "due_ms")?,
         payload: row.try_get("payload")?,
+        oversize: row
+            .try_get::<Option<i64>, _>("oversize")?
+            .map(i64::unsigned_abs),
         tag: row.try_get("tag")?,
         claimed,
     }))
