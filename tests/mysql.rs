@@ -112,7 +112,7 @@ async fn every_statement_can_be_prepared() {
         queries::UPCOMING,
         queries::CANCELLABLE,
         queries::CANCEL_ROWS,
-        queries::CANCELLED,
+        queries::NOT_CANCELLED,
     ];
     let plain = [
         queries::CLOCK,
@@ -171,7 +171,7 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCELLABLE, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
-        (queries.with_rows(queries::CANCELLED, 8), "PRIMARY"),
+        (queries.with_rows(queries::NOT_CANCELLED, 8), "PRIMARY"),
         (
             queries.records_by(Some("ix_tag")) + "id > 3 AND tag = 'a' ORDER BY id LIMIT 9",
             "ix_tag",

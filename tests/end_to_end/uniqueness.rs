@@ -348,7 +348,7 @@ async fn a_payload_that_somebodys_sql_made_too_long_ends_its_task_and_no_other()
     let dead = rig.record("Job@record@long").await;
     assert_eq!(
         dead.last_error.as_deref(),
-        Some("payload has 4000002 bytes, expected at most 65536")
+        Some("permanent failure: payload has 4000002 bytes, expected at most 65536")
     );
     assert_eq!(
         (dead.attempt, dead.payload.as_deref()),

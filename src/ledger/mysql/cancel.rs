@@ -1,5 +1,6 @@
 //! Calling off many.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -100,7 +101,7 @@ impl MysqlLedger {
         Ok((ids.map_err(error)?, next))
     }
 
-    /// Reads which of these rows are to be called off, does it, and reads back what became of each.
+    /// Reads which of these rows are to be called off, does it, and reads back of which that is not so.
     async fn cancel_rows(
         &self,
         ids: Vec<u64>,
@@ -124,18 +125,18 @@ impl MysqlLedger {
         let locked = locked.map_err(error)?;
         page.locked = locked.len();
         let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
-        let answers = conn.fetch(self.of_ids(queries::CANCELLED, &ids)).await;
-        let answers = answers.map_err(error)?;
-        let answers = answers.iter().map(rows::cancelled).collect();
-        let answers: std::collections::HashMap<u64, CancelAnswer> =
-            Result::<_, sqlx::Error>::map_err(answers, error)?;
+        let others = conn.fetch(self.of_ids(queries::NOT_CANCELLED, &ids)).await;
+        let others = others.map_err(error)?;
+        let others = others.iter().map(rows::not_cancelled);
+        let others: HashMap<u64, CancelAnswer> =
+            others.collect::<sqlx::Result<_>>().map_err(error)?;
         for row in found {
-            match answers.get(&row.id) {
+            match others.get(&row.id) {
                 _ if locked.contains(&row.id) => {}
-                Some(CancelAnswer::Cancelled) => page.cancelled.push(row.key),
+                None | Some(CancelAnswer::Cancelled) => page.cancelled.push(row.key),
                 Some(CancelAnswer::Running) => page.running += 1,
-                // It had finished before it could be called off.
-                Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) | None => {}
+                // It had finished before it could be called off, or has been created anew since.
+                Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
             }
         }
         Ok(page)

@@ -245,10 +245,10 @@ pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
 
-/// `cancel_page`: what became of these rows. Primary key.
-pub const CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+/// `cancel_page`: those of these rows that are not cancelled now, which are few. Primary key.
+pub const NOT_CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
-     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids})";
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status <> 3";
 
 /// `reschedule`: only what is pending. Unique key.
 pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \

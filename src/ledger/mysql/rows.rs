@@ -72,8 +72,8 @@ pub(super) fn cancellable(row: &MySqlRow) -> sqlx::Result<Option<Cancellable>> {
     }))
 }
 
-/// A row of the query `CANCELLED`.
-pub(super) fn cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)> {
+/// A row of the query `NOT_CANCELLED`.
+pub(super) fn not_cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)> {
     let (deleted, leased) = (flag(row, "sts")?, flag(row, "leased")?);
     let state = state(row.try_get("status")?, deleted, leased, false);
     Ok((id(row)?, answer_of(state)))
