@@ -37,12 +37,6 @@ struct Edge {
     division: Division,
 }
 
-impl Edge {
-    fn back(&mut self, by: Duration) {
-        self.at = UnixMs(self.at.0 - by.as_millis() as i64);
-    }
-}
-
 impl Shared {
     /// Arms what comes within the timer's horizon, until the engine stops; at once over where there is none.
     pub(super) async fn arm_what_comes_near(self: Arc<Self>) {
@@ -70,10 +64,9 @@ impl Shared {
         let division = self.share.division();
         if division != edge.division {
             edge.division = division;
-            edge.back(HANDED_ON);
+            edge.at = before(edge.at, HANDED_ON);
         }
-        edge.back(OVERLAP.min(horizon / 4));
-        let mut after = Some((edge.at, 0));
+        let mut after = Some((before(edge.at, OVERLAP.min(horizon / 4)), 0));
         while after.is_some() {
             let (began, end) = (
                 Instant::now(),
@@ -106,4 +99,8 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+fn before(moment: UnixMs, by: Duration) -> UnixMs {
+    UnixMs(moment.0 - by.as_millis() as i64)
 }

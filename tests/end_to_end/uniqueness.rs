@@ -356,3 +356,45 @@ async fn a_payload_that_somebodys_sql_made_too_long_ends_its_task_and_no_other()
     );
     assert_eq!(rig.runs().await.len(), 1);
 }
+
+/// How a program without lapsed's library asks once for many requests, as `docs/tasks.md` shows it.
+const KEEP_IN_SQL: &str = "INSERT INTO tb_time_limit_task (`key`, start_time, end_time) \
+     VALUES ('Job@record@sql', UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)) + 2) \
+     ON DUPLICATE KEY UPDATE \
+       end_time = IF(status = 0 AND sts = 0 AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3))), \
+                     end_time, VALUES(end_time)), \
+       sts = 0, status = 0";
+
+#[tokio::test]
+async fn a_program_without_the_library_debounces_and_throttles_too() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    // Debounce: the last SETEX counts.
+    rig.arm("Job@record@setex", 3_000).await;
+    rig.until_adopted("Job@record@setex").await;
+    rig.arm("Job@record@setex", 5_000).await;
+    let armed_at = rig.now_ms().await;
+    // Throttle: the first one does, if it is the only one that writes.
+    let nx = ["SET", "Job@record@nx", "", "PX", "3000", "NX"];
+    let first: Option<String> = rig.redis_says(&nx).await;
+    let second: Option<String> = rig.redis_says(&nx).await;
+    assert_eq!((first.as_deref(), second), (Some("OK"), None));
+    rig.run_sql(KEEP_IN_SQL).await;
+    let due = rig.record("Job@record@sql").await.due;
+    rig.run_sql(KEEP_IN_SQL).await;
+    assert_eq!(rig.record("Job@record@sql").await.due, due);
+    rig.until_done(3).await;
+    rig.each_ran_once(3).await;
+    let ran = rig.runs_of("Job@record@setex").await;
+    assert!(
+        ran[0].at_ms >= armed_at + 4_900,
+        "{ran:?}, armed at {armed_at}"
+    );
+    // The next stretch.
+    rig.run_sql(KEEP_IN_SQL).await;
+    until("it has run again", async || {
+        rig.runs_of("Job@record@sql").await.len() == 2
+    })
+    .await;
+    drop(daemon);
+}
