@@ -173,12 +173,12 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
         (queries.with_rows(queries::NOT_CANCELLED, 8), "PRIMARY"),
         (
-            queries.records_by(Some("ix_tag")) + "id > 3 AND tag = 'a' ORDER BY id LIMIT 9",
+            queries.records(true) + "id > 3 AND tag = 'a' ORDER BY id LIMIT 9",
             "ix_tag",
         ),
         (
-            queries.records_by(Some("uk_key"))
-                + "id > 3 AND `key` >= 'a' AND `key` < 'b' ORDER BY id LIMIT 9",
+            queries.records(false)
+                + "id > 3 AND `key` >= 'Lock@row@17' AND `key` < 'Lock@row@18' ORDER BY id LIMIT 9",
             "uk_key",
         ),
         (queries.plain(queries::RETRY), "PRIMARY"),
@@ -213,18 +213,32 @@ async fn what_is_to_be_cancelled_is_found_in_an_index_alone() {
     overdue(&ledger, 2_000).await;
     let queries = Queries::new(ledger.table());
     let mut connection = ledger.connection().await.unwrap();
-    for (template, texts, index) in [
-        (queries::IDS_OF_TAG, "tag = ?", "ix_tag"),
-        (queries::IDS_OF_KEYS, "`key` >= ? AND `key` < ?", "uk_key"),
+    // With the values that are no numbers.
+    let of_keys = queries::IDS_OF_KEYS.replacen('?', "'Lock@row@1'", 1);
+    for (template, index) in [
+        (queries::IDS_OF_TAG.replacen('?', "'a'", 1), "ix_tag"),
+        (of_keys.replacen('?', "'Lock@row@2'", 1), "uk_key"),
     ] {
-        // The values that are no numbers.
-        let template = template.replace(texts, &texts.replace('?', "'Lock@row@17'"));
         let row = explain(&mut connection, &queries.plain(&template)).await;
         let extra: String = row.try_get("Extra").unwrap();
         let found: Option<String> = row.try_get("key").unwrap();
         assert_eq!(found.as_deref(), Some(index));
         assert!(extra.contains("Using index"), "{extra}");
         assert!(!extra.contains("filesort"), "{extra}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_has_another_tag_by_now_is_not_cancelled() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2).await;
+    let cancel = Queries::new(ledger.table()).with_rows(queries::CANCEL_ROWS, 1);
+    let mut connection = ledger.connection().await.unwrap();
+    for (tag, cancelled) in [(Some("other"), 0), (None, 1)] {
+        let update = sqlx::query(AssertSqlSafe(cancel.clone()));
+        let update = update.bind(1).bind(tag).bind(tag);
+        let result = update.execute(&mut connection).await.unwrap();
+        assert_eq!(result.rows_affected(), cancelled, "{tag:?}");
     }
 }
 

@@ -82,7 +82,7 @@ impl Catalog for MysqlLedger {
         .collect();
         let question = format!(
             "{}{} ORDER BY id LIMIT ?",
-            self.queries.records_by(index_for(filter)),
+            self.queries.records(tag.is_some()),
             wheres.join(" AND ")
         );
         let question = statement(question).bind(cursor.unwrap_or(0));
@@ -161,18 +161,6 @@ impl MysqlLedger {
             Some(row) if matched => NudgeAnswer::Due(row.arming),
             Some(row) => NudgeAnswer::Refused(row.state()),
         })
-    }
-}
-
-/// Left alone, the optimizer may read the whole table in the order of ids, since that is the order that is asked for.
-fn index_for(filter: &ListFilter) -> Option<&'static str> {
-    match filter {
-        ListFilter { tag: Some(_), .. } => Some("ix_tag"),
-        ListFilter {
-            prefix: Some(_), ..
-        }
-        | ListFilter { class: Some(_), .. } => Some("uk_key"),
-        _ => None,
     }
 }
 

@@ -325,12 +325,13 @@ impl Queries {
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
     }
 
-    /// [`RECORD`], by this index.
-    pub fn records_by(&self, index: Option<&str>) -> String {
+    /// [`RECORD`]. Those of a tag are in the order of ids in `ix_tag`; left alone, the optimizer may read the whole table in
+    /// that order. For a prefix it is left alone: whether to read the range and sort it depends on how many there are.
+    pub fn records(&self, of_a_tag: bool) -> String {
         let records = self.plain(RECORD);
-        match index {
-            Some(index) => records.replace("` WHERE ", &format!("` FORCE INDEX ({index}) WHERE ")),
-            None => records,
+        match of_a_tag {
+            true => records.replace("` WHERE ", "` FORCE INDEX (ix_tag) WHERE "),
+            false => records,
         }
     }
 
