@@ -178,7 +178,7 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         ),
         (
             queries.records(false)
-                + "id > 3 AND `key` >= 'Lock@row@17' AND `key` < 'Lock@row@18' ORDER BY id LIMIT 9",
+                + "id > 3 AND `key` >= 'Lock@row@1777' AND `key` < 'Lock@row@1778' ORDER BY id LIMIT 9",
             "uk_key",
         ),
         (queries.plain(queries::RETRY), "PRIMARY"),
