@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::client::NotArmed;
 use lapsed::ledger::RescheduleAnswer;
-use lapsed::{Config, Due, Task, TaskClient};
+use lapsed::{Config, Due, Task, TaskClient, UnixMs};
 use serde_json::Value;
 
 use crate::rig::{Daemon, Rig, handlers, key, until};
@@ -94,8 +94,9 @@ async fn keys_come_although_the_task_is_a_programs_row_and_redis_was_away() {
 
     rig.redis.kill();
     create_many(&daemon.tasks, "away", 5, 6_000, 10).await;
-    // Until it would have been armed.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // They would have been armed by then.
+    let due = rig.record("Job@record@away0").await.due;
+    rig.until_clock(UnixMs(due.0 - 3_000)).await;
     rig.redis.start_again().await.unwrap();
     rig.until_done(6).await;
     rig.each_ran_once(6).await;
