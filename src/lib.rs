@@ -127,5 +127,6 @@ pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
+pub use ledger::IfPending;
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
 pub use task::{Due, Limits, Rate, RetryPolicy, TaskKey, Traceparent, UnixMs};

@@ -15,9 +15,9 @@ use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
-    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement,
-    Standing, TaskRecord,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
+    Claimant, Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
 };
 use lapsed::limiter::MemoryLimiter;
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
@@ -160,6 +160,15 @@ impl Ledger for Faulty {
 
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
         self.inner.cancel(keys).await
+    }
+
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        self.inner.cancel_page(filter, before, dry_run).await
     }
 
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {

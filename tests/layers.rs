@@ -37,7 +37,10 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "trace",
         ],
     ),
-    ("client", &["task", "config", "ledger", "timer", "trace"]),
+    (
+        "client",
+        &["task", "clock", "config", "ledger", "timer", "trace"],
+    ),
     ("http", &["config", "engine", "telemetry"]),
     (
         "testing",

@@ -9,9 +9,9 @@ use lapsed::Config;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, DueScan, Foundling, Ledger,
-    ListFilter, NewTask, NudgeAnswer, Renewal, RescheduleAnswer, Ruling, Settled, Settlement,
-    Standing, StateFilter, Window,
+    Adopted, Arming, CancelAnswer, CancelFilter, Catalog, Claim, Claimant, Created, DueScan,
+    Foundling, IfPending, Ledger, ListFilter, NewTask, NudgeAnswer, PAYLOAD_READ_MAX, Renewal,
+    RescheduleAnswer, Ruling, Settled, Settlement, Standing, Stands, StateFilter, Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{How, Mishap, Origin, Reason, State, TaskKey, UnixMs};
@@ -136,6 +136,19 @@ rules! {
     redriven_rows_begin_anew_under_the_same_id
     only_dead_tasks_are_discarded
     pruning_forgets_what_is_finished_and_old_enough_and_nothing_else
+    keep_leaves_what_is_pending_or_waits_as_it_is
+    keep_asks_for_another_run_behind_one_in_progress
+    refuse_leaves_what_is_pending_or_running_as_it_is
+    a_crashed_run_counts_as_pending_for_every_policy
+    the_same_due_time_again_changes_nothing_under_any_policy
+    what_is_over_begins_anew_under_every_policy
+    a_call_may_mix_policies
+    one_call_may_ask_twice_for_a_key
+    tasks_are_cancelled_by_tag_each_as_if_alone
+    tasks_are_cancelled_by_prefix_and_by_class
+    a_dry_run_cancels_nothing
+    many_are_cancelled_page_by_page
+    a_payload_that_is_too_long_is_not_read
 }
 
 fn key(rule: &str, arg: impl ToString) -> TaskKey {
@@ -1171,4 +1184,404 @@ async fn creating_over_an_adopted_task_makes_it_the_programs(ledger: &(impl Ledg
         .await
         .unwrap();
     assert_eq!(standing(ledger, &key).await.unwrap().origin, Origin::Row);
+}
+
+/// Asks for `key` in a minute, with another payload, under this policy.
+async fn ask_again(ledger: &impl Ledger, key: &TaskKey, policy: IfPending) -> Created {
+    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
+    let task = NewTask {
+        payload: Some("\"again\"".into()),
+        if_pending: policy,
+        ..NewTask::new(key.clone(), due)
+    };
+    ledger.create(&[task]).await.unwrap()[0]
+}
+
+async fn payload(ledger: &impl Catalog, key: &TaskKey) -> Option<String> {
+    ledger.find(key).await.unwrap().unwrap().payload
+}
+
+async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &(impl Ledger + Catalog)) {
+    let pending = key("keep_pending", 1);
+    let arming = create(ledger, &pending, 5_000).await;
+    let since = ledger.find(&pending).await.unwrap().unwrap().created;
+    for _ in 0..2 {
+        let again = ask_again(ledger, &pending, IfPending::Keep).await;
+        assert_eq!(
+            (again.arming, again.state, again.stands, again.since),
+            (arming, State::Pending, Stands::Kept, since)
+        );
+        assert_eq!(payload(ledger, &pending).await, None);
+    }
+
+    let waiting = key("keep_waiting", 1);
+    let claimed = claim_due(ledger, &waiting, LEASE).await;
+    let at = ledger.clock().now().plus(Duration::from_secs(60));
+    settle(ledger, &claimed, retry_at(at)).await;
+    let again = ask_again(ledger, &waiting, IfPending::Keep).await;
+    assert_eq!(
+        (again.arming, again.state, again.stands),
+        (claimed.lease.arming, State::Waiting, Stands::Kept)
+    );
+    let record = ledger.find(&waiting).await.unwrap().unwrap();
+    assert_eq!((record.attempt, record.due_at), (1, at), "its retry stays");
+
+    // What was moved by the default since then is not taken for moved by this.
+    let moved = create(ledger, &pending, 70_000).await;
+    let again = ask_again(ledger, &pending, IfPending::Keep).await;
+    assert_eq!((again.arming, again.stands), (moved, Stands::Kept));
+}
+
+async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &(impl Ledger + Catalog)) {
+    let key = key("keep_running", 1);
+    let running = claim_due(ledger, &key, LEASE).await;
+    let next = ask_again(ledger, &key, IfPending::Keep).await;
+    assert_eq!(
+        (
+            next.stands,
+            next.older_run,
+            next.arming == running.lease.arming
+        ),
+        (Stands::Asked, true, false)
+    );
+    assert_eq!(payload(ledger, &key).await.as_deref(), Some("\"again\""));
+    // The next one is pending, whatever runs.
+    pass(ledger, ledger.clock().now()).await;
+    let third = ask_again(ledger, &key, IfPending::Keep).await;
+    assert_eq!(
+        (third.arming, third.stands, third.older_run),
+        (next.arming, Stands::Kept, true)
+    );
+    assert_eq!(
+        settle(ledger, &running, Ruling::Complete).await,
+        Settled::Superseded
+    );
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &(impl Ledger + Catalog)) {
+    let pending = key("refuse", 1);
+    let arming = create(ledger, &pending, 5_000).await;
+    let again = ask_again(ledger, &pending, IfPending::Refuse).await;
+    assert_eq!(
+        (again.arming, again.state, again.stands),
+        (arming, State::Pending, Stands::Refused)
+    );
+    assert_eq!(payload(ledger, &pending).await, None);
+
+    let running = key("refuse", 2);
+    let claimed = claim_due(ledger, &running, LEASE).await;
+    let again = ask_again(ledger, &running, IfPending::Refuse).await;
+    assert_eq!(
+        (again.arming, again.state, again.stands),
+        (claimed.lease.arming, State::Running, Stands::Refused)
+    );
+    // Called off, but it runs still.
+    cancel(ledger, &running).await;
+    let again = ask_again(ledger, &running, IfPending::Refuse).await;
+    assert_eq!(again.stands, Stands::Refused);
+    assert!(
+        ledger
+            .find(&running)
+            .await
+            .unwrap()
+            .unwrap()
+            .cancel_requested,
+        "the cancellation stands"
+    );
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied
+    );
+    let again = ask_again(ledger, &running, IfPending::Refuse).await;
+    assert_eq!((again.state, again.stands), (State::Pending, Stands::Asked));
+}
+
+async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &(impl Ledger + Catalog)) {
+    for (policy, stands) in [
+        (IfPending::Move, Stands::Asked),
+        (IfPending::Keep, Stands::Kept),
+        (IfPending::Refuse, Stands::Refused),
+    ] {
+        let key = key("policy_crash", policy.as_str());
+        let claimed = claim_due(ledger, &key, SHORT_LEASE).await;
+        pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
+        let again = ask_again(ledger, &key, policy).await;
+        let keeps = again.arming == claimed.lease.arming;
+        assert_eq!(
+            (again.stands, keeps),
+            (stands, policy != IfPending::Move),
+            "{policy:?}"
+        );
+    }
+}
+
+async fn the_same_due_time_again_changes_nothing_under_any_policy(
+    ledger: &(impl Ledger + Catalog),
+) {
+    for policy in IfPending::ALL {
+        let key = key("policy_same", policy.as_str());
+        let first = ask_again(ledger, &key, policy).await;
+        assert_eq!(first.stands, Stands::Asked);
+        for other in IfPending::ALL {
+            let task = NewTask {
+                payload: Some("2".into()),
+                if_pending: other,
+                ..NewTask::new(key.clone(), first.arming.due)
+            };
+            let second = ledger.create(&[task]).await.unwrap()[0];
+            assert_eq!(
+                (second.arming, second.stands),
+                (first.arming, Stands::Asked)
+            );
+            assert_eq!(payload(ledger, &key).await.as_deref(), Some("\"again\""));
+        }
+    }
+}
+
+async fn what_is_over_begins_anew_under_every_policy(ledger: &(impl Ledger + Catalog)) {
+    for policy in IfPending::ALL {
+        for over in ["done", "dead", "cancelled"] {
+            let key = key("policy_over", format!("{}-{over}", policy.as_str()));
+            let claimed = claim_due(ledger, &key, LEASE).await;
+            let (ruling, expected) = match over {
+                "done" => (Ruling::Complete, State::Done),
+                "dead" => (bury(), State::Dead),
+                _ => (retry_at(claimed.due_at), State::Cancelled),
+            };
+            if over == "cancelled" {
+                cancel(ledger, &key).await;
+            }
+            settle(ledger, &claimed, ruling).await;
+            assert_eq!(state(ledger, &key).await, expected);
+            let again = ask_again(ledger, &key, policy).await;
+            assert_eq!(
+                (again.state, again.stands, again.older_run),
+                (State::Pending, Stands::Asked, false),
+                "{policy:?} {over}"
+            );
+            let record = ledger.find(&key).await.unwrap().unwrap();
+            assert_eq!(
+                (record.attempt, record.last_error, record.finished),
+                (0, None, None)
+            );
+            assert_eq!(record.payload.as_deref(), Some("\"again\""));
+            assert!(again.arming.due > claimed.lease.arming.due);
+        }
+    }
+}
+
+async fn a_call_may_mix_policies(ledger: &(impl Ledger + Catalog)) {
+    let due = ledger.sync_clock().await.unwrap();
+    let task = |n: usize, in_ms: i64, policy| NewTask {
+        if_pending: policy,
+        ..NewTask::new(key("mixed", n), UnixMs(due.0 + in_ms))
+    };
+    let tasks: Vec<NewTask> = (0..9).map(|n| task(n, 10_000, IfPending::Keep)).collect();
+    ledger.create(&tasks).await.unwrap();
+    let policies = IfPending::ALL.into_iter().cycle().take(12).enumerate();
+    let again: Vec<NewTask> = policies
+        .map(|(n, policy)| task(n, 20_000, policy))
+        .collect();
+    let created = ledger.create(&again).await.unwrap();
+    let stands: Vec<Stands> = created.iter().map(|created| created.stands).collect();
+    let there = [Stands::Asked, Stands::Kept, Stands::Refused];
+    assert_eq!(stands[..9], there.repeat(3));
+    assert_eq!(stands[9..], [Stands::Asked; 3]);
+}
+
+async fn one_call_may_ask_twice_for_a_key(ledger: &(impl Ledger + Catalog)) {
+    for (policy, stands) in [
+        (IfPending::Keep, Stands::Kept),
+        (IfPending::Refuse, Stands::Refused),
+    ] {
+        let key = key("twice", policy.as_str());
+        let done = claim_due(ledger, &key, LEASE).await;
+        settle(ledger, &done, Ruling::Complete).await;
+        let tasks = [10_000, 20_000].map(|in_ms| NewTask {
+            if_pending: policy,
+            ..NewTask::new(key.clone(), UnixMs(done.due_at.0 + in_ms))
+        });
+        let created = ledger.create(&tasks).await.unwrap();
+        assert_eq!(
+            (created[0].arming.due, created[0].stands, created[1].stands),
+            (tasks[0].due, Stands::Asked, stands),
+            "{policy:?}"
+        );
+    }
+}
+
+/// Calls off all that fit; the keys of those that were, and how many run.
+async fn cancel_all(ledger: &impl Ledger, filter: &CancelFilter) -> (Vec<TaskKey>, usize) {
+    let (mut cancelled, mut running, mut before) = (Vec::new(), 0, None);
+    loop {
+        let page = ledger.cancel_page(filter, before, false).await.unwrap();
+        cancelled.extend(page.cancelled);
+        running += page.running;
+        assert_eq!(page.locked, 0);
+        before = page.next;
+        if before.is_none() {
+            cancelled.sort();
+            return (cancelled, running);
+        }
+    }
+}
+
+async fn create_tagged(ledger: &impl Ledger, key: &TaskKey, in_ms: i64, tag: &str) -> Arming {
+    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + in_ms);
+    let task = NewTask {
+        tag: Some(tag.into()),
+        ..NewTask::new(key.clone(), due)
+    };
+    ledger.create(&[task]).await.unwrap()[0].arming
+}
+
+async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &(impl Ledger + Catalog)) {
+    let names = [
+        "pending", "waiting", "running", "crashed", "done", "dead", "other", "none",
+    ];
+    let [pending, waiting, running, crashed, done, dead, other, none] =
+        names.map(|name| key("tagged", name));
+    let tag = "conformance_tag";
+    create_tagged(ledger, &pending, 60_000, tag).await;
+    create_tagged(ledger, &other, 60_000, "conformance_tag2").await;
+    create(ledger, &none, 60_000).await;
+    let mut claims = Vec::new();
+    for key in [&waiting, &running, &done, &dead] {
+        let arming = create_tagged(ledger, key, -5, tag).await;
+        claims.push(claim(ledger, arming, LEASE).await.unwrap());
+    }
+    let arming = create_tagged(ledger, &crashed, -5, tag).await;
+    let thawed = claim(ledger, arming, SHORT_LEASE).await.unwrap();
+    let at = ledger.clock().now().plus(Duration::from_secs(60));
+    settle(ledger, &claims[0], retry_at(at)).await;
+    settle(ledger, &claims[2], Ruling::Complete).await;
+    settle(ledger, &claims[3], bury()).await;
+    pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
+
+    let filter = CancelFilter::tag(tag);
+    let mut expected = vec![crashed.clone(), pending.clone(), waiting.clone()];
+    expected.sort();
+    assert_eq!(cancel_all(ledger, &filter).await, (expected, 1));
+    let states = [
+        (&pending, State::Cancelled),
+        (&waiting, State::Cancelled),
+        (&crashed, State::Cancelled),
+        (&running, State::Running),
+        (&done, State::Done),
+        (&dead, State::Dead),
+        (&other, State::Pending),
+        (&none, State::Pending),
+    ];
+    for (key, expected) in states {
+        assert_eq!(state(ledger, key).await, expected, "{key}");
+    }
+    assert_eq!(
+        settle(ledger, &thawed, Ruling::Complete).await,
+        Settled::Fenced
+    );
+    // No further attempt of what runs.
+    assert_eq!(
+        settle(ledger, &claims[1], retry_at(at)).await,
+        Settled::Cancelled
+    );
+    assert_eq!(cancel_all(ledger, &filter).await, (Vec::new(), 0));
+}
+
+async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &(impl Ledger + Catalog)) {
+    let names = [
+        "Cancel_x@m",
+        "Cancel_x@m@1",
+        "Cancel_x@m@12",
+        "Cancel_x@mm@1",
+        "Cancel_xy@m@1",
+        "Cancelyx@m@1",
+    ];
+    let keys = names.map(|name| TaskKey::parse(name).unwrap());
+    let of = |numbers: &[usize]| -> (Vec<TaskKey>, usize) {
+        (numbers.iter().map(|n| keys[*n].clone()).collect(), 0)
+    };
+    let cases = [
+        (CancelFilter::class("Cancel_x"), of(&[0, 1, 2, 3])),
+        (CancelFilter::class("Cancel_x").method("m"), of(&[0, 1, 2])),
+        (CancelFilter::prefix("Cancel_x@m@1"), of(&[1, 2])),
+        (CancelFilter::prefix("Cancel_x@m@1@"), of(&[])),
+        (CancelFilter::prefix("Cancel_x@m@1 "), of(&[])),
+        (CancelFilter::prefix("Cancel_x"), of(&[0, 1, 2, 3, 4])),
+    ];
+    for (filter, expected) in cases {
+        for key in &keys {
+            create(ledger, key, 60_000).await;
+        }
+        assert_eq!(cancel_all(ledger, &filter).await, expected, "{filter:?}");
+    }
+    create(ledger, &keys[0], 70_000).await;
+    let mut both = CancelFilter::class("Cancel_x");
+    both.tag = Some("nobody has this".into());
+    assert_eq!(cancel_all(ledger, &both).await, of(&[]));
+    let all = CancelFilter::default();
+    assert!(ledger.cancel_page(&all, None, false).await.is_err());
+}
+
+async fn a_dry_run_cancels_nothing(ledger: &(impl Ledger + Catalog)) {
+    let tag = "dry_tag";
+    let (one, other) = (key("dry", 1), key("dry", 2));
+    create_tagged(ledger, &one, 60_000, tag).await;
+    let arming = create_tagged(ledger, &other, -5, tag).await;
+    claim(ledger, arming, LEASE).await.unwrap();
+    let filter = CancelFilter::tag(tag);
+    let page = ledger.cancel_page(&filter, None, true).await.unwrap();
+    assert_eq!((page.cancelled, page.running), (vec![one.clone()], 1));
+    assert_eq!(state(ledger, &one).await, State::Pending);
+    let running = ledger.find(&other).await.unwrap().unwrap();
+    assert!(!running.cancel_requested);
+}
+
+async fn many_are_cancelled_page_by_page(ledger: &(impl Ledger + Catalog)) {
+    const MANY: usize = 5_000;
+    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
+    let task = |n: usize| NewTask {
+        tag: Some("many_tag".into()),
+        ..NewTask::new(
+            TaskKey::build("Pages", "many", [n.to_string()]).unwrap(),
+            due,
+        )
+    };
+    let tasks: Vec<NewTask> = (0..MANY).map(task).collect();
+    for filter in [
+        CancelFilter::tag("many_tag"),
+        CancelFilter::prefix("Pages@many@"),
+    ] {
+        ledger.create(&tasks).await.unwrap();
+        let (mut cancelled, running) = cancel_all(ledger, &filter).await;
+        cancelled.dedup();
+        assert_eq!((cancelled.len(), running), (MANY, 0), "{filter:?}");
+    }
+}
+
+async fn a_payload_that_is_too_long_is_not_read(ledger: &(impl Ledger + Catalog)) {
+    let due = ledger.sync_clock().await.unwrap();
+    // Two bytes a character: what counts is bytes.
+    let text = |bytes: usize| {
+        format!(
+            "\"{}{}\"",
+            "x".repeat(bytes % 2),
+            "\u{e4}".repeat(bytes / 2 - 1)
+        )
+    };
+    let tasks = [PAYLOAD_READ_MAX, PAYLOAD_READ_MAX + 1].map(|bytes| NewTask {
+        payload: Some(text(bytes)),
+        ..NewTask::new(key("payload", bytes), UnixMs(due.0 - 5))
+    });
+    let created = ledger.create(&tasks).await.unwrap();
+    let longest = claim(ledger, created[0].arming, LEASE).await.unwrap();
+    assert_eq!(
+        (longest.payload, longest.oversize),
+        (tasks[0].payload.clone(), None)
+    );
+    let too_long = claim(ledger, created[1].arming, LEASE).await.unwrap();
+    let bytes = tasks[1].payload.as_ref().unwrap().len() as u64;
+    assert_eq!((too_long.payload, too_long.oversize), (None, Some(bytes)));
+    let none = claim_due(ledger, &key("payload", "none"), LEASE).await;
+    assert_eq!((none.payload, none.oversize), (None, None));
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
-    Arming, Catalog, Claimant, DueScan, Ledger, NewTask, Renewal, Ruling, Settled, Settlement,
-    Window,
+    Arming, Catalog, Claimant, DueScan, IfPending, Ledger, NewTask, Renewal, Ruling, Settled,
+    Settlement, Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
@@ -91,7 +91,9 @@ async fn every_statement_can_be_prepared() {
     let queries = Queries::new(ledger.table());
     let mut connection = ledger.connection().await.unwrap();
     let statements = [
-        queries.create(2),
+        queries.create(2, IfPending::Move),
+        queries.create(2, IfPending::Keep),
+        queries.create(2, IfPending::Refuse),
         queries.with_keys(queries::STANDING, 2),
         queries.with_keys(queries::CANCEL, 2),
         queries.plain(queries::RECORD) + queries::RECORD_BY_KEY,
@@ -111,6 +113,9 @@ async fn every_statement_can_be_prepared() {
         queries::REDRIVE_ROWS,
         queries::DISCARD_ROWS,
         queries::PRUNE_ROWS,
+        queries::CANCELLABLE,
+        queries::CANCEL_ROWS,
+        queries::NOT_CANCELLED,
     ];
     let plain = [
         queries::CLOCK,
@@ -136,6 +141,8 @@ async fn every_statement_can_be_prepared() {
         queries::COMPLETE_IN,
         queries::AGAIN_IN,
         queries::STATS,
+        queries::IDS_OF_TAG,
+        queries::IDS_OF_KEYS,
     ];
     let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
     let plain = plain.map(|template| queries.plain(template));
@@ -169,6 +176,18 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::SCAN_AHEAD), "ix_due"),
         (queries.plain(queries::GLANCE_AHEAD), "ix_due"),
         (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCELLABLE, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::NOT_CANCELLED, 8), "PRIMARY"),
+        (
+            queries.records(true) + "id > 3 AND tag = 'a' ORDER BY id LIMIT 9",
+            "ix_tag",
+        ),
+        (
+            queries.records(false)
+                + "id > 3 AND `key` >= 'Lock@row@1777' AND `key` < 'Lock@row@1778' ORDER BY id LIMIT 9",
+            "uk_key",
+        ),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
         (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
@@ -313,6 +332,41 @@ async fn rows_read(connection: &mut MySqlConnection) -> u64 {
         .iter()
         .map(|row| row.get::<String, _>(1).parse::<u64>().unwrap());
     counts.sum()
+}
+
+#[tokio::test]
+async fn what_is_to_be_cancelled_is_found_in_an_index_alone() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    // With the values that are no numbers.
+    let of_keys = queries::IDS_OF_KEYS.replacen('?', "'Lock@row@1'", 1);
+    for (template, index) in [
+        (queries::IDS_OF_TAG.replacen('?', "'a'", 1), "ix_tag"),
+        (of_keys.replacen('?', "'Lock@row@2'", 1), "uk_key"),
+    ] {
+        let row = explain(&mut connection, &queries.plain(&template)).await;
+        let extra: String = row.try_get("Extra").unwrap();
+        let found: Option<String> = row.try_get("key").unwrap();
+        assert_eq!(found.as_deref(), Some(index));
+        assert!(extra.contains("Using index"), "{extra}");
+        assert!(!extra.contains("filesort"), "{extra}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_has_another_tag_by_now_is_not_cancelled() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2).await;
+    let cancel = Queries::new(ledger.table()).with_rows(queries::CANCEL_ROWS, 1);
+    let mut connection = ledger.connection().await.unwrap();
+    for (tag, cancelled) in [(Some("other"), 0), (None, 1)] {
+        let update = sqlx::query(AssertSqlSafe(cancel.clone()));
+        let update = update.bind(1).bind(tag).bind(tag);
+        let result = update.execute(&mut connection).await.unwrap();
+        assert_eq!(result.rows_affected(), cancelled, "{tag:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use lapsed::client::{NotArmed, Stands};
 use lapsed::config::Secret;
 use lapsed::task::{Due, TaskKey};
-use lapsed::{Config, Task, TaskClient};
+use lapsed::{Config, IfPending, Task, TaskClient};
 use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
 use super::EXIT_FAILED;
@@ -29,15 +31,20 @@ struct Line {
     key: String,
     r#in: Option<String>,
     at: Option<String>,
-    payload: Option<serde_json::Value>,
+    /// As it is written: a number may have more digits than any type here.
+    payload: Option<Box<RawValue>>,
     tag: Option<String>,
     max_attempts: Option<u16>,
     traceparent: Option<String>,
+    if_pending: Option<String>,
+    #[serde(default)]
+    unique: bool,
 }
 
 #[derive(Default)]
 struct Tally {
     scheduled: u64,
+    kept: u64,
     refused: u64,
     unarmed: u64,
 }
@@ -54,6 +61,8 @@ pub async fn schedule(
     let bar = progress(bytes);
     let mut tally = Tally::default();
     let (mut batch, mut number) = (Vec::with_capacity(BATCH), 0u64);
+    // Which line each task of the batch is from, and its key.
+    let mut places = Vec::with_capacity(BATCH);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -66,7 +75,10 @@ pub async fn schedule(
         let text = line.trim_ascii();
         if !text.is_empty() {
             match parse(text, secret.as_ref(), &tasks) {
-                Ok(task) => batch.push(task),
+                Ok(task) => {
+                    places.push((number, task.0.key().clone()));
+                    batch.push(task);
+                }
                 Err(problem) => {
                     tally.refused += 1;
                     bar.suspend(|| eprintln!("line {number}: {problem}"));
@@ -77,8 +89,18 @@ pub async fn schedule(
             let made = tasks.create_many(std::mem::take(&mut batch)).await.with_context(|| {
                 format!("stopped at line {number}, after {} tasks; scheduling the file again changes nothing about them", tally.scheduled)
             })?;
-            tally.scheduled += made.len() as u64;
-            tally.unarmed += made.iter().filter(|made| !made.armed).count() as u64;
+            for (made, (number, key)) in made.iter().zip(places.drain(..)) {
+                match made.stands() {
+                    Stands::Asked => tally.scheduled += 1,
+                    Stands::Kept => tally.kept += 1,
+                    Stands::Refused => {
+                        tally.refused += 1;
+                        let exists = made.exists(key);
+                        bar.suspend(|| eprintln!("line {number}: {exists}"));
+                    }
+                }
+                tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
+            }
         }
         if read == 0 {
             break;
@@ -87,11 +109,20 @@ pub async fn schedule(
     bar.finish_and_clear();
     let Tally {
         scheduled,
+        kept,
         refused,
         unarmed,
     } = tally;
-    let value = json!({ "scheduled": scheduled, "refused": refused, "unarmed": unarmed });
-    output.print(&value, format!("{scheduled} scheduled, {refused} refused"))?;
+    let value =
+        json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
+    let were_there = match kept {
+        0 => String::new(),
+        kept => format!(", {kept} kept as they were"),
+    };
+    output.print(
+        &value,
+        format!("{scheduled} scheduled{were_there}, {refused} refused"),
+    )?;
     if unarmed > 0 {
         eprintln!(
             "warning: Redis did not take the keys of {unarmed} tasks; the daemon finds them in the ledger all the same"
@@ -120,18 +151,29 @@ fn parse(text: &[u8], secret: Option<&Secret>, tasks: &TaskClient) -> Result<(Ta
         tag,
         max_attempts,
         traceparent,
+        if_pending,
+        unique,
     } = line;
     let key = TaskKey::parse(&key).map_err(|error| error.to_string())?;
     let due = due_of(r#in.as_deref(), at.as_deref())?;
     let mut task = Task::from(key);
     if let Some(payload) = payload {
-        task = task.payload(payload.to_string());
+        task = task.payload(payload.get());
     }
     if let Some(tag) = tag {
         task = task.tag(tag);
     }
     if let Some(runs) = max_attempts {
         task = task.max_attempts(runs);
+    }
+    if let Some(policy) = if_pending {
+        let policy: IfPending = policy
+            .parse()
+            .map_err(|error| format!("`if_pending`: {error}"))?;
+        task = task.if_pending(policy);
+    }
+    if unique {
+        task = task.unique().map_err(|error| error.to_string())?;
     }
     if let Some(trace) = traceparent {
         task = task

@@ -18,6 +18,9 @@ pub struct Filters {
     /// Only this tag
     #[arg(long)]
     tag: Option<String>,
+    /// Only keys that begin with this
+    #[arg(long)]
+    prefix: Option<String>,
     /// Only those dead for this reason: permanent, exhausted, deadline, poison or expired
     #[arg(long)]
     reason: Option<Reason>,
@@ -39,6 +42,7 @@ impl Filters {
             class,
             method,
             tag,
+            prefix,
             reason,
             older_than,
             newer_than,
@@ -52,6 +56,7 @@ impl Filters {
             class,
             method,
             tag,
+            prefix,
             reason,
             error,
             finished_before: older_than.map(ago),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bulk;
+mod cancel;
 mod dead;
 mod filters;
 mod listen;
@@ -78,8 +79,8 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
     Schedule(tasks::Schedule),
-    /// Call a task off
-    Cancel(tasks::OneKey),
+    /// Call a task off, or all that fit
+    Cancel(cancel::Cancel),
     /// Move a pending task to another due time
     Reschedule(tasks::Reschedule),
     /// Milliseconds until a task may start; -2 if there is none that could
@@ -156,7 +157,7 @@ impl Cli {
             Command::Listen => listen::listen(config, self.global.config).await,
             Command::Migrate(migrate) => migrate.run(&config).await,
             Command::Schedule(schedule) => schedule.run(&config, output).await,
-            Command::Cancel(one) => one.cancel(&config, output).await,
+            Command::Cancel(cancel) => cancel.run(&config, output).await,
             Command::Reschedule(reschedule) => reschedule.run(&config, output).await,
             Command::Ttl(one) => one.ttl(&config, output).await,
             Command::Run(one) => one.run_now(&config, output).await,

@@ -1,15 +1,17 @@
 //! The commands that make, move and end tasks.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
+use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
-use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer};
+use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, RescheduleAnswer};
 use lapsed::task::{Due, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent};
-use lapsed::{Config, Task, TaskClient};
+use lapsed::{Config, IfPending, Task, TaskClient};
 use serde_json::json;
 
 use super::output::{Output, say, task_lines};
@@ -31,7 +33,7 @@ pub struct Schedule {
     args: Vec<String>,
     #[command(flatten)]
     when: When,
-    /// JSON, or @FILE with JSON in it
+    /// JSON, or @FILE with JSON in it, or - for JSON on stdin
     #[arg(long, conflicts_with = "file")]
     payload: Option<String>,
     /// For looking up and cancelling many
@@ -46,7 +48,20 @@ pub struct Schedule {
     /// Sign it with the secret that is the first line of this file
     #[arg(long, value_name = "FILE")]
     sign_with: Option<PathBuf>,
-    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "traceparent"}; - is stdin
+    /// What becomes of a task of this key that has not finished: `move` it, `keep` it as it is, or `refuse` this one
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "move",
+        conflicts_with = "file",
+        hide_default_value = true
+    )]
+    if_pending: IfPending,
+    /// One of many with this key: it gets a suffix, ~ and 26 characters
+    #[arg(long, conflicts_with = "file")]
+    unique_suffix: bool,
+    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "if_pending",
+    /// "unique", "traceparent"}; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
     file: Option<PathBuf>,
 }
@@ -85,7 +100,14 @@ impl Schedule {
             _ => return usage("schedule needs a key"),
         };
         let payload = self.payload.as_deref().map(read_payload).transpose()?;
-        let mut task = Task::from(key.clone());
+        let mut task = Task::from(key).if_pending(self.if_pending);
+        if self.unique_suffix {
+            task = match task.unique() {
+                Ok(task) => task,
+                Err(error) => return usage(&error.to_string()),
+            };
+        }
+        let key = task.key().clone();
         if let Some(payload) = payload {
             task = task.payload(payload);
         }
@@ -106,15 +128,17 @@ impl Schedule {
             .create_task(task, due)
             .await?;
         let (id, state) = (made.id(), made.state());
+        let kept = made.stands() == Stands::Kept;
         let value = json!({
-            "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state,
-            "armed": made.armed, "older_run": made.older_run(),
+            "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state, "kept": kept,
+            "armed": made.armed, "not_armed": made.not_armed(), "older_run": made.older_run(),
         });
+        let was_there = if kept { ", as it was before" } else { "" };
         output.print(
             &value,
-            format!("{key} is {state}, due {} (id {id})", made.due()),
+            format!("{key} is {state}, due {} (id {id}){was_there}", made.due()),
         )?;
-        if !made.armed {
+        if made.not_armed() == Some(NotArmed::Unreachable) {
             eprintln!(
                 "warning: the task is in the ledger, but Redis did not take its key; the daemon finds it all the same"
             );
@@ -131,7 +155,13 @@ pub fn usage(message: &str) -> anyhow::Result<ExitCode> {
 fn read_payload(payload: &str) -> anyhow::Result<String> {
     match payload.strip_prefix('@') {
         Some(file) => {
-            std::fs::read_to_string(file).with_context(|| format!("read payload `{file}`"))
+            let open = std::fs::File::open(file);
+            let open = open.with_context(|| format!("open payload `{file}`"))?;
+            let bytes = open.metadata().map(|metadata| metadata.len()).ok();
+            read_some(open, bytes).with_context(|| format!("read payload `{file}`"))
+        }
+        None if payload == "-" => {
+            read_some(std::io::stdin(), None).context("read payload from stdin")
         }
         None => Ok(payload.to_owned()),
     }
@@ -155,6 +185,18 @@ fn read_secret(file: &Path) -> anyhow::Result<Secret> {
         );
     }
     Ok(Secret::from(secret))
+}
+
+/// No more than a payload may have, however much there is.
+fn read_some(from: impl Read, bytes: Option<u64>) -> anyhow::Result<String> {
+    let limit = PAYLOAD_BYTES_MAX as u64;
+    let mut text = String::new();
+    from.take(limit + 1).read_to_string(&mut text)?;
+    match bytes {
+        _ if text.len() <= PAYLOAD_BYTES_MAX => Ok(text.trim_end().to_owned()),
+        Some(bytes) => bail!("payload has {bytes} bytes, expected at most {limit}"),
+        None => bail!("payload has more than {limit} bytes, expected at most {limit}"),
+    }
 }
 
 #[derive(Args)]
@@ -203,25 +245,6 @@ impl From<TaskKey> for OneKey {
 }
 
 impl OneKey {
-    pub async fn cancel(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        let answer = TaskClient::connect(config)
-            .await?
-            .cancel_key(&self.key)
-            .await?;
-        let (cancelled, running) = match answer {
-            CancelAnswer::Cancelled => (1, 0),
-            CancelAnswer::Running => (0, 1),
-            CancelAnswer::Finished(state) => bail!("`{}` is {state} already", self.key),
-            CancelAnswer::Unknown => bail!("there is no task `{}`", self.key),
-        };
-        let value = json!({ "cancelled": cancelled, "running": running });
-        output.print(
-            &value,
-            format!("{cancelled} cancelled, {running} running (no further attempt will start)"),
-        )?;
-        Ok(ExitCode::SUCCESS)
-    }
-
     pub async fn ttl(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         const NO_SUCH_TASK: i64 = -2;
         let left = TaskClient::connect(config).await?.pttl(&self.key).await?;

@@ -136,9 +136,11 @@ impl Creations {
         };
         let keys = tasks.into_iter().map(|task| task.key);
         let made: Vec<_> = keys.zip(created).collect();
-        let armed = arm(&*self.timer, &*self.ledger, &made).await;
-        let made = made.into_iter().map(|(_, created)| Made { created, armed });
-        Ok(made.collect())
+        let not_armed = arm(&*self.timer, &*self.ledger, &made).await;
+        let made = made.into_iter().zip(not_armed);
+        Ok(made
+            .map(|((_, created), why)| Made::new(created, why))
+            .collect())
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -2,7 +2,9 @@
 
 mod creations;
 mod endings;
+mod many;
 mod task;
+mod unique;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::MySqlConnection;
 
 use crate::config::ConfigError;
+pub use crate::ledger::Stands;
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
     Arming, CancelAnswer, Catalog, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
@@ -24,6 +27,7 @@ use crate::trace;
 
 use self::creations::Creations;
 pub use self::endings::{Pace, Pruning};
+pub use self::many::CancelReport;
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
@@ -62,8 +66,22 @@ type Tracer = dyn Fn() -> Option<String> + Send + Sync;
 pub struct Made {
     created: Created,
     /// Whether its key is armed in Redis too. If not, the task runs all the same: the daemon's look-ahead
-    /// and sweep find it in the ledger.
+    /// and sweep find it in the ledger. See [`not_armed`](Self::not_armed) for why.
     pub armed: bool,
+    not_armed: Option<NotArmed>,
+}
+
+/// Why a task's key is not armed in Redis. The task runs all the same, at its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NotArmed {
+    /// Redis did not take it.
+    Unreachable,
+    /// It falls due beyond `redis.arm_horizon`: a daemon arms it when that is nearer.
+    BeyondHorizon,
+    /// The task was there and is left as it is, its key too.
+    LeftAsItIs,
 }
 
 impl Made {
@@ -92,6 +110,34 @@ impl Made {
     pub fn older_run(&self) -> bool {
         self.created.older_run
     }
+
+    /// Whether this is what was asked for, or what was there and kept or refused to give way.
+    pub fn stands(&self) -> Stands {
+        self.created.stands
+    }
+
+    /// Why its key is not armed; `None` if it is, or the task has finished.
+    pub fn not_armed(&self) -> Option<NotArmed> {
+        self.not_armed
+    }
+
+    /// What to say where this task of the key was in the way of another.
+    pub fn exists(&self, key: TaskKey) -> ClientError {
+        ClientError::exists(key, &self.created)
+    }
+
+    fn new(created: Created, not_armed: Option<NotArmed>) -> Self {
+        Self {
+            created,
+            armed: not_armed.is_none(),
+            not_armed,
+        }
+    }
+
+    /// When the task that stands was created.
+    pub fn since(&self) -> UnixMs {
+        self.created.since
+    }
 }
 
 /// A task created in the caller's own transaction: arm it after the commit.
@@ -108,11 +154,8 @@ impl Unarmed {
     /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
     /// if the transaction was rolled back, the signal leads to nothing.
     pub async fn arm(self) -> Made {
-        let armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
-        Made {
-            created: self.created,
-            armed,
-        }
+        let not_armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
+        Made::new(self.created, not_armed.into_iter().next().flatten())
     }
 
     /// The arming that stands once the transaction is committed.
@@ -219,8 +262,13 @@ impl TaskClient {
     /// # Errors
     /// As [`create`](Self::create).
     pub async fn create_task(&self, task: Task, due: impl IntoDue) -> Result<Made, ClientError> {
+        let key = task.key.clone();
         let made = self.create_many(vec![(task, due.into_due()?)]).await?;
-        Ok(made.into_iter().next().expect("one answer for one task"))
+        let made = made.into_iter().next().expect("one answer for one task");
+        match ClientError::if_refused(&key, &made.created) {
+            Some(exists) => Err(exists),
+            None => Ok(made),
+        }
     }
 
     /// Whether a task could be created as it is, seen from the ledger's clock as it is known here.
@@ -234,6 +282,9 @@ impl TaskClient {
     }
 
     /// Creates many; answers in their order. All are checked before the first is written.
+    ///
+    /// A task that [refuses](crate::ledger::IfPending::Refuse) to take the place of another fails none of the others: see
+    /// [`Made::stands`].
     ///
     /// # Errors
     /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
@@ -257,7 +308,8 @@ impl TaskClient {
     /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.
     ///
     /// # Errors
-    /// As [`create`](Self::create); the transaction can then only be rolled back.
+    /// As [`create`](Self::create); the transaction can then only be rolled back, but after [`ClientError::Exists`], which
+    /// has written nothing.
     pub async fn create_in(
         &self,
         tx: &mut MySqlConnection,
@@ -275,6 +327,9 @@ impl TaskClient {
             .zip(created)
             .next()
             .expect("one answer for one task");
+        if let Some(exists) = ClientError::if_refused(&task.key, &created) {
+            return Err(exists);
+        }
         Ok(Unarmed {
             created,
             key: task.key,
@@ -368,6 +423,8 @@ impl TaskClient {
             arming,
             state: State::Pending,
             older_run: false,
+            since: arming.due,
+            stands: Stands::Asked,
         };
         arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
     }
@@ -397,6 +454,7 @@ impl TaskClient {
                     tag,
                     max_attempts,
                     mut travels,
+                    if_pending,
                 } = task;
                 travels.traceparent = travels.traceparent.or_else(|| self.current_trace());
                 let payload = travels.seal(&key, payload);
@@ -406,33 +464,53 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    if_pending,
                 })
             })
             .collect()
     }
 }
 
-/// Arms what is pending; tells whether all of it is.
-async fn arm(timer: &dyn Timer, ledger: &dyn Ledger, made: &[(TaskKey, Created)]) -> bool {
-    let pending = made
-        .iter()
-        .filter(|(_, created)| !created.state.is_finished());
+/// Arms what is pending; tells of each why it is not, in their order.
+async fn arm(
+    timer: &dyn Timer,
+    ledger: &dyn Ledger,
+    made: &[(TaskKey, Created)],
+) -> Vec<Option<NotArmed>> {
     let now = ledger.clock().now();
-    // Even what is due now: its event is how every daemon hears of it.
-    let alarms: Vec<Alarm> = pending
-        .map(|(key, created)| Alarm {
+    let horizon = timer.horizon().map(|horizon| now.plus(horizon));
+    let mut not_armed = Vec::with_capacity(made.len());
+    let mut alarms = Vec::with_capacity(made.len());
+    for (key, created) in made {
+        not_armed.push(match created.stands {
+            Stands::Kept | Stands::Refused => Some(NotArmed::LeftAsItIs),
+            Stands::Asked => None,
+        });
+        if created.stands != Stands::Asked || created.state.is_finished() {
+            continue;
+        }
+        let due = created.arming.due;
+        if horizon.is_some_and(|horizon| due > horizon) {
+            *not_armed.last_mut().expect("just pushed") = Some(NotArmed::BeyondHorizon);
+        }
+        // Even what is due now: its event is how every daemon hears of it. And what lies beyond the horizon: an older
+        // key of it may be armed.
+        alarms.push(Alarm {
             key: key.clone(),
-            due: created.arming.due.max(now),
+            due: due.max(now),
             arming: Some(created.arming),
-        })
-        .collect();
+        });
+    }
     for alarms in alarms.chunks(ARM_BATCH) {
         if let Err(error) = timer.arm(alarms, ArmMode::Replace).await {
             tracing::debug!(%error, keys = alarms.len(), "could not arm; the daemon finds the tasks in the ledger");
-            return false;
+            for why in &mut not_armed {
+                why.get_or_insert(NotArmed::Unreachable);
+            }
+            break;
         }
     }
-    true
+    not_armed
 }
 
 fn key<A>(class: &str, method: &str, args: A) -> Result<TaskKey, KeyError>
@@ -459,10 +537,37 @@ pub enum ClientError {
     /// Something else about the task is.
     #[error("{0}")]
     Invalid(String),
+    /// There is such a task, which has not finished, and the new one was not to take its place.
+    #[error("`{key}` is {state} since {since}, due {due}: not created again")]
+    Exists {
+        /// Its key.
+        key: TaskKey,
+        /// Its state: `Pending`, `Waiting` or `Running`.
+        state: State,
+        /// When it was created.
+        since: UnixMs,
+        /// When it falls due.
+        due: UnixMs,
+    },
     /// The ledger could not do it.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+}
+
+impl ClientError {
+    fn if_refused(key: &TaskKey, created: &Created) -> Option<Self> {
+        (created.stands == Stands::Refused).then(|| Self::exists(key.clone(), created))
+    }
+
+    fn exists(key: TaskKey, created: &Created) -> Self {
+        Self::Exists {
+            key,
+            state: created.state,
+            since: created.since,
+            due: created.arming.due,
+        }
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::ClientError;
+use serde::Serialize;
+
+use super::{ClientError, unique};
 use crate::config::Secret;
-use crate::ledger::{PAYLOAD_BYTES_MAX, TAG_CHARS_MAX};
+use crate::ledger::{IfPending, PAYLOAD_BYTES_MAX, TAG_CHARS_MAX};
 use crate::task::{
     Due, Envelope, KeyError, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError, TaskKey,
     Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
@@ -26,6 +28,7 @@ pub struct Task {
     pub(super) tag: Option<String>,
     pub(super) max_attempts: Option<u16>,
     pub(super) travels: Travels,
+    pub(super) if_pending: IfPending,
 }
 
 /// What goes into the envelope of a payload, if there is to be one.
@@ -77,6 +80,18 @@ impl Task {
         }
     }
 
+    /// With a payload: anything that can be written as JSON.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] if it cannot, such as a map whose keys are no strings.
+    pub fn payload_json(self, value: &impl Serialize) -> Result<Self, ClientError> {
+        let json = serde_json::to_string(value);
+        let json = json.map_err(|error| {
+            ClientError::Invalid(format!("payload cannot be written as JSON: {error}"))
+        })?;
+        Ok(self.payload(json))
+    }
+
     /// With a tag, to look up many by; at most [`TAG_CHARS_MAX`] characters.
     #[must_use]
     pub fn tag(self, tag: impl Into<String>) -> Self {
@@ -121,6 +136,36 @@ impl Task {
             ..self.travels
         };
         Self { travels, ..self }
+    }
+
+    /// What becomes of a task of this key that has not finished: it is moved unless this says otherwise.
+    #[must_use]
+    pub fn if_pending(self, policy: IfPending) -> Self {
+        Self {
+            if_pending: policy,
+            ..self
+        }
+    }
+
+    /// One of many with the same class, method and arguments: its key gets a suffix, `~` and 26 characters that sort by
+    /// time, which is no argument.
+    ///
+    /// ```
+    /// use lapsed::Task;
+    ///
+    /// let task = Task::new("Mail", "send", [42])?.unique()?;
+    /// assert!(task.key().as_str().starts_with("Mail@send@42@~"));
+    /// assert_eq!(task.key().args().collect::<Vec<_>>(), ["42"]);
+    /// # Ok::<(), lapsed::task::KeyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyError::TooLong`], since the suffix counts.
+    pub fn unique(self) -> Result<Self, KeyError> {
+        Ok(Self {
+            key: self.key.with_suffix(&unique::mark())?,
+            ..self
+        })
     }
 
     /// What it is called.
@@ -178,6 +223,7 @@ impl From<TaskKey> for Task {
             tag: None,
             max_attempts: None,
             travels: Travels::default(),
+            if_pending: IfPending::Move,
         }
     }
 }

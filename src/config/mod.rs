@@ -97,6 +97,8 @@ pub struct RedisConfig {
     pub connect_timeout: Duration,
     /// Bound on one answer.
     pub response_timeout: Duration,
+    /// Tasks due later than this from now have no key yet; `None`: all have one.
+    pub arm_horizon: Option<Duration>,
 }
 
 /// `[ledger]`
@@ -482,6 +484,22 @@ mod tests {
             "mysql://app:[redacted]@db/app"
         );
         assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn tasks_are_armed_however_far_ahead_unless_there_is_a_horizon() {
+        assert_eq!(Config::default().redis.arm_horizon, None);
+        let hour = Config::from_toml("redis.arm_horizon = '1h'").unwrap();
+        assert_eq!(hour.redis.arm_horizon, Some(Duration::from_secs(3_600)));
+        for refused in ["'59s'", "'0s'", "'for ever'", "60", "false"] {
+            assert_eq!(
+                problems(&format!("redis.arm_horizon = {refused}")),
+                [
+                    "`redis.arm_horizon`: expected \"unlimited\", or a duration of at least a minute, such as \"6h\""
+                ],
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::{Problems, Reader};
+use super::reader::{Problems, Reader, Span};
 use super::{
     AdoptConfig, Config, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig,
     RedisConfig, Secret, SentinelConfig, SweepConfig,
@@ -60,13 +60,32 @@ impl Reader {
         );
         let connect_timeout = self.duration("connect_timeout", p, Duration::from_millis(1));
         let response_timeout = self.duration("response_timeout", p, Duration::from_millis(1));
+        let arm_horizon = self.arm_horizon(p);
         self.done(p);
         Some(RedisConfig {
             url: Secret::from(url?),
             key_prefix: key_prefix?,
             connect_timeout: connect_timeout?,
             response_timeout: response_timeout?,
+            arm_horizon: arm_horizon?,
         })
+    }
+
+    /// A duration, or none.
+    fn arm_horizon(&mut self, p: &mut Problems) -> Option<Option<Duration>> {
+        const LEAST: Duration = Duration::from_secs(60);
+        let value: toml::Value = self.take("arm_horizon", p)?;
+        if value.as_str() == Some("unlimited") {
+            return Some(None);
+        }
+        let span = value.try_into::<Span>().ok().map(|span| span.0);
+        let horizon = span.filter(|span| *span >= LEAST);
+        if horizon.is_none() {
+            let expected =
+                "expected \"unlimited\", or a duration of at least a minute, such as \"6h\"";
+            p.add(&self.at("arm_horizon"), expected.to_owned());
+        }
+        horizon.map(Some)
     }
 
     fn ledger(mut self, p: &mut Problems) -> Option<LedgerConfig> {

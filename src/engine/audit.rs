@@ -230,18 +230,21 @@ impl Shared {
         Ok(progress.report)
     }
 
-    /// Goes through every future task, the soonest first, and arms what the timer has lost. On a failure, of the ledger or
+    /// Goes through every future task that the timer arms by now, the soonest first, and arms what it has lost. On a failure, of the ledger or
     /// (without an error) of the timer, `progress` tells where to go on.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
         progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
         let mut prolonged = Instant::now();
+        // What lies beyond is armed as it comes near.
+        let horizon = self.parts.timer.horizon();
+        let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
         loop {
             let began = Instant::now();
             let page = self
                 .parts
                 .ledger
                 .scan(DueScan {
-                    window: Window::Ahead(DELAY_MAX),
+                    window: Window::Ahead(span),
                     after: progress.after,
                     limit: PAGE,
                 })

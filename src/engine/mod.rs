@@ -15,6 +15,7 @@ mod by_hand;
 mod dispatch;
 mod door;
 mod flow;
+mod horizon;
 mod intake;
 mod lease;
 mod lines;
@@ -253,6 +254,7 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).arm_what_comes_near()));
         helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn(Arc::clone(&shared).count_waiting_until_stopped());

@@ -12,7 +12,7 @@ use tracing::{Instrument as _, Span};
 use super::Shared;
 use super::dispatch::Slots;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
-use crate::ledger::Claim;
+use crate::ledger::{Claim, PAYLOAD_BYTES_MAX};
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::trace;
 
@@ -41,15 +41,16 @@ impl Shared {
         slot: Slots,
         settler: mpsc::Sender<Ended>,
     ) {
-        let (outcome, result) = match claim.attempt.crashes {
-            POISON_CRASHES.. => (Outcome::Poisoned, None),
+        let (outcome, result) = match (claim.oversize, claim.attempt.crashes) {
+            (Some(bytes), _) => (too_long(bytes), None),
+            (None, POISON_CRASHES..) => (Outcome::Poisoned, None),
             // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
             // so that they do not hold slots while they wait for their turn.
-            SUSPECT_CRASHES => match self.suspects.try_acquire() {
+            (None, SUSPECT_CRASHES) => match self.suspects.try_acquire() {
                 Ok(_alone) => self.handle(&claim, &route, &ended).await,
                 Err(_) => (Outcome::Interrupted, None),
             },
-            _ => self.handle(&claim, &route, &ended).await,
+            (None, _) => self.handle(&claim, &route, &ended).await,
         };
         // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
         let over = settler
@@ -105,6 +106,12 @@ impl Shared {
             .ran(&route.name, outcome.as_str(), started.elapsed());
         (outcome, context.result())
     }
+}
+
+/// A payload that nobody has read: the handler would run without what it needs.
+fn too_long(bytes: u64) -> Outcome {
+    let error = format!("payload has {bytes} bytes, expected at most {PAYLOAD_BYTES_MAX}");
+    HandlerError::permanent(error).into_outcome()
 }
 
 /// The handler in a task of its own: a panic or a hang there is an outcome here.

@@ -102,6 +102,8 @@ pub struct ListFilter {
     pub method: Option<String>,
     /// This tag.
     pub tag: Option<String>,
+    /// A key that begins with this.
+    pub prefix: Option<String>,
     /// `end_time` at or after.
     pub due_after: Option<UnixMs>,
     /// `end_time` before.
@@ -128,6 +130,7 @@ impl ListFilter {
             class: None,
             method: None,
             tag: None,
+            prefix: None,
             due_after: None,
             due_before: None,
             reason: None,

@@ -7,11 +7,13 @@
 //! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
 //! that acts. Losing a race is an answer here, never an error.
 
+mod cancellation;
 mod catalog;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
 
+pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
     Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, PruneCursor, Pruned, StateFilter,
     Stats, TaskRecord,
@@ -58,10 +60,54 @@ pub struct NewTask {
     pub tag: Option<String>,
     /// Runs, not retries; over the route's.
     pub max_attempts: Option<u16>,
+    /// What becomes of a task of this key that is there.
+    pub if_pending: IfPending,
+}
+
+/// What [`Ledger::create`] does where a task of the key is there with another due time, and has not finished. The same
+/// due time again changes nothing, whatever the policy; a finished or cancelled task begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum IfPending {
+    /// It is moved, and becomes what is asked for. A run in progress is superseded: its result is discarded, and the new
+    /// arming runs after it. To debounce.
+    #[default]
+    Move,
+    /// What is pending, or waits for a retry, stays as it is, due time, payload and all. A run in progress may have begun
+    /// before there was this reason to run again, so it is superseded. To throttle.
+    Keep,
+    /// What is pending, waits for a retry or is being run stays as it is, and the request is refused. For one at a time.
+    Refuse,
+}
+
+impl IfPending {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Move, Self::Keep, Self::Refuse];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Move => "move",
+            Self::Keep => "keep",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
+impl std::str::FromStr for IfPending {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|policy| policy.as_str() == text);
+        found.ok_or_else(|| format!("`{text}` is none of `move`, `keep`, `refuse`"))
+    }
 }
 
 /// Longest payload, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest payload that is read back, in bytes: what somebody's own SQL wrote may be longer than we accept, and is then not
+/// read, since a claim is of hundreds. A little more than is accepted, for what may be wrapped around a payload.
+pub const PAYLOAD_READ_MAX: usize = PAYLOAD_BYTES_MAX + 8 * 1024;
 
 /// Longest tag, in characters.
 pub const TAG_CHARS_MAX: usize = 128;
@@ -75,6 +121,7 @@ impl NewTask {
             payload: None,
             tag: None,
             max_attempts: None,
+            if_pending: IfPending::Move,
         }
     }
 }
@@ -89,6 +136,34 @@ pub struct Created {
     pub state: State,
     /// An older arming of this key is being run; its result will be discarded.
     pub older_run: bool,
+    /// When the task that stands was created.
+    pub since: UnixMs,
+    /// Whether it is what was asked for.
+    pub stands: Stands,
+}
+
+/// Whose arming stands after [`Ledger::create`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stands {
+    /// The one that was asked for, from now on or for longer.
+    Asked,
+    /// One that was there, and was kept.
+    Kept,
+    /// One that was there: the request is refused.
+    Refused,
+}
+
+impl Stands {
+    /// Whose arming `due` is, if `asked` was asked for.
+    fn after(asked: &NewTask, due: UnixMs) -> Self {
+        match asked.if_pending {
+            _ if due == asked.due => Self::Asked,
+            // Somebody has moved it on since.
+            IfPending::Move => Self::Asked,
+            IfPending::Keep => Self::Kept,
+            IfPending::Refuse => Self::Refused,
+        }
+    }
 }
 
 /// What [`Ledger::cancel`] came to, for one key.
@@ -274,8 +349,10 @@ pub struct Claim {
     pub created: UnixMs,
     /// When it could start: `end_time`, or the retry that was ahead.
     pub due_at: UnixMs,
-    /// JSON.
+    /// JSON. `None` if there is none, or it is [too long](Self::oversize).
     pub payload: Option<String>,
+    /// How many bytes the payload has, if that is more than [`PAYLOAD_READ_MAX`]: the task cannot be run.
+    pub oversize: Option<u64>,
     /// For people.
     pub tag: Option<String>,
     /// Before the statement was sent: the lease holds at least its length from then.
@@ -383,8 +460,9 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted.
     async fn check(&self) -> Result<(), LedgerError>;
 
-    /// Creates tasks, or moves those whose key exists with another due time. Answers in the order of
-    /// `tasks`. The same key and due time again changes nothing.
+    /// Creates tasks; where one of the key exists with another due time, its [`IfPending`] decides. Answers in the order
+    /// of `tasks`. The same key and due time again changes nothing. Where one call names a key more than once, those that
+    /// move come first, and those that refuse last.
     ///
     /// # If we crash right after
     /// The tasks exist. They need no arming to run: the look-ahead and the sweep find them.
@@ -399,6 +477,18 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// # If we crash right after
     /// They are called off; a key that is still armed signals in vain.
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError>;
+
+    /// Calls off a page of the tasks that fit, each as [`cancel`](Self::cancel) would, or tells what it would do; from
+    /// [`CancelPage::next`] of the page before. What is created after the first page was asked for may be left out.
+    ///
+    /// # If we crash right after
+    /// Those of this page, and of the pages before, are called off.
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError>;
 
     /// Where these keys stand, in their order; `None` for a key without a row.
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError>;

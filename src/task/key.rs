@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// Longest key, in bytes of UTF-8: the width of the ledger's `key` column in characters is never less.
 pub const KEY_BYTES_MAX: usize = 255;
 
+/// What the suffix of an instance begins with, as the last argument of its key.
+pub const SUFFIX_MARK: char = '~';
+
 /// What a sentinel's name begins with; a decimal number from 1 follows.
 pub const SENTINEL_PREFIX: &str = "#SILCK`";
 
@@ -18,7 +21,9 @@ pub const SENTINEL_PREFIX: &str = "#SILCK`";
 /// - class and method match `[A-Za-z_][A-Za-z0-9_.:\\-]*`;
 /// - an argument has no `@` and no control character, and does not end in a space (SQL compares
 ///   `'a'` and `'a '` as equal);
-/// - `C@m` has no argument, `C@m@` has one empty argument.
+/// - `C@m` has no argument, `C@m@` has one empty argument;
+/// - a last argument of `~` and 13 to 26 characters `[0-9a-z]` is a [suffix](Self::suffix): it tells apart tasks that
+///   are otherwise the same, and is no argument.
 ///
 /// Cloning is cheap: the text is shared.
 ///
@@ -70,7 +75,7 @@ impl TaskKey {
     }
 
     /// Puts a key together; the exact inverse of [`class`](Self::class), [`method`](Self::method)
-    /// and [`args`](Self::args).
+    /// and [`args`](Self::args), unless the last argument looks like a suffix.
     ///
     /// # Errors
     /// [`KeyError`] names the part that does not fit the grammar.
@@ -117,12 +122,35 @@ impl TaskKey {
         &self.text[..usize::from(self.method_end)]
     }
 
-    /// The arguments, in order. `C@m` has none, `C@m@` one empty one.
+    /// The arguments, in order, without a suffix. `C@m` has none, `C@m@` one empty one.
     pub fn args(&self) -> impl Iterator<Item = &str> {
-        self.text
+        let suffix = self.suffix().map_or(0, |suffix| suffix.len() + 1);
+        self.text[..self.text.len() - suffix]
             .get(usize::from(self.method_end) + 1..)
             .into_iter()
             .flat_map(|args| args.split('@'))
+    }
+
+    /// What tells this task apart from others of the same class, method and arguments, with its `~`.
+    pub fn suffix(&self) -> Option<&str> {
+        let (_, last) = self.text[usize::from(self.method_end)..].rsplit_once('@')?;
+        let mark = last.strip_prefix(SUFFIX_MARK)?;
+        let fits = matches!(mark.len(), 13..=26)
+            && mark
+                .bytes()
+                .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
+        fits.then_some(last)
+    }
+
+    /// The same task, told apart from others by `mark`: 13 to 26 characters `[0-9a-z]`, else it is one more argument.
+    /// Takes the place of a suffix that is there.
+    ///
+    /// # Errors
+    /// [`KeyError::TooLong`], since a suffix counts.
+    pub fn with_suffix(&self, mark: &str) -> Result<Self, KeyError> {
+        let suffix = self.suffix().map_or(0, |suffix| suffix.len() + 1);
+        let base = &self.text[..self.text.len() - suffix];
+        Self::parse(&format!("{base}@{SUFFIX_MARK}{mark}"))
     }
 }
 
@@ -368,6 +396,43 @@ mod tests {
         assert_eq!(
             TaskKey::parse("C@m@@x").unwrap().args().collect::<Vec<_>>(),
             ["", "x"]
+        );
+    }
+
+    #[test]
+    fn a_suffix_tells_tasks_apart_and_is_no_argument() {
+        let mark = "01jd7p0c8v9zq5k3m2n4t6w8xy";
+        for (base, args) in [
+            ("C@m", &[][..]),
+            ("C@m@", &[""][..]),
+            ("C@m@42@x", &["42", "x"][..]),
+        ] {
+            let key = TaskKey::parse(base).unwrap().with_suffix(mark).unwrap();
+            assert_eq!(key.as_str(), format!("{base}@~{mark}"));
+            assert_eq!(key.args().collect::<Vec<_>>(), args);
+            assert_eq!(key.suffix(), Some("~01jd7p0c8v9zq5k3m2n4t6w8xy"));
+            let other = key.with_suffix("0000000000001").unwrap();
+            assert_eq!(other.as_str(), format!("{base}@~0000000000001"));
+            assert_eq!(other.args().collect::<Vec<_>>(), args);
+        }
+        for argument in [
+            "~",
+            "~123456789012",
+            "~123456789012345678901234567",
+            "~12345678901X3",
+            "1234567890123",
+        ] {
+            let key = TaskKey::build("C", "m", [argument]).unwrap();
+            assert_eq!((key.args().next(), key.suffix()), (Some(argument), None));
+        }
+        assert_eq!(
+            TaskKey::parse("C@m@~1234567890123@x").unwrap().suffix(),
+            None
+        );
+        let long = TaskKey::build("C", "m", ["x".repeat(230)]).unwrap();
+        assert_eq!(
+            long.with_suffix(mark).unwrap_err(),
+            KeyError::TooLong { bytes: 262 }
         );
     }
 

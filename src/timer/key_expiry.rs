@@ -6,6 +6,7 @@
 //! not when it gets round to it. What programs do to keys is heard on the same link, and looked at
 //! beside it. And whoever arms or disarms talks to the keyspace directly.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const DUE_AT_ONCE: Duration = Duration::from_millis(2);
 pub struct KeyExpiry {
     clock: LedgerClock,
     keyspace: Keyspace,
+    /// How far ahead keys are armed.
+    horizon: Option<Duration>,
     listener: Arc<Listener>,
     nudge: Arc<Nudge>,
     armings: Arc<Armings>,
@@ -76,6 +79,7 @@ impl KeyExpiry {
             nudge,
             armings,
             keyspace,
+            horizon: redis.arm_horizon,
             clock,
         })
     }
@@ -106,12 +110,25 @@ impl Timer for KeyExpiry {
         };
         let mut armed = Armed::default();
         for batch in alarms.chunks(ARM_BATCH) {
+            let (near, beyond) = self.parted(batch);
+            if mode == ArmMode::Replace && !beyond.is_empty() {
+                // Their older keys, if there are any, are of no use; others' keys are not asked about here either.
+                self.disarm(&beyond).await?;
+            }
+            let batch = near.as_ref();
+            if batch.is_empty() {
+                continue;
+            }
             let written = self.arm_batch(batch, existing).await;
             let written = written.map_err(|error| TimerError::new("cannot arm keys", error))?;
             armed.written += written;
             armed.present += batch.len() - written;
         }
         Ok(armed)
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        self.horizon
     }
 
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
@@ -149,6 +166,20 @@ impl Timer for KeyExpiry {
 }
 
 impl KeyExpiry {
+    /// What is armed now, and the keys of what falls due beyond the horizon. The one place that decides it.
+    fn parted<'a>(&self, alarms: &'a [Alarm]) -> (Cow<'a, [Alarm]>, Vec<TaskKey>) {
+        let Some(horizon) = self.horizon else {
+            return (Cow::Borrowed(alarms), Vec::new());
+        };
+        let horizon = self.clock.now().plus(horizon);
+        let (near, beyond): (Vec<Alarm>, Vec<Alarm>) = alarms
+            .iter()
+            .cloned()
+            .partition(|alarm| alarm.due <= horizon);
+        let beyond = beyond.into_iter().map(|alarm| alarm.key).collect();
+        (Cow::Owned(near), beyond)
+    }
+
     async fn arm_batch(&self, alarms: &[Alarm], existing: Existing) -> Result<usize, RedisError> {
         // Read for each batch: Redis counts what remains from when it gets the key.
         let now = self.clock.now();

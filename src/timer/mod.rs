@@ -19,6 +19,7 @@ pub use agenda::Agenda;
 pub use alarm_clock::AlarmClock;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -203,6 +204,12 @@ pub trait Timer: Send + Sync + 'static {
     /// Sees to it that a signal is raised when each alarm falls due, even if no process that hears of
     /// it now lives then. A due time that has passed raises at once.
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError>;
+
+    /// How far ahead it arms: what falls due later it leaves alone, for whoever arms it again when that is nearer. `None`:
+    /// without end.
+    fn horizon(&self) -> Option<Duration> {
+        None
+    }
 
     /// Forgets these keys. A signal may still come.
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError>;

@@ -13,10 +13,11 @@ use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
 use super::{
-    Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Picked,
-    Prune, PruneCursor, Pruned, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
-    StateFilter, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
+    Claimant, Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError,
+    ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Picked, Prune, PruneCursor, Pruned, Renewal,
+    RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats, TaskRecord,
+    Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
@@ -116,17 +117,21 @@ impl Ledger for MemoryLedger {
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        for task in tasks {
-            book.create(task, now);
+        for policy in IfPending::ALL {
+            for task in tasks.iter().filter(|task| task.if_pending == policy) {
+                book.create(task, now);
+            }
         }
-        let answer = |row: &Row| Created {
+        let answer = |row: &Row, asked: &NewTask| Created {
             arming: row.arming(),
             state: row.state(now),
             older_run: row.leased(now) && !row.has_run(),
+            since: row.start_time,
+            stands: Stands::after(asked, row.end_time),
         };
         Ok(tasks
             .iter()
-            .map(|task| answer(book.of_key(&task.key).expect("just created")))
+            .map(|task| answer(book.of_key(&task.key).expect("just created"), task))
             .collect())
     }
 
@@ -159,25 +164,41 @@ impl Ledger for MemoryLedger {
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let mut cancel = |key: &TaskKey| {
-            let Some(row) = book.of_key(key) else {
-                return CancelAnswer::Unknown;
-            };
-            match row.state(now) {
-                State::Pending | State::Waiting | State::Cancelled => {
-                    row.deleted = true;
-                    row.owner = None;
-                    row.finish(Status::Cancelled, now);
-                    CancelAnswer::Cancelled
-                }
-                State::Running => {
-                    row.deleted = true;
-                    CancelAnswer::Running
-                }
-                state @ (State::Done | State::Dead) => CancelAnswer::Finished(state),
-            }
+        let mut cancel = |key: &TaskKey| match book.of_key(key) {
+            Some(row) => row.cancel(now),
+            None => CancelAnswer::Unknown,
         };
         Ok(keys.iter().map(&mut cancel).collect())
+    }
+
+    /// All in one page.
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        _before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        filter.check()?;
+        let now = self.clock.now();
+        let mut page = CancelPage::default();
+        let mut book = self.book();
+        let fits = |row: &&mut Row| {
+            row.status == Status::Unprocessed
+                && filter.fits_key(&row.key)
+                && (filter.tag.is_none() || row.tag == filter.tag)
+        };
+        for row in book.rows.values_mut().filter(fits) {
+            let answer = match dry_run {
+                true if row.leased(now) => CancelAnswer::Running,
+                true => CancelAnswer::Cancelled,
+                false => row.cancel(now),
+            };
+            match answer {
+                CancelAnswer::Running => page.running += 1,
+                _ => page.cancelled.push(row.key.clone()),
+            }
+        }
+        Ok(page)
     }
 
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
@@ -264,7 +285,8 @@ impl Ledger for MemoryLedger {
                 },
                 created: row.start_time,
                 due_at: row.due_at(),
-                payload: row.payload.clone(),
+                payload: row.readable_payload().cloned(),
+                oversize: row.oversize(),
                 tag: row.tag.clone(),
                 claimed,
             });

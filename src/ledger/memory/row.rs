@@ -1,8 +1,8 @@
 //! A row, and what each verb makes of it.
 
 use crate::ledger::{
-    Arming, Claimant, ERROR_BYTES_MAX, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
-    Standing, StateFilter, TaskRecord,
+    Arming, CancelAnswer, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner,
+    PAYLOAD_READ_MAX, Ruling, Settled, Settlement, Standing, StateFilter, TaskRecord,
 };
 use crate::task::{Envelope, How, Mishap, Origin, Reason, State, TaskKey, UnixMs, prepend};
 
@@ -51,6 +51,7 @@ impl Row {
             payload,
             tag,
             max_attempts,
+            if_pending: _,
         } = task.clone();
         Self {
             id,
@@ -163,10 +164,25 @@ impl Row {
         }
     }
 
+    /// Whether it stays as it is when another arming of its key is asked for.
+    fn stays(&self, policy: IfPending, now: UnixMs) -> bool {
+        let live = self.status == Status::Unprocessed && !self.deleted;
+        let runs = self.status == Status::Unprocessed && self.leased(now);
+        match policy {
+            IfPending::Move => false,
+            // Of an older arming that is still being run, this one is the next.
+            IfPending::Keep => live && !(runs && self.has_run()),
+            IfPending::Refuse => live || runs,
+        }
+    }
+
     /// The row of this key becomes another arming, or nothing changes.
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
             self.deleted &= self.status != Status::Unprocessed;
+            return;
+        }
+        if self.stays(task.if_pending, now) {
             return;
         }
         let Self {
@@ -198,6 +214,32 @@ impl Row {
         self.owner = Some(owner);
         self.daemon.clone_from(&by.daemon);
         self.lease_until = now.plus(by.lease);
+    }
+
+    pub(super) fn cancel(&mut self, now: UnixMs) -> CancelAnswer {
+        match self.state(now) {
+            State::Pending | State::Waiting | State::Cancelled => {
+                self.deleted = true;
+                self.owner = None;
+                self.finish(Status::Cancelled, now);
+                CancelAnswer::Cancelled
+            }
+            State::Running => {
+                self.deleted = true;
+                CancelAnswer::Running
+            }
+            state @ (State::Done | State::Dead) => CancelAnswer::Finished(state),
+        }
+    }
+
+    pub(super) fn readable_payload(&self) -> Option<&String> {
+        let payload = self.payload.as_ref();
+        payload.filter(|payload| payload.len() <= PAYLOAD_READ_MAX)
+    }
+
+    pub(super) fn oversize(&self) -> Option<u64> {
+        let bytes = self.payload.as_ref()?.len();
+        (bytes > PAYLOAD_READ_MAX).then_some(bytes as u64)
     }
 
     pub(super) fn finish(&mut self, status: Status, now: UnixMs) {
@@ -322,6 +364,7 @@ impl Row {
             class,
             method,
             tag,
+            prefix,
             due_after,
             due_before,
             reason,
@@ -348,6 +391,9 @@ impl Row {
             && tag
                 .as_ref()
                 .is_none_or(|tag| self.tag.as_ref() == Some(tag))
+            && prefix
+                .as_ref()
+                .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
             && due_after.is_none_or(|due| self.end_time >= due)
             && due_before.is_none_or(|due| self.end_time < due)
             && reason.is_none_or(|reason| self.reason == Some(reason))

@@ -28,7 +28,7 @@ impl Catalog for MysqlLedger {
         let conditions = Conditions::of(filter);
         let question = format!(
             "{}id > ?{} ORDER BY id LIMIT ?",
-            self.queries.plain(queries::RECORD),
+            self.queries.records(filter.tag.is_some()),
             conditions.text()
         );
         let question = statement(question).bind(filter.cursor.unwrap_or(0));

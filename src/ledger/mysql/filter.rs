@@ -1,6 +1,7 @@
 //! A filter as conditions of a statement, with the values that go into them.
 
 use super::connection::Statement;
+use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{ListFilter, StateFilter};
 use crate::task::State;
 
@@ -33,6 +34,7 @@ impl Conditions {
             class,
             method,
             tag,
+            prefix,
             due_after,
             due_before,
             reason,
@@ -56,6 +58,8 @@ impl Conditions {
                 method.clone(),
             ),
             ("tag = ?", tag.clone()),
+            ("`key` >= ?", prefix.clone()),
+            ("`key` < ?", prefix.as_deref().map(end_of_prefix)),
             (
                 "reason = ?",
                 reason.map(|reason| reason.as_str().to_owned()),

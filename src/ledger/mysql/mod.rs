@@ -1,6 +1,7 @@
 //! The ledger in MySQL or MariaDB.
 
 mod adopt;
+mod cancel;
 mod catalog;
 mod claim;
 mod connection;
@@ -28,8 +29,9 @@ use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
-    Adopted, Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Foundling, Known,
-    Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
+    Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError, NewTask,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -173,49 +175,74 @@ impl MysqlLedger {
             .collect()
     }
 
+    /// A statement for each policy there is among them: for most, one. Then where they all stand.
     async fn create_batch(
         &self,
         conn: &mut Conn,
         tasks: &[&NewTask],
     ) -> sqlx::Result<Vec<Created>> {
-        conn.execute(self.creation(tasks)).await?;
+        for upsert in self.creations(tasks) {
+            conn.execute(upsert).await?;
+        }
         let keys: Vec<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
         let standings = self.standings(conn, &keys).await?;
-        keys.iter()
-            .map(|key| {
+        tasks
+            .iter()
+            .map(|task| {
                 standings
-                    .get(*key)
-                    .map(StandingRow::created)
+                    .get(task.key.as_str())
+                    .map(|row| row.created(task))
                     .ok_or(sqlx::Error::RowNotFound)
             })
             .collect()
     }
 
-    /// The upsert. Rows go in the order of their keys, so that two batches do not lock crosswise.
-    fn creation(&self, tasks: &[&NewTask]) -> connection::Statement<'static> {
-        let now = self.clock.now();
-        let mut tasks = tasks.to_vec();
-        tasks.sort_by(|a, b| a.key.cmp(&b.key));
-        tasks.iter().fold(
-            statement(self.queries.create(tasks.len())),
-            |upsert, task| {
-                let NewTask {
-                    key,
-                    due,
-                    payload,
-                    tag,
-                    max_attempts,
-                } = task;
-                upsert
-                    .bind(key.to_string())
-                    .bind(now.0)
-                    .bind(due.0)
-                    .bind(*max_attempts)
-                    .bind(tag.clone())
-                    .bind(payload.clone())
-            },
-        )
+    /// The upserts.
+    fn creations(&self, tasks: &[&NewTask]) -> Vec<connection::Statement<'static>> {
+        let of = |policy| {
+            let tasks = tasks.iter().copied();
+            let tasks: Vec<_> = tasks.filter(|task| task.if_pending == policy).collect();
+            (!tasks.is_empty()).then(|| self.creation(tasks, policy))
+        };
+        IfPending::ALL.into_iter().filter_map(of).collect()
     }
+
+    /// Rows go in the order of their keys, so that two batches do not lock crosswise.
+    fn creation(
+        &self,
+        mut tasks: Vec<&NewTask>,
+        policy: IfPending,
+    ) -> connection::Statement<'static> {
+        let now = self.clock.now();
+        tasks.sort_by(|a, b| a.key.cmp(&b.key));
+        let create = statement(self.queries.create(tasks.len(), policy));
+        tasks.iter().fold(create, |upsert, task| {
+            let NewTask {
+                key,
+                due,
+                payload,
+                tag,
+                max_attempts,
+                if_pending: _,
+            } = task;
+            let upsert = upsert
+                .bind(key.to_string())
+                .bind(now.0)
+                .bind(due.0)
+                .bind(*max_attempts)
+                .bind(tag.clone())
+                .bind(payload.clone());
+            match policy {
+                IfPending::Move => upsert,
+                IfPending::Keep | IfPending::Refuse => upsert.bind(mark()),
+            }
+        })
+    }
+}
+
+/// A number that no row has, as milliseconds of a time that never was.
+fn mark() -> i64 {
+    -rand::random_range(1..10_000_000_000_000)
 }
 
 #[async_trait]
@@ -285,6 +312,15 @@ impl Ledger for MysqlLedger {
             answers.extend(retried!(self, |conn| self.cancel_once(conn, batch))?);
         }
         Ok(answers)
+    }
+
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        self.cancel_one_page(filter, before, dry_run).await
     }
 
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {

@@ -13,6 +13,8 @@
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
+use crate::ledger::{IfPending, PAYLOAD_READ_MAX};
+
 /// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
@@ -22,12 +24,15 @@ pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)
 /// request must not run a task twice. A live lease stays where it is: the run in progress is fenced
 /// by the new `end_time`, and nobody else may start before it ends. `run_end = 0` makes the counters
 /// of the older arming void.
-pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts) \
+///
+/// `{displaces}` is whether the row gives way, by the policy of the statement; `{moves}` asks the same again behind the
+/// first assignment.
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts, retry_at) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
+       retry_at = IF({displaces}, VALUES(retry_at), retry_at), \
        start_time = IF({moves}, VALUES(start_time), start_time), \
        run_end = IF({moves}, 0, run_end), \
-       retry_at = IF({moves}, 0, retry_at), \
        attempt = IF({moves}, 0, attempt), \
        crashes = IF({moves}, 0, crashes), \
        max_attempts = IF({moves}, VALUES(max_attempts), max_attempts), \
@@ -40,23 +45,36 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
        result = IF({moves}, NULL, result), \
        recurrence = IF({moves}, NULL, recurrence), \
        finished_at = IF({moves}, NULL, finished_at), \
-       sts = IF(end_time <> VALUES(end_time) OR status IN (0, 3), 0, sts), \
+       sts = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), 0, sts), \
        status = IF({moves}, 0, status), \
-       end_time = VALUES(end_time)";
+       end_time = IF({moves}, VALUES(end_time), end_time)";
 
-/// When [`CREATE`] makes another arming: `{moves}` in it.
+/// When a row gives way under [`IfPending::Move`]. It can be asked again behind any assignment but the last: `status` and
+/// `end_time` are the last two, and a row that was cancelled with the same `end_time` has that already.
 const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 
-/// One row of [`CREATE`].
+/// The same under [`IfPending::Keep`]: not if it is pending, and not being run.
+const DISPLACES_KEPT: &str = "status = 3 OR (end_time <> VALUES(end_time) AND NOT (status = 0 AND sts = 0 \
+       AND NOT (run_end = end_time AND lease_until >= UNIX_TIMESTAMP(NOW(3)))))";
+
+/// The same under [`IfPending::Refuse`]: not if it is pending or being run.
+const DISPLACES_REFUSED: &str = "status = 3 OR (end_time <> VALUES(end_time) AND NOT (status = 0 \
+       AND (sts = 0 OR lease_until >= UNIX_TIMESTAMP(NOW(3)))))";
+
+/// Under these two the answer is kept in `retry_at`, which means nothing while `run_end` is 0: a number that no row had
+/// before, negative and so no time, says that this statement has displaced this row.
+const MARKED: &str = "retry_at = VALUES(retry_at)";
+
+/// One row of [`CREATE`]; `{mark}` is what `retry_at` becomes.
 pub const CREATE_ROW: &str =
-    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0)";
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0, {mark})";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
 pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
 
 /// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
@@ -137,10 +155,12 @@ pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
      WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Primary key.
+/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Of a payload that is too long only the
+/// length is read. Primary key.
 pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, tag, IF(LENGTH(payload) <= {payload_max}, payload, NULL) AS payload, \
+       IF(LENGTH(payload) <= {payload_max}, NULL, CAST(LENGTH(payload) AS SIGNED)) AS oversize, \
        IF(history LIKE '{\"how\":\"snoozed\"%', SUBSTRING_INDEX(history, '\n', 1), NULL) AS snoozed \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
@@ -224,6 +244,31 @@ pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE `key` IN ({keys}) AND status = 0";
 
+/// `cancel_page`: rows with a tag, from the end backwards. `ix_tag`, which covers it.
+pub const IDS_OF_TAG: &str =
+    "SELECT id FROM `{t}` FORCE INDEX (ix_tag) WHERE tag = ? AND id < ? ORDER BY id DESC LIMIT ?";
+
+/// `cancel_page`: rows whose keys lie in a range, from the end backwards. Unique key, which covers it.
+pub const IDS_OF_KEYS: &str = "SELECT id, `key` FROM `{t}` FORCE INDEX (uk_key) WHERE `key` >= ? AND `key` < ? ORDER BY `key` DESC LIMIT ?";
+
+/// `cancel_page`: which of these rows are neither finished nor called off by us. The last value is the tag, twice, or
+/// null for any. Primary key.
+pub const CANCELLABLE: &str = "SELECT id, `key`, CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
+
+/// `cancel_page`: as [`CANCEL`], by rows. Primary key.
+pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
+       owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
+       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
+       status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
+       lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
+     WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
+
+/// `cancel_page`: those of these rows that are not cancelled now, which are few. Primary key.
+pub const NOT_CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status <> 3";
+
 /// `reschedule`: only what is pending. Unique key.
 pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        last_error = NULL, history = NULL, adopted = 0 \
@@ -289,7 +334,9 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, reason, history, result, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
+       IF(LENGTH(payload) <= {payload_max}, payload, CONCAT('\"(', LENGTH(payload), ' bytes, too many to read)\"')) AS payload, \
+       last_error, reason, history, result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE ";
 
@@ -324,7 +371,19 @@ impl Queries {
 
     /// A statement without lists.
     pub fn plain(&self, template: &str) -> String {
-        template.replace("{t}", &self.table)
+        template
+            .replace("{t}", &self.table)
+            .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
+    }
+
+    /// [`RECORD`]. Those of a tag are in the order of ids in `ix_tag`; left alone, the optimizer may read the whole table in
+    /// that order. For a prefix it is left alone: whether to read the range and sort it depends on how many there are.
+    pub fn records(&self, of_a_tag: bool) -> String {
+        let records = self.plain(RECORD);
+        match of_a_tag {
+            true => records.replace("` WHERE ", "` FORCE INDEX (ix_tag) WHERE "),
+            false => records,
+        }
     }
 
     /// A statement with its list of keys, `n` long.
@@ -340,11 +399,20 @@ impl Queries {
             .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
     }
 
-    /// [`CREATE`] for `n` rows.
-    pub fn create(&self, n: usize) -> String {
+    /// [`CREATE`] for `n` rows; unless they move what is there, each has one value more: its mark.
+    pub fn create(&self, n: usize, policy: IfPending) -> String {
+        const NO_MARK: &str = "0";
+        const MARK: &str = "CAST(? AS SIGNED) / 1000";
+        let (displaces, moves, mark) = match policy {
+            IfPending::Move => (MOVES, MOVES, NO_MARK),
+            IfPending::Keep => (DISPLACES_KEPT, MARKED, MARK),
+            IfPending::Refuse => (DISPLACES_REFUSED, MARKED, MARK),
+        };
         self.plain(CREATE)
-            .replace("{moves}", MOVES)
+            .replace("{displaces}", displaces)
+            .replace("{moves}", moves)
             .replace("{rows}", &list(CREATE_ROW, n))
+            .replace("{mark}", mark)
     }
 }
 

@@ -6,8 +6,10 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
 use super::super::{
-    Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming,
+    Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Standing, Stands,
+    TaskRecord, Upcoming,
 };
+use super::cancel::Cancellable;
 use crate::task::{Attempt, Envelope, Mishap, Origin, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
@@ -30,7 +32,7 @@ fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
 }
 
 /// Tables that lapsed adopted may have a 32-bit id.
-fn id(row: &MySqlRow) -> sqlx::Result<u64> {
+pub(super) fn id(row: &MySqlRow) -> sqlx::Result<u64> {
     row.try_get_unchecked::<u64, _>("id")
 }
 
@@ -53,6 +55,30 @@ fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
     Ok(TaskKey::parse(&text).ok())
 }
 
+/// A key as it is.
+pub(super) fn text_key(row: &MySqlRow) -> sqlx::Result<String> {
+    row.try_get("key")
+}
+
+/// A row of the query `CANCELLABLE`; `None` if its key is not a task's, which nobody can run.
+pub(super) fn cancellable(row: &MySqlRow) -> sqlx::Result<Option<Cancellable>> {
+    let Some(key) = key(row)? else {
+        return Ok(None);
+    };
+    Ok(Some(Cancellable {
+        id: id(row)?,
+        key,
+        leased: flag(row, "leased")?,
+    }))
+}
+
+/// A row of the query `NOT_CANCELLED`.
+pub(super) fn not_cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)> {
+    let (deleted, leased) = (flag(row, "sts")?, flag(row, "leased")?);
+    let state = state(row.try_get("status")?, deleted, leased, false);
+    Ok((id(row)?, answer_of(state)))
+}
+
 /// A row of the query `STANDING`.
 pub(super) struct StandingRow {
     pub key: String,
@@ -64,6 +90,7 @@ pub(super) struct StandingRow {
     waiting: bool,
     older_run: bool,
     origin: Origin,
+    since: UnixMs,
 }
 
 impl StandingRow {
@@ -78,6 +105,7 @@ impl StandingRow {
             waiting: flag(row, "waiting")?,
             older_run: flag(row, "older_run")?,
             origin: origin(row)?,
+            since: ms(row, "start_ms")?,
         })
     }
 
@@ -97,11 +125,13 @@ impl StandingRow {
         }
     }
 
-    pub fn created(&self) -> Created {
+    pub fn created(&self, asked: &NewTask) -> Created {
         Created {
             arming: self.arming,
             state: self.state(),
             older_run: self.leased && self.older_run,
+            since: self.since,
+            stands: Stands::after(asked, self.arming.due),
         }
     }
 }
@@ -121,11 +151,14 @@ fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
 
 /// What a cancellation came to, from what is seen after it.
 pub(super) fn cancel_answer(after: Option<&StandingRow>) -> CancelAnswer {
-    match after.map(StandingRow::state) {
-        None => CancelAnswer::Unknown,
-        Some(State::Running) => CancelAnswer::Running,
-        Some(State::Cancelled) => CancelAnswer::Cancelled,
-        Some(state) => CancelAnswer::Finished(state),
+    after.map_or(CancelAnswer::Unknown, |row| answer_of(row.state()))
+}
+
+fn answer_of(after: State) -> CancelAnswer {
+    match after {
+        State::Running => CancelAnswer::Running,
+        State::Cancelled => CancelAnswer::Cancelled,
+        state => CancelAnswer::Finished(state),
     }
 }
 
@@ -179,6 +212,9 @@ pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Res
         created,
         due_at: ms(row, "due_ms")?,
         payload: row.try_get("payload")?,
+        oversize: row
+            .try_get::<Option<i64>, _>("oversize")?
+            .map(i64::unsigned_abs),
         tag: row.try_get("tag")?,
         claimed,
     }))

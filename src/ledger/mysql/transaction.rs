@@ -167,9 +167,11 @@ impl MysqlLedger {
     ) -> Result<Vec<Created>, LedgerError> {
         let connection = tx.acquire().await.map_err(error)?;
         let refs: Vec<&NewTask> = tasks.iter().collect();
-        sqlx::query::Query::<MySql, _>::execute(self.creation(&refs), &mut *connection)
-            .await
-            .map_err(error)?;
+        for upsert in self.creations(&refs) {
+            sqlx::query::Query::<MySql, _>::execute(upsert, &mut *connection)
+                .await
+                .map_err(error)?;
+        }
         let keys = padded(
             &refs
                 .iter()
@@ -192,7 +194,7 @@ impl MysqlLedger {
                 standings
                     .iter()
                     .find(|row| row.key == task.key.as_str())
-                    .map(StandingRow::created)
+                    .map(|row| row.created(task))
             })
             .map(|created| created.ok_or_else(|| error(sqlx::Error::RowNotFound)))
             .collect()

@@ -1,0 +1,98 @@
+//! `lapsed cancel`: one task, or all that fit.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{ArgGroup, Args};
+use lapsed::client::CancelReport;
+use lapsed::ledger::{CancelAnswer, CancelFilter};
+use lapsed::task::TaskKey;
+use lapsed::{Config, TaskClient};
+use serde_json::json;
+
+use super::output::Output;
+use super::{EXIT_FAILED, EXIT_USAGE};
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("which").required(true).multiple(true).args(["key", "tag", "prefix", "class"]))]
+pub struct Cancel {
+    /// Class@method[@argument]*
+    #[arg(conflicts_with_all = ["tag", "prefix", "class", "dry_run"])]
+    key: Option<TaskKey>,
+    /// All with this tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// All whose key begins with this
+    #[arg(long)]
+    prefix: Option<String>,
+    /// All of this class
+    #[arg(long)]
+    class: Option<String>,
+    /// Of that class, all of this method
+    #[arg(long, requires = "class")]
+    method: Option<String>,
+    /// Count them, and leave them as they are
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Cancel {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        if let Some(key) = &self.key {
+            return cancel_one(key, config, output).await;
+        }
+        let mut filter = CancelFilter::default();
+        filter.tag = self.tag;
+        filter.prefix = self.prefix;
+        filter.class = self.class;
+        filter.method = self.method;
+        if let Err(error) = filter.check() {
+            eprintln!("error: {error}");
+            return Ok(ExitCode::from(EXIT_USAGE));
+        }
+        let tasks = TaskClient::connect(config).await?;
+        if self.dry_run {
+            let CancelReport {
+                cancelled, running, ..
+            } = tasks.would_cancel(&filter).await?;
+            let value = json!({ "dry_run": true, "would_cancel": cancelled, "running": running });
+            output.print(
+                &value,
+                format!("would cancel {cancelled}; {running} running"),
+            )?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let report = tasks.cancel_where(&filter).await?;
+        tell(&report, output)
+    }
+}
+
+async fn cancel_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let mut report = CancelReport::default();
+    match TaskClient::connect(config).await?.cancel_key(key).await? {
+        CancelAnswer::Cancelled => report.cancelled = 1,
+        CancelAnswer::Running => report.running = 1,
+        CancelAnswer::Finished(state) => bail!("`{key}` is {state} already"),
+        CancelAnswer::Unknown => bail!("there is no task `{key}`"),
+    }
+    tell(&report, output)
+}
+
+fn tell(report: &CancelReport, output: Output) -> anyhow::Result<ExitCode> {
+    let CancelReport {
+        cancelled,
+        running,
+        locked,
+    } = report;
+    output.print(
+        report,
+        format!("{cancelled} cancelled, {running} running (no further attempt will start)"),
+    )?;
+    if *locked == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "error: another session has locked {locked} of them, which are as they were; cancel again when it is through"
+    );
+    Ok(ExitCode::from(EXIT_FAILED))
+}

@@ -1,0 +1,200 @@
+//! Calling off many.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::time::Instant;
+
+use super::connection::{Conn, Statement, error, statement};
+use super::queries::{self, padded};
+use super::{BATCH_MAX, MysqlLedger, rows};
+use crate::ledger::cancellation::end_of_prefix;
+use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError};
+use crate::task::TaskKey;
+
+/// Index entries of one page.
+const PAGE: usize = 4096;
+
+/// Batches of a page that are on their way at once: while one commits, another is read.
+const CONNECTIONS: usize = 3;
+
+/// How long rows are waited for that another session has locked, and how often they are asked for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_PAUSE: Duration = Duration::from_millis(200);
+
+/// A row that may be called off.
+#[derive(Debug, Clone)]
+pub(super) struct Cancellable {
+    pub id: u64,
+    pub key: TaskKey,
+    pub leased: bool,
+}
+
+impl MysqlLedger {
+    pub(super) async fn cancel_one_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        filter.check()?;
+        let (ids, next) = self.cancellable_ids(filter, before).await?;
+        let batches: Vec<Vec<u64>> = ids.chunks(BATCH_MAX).map(<[u64]>::to_vec).collect();
+        let pages: Vec<CancelPage> = stream::iter(batches)
+            .map(|ids| self.cancel_rows(ids, filter, dry_run))
+            .buffer_unordered(CONNECTIONS)
+            .try_collect()
+            .await?;
+        let mut whole = CancelPage {
+            next,
+            ..CancelPage::default()
+        };
+        for page in pages {
+            whole.cancelled.extend(page.cancelled);
+            whole.running += page.running;
+            whole.locked += page.locked;
+        }
+        Ok(whole)
+    }
+
+    /// Rows that may fit, whatever their state, from the index alone: however many have finished, a page is soon read.
+    async fn cancellable_ids(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+    ) -> Result<(Vec<u64>, Option<CancelCursor>), LedgerError> {
+        let question = match &filter.tag {
+            Some(tag) => {
+                let before = match before {
+                    Some(CancelCursor::Row(id)) => id,
+                    _ => u64::MAX,
+                };
+                statement(self.queries.plain(queries::IDS_OF_TAG))
+                    .bind(tag.clone())
+                    .bind(before)
+            }
+            None => {
+                let prefix = filter.common_prefix();
+                let end = match before {
+                    Some(CancelCursor::Key(key)) => key,
+                    _ => end_of_prefix(&prefix),
+                };
+                statement(self.queries.plain(queries::IDS_OF_KEYS))
+                    .bind(prefix)
+                    .bind(end)
+            }
+        };
+        let mut conn = self.pools.acquire().await?;
+        let found = conn
+            .fetch(question.bind(PAGE as u64))
+            .await
+            .map_err(error)?;
+        let ids = found.iter().map(rows::id).collect::<Result<_, _>>();
+        let next = match found.last() {
+            Some(last) if found.len() == PAGE => Some(match filter.tag {
+                Some(_) => CancelCursor::Row(rows::id(last).map_err(error)?),
+                None => CancelCursor::Key(rows::text_key(last).map_err(error)?),
+            }),
+            _ => None,
+        };
+        Ok((ids.map_err(error)?, next))
+    }
+
+    /// Reads which of these rows are to be called off, does it, and reads back of which that is not so.
+    async fn cancel_rows(
+        &self,
+        ids: Vec<u64>,
+        filter: &CancelFilter,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        let mut page = CancelPage::default();
+        let mut conn = self.pools.acquire().await?;
+        let found = self.cancellable(&mut conn, &ids, filter).await;
+        let found = found.map_err(error)?;
+        if found.is_empty() {
+            return Ok(page);
+        }
+        if dry_run {
+            let (leased, free): (Vec<_>, Vec<_>) = found.into_iter().partition(|row| row.leased);
+            page.running = leased.len();
+            page.cancelled = free.into_iter().map(|row| row.key).collect();
+            return Ok(page);
+        }
+        let locked = self.cancel_patiently(&mut conn, &found, filter).await;
+        let locked = locked.map_err(error)?;
+        page.locked = locked.len();
+        let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
+        let others = conn.fetch(self.of_ids(queries::NOT_CANCELLED, &ids)).await;
+        let others = others.map_err(error)?;
+        let others = others.iter().map(rows::not_cancelled);
+        let others: HashMap<u64, CancelAnswer> =
+            others.collect::<sqlx::Result<_>>().map_err(error)?;
+        for row in found {
+            match others.get(&row.id) {
+                _ if locked.contains(&row.id) => {}
+                None | Some(CancelAnswer::Cancelled) => page.cancelled.push(row.key),
+                Some(CancelAnswer::Running) => page.running += 1,
+                // It had finished before it could be called off, or has been created anew since.
+                Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
+            }
+        }
+        Ok(page)
+    }
+
+    async fn cancellable(
+        &self,
+        conn: &mut Conn,
+        ids: &[u64],
+        filter: &CancelFilter,
+    ) -> sqlx::Result<Vec<Cancellable>> {
+        let question = with_tag(self.of_ids(queries::CANCELLABLE, ids), filter);
+        let found = conn.fetch(question).await?;
+        let fitting = found.iter().filter_map(|row| {
+            let row = rows::cancellable(row).transpose()?;
+            (row.as_ref().is_err() || row.as_ref().is_ok_and(|row| filter.fits_key(&row.key)))
+                .then_some(row)
+        });
+        fitting.collect()
+    }
+
+    /// Calls them off; answers the ids of those that stayed locked.
+    async fn cancel_patiently(
+        &self,
+        conn: &mut Conn,
+        found: &[Cancellable],
+        filter: &CancelFilter,
+    ) -> sqlx::Result<Vec<u64>> {
+        let until = Instant::now() + LOCK_PATIENCE;
+        let mut ids: Vec<u64> = found.iter().map(|row| row.id).collect();
+        loop {
+            let cancel = |batch: &[u64]| with_tag(self.of_ids(queries::CANCEL_ROWS, batch), filter);
+            let past = self
+                .locks
+                .get_past(
+                    conn,
+                    &self.queries,
+                    &ids,
+                    |id| *id,
+                    |conn, batch| Box::pin(conn.execute(cancel(batch))),
+                )
+                .await?;
+            if past.locked.is_empty() || Instant::now() >= until {
+                return Ok(past.locked);
+            }
+            ids = past.locked;
+            tokio::time::sleep(LOCK_PAUSE).await;
+        }
+    }
+
+    fn of_ids(&self, template: &str, ids: &[u64]) -> Statement<'static> {
+        let ids = padded(ids);
+        let of_rows = statement(self.queries.with_rows(template, ids.len()));
+        ids.iter().fold(of_rows, |of_rows, id| of_rows.bind(*id))
+    }
+}
+
+/// A row may have been created anew, with another tag, since its index entry was read.
+fn with_tag(statement: Statement<'static>, filter: &CancelFilter) -> Statement<'static> {
+    statement.bind(filter.tag.clone()).bind(filter.tag.clone())
+}
