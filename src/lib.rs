@@ -115,10 +115,10 @@ pub mod task;
 pub mod telemetry;
 pub mod timer;
 
-pub use client::{ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
+pub use client::{CalledOff, ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
-pub use task::{Due, TaskKey, UnixMs};
+pub use task::{Due, Recurrence, TaskKey, UnixMs};

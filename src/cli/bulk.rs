@@ -5,14 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lapsed::task::{Due, TaskKey};
-use lapsed::{Config, Task, TaskClient};
+use lapsed::task::{CatchUp, Due, Overlap, TaskKey, UnixMs};
+use lapsed::{Config, Recurrence, Task, TaskClient};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
 use super::EXIT_FAILED;
 use super::output::Output;
+use super::recur::RecurFields;
 use super::tasks::due_of;
 
 /// Tasks of one statement.
@@ -31,6 +32,14 @@ struct Line {
     payload: Option<serde_json::Value>,
     tag: Option<String>,
     max_attempts: Option<u16>,
+    every: Option<String>,
+    cron: Option<String>,
+    tz: Option<String>,
+    until: Option<String>,
+    times: Option<u32>,
+    catch_up: Option<CatchUp>,
+    catch_up_max: Option<u32>,
+    overlap: Option<Overlap>,
 }
 
 #[derive(Default)]
@@ -58,8 +67,14 @@ pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::R
         bar.inc(read as u64);
         let text = line.trim_ascii();
         if !text.is_empty() {
-            match parse(text, &tasks) {
-                Ok(task) => batch.push(task),
+            match parse(text, &tasks, tasks.now().await?) {
+                Ok(Wanted::Once(task, due)) => batch.push((task, due)),
+                Ok(Wanted::Series(task, recurrence)) => {
+                    let made = tasks.create_recurring(task, recurrence).await;
+                    let made = made.with_context(|| format!("stopped at line {number}"))?;
+                    tally.scheduled += 1;
+                    tally.unarmed += u64::from(!made.armed);
+                }
                 Err(problem) => {
                     tally.refused += 1;
                     bar.suspend(|| eprintln!("line {number}: {problem}"));
@@ -97,7 +112,13 @@ pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::R
     })
 }
 
-fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
+/// What a line asks for.
+enum Wanted {
+    Once(Task, Due),
+    Series(Task, Recurrence),
+}
+
+fn parse(text: &[u8], tasks: &TaskClient, now: UnixMs) -> Result<Wanted, String> {
     if text.len() > LINE_BYTES_MAX {
         return Err(format!(
             "has {} bytes, expected at most {LINE_BYTES_MAX}",
@@ -112,6 +133,14 @@ fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
         payload,
         tag,
         max_attempts,
+        every,
+        cron,
+        tz,
+        until,
+        times,
+        catch_up,
+        catch_up_max,
+        overlap,
     } = line;
     let key = TaskKey::parse(&key).map_err(|error| error.to_string())?;
     let due = due_of(r#in.as_deref(), at.as_deref())?;
@@ -125,8 +154,25 @@ fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
     if let Some(runs) = max_attempts {
         task = task.max_attempts(runs);
     }
+    let fields = RecurFields {
+        every,
+        cron,
+        tz,
+        until,
+        times,
+        catch_up,
+        catch_up_max,
+        overlap,
+    };
+    if let Some(recurrence) = fields.recurrence(due, now)? {
+        tasks
+            .check_recurring(&task, &recurrence)
+            .map_err(|error| error.to_string())?;
+        return Ok(Wanted::Series(task, recurrence));
+    }
+    let due = due.ok_or("has neither `in` nor `at`, nor `every` or `cron`")?;
     tasks.check(&task, due).map_err(|error| error.to_string())?;
-    Ok((task, due))
+    Ok(Wanted::Once(task, due))
 }
 
 async fn open(file: &Path) -> anyhow::Result<(Box<dyn AsyncBufRead + Unpin>, Option<u64>)> {

@@ -7,6 +7,8 @@ use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
 use serde::Serialize;
 
+use super::recur;
+
 /// How data is printed.
 #[derive(Clone, Copy)]
 pub struct Output {
@@ -34,7 +36,15 @@ impl Output {
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"]);
+        table.set_header([
+            "KEY",
+            "STATE",
+            "DUE",
+            "ATTEMPT",
+            "TAG",
+            "COMES AGAIN",
+            "LAST ERROR",
+        ]);
         for task in tasks {
             table.add_row([
                 task.key.to_string(),
@@ -42,6 +52,10 @@ impl Output {
                 task.due_at.to_string(),
                 task.attempt.to_string(),
                 task.tag.clone().unwrap_or_default(),
+                task.recurrence
+                    .as_deref()
+                    .map(recur::summary)
+                    .unwrap_or_default(),
                 task.last_error
                     .as_deref()
                     .map(first_line)
@@ -68,6 +82,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
         cancel_requested,
         tag,
         payload,
+        recurrence,
         last_error,
         finished,
         adopted,
@@ -94,12 +109,20 @@ pub fn task_lines(task: &TaskRecord) -> String {
             adopted.then(|| "from a key that a program armed".to_owned()),
         ),
         ("payload", payload.clone()),
+        ("comes again", recurrence.as_deref().map(recur::summary)),
+        ("occurrences", occurrences(task)),
         ("last error", last_error.clone()),
     ];
     let lines = fields
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name:<13} {}", value?)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+fn occurrences(task: &TaskRecord) -> Option<String> {
+    let occurrences = recur::occurrences(task);
+    let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
+    (!occurrences.is_empty()).then(|| occurrences.join(", "))
 }
 
 fn first_line(text: &str) -> String {

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer};
-use lapsed::task::{Due, ScheduleError, TaskKey};
+use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer, TaskRecord};
+use lapsed::task::{Due, ScheduleError, TaskKey, UnixMs};
 use lapsed::{Config, Task, TaskClient};
 use serde_json::json;
 
 use super::output::{Output, say, task_lines};
-use super::{EXIT_FAILED, bulk};
+use super::recur::Recur;
+use super::{EXIT_FAILED, bulk, recur};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
@@ -30,6 +31,8 @@ pub struct Schedule {
     args: Vec<String>,
     #[command(flatten)]
     when: When,
+    #[command(flatten)]
+    recur: Recur,
     /// JSON, or @FILE with JSON in it
     #[arg(long, conflicts_with = "file")]
     payload: Option<String>,
@@ -39,7 +42,7 @@ pub struct Schedule {
     /// Runs, not retries
     #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
-    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts"}; - is stdin
+    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "every"|"cron", "tz", ..}; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
     file: Option<PathBuf>,
 }
@@ -65,9 +68,12 @@ impl Schedule {
         if let Some(file) = &self.file {
             return bulk::schedule(file, config, output).await;
         }
-        let Some(due) = self.when.due() else {
-            return usage("schedule needs `--in DUR` or `--at RFC3339`");
-        };
+        let due = self.when.due();
+        if due.is_none() && !self.recur.is_asked_for() {
+            return usage(
+                "schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a task that comes again",
+            );
+        }
         let key = match (&self.key, &self.class, &self.method) {
             (Some(key), _, _) => key.clone(),
             (None, Some(class), Some(method)) => match TaskKey::build(class, method, &self.args) {
@@ -87,10 +93,16 @@ impl Schedule {
         if let Some(runs) = self.max_attempts {
             task = task.max_attempts(runs);
         }
-        let made = TaskClient::connect(config)
-            .await?
-            .create_task(task, due)
-            .await?;
+        // What cannot be is said before anything is connected.
+        if let Err(problem) = self.recur.clone().recurrence(due, UnixMs(1)) {
+            return usage(&problem);
+        }
+        let tasks = TaskClient::connect(config).await?;
+        let recurrence = self.recur.recurrence(due, tasks.now().await?);
+        let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
+            (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
+            (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
+        };
         let (id, state) = (made.id(), made.state());
         let value = json!({
             "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state,
@@ -194,7 +206,7 @@ impl OneKey {
         let adapters = Adapters::new(config)?;
         match adapters.ledger.find(&self.key).await? {
             Some(task) => {
-                output.print(&task, task_lines(&task))?;
+                output.print(&shown(&task)?, task_lines(&task))?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -239,13 +251,26 @@ impl OneKey {
     }
 }
 
-/// The due time of a bulk line.
-pub fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Due, String> {
+/// The task as JSON, and if it comes again, when.
+fn shown(task: &TaskRecord) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(task)?;
+    if task.recurrence.is_some()
+        && let Some(fields) = value.as_object_mut()
+    {
+        let occurrences = recur::occurrences(task);
+        let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
+        fields.insert("occurrences".to_owned(), json!(occurrences));
+    }
+    Ok(value)
+}
+
+/// The due time of a bulk line, if it has one.
+pub fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Option<Due>, String> {
     let due: Result<Due, ScheduleError> = match (delay, moment) {
         (Some(delay), None) => Due::parse_delay(delay),
         (None, Some(moment)) => Due::parse_moment(moment),
-        (None, None) => return Err("has neither `in` nor `at`".to_owned()),
+        (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err("has both `in` and `at`".to_owned()),
     };
-    due.map_err(|error| error.to_string())
+    due.map(Some).map_err(|error| error.to_string())
 }

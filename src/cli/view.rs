@@ -28,6 +28,9 @@ pub struct List {
     /// Only this tag
     #[arg(long)]
     tag: Option<String>,
+    /// Only those that come again
+    #[arg(long)]
+    recurring: bool,
     /// Due at this moment or later
     #[arg(long, value_name = "RFC3339", value_parser = moment)]
     due_after: Option<UnixMs>,
@@ -84,6 +87,7 @@ impl List {
             class: self.class,
             method: self.method,
             tag: self.tag,
+            recurring: self.recurring,
             due_after: self.due_after,
             due_before: self.due_before,
             cursor: self.cursor,

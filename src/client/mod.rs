@@ -1,6 +1,7 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
 mod creations;
+mod recurring;
 mod task;
 
 use std::any::Any;
@@ -15,10 +16,11 @@ use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
     Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
-use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
+use crate::task::{Due, KeyError, RecurrenceError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 
 use self::creations::Creations;
+pub use self::recurring::CalledOff;
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
@@ -351,6 +353,7 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    recurrence: None,
                 })
             })
             .collect()
@@ -398,6 +401,9 @@ pub enum ClientError {
     /// The time is refused.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// How it is to come again is.
+    #[error(transparent)]
+    Recurrence(#[from] RecurrenceError),
     /// Something else about the task is.
     #[error("{0}")]
     Invalid(String),

@@ -6,6 +6,7 @@
 mod error;
 mod overlay;
 mod reader;
+mod recurring;
 mod routes;
 mod secret;
 mod sections;
@@ -29,6 +30,7 @@ pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 pub const SEARCH_PATHS: [&str; 2] = ["./config/lapsed.toml", "/etc/lapsed/lapsed.toml"];
 
 pub use self::error::{ConfigError, Problem};
+pub use self::recurring::RecurringConfig;
 pub use self::secret::Secret;
 
 /// Everything that can be set.
@@ -58,6 +60,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// `[[routes]]`, in order.
     pub routes: Vec<RouteConfig>,
+    /// `[[recurring]]`
+    pub recurring: Vec<RecurringConfig>,
 }
 
 /// Where signals come from.

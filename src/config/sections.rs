@@ -24,6 +24,7 @@ impl Reader {
         let retry = self.section("retry", p).ladder(p);
         let http = self.section("http", p).http(p);
         let routes = self.routes(retry.as_ref(), p);
+        let recurring = self.recurring(p);
         self.done(p);
         Some(Config {
             timer: timer?,
@@ -38,6 +39,7 @@ impl Reader {
             retry: retry?,
             http: http?,
             routes,
+            recurring,
         })
     }
 

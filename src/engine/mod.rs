@@ -20,6 +20,7 @@ mod muster;
 mod observe;
 mod reconcile;
 mod run;
+mod series;
 mod settle;
 mod sightings;
 
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,7 +40,7 @@ use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::run::Ended;
 use self::sightings::Sightings;
-use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
+use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, RecurringConfig, SweepConfig};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
@@ -113,6 +114,8 @@ pub(crate) struct Shared {
     /// A part of the engine panicked.
     broken: CancellationToken,
     runs: TaskTracker,
+    /// The series of the configuration.
+    recurring: watch::Sender<Vec<RecurringConfig>>,
     /// `Class@method` that was warned about.
     unroutable: Mutex<HashSet<String>>,
     /// Keys without a row that events named lately.
@@ -151,6 +154,7 @@ impl Engine {
                 stopping: CancellationToken::new(),
                 broken: CancellationToken::new(),
                 runs: TaskTracker::new(),
+                recurring: watch::Sender::new(config.recurring.clone()),
                 unroutable: Mutex::default(),
                 strangers: Strangers::default(),
                 complaints: RateLimit::every(Duration::from_secs(10)),
@@ -236,6 +240,7 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).keep_series_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn({
             let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
@@ -429,6 +434,12 @@ impl Status {
         self.0.runs.close();
         self.0.leases.interrupt_all();
         let _ = tokio::time::timeout(PATIENCE, self.0.runs.wait()).await;
+    }
+
+    /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone goes on,
+    /// with a warning.
+    pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
+        self.0.recurring.send_replace(series);
     }
 
     /// Runs that go on, or wait to be settled.

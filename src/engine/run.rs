@@ -39,13 +39,10 @@ impl Shared {
     ) {
         let outcome = match claim.attempt.crashes {
             POISON_CRASHES.. => Outcome::Poisoned,
-            // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
-            // so that they do not hold slots while they wait for their turn.
-            SUSPECT_CRASHES => match self.suspects.try_acquire() {
-                Ok(_alone) => self.handle(&claim, &route, &ended).await,
-                Err(_) => Outcome::Interrupted,
+            _ => match self.instead_of_running(&claim).await {
+                Some(outcome) => outcome,
+                None => self.run_with_care(&claim, &route, &ended).await,
             },
-            _ => self.handle(&claim, &route, &ended).await,
         };
         // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
         let over = settler
@@ -59,6 +56,23 @@ impl Shared {
         over.unwrap_or_else(|_| {
             tracing::debug!("stopped before a run was settled; its lease will run out")
         });
+    }
+
+    async fn run_with_care(
+        &self,
+        claim: &Claim,
+        route: &Route,
+        ended: &CancellationToken,
+    ) -> Outcome {
+        match claim.attempt.crashes {
+            // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
+            // so that they do not hold slots while they wait for their turn.
+            SUSPECT_CRASHES.. => match self.suspects.try_acquire() {
+                Ok(_alone) => self.handle(claim, route, ended).await,
+                Err(_) => Outcome::Interrupted,
+            },
+            _ => self.handle(claim, route, ended).await,
+        }
     }
 
     async fn handle(&self, claim: &Claim, route: &Route, ended: &CancellationToken) -> Outcome {

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::run::Ended;
-use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
-use crate::task::{Outcome, Verdict, judge};
+use crate::ledger::{Arming, LedgerError, Ruling, Settled, Settlement};
+use crate::task::{Outcome, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
 /// Most settlements of one statement.
@@ -37,19 +37,35 @@ impl Shared {
         }
     }
 
+    /// What is done about a run; where it is one of a series, about that.
+    fn judge(&self, ended: &Ended, now: UnixMs) -> Verdict {
+        let Ended {
+            claim,
+            route,
+            outcome,
+        } = ended;
+        let verdict = judge(
+            outcome.clone(),
+            claim.attempt,
+            &route.retry,
+            now,
+            rand::random(),
+        );
+        match claim.occurrence(now) {
+            Some(occurrence) => {
+                occurrence.go_on(verdict, matches!(outcome, Outcome::Poisoned), now)
+            }
+            None => verdict,
+        }
+    }
+
     /// Answers those whose rows are locked, if nobody is left to hand them in again.
     async fn settle_batch(&self, batch: Vec<Ended>, again: &mpsc::WeakSender<Ended>) -> Vec<Ended> {
         let now = self.parts.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
             .map(|ended| {
-                let verdict = judge(
-                    ended.outcome.clone(),
-                    ended.claim.attempt,
-                    &ended.route.retry,
-                    now,
-                    rand::random(),
-                );
+                let verdict = self.judge(&ended, now);
                 (ended, verdict)
             })
             .collect();
@@ -84,19 +100,21 @@ impl Shared {
             }
             self.tell(&ended, &verdict, wrote);
             alarms.extend(self.follow_up(&ended, &verdict, wrote));
-            landed.push(ended);
+            landed.push((ended, verdict));
         }
-        self.leases
-            .forget(landed.iter().map(|ended| &ended.claim.lease));
-        // A handler that armed its key again has made another arming: its signals are no echoes.
-        let (done, open): (Vec<&Ended>, Vec<&Ended>) = landed
-            .iter()
-            .partition(|ended| matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed));
+        let leases = landed.iter().map(|(ended, _)| &ended.claim.lease);
+        self.leases.forget(leases);
+        // A key that was armed again, by its handler or as a series, has another arming: its signals are no echoes.
+        let (done, open): (Vec<_>, Vec<_>) = landed.into_iter().partition(|(ended, verdict)| {
+            matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed)
+                && !matches!(verdict, Verdict::GoOn { .. })
+        });
         self.intake.land_settled(
             done.iter()
-                .map(|ended| (&ended.claim.key, ended.claim.lease.arming)),
+                .map(|(ended, _)| (&ended.claim.key, ended.claim.lease.arming)),
         );
-        self.intake.land(open.iter().map(|ended| &ended.claim.key));
+        self.intake
+            .land(open.iter().map(|(ended, _)| &ended.claim.key));
         self.hold(alarms);
         locked
     }
@@ -184,6 +202,14 @@ impl Shared {
                 due: *at,
                 arming: Some(claim.lease.arming),
             }),
+            (Settled::Applied, Verdict::GoOn { next, error: _ }) => Some(Alarm {
+                key: claim.key.clone(),
+                due: *next,
+                arming: Some(Arming {
+                    row: claim.lease.arming.row,
+                    due: *next,
+                }),
+            }),
             (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
                 key: claim.key.clone(),
                 due: *due,
@@ -213,6 +239,9 @@ impl Shared {
                 self.parts.metrics.buried(route);
                 tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %error, route, "task is dead: redrive it when the cause is mended");
             }
+            (Some(Settled::Applied), Verdict::GoOn { next, error }) => {
+                self.tell_going_on(ended, *next, error.as_deref());
+            }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
         }
     }
@@ -231,5 +260,9 @@ fn ruling(verdict: &Verdict) -> Option<Ruling> {
             error: error.clone(),
         }),
         Verdict::Release => Some(Ruling::Release),
+        Verdict::GoOn { next, error } => Some(Ruling::GoOn {
+            next: *next,
+            error: error.clone(),
+        }),
     }
 }

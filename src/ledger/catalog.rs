@@ -40,6 +40,9 @@ pub struct TaskRecord {
     pub tag: Option<String>,
     /// JSON.
     pub payload: Option<String>,
+    /// How it comes again, JSON as stored.
+    #[serde(serialize_with = "json_option")]
+    pub recurrence: Option<String>,
     /// Of the latest run that failed.
     pub last_error: Option<String>,
     /// When it finished.
@@ -66,6 +69,17 @@ fn display_option<T: fmt::Display, S: serde::Serializer>(
     }
 }
 
+/// Text that holds JSON, as what it holds.
+fn json_option<S: serde::Serializer>(
+    value: &Option<String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let value = value
+        .as_deref()
+        .map(|text| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text)));
+    serde::Serialize::serialize(&value, serializer)
+}
+
 /// Which tasks to list; everything that is set must fit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
@@ -77,6 +91,8 @@ pub struct ListFilter {
     pub method: Option<String>,
     /// This tag.
     pub tag: Option<String>,
+    /// Only those that come again.
+    pub recurring: bool,
     /// `end_time` at or after.
     pub due_after: Option<UnixMs>,
     /// `end_time` before.

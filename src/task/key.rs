@@ -34,9 +34,10 @@ pub const SENTINEL_PREFIX: &str = "#SILCK`";
 #[derive(Clone)]
 pub struct TaskKey {
     text: Arc<str>,
-    // Both fit: a key has at most 255 bytes.
+    // All fit: a key has at most 255 bytes.
     class_len: u8,
     method_end: u8,
+    args_end: u8,
 }
 
 impl TaskKey {
@@ -66,6 +67,10 @@ impl TaskKey {
             text: Arc::from(text),
             class_len: class.len() as u8,
             method_end: (class.len() + 1 + method.len()) as u8,
+            args_end: match text.rsplit_once('@') {
+                Some((head, last)) if args.is_some() && is_suffix(last) => head.len(),
+                _ => text.len(),
+            } as u8,
         })
     }
 
@@ -117,12 +122,28 @@ impl TaskKey {
         &self.text[..usize::from(self.method_end)]
     }
 
-    /// The arguments, in order. `C@m` has none, `C@m@` one empty one.
+    /// The arguments, in order. `C@m` has none, `C@m@` one empty one. A [`suffix`](Self::suffix) is not among them.
     pub fn args(&self) -> impl Iterator<Item = &str> {
         self.text
-            .get(usize::from(self.method_end) + 1..)
+            .get(usize::from(self.method_end) + 1..usize::from(self.args_end))
             .into_iter()
             .flat_map(|args| args.split('@'))
+    }
+
+    /// What makes this key another one than that of a task with the same arguments: a last `~` and 13 to 26 of `0-9a-z`.
+    pub fn suffix(&self) -> Option<&str> {
+        self.text.get(usize::from(self.args_end) + 1..)
+    }
+
+    /// This key with a suffix of 13 to 26 of `0-9a-z`, in place of its own.
+    ///
+    /// # Errors
+    /// [`KeyError::TooLong`] if there is no room for it.
+    pub fn with_suffix(&self, suffix: &str) -> Result<Self, KeyError> {
+        Self::parse(&format!(
+            "{}@~{suffix}",
+            &self.text[..usize::from(self.args_end)]
+        ))
     }
 }
 
@@ -293,6 +314,15 @@ impl fmt::Display for ArgProblem {
     }
 }
 
+fn is_suffix(arg: &str) -> bool {
+    arg.strip_prefix('~').is_some_and(|suffix| {
+        (13..=26).contains(&suffix.len())
+            && suffix
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+    })
+}
+
 fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
     let mut bytes = text.bytes();
     let starts = bytes
@@ -369,6 +399,29 @@ mod tests {
             TaskKey::parse("C@m@@x").unwrap().args().collect::<Vec<_>>(),
             ["", "x"]
         );
+    }
+
+    #[test]
+    fn a_suffix_is_no_argument() {
+        let key = TaskKey::parse("C@m@x").unwrap();
+        let suffixed = key.with_suffix("1763750000000").unwrap();
+        assert_eq!(suffixed.as_str(), "C@m@x@~1763750000000");
+        assert_eq!(suffixed.args().collect::<Vec<_>>(), ["x"]);
+        assert_eq!(suffixed.suffix(), Some("~1763750000000"));
+        let bare = TaskKey::parse("C@m@~1763750000000").unwrap();
+        assert_eq!(
+            (bare.args().count(), bare.suffix()),
+            (0, Some("~1763750000000"))
+        );
+        for plain in [
+            "C@m",
+            "C@m@~",
+            "C@m@~short",
+            "C@m@~1763750000000@x",
+            "C@m@~176375000000A",
+        ] {
+            assert_eq!(TaskKey::parse(plain).unwrap().suffix(), None, "{plain}");
+        }
     }
 
     #[test]

@@ -111,6 +111,10 @@ pub enum Outcome {
     },
     /// Too many leases ran out before: not run at all.
     Poisoned,
+    /// An occurrence of a series, too late to be run.
+    Missed,
+    /// An occurrence of a series that has become a task of its own.
+    HandedOn,
     /// Shutdown or a lost lease ended it: no fault of the task.
     Interrupted,
 }
@@ -124,6 +128,8 @@ impl Outcome {
             Self::TimedOut { .. } => "timed_out",
             Self::Panicked { .. } => "panicked",
             Self::Poisoned => "poisoned",
+            Self::Missed => "missed",
+            Self::HandedOn => "handed_on",
             Self::Interrupted => "interrupted",
         }
     }
@@ -170,6 +176,13 @@ pub enum Verdict {
     },
     /// Pending again as if it had not been claimed: no attempt and no crash is counted.
     Release,
+    /// The series goes on with its next occurrence.
+    GoOn {
+        /// When that is due.
+        next: UnixMs,
+        /// Why this one failed for good, if it did.
+        error: Option<String>,
+    },
 }
 
 /// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
@@ -201,7 +214,7 @@ pub fn judge(
         }
     };
     match outcome {
-        Outcome::Succeeded => Verdict::Complete,
+        Outcome::Succeeded | Outcome::Missed | Outcome::HandedOn => Verdict::Complete,
         Outcome::Completed => Verdict::Settled(None),
         Outcome::Again(due) => Verdict::Settled(Some(due)),
         Outcome::Failed(Failure {

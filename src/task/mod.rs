@@ -4,15 +4,22 @@
 //! arguments. It knows no ledger, no Redis and no handler.
 
 mod adoption;
+mod cron;
 mod key;
 mod lifecycle;
+mod recurrence;
 mod retry;
 mod schedule;
+mod series;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
 };
+pub use recurrence::{
+    CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said, TIMES_MAX,
+};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
+pub use series::{GRACE_MAX, Occurrence, instance_key};

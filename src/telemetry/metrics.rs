@@ -53,6 +53,7 @@ pub struct Metrics {
     sweep_recovered: Family<ByReason, Counter>,
     sentinel_age: Gauge<f64, std::sync::atomic::AtomicU64>,
     fenced: Counter,
+    occurrences_skipped: Counter,
     dead: Family<Route, Counter>,
     audits: Family<ByReason, Counter>,
     audits_skipped: Counter,
@@ -79,6 +80,7 @@ impl Default for Metrics {
             sweep_recovered: Family::default(),
             sentinel_age: Gauge::default(),
             fenced: Counter::default(),
+            occurrences_skipped: Counter::default(),
             dead: Family::default(),
             audits: Family::default(),
             audits_skipped: Counter::default(),
@@ -152,6 +154,11 @@ impl Metrics {
             "fenced",
             "Results discarded because the claim was no longer ours",
             self.fenced.clone(),
+        );
+        r.register(
+            "occurrences_skipped",
+            "Occurrences of recurring tasks that were missed and left out",
+            self.occurrences_skipped.clone(),
         );
         r.register("dead", "Tasks buried", self.dead.clone());
         r.register("audits", "Audits, by cause", self.audits.clone());
@@ -303,6 +310,11 @@ impl Metrics {
     /// A result was discarded.
     pub fn fenced(&self) {
         self.fenced.inc();
+    }
+
+    /// Occurrences of a series were left out.
+    pub fn occurrences_skipped(&self, count: u64) {
+        self.occurrences_skipped.inc_by(count);
     }
 
     /// A task was buried.

@@ -5,13 +5,14 @@
 mod row;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
+use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
     Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
@@ -19,7 +20,7 @@ use super::{
     Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Origin, Recurrence, State, TaskKey, UnixMs};
 
 /// A ledger without a server.
 #[derive(Debug)]
@@ -116,6 +117,25 @@ impl Ledger for MemoryLedger {
             .collect())
     }
 
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        let now = self.clock.now();
+        Ok(self.book().of_key(key).map(|row| row.series(now)))
+    }
+
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        Ok(match (book.of_key(&task.key), over) {
+            (None, None) => Some(book.create(task, now).arming()),
+            (Some(row), Some(over)) => row.recur(task, over, now).then(|| row.arming()),
+            _ => None,
+        })
+    }
+
     async fn reschedule(
         &self,
         key: &TaskKey,
@@ -128,6 +148,8 @@ impl Ledger for MemoryLedger {
         };
         Ok(match row.state(now) {
             State::Pending | State::Waiting => {
+                let moved = |recurrence: Recurrence| recurrence.moved(row.end_time);
+                row.recurrence = row.recurrence.take().map(moved);
                 row.end_time = due;
                 row.run_end = NEVER;
                 row.last_error = None;
@@ -249,6 +271,7 @@ impl Ledger for MemoryLedger {
                 due_at: row.due_at(),
                 payload: row.payload.clone(),
                 tag: row.tag.clone(),
+                recurrence: row.recurrence.clone().map(|known| Arc::new(Ok(known))),
                 claimed,
             });
         }

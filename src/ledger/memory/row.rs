@@ -1,10 +1,11 @@
 //! A row, and what each verb makes of it.
 
+use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
     Arming, Claimant, ERROR_BYTES_MAX, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
     Standing, StateFilter, TaskRecord,
 };
-use crate::task::{Origin, State, TaskKey, UnixMs};
+use crate::task::{Origin, Recurrence, State, TaskKey, UnixMs};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -25,6 +26,7 @@ pub(super) struct Row {
     pub(super) max_attempts: Option<u16>,
     pub(super) tag: Option<String>,
     pub(super) payload: Option<String>,
+    pub(super) recurrence: Option<Recurrence>,
     pub(super) last_error: Option<String>,
     pub(super) finished_at: Option<UnixMs>,
     pub(super) origin: Origin,
@@ -48,6 +50,7 @@ impl Row {
             payload,
             tag,
             max_attempts,
+            recurrence,
         } = task.clone();
         Self {
             id,
@@ -66,6 +69,7 @@ impl Row {
             max_attempts,
             tag,
             payload,
+            recurrence,
             last_error: None,
             finished_at: None,
             origin: Origin::Row,
@@ -112,6 +116,7 @@ impl Row {
             self.payload = before.payload;
             self.tag = before.tag;
             self.max_attempts = before.max_attempts;
+            self.recurrence = before.recurrence;
         }
     }
 
@@ -163,6 +168,10 @@ impl Row {
             self.deleted &= self.status != Status::Unprocessed;
             return;
         }
+        self.begin_anew(task, now);
+    }
+
+    fn begin_anew(&mut self, task: &NewTask, now: UnixMs) {
         let Self {
             id,
             owner,
@@ -215,6 +224,11 @@ impl Row {
         if self.owner != Some(lease.owner) {
             return Settled::Fenced;
         }
+        if let Ruling::GoOn { next, .. } = ruling
+            && self.went_on(*next)
+        {
+            return Settled::Applied;
+        }
         if self.arming() != lease.arming {
             self.lease_until = NEVER;
             return Settled::Superseded;
@@ -244,11 +258,62 @@ impl Row {
                 self.finish(status, now);
                 settled
             }
+            Ruling::GoOn { next, error } => {
+                self.last_error = error.as_deref().map(cut);
+                self.recurrence = self.recurrence.take().map(Recurrence::settled);
+                if self.deleted {
+                    let (status, settled) = match error {
+                        None => (Status::Processed, Settled::Applied),
+                        Some(_) => (Status::Cancelled, Settled::Cancelled),
+                    };
+                    self.finish(status, now);
+                    return settled;
+                }
+                self.end_time = *next;
+                self.run_end = NEVER;
+                self.origin = Origin::Row;
+                self.lease_until = NEVER;
+                Settled::Applied
+            }
             Ruling::Release => {
                 self.attempt = self.attempt.saturating_sub(1);
                 self.reopen(now)
             }
         }
+    }
+
+    /// Whether the series has gone on to this occurrence, and nobody has claimed it since.
+    fn went_on(&self, next: UnixMs) -> bool {
+        self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
+    }
+
+    pub(super) fn series(&self, now: UnixMs) -> SeriesRow {
+        SeriesRow {
+            standing: self.standing(now),
+            recurrence: self.recurrence.as_ref().map(ToString::to_string),
+            payload: self.payload.clone(),
+            tag: self.tag.clone(),
+            max_attempts: self.max_attempts,
+        }
+    }
+
+    /// As wanted, if it still is what was seen.
+    pub(super) fn recur(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
+        let recurrence = self.recurrence.as_ref().map(ToString::to_string);
+        if !self.stands_as(&seen.standing, now) || recurrence != seen.recurrence {
+            return false;
+        }
+        let open = self.status == Status::Unprocessed && !self.deleted;
+        if open && self.end_time == task.due {
+            self.payload.clone_from(&task.payload);
+            self.tag.clone_from(&task.tag);
+            self.max_attempts = task.max_attempts;
+            self.recurrence.clone_from(&task.recurrence);
+            self.origin = Origin::Row;
+        } else {
+            self.begin_anew(task, now);
+        }
+        true
     }
 
     pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
@@ -276,6 +341,7 @@ impl Row {
             cancel_requested: state == State::Running && self.deleted,
             tag: self.tag.clone(),
             payload: self.payload.clone(),
+            recurrence: self.recurrence.as_ref().map(ToString::to_string),
             last_error: self.last_error.clone(),
             finished: self.finished_at,
             adopted: self.origin != Origin::Row,
@@ -288,6 +354,7 @@ impl Row {
             class,
             method,
             tag,
+            recurring,
             due_after,
             due_before,
             cursor: _,
@@ -305,6 +372,7 @@ impl Row {
             && tag
                 .as_ref()
                 .is_none_or(|tag| self.tag.as_ref() == Some(tag))
+            && (!recurring || self.recurrence.is_some())
             && due_after.is_none_or(|due| self.end_time >= due)
             && due_before.is_none_or(|due| self.end_time < due)
     }

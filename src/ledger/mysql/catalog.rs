@@ -28,6 +28,7 @@ impl Catalog for MysqlLedger {
             class,
             method,
             tag,
+            recurring,
             due_after,
             due_before,
             cursor,
@@ -43,6 +44,9 @@ impl Catalog for MysqlLedger {
                     .collect::<Vec<_>>()
                     .join(" OR ")
             ));
+        }
+        if *recurring {
+            wheres.push("recurrence IS NOT NULL".to_owned());
         }
         let texts: Vec<String> = [
             class

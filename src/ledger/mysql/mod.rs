@@ -9,6 +9,7 @@ mod pool;
 pub mod queries;
 mod rows;
 mod scan;
+mod series;
 mod settle;
 mod transaction;
 
@@ -25,6 +26,7 @@ use self::queries::{Queries, padded};
 use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
+use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Foundling, Known,
     Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
@@ -203,6 +205,7 @@ impl MysqlLedger {
                     payload,
                     tag,
                     max_attempts,
+                    recurrence,
                 } = task;
                 upsert
                     .bind(key.to_string())
@@ -211,6 +214,7 @@ impl MysqlLedger {
                     .bind(*max_attempts)
                     .bind(tag.clone())
                     .bind(payload.clone())
+                    .bind(recurrence.as_ref().map(ToString::to_string))
             },
         )
     }
@@ -266,6 +270,19 @@ impl Ledger for MysqlLedger {
             created.extend(retried!(self, batch.len(), |conn| self.create_batch(conn, batch))?);
         }
         Ok(created)
+    }
+
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        self.now().await?;
+        self.series_of(key).await
+    }
+
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError> {
+        retried!(self, |conn| self.recur_once(conn, task, over))
     }
 
     async fn reschedule(

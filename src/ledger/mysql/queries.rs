@@ -22,7 +22,7 @@ pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)
 /// request must not run a task twice. A live lease stays where it is: the run in progress is fenced
 /// by the new `end_time`, and nobody else may start before it ends. `run_end = 0` makes the counters
 /// of the older arming void.
-pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts) \
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
        start_time = IF({moves}, VALUES(start_time), start_time), \
@@ -38,7 +38,7 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
        reason = IF({moves}, NULL, reason), \
        history = IF({moves}, NULL, history), \
        result = IF({moves}, NULL, result), \
-       recurrence = IF({moves}, NULL, recurrence), \
+       recurrence = IF({moves}, VALUES(recurrence), recurrence), \
        finished_at = IF({moves}, NULL, finished_at), \
        sts = IF(end_time <> VALUES(end_time) OR status IN (0, 3), 0, sts), \
        status = IF({moves}, 0, status), \
@@ -49,7 +49,7 @@ const MOVES: &str = "end_time <> VALUES(end_time) OR status = 3";
 
 /// One row of [`CREATE`].
 pub const CREATE_ROW: &str =
-    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0)";
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0)";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
 pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
@@ -137,7 +137,7 @@ pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
 /// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Primary key.
 pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload \
+       CAST(max_attempts AS SIGNED) AS max_attempts, tag, payload, recurrence \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
 /// `claim`, whose answer was lost: gives back whatever it took. Primary key.
@@ -175,6 +175,41 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET last_error = ?, l
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
+/// `settle` and `complete_in` of a series: its next arming, in place of the completion. A task that was cancelled during the
+/// run only ends: the first value says how. A handler that marked the row processed itself, as programs do that know only the
+/// first six columns, has succeeded. The owner stays as proof of who wrote it. Primary key.
+pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, ?, 0), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = ?, adopted = IF(sts = 1, adopted, 0), \
+       recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
+       end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status IN (0, 1) AND lease_until > 0";
+
+/// `series`: where a key stands, and how it comes again. Unique key.
+pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, \
+       recurrence, payload, tag, CAST(max_attempts AS SIGNED) AS max_attempts \
+     FROM `{t}` WHERE `key` = ?";
+
+/// `recur` of a key without a row. Whoever has inserted it meanwhile wins: error 1062 is an answer. Unique key.
+pub const RECUR_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts) \
+     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0)";
+
+/// `recur` of a row that still is what was seen, which stays the same arming. Primary key.
+pub const RECUR_SAME: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, \
+       end_time = CAST(? AS SIGNED) / 1000 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
+       AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
+
+/// `recur` of a row that still is what was seen, and becomes another arming. Primary key.
+pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, \
+       start_time = UNIX_TIMESTAMP(NOW(3)), run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, reason = NULL, \
+       history = NULL, result = NULL, finished_at = NULL, end_time = CAST(? AS SIGNED) / 1000, sts = 0, status = 0 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
+       AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
+
 /// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left FROM `{t}` WHERE id IN ({ids})";
@@ -205,8 +240,10 @@ pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE `key` IN ({keys}) AND status = 0";
 
-/// `reschedule`: only what is pending. Unique key.
-pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
+/// `reschedule`: only what is pending. A series remembers which occurrence it was that was moved first. Unique key.
+pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
+       recurrence = IF(JSON_VALID(recurrence), JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED)), recurrence), \
+       end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        last_error = NULL, history = NULL, adopted = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
@@ -230,6 +267,7 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
 /// that was cancelled during the run is only completed. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
+       recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
        start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
@@ -239,7 +277,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
-       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, last_error, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, payload, recurrence, last_error, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE ";
 

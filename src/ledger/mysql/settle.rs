@@ -8,6 +8,7 @@ use super::connection::{Conn, Statement, error, is_locked, statement};
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
+use crate::task::UnixMs;
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -57,7 +58,12 @@ impl MysqlLedger {
         }
         let mut failed: Vec<Settlement> = settlements
             .iter()
-            .filter(|s| matches!(s.ruling, Ruling::RetryAt { .. } | Ruling::Bury { .. }))
+            .filter(|s| {
+                matches!(
+                    s.ruling,
+                    Ruling::RetryAt { .. } | Ruling::Bury { .. } | Ruling::GoOn { .. }
+                )
+            })
             .cloned()
             .collect();
         failed.sort_by_key(|settlement| settlement.lease.arming.row);
@@ -106,12 +112,26 @@ impl MysqlLedger {
             Ruling::Bury { error } => {
                 statement(self.queries.plain(queries::BURY)).bind(cut(error).to_owned())
             }
+            Ruling::GoOn { next, error } => {
+                let error = error.as_deref().map(cut);
+                self.going_on(*next, error)
+            }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
         update
             .bind(arming.row)
             .bind(arming.due.0)
             .bind(owner.0.to_vec())
+    }
+
+    /// [`queries::GO_ON`], without the fence that comes last.
+    pub(super) fn going_on(&self, next: UnixMs, error: Option<&str>) -> Statement<'static> {
+        const DONE: i64 = 1;
+        const CANCELLED: i64 = 3;
+        statement(self.queries.plain(queries::GO_ON))
+            .bind(error.map_or(DONE, |_| CANCELLED))
+            .bind(error.map(str::to_owned))
+            .bind(next.0)
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
@@ -142,6 +162,7 @@ impl MysqlLedger {
             settled.push(match rows.get(&lease.arming.row) {
                 _ if locked.contains(&lease) => Settled::Locked,
                 Some(row) if row.owner != Some(lease.owner) => Settled::Fenced,
+                Some(row) if went_on(row, &settlement.ruling) => Settled::Applied,
                 Some(row) if row.arming != lease.arming => {
                     self.afterwards(conn, queries::GIVE_BACK, lease, Settled::Superseded)
                         .await?
@@ -181,6 +202,11 @@ impl MysqlLedger {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether the series has gone on as it was to, and nobody has claimed it since.
+fn went_on(row: &SettledRow, ruling: &Ruling) -> bool {
+    matches!(ruling, Ruling::GoOn { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
 }
 
 /// The head of an error text, whole characters.
