@@ -127,6 +127,7 @@ rules! {
     a_series_cancelled_during_a_run_ends_with_it
     a_series_created_anew_during_a_run_is_not_moved_by_it
     an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on
+    an_occurrence_that_is_run_now_comes_at_its_own_time_too
     a_series_is_written_only_over_what_was_seen
     a_series_changed_without_being_moved_keeps_its_arming
     a_task_created_over_a_series_runs_once
@@ -1253,6 +1254,26 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
     let settled = recurrence(ledger, &key).await;
     assert_eq!(settled.goes_on_behind(UnixMs(0)), UnixMs(0));
     assert_eq!(settled, moved_back(&settled));
+}
+
+async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-run-now", 1);
+    let first = hourly(ledger, &key).await;
+    // Overdue: there is nothing besides.
+    ledger.run_now(&key).await.unwrap();
+    let claimed = claim(ledger, first, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.goes_on_behind(first.due), first.due);
+    let next = UnixMs(first.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    assert!(now.due < next);
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.next(read.goes_on_behind(now.due)), Some(next));
 }
 
 /// As it is when nothing was moved.

@@ -190,7 +190,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// Counts.
     async fn stats(&self) -> Result<Stats, LedgerError>;
 
-    /// Makes a pending or waiting task due now.
+    /// Makes a pending or waiting task due now. One that comes again runs once more than it would.
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
 
     /// Brings a dead task back to pending, with the same due time and its counters cleared.

@@ -49,7 +49,7 @@ pub struct Recurrence {
     catch_up: CatchUp,
     catch_up_max: u32,
     overlap: Overlap,
-    /// The occurrence whose place the present arming took, if somebody moved it.
+    /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
     moved_from: Option<UnixMs>,
 }
 
@@ -192,12 +192,13 @@ impl Recurrence {
         (self.catch_up, self.catch_up_max)
     }
 
-    /// The occurrence whose place the present arming took, if somebody moved it.
+    /// Behind this moment the series goes on, if somebody moved an occurrence.
     pub(super) fn moved_from(&self) -> Option<UnixMs> {
         self.moved_from
     }
 
-    /// Notes that the occurrence at `due` was moved: the series goes on behind it. Only the first move counts.
+    /// Notes that the occurrence at `due` was moved: the series goes on behind it. Only the first move counts. A millisecond
+    /// less, and that occurrence comes all the same.
     #[must_use]
     pub fn moved(self, due: UnixMs) -> Self {
         Self {

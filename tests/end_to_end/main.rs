@@ -10,6 +10,7 @@ mod ledger_faults;
 mod legacy;
 mod php;
 mod processes;
+mod recurring;
 mod redis_faults;
 mod rig;
 mod sentinels;

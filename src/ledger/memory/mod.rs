@@ -412,6 +412,9 @@ impl Catalog for MemoryLedger {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
                 if row.end_time > now {
+                    let before = UnixMs(row.end_time.0 - 1);
+                    let one_more = |recurrence: Recurrence| recurrence.moved(before);
+                    row.recurrence = row.recurrence.take().map(one_more);
                     row.origin = Origin::Row;
                 }
                 row.end_time = row.end_time.min(now);

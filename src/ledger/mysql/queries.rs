@@ -247,8 +247,10 @@ pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        last_error = NULL, history = NULL, adopted = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `run_now`: only what is pending. Unique key.
+/// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. Unique key.
 pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
+       recurrence = IF(end_time > UNIX_TIMESTAMP(NOW(3)) AND JSON_VALID(recurrence), \
+         JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED) - 1), recurrence), \
        adopted = IF(end_time > UNIX_TIMESTAMP(NOW(3)), 0, adopted), end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
