@@ -2,6 +2,7 @@
 
 mod adopting;
 mod cancelling;
+mod crashes;
 mod due;
 mod exec;
 mod fleets;
