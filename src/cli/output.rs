@@ -36,31 +36,29 @@ impl Output {
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header([
-            "KEY",
-            "STATE",
-            "DUE",
-            "ATTEMPT",
-            "TAG",
-            "COMES AGAIN",
-            "LAST ERROR",
-        ]);
+        let come_again = tasks.iter().any(|task| task.recurrence.is_some());
+        let mut header = vec!["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"];
+        if come_again {
+            header.push("COMES AGAIN");
+        }
+        table.set_header(header);
         for task in tasks {
-            table.add_row([
+            let mut row = vec![
                 task.key.to_string(),
                 task.state.to_string(),
                 task.due_at.to_string(),
                 task.attempt.to_string(),
                 task.tag.clone().unwrap_or_default(),
-                task.recurrence
-                    .as_deref()
-                    .map(recur::summary)
-                    .unwrap_or_default(),
                 task.last_error
                     .as_deref()
                     .map(first_line)
                     .unwrap_or_default(),
-            ]);
+            ];
+            if come_again {
+                let summary = task.recurrence.as_deref().map(recur::summary);
+                row.push(summary.unwrap_or_default());
+            }
+            table.add_row(row);
         }
         say(&table.trim_fmt())
     }

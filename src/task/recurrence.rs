@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ pub struct Recurrence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Rule {
     Every(Duration),
-    Cron(CronRule),
+    Cron(Arc<CronRule>),
 }
 
 /// What becomes of occurrences that nobody ran in time.
@@ -102,7 +103,7 @@ impl Recurrence {
     /// # Errors
     /// [`RecurrenceError::Cron`] names the field that does not fit.
     pub fn cron(text: &str) -> Result<Self, RecurrenceError> {
-        Ok(Self::of(Rule::Cron(CronRule::parse(text, UTC)?)))
+        Ok(Self::of(Rule::Cron(Arc::new(CronRule::parse(text, UTC)?))))
     }
 
     fn of(rule: Rule) -> Self {
@@ -126,7 +127,7 @@ impl Recurrence {
         let Rule::Cron(rule) = &self.rule else {
             return Err(RecurrenceError::ZoneOfEvery);
         };
-        let rule = Rule::Cron(CronRule::parse(rule.text(), name)?);
+        let rule = Rule::Cron(Arc::new(CronRule::parse(rule.text(), name)?));
         Ok(Self { rule, ..self })
     }
 
