@@ -7,7 +7,15 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("sandbox", &[]),
-    ("config", &["task", "ledger::migrate"]),
+    (
+        "config",
+        &[
+            "task",
+            "ledger::migrate",
+            "ledger::PAYLOAD_BYTES_MAX",
+            "ledger::TAG_CHARS_MAX",
+        ],
+    ),
     ("telemetry", &["ledger"]),
     ("ledger", &["task", "clock", "config", "handler"]),
     ("redis", &["task", "config"]),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::recurring::SeriesRow;
+use lapsed::ledger::recurring::{Established, Insistence, SeriesRow, establish};
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, DueScan, Foundling, Ledger,
     ListFilter, NewTask, NudgeAnswer, Renewal, RescheduleAnswer, Ruling, Settled, Settlement,
@@ -130,6 +130,9 @@ rules! {
     an_occurrence_that_is_run_now_comes_at_its_own_time_too
     a_series_is_written_only_over_what_was_seen
     a_series_changed_without_being_moved_keeps_its_arming
+    a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run
+    a_configured_series_that_was_ended_stays_ended_until_it_is_another_one
+    a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
     a_series_that_is_dead_goes_on_when_it_is_redriven
 }
@@ -1384,4 +1387,93 @@ async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger
         settle(ledger, &claimed, go_on(next, None)).await,
         Settled::Applied
     );
+}
+
+/// A series as it is wanted.
+fn wanted(key: &TaskKey, every_secs: u64) -> NewTask {
+    NewTask {
+        recurrence: Some(Recurrence::every(Duration::from_secs(every_secs)).unwrap()),
+        ..NewTask::new(key.clone(), UnixMs(0))
+    }
+}
+
+async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-configured", 1);
+    let (seldom, often) = (wanted(&key, 86_400), wanted(&key, 43_200));
+    let standing = Insistence::Standing;
+    let begun = establish(ledger, &seldom, standing).await.unwrap();
+    let Established::Begun(arming) = begun else {
+        panic!("{begun:?}")
+    };
+    assert_eq!(arming.due.0 % 86_400_000, 0, "counted from the epoch");
+    let again = establish(ledger, &seldom, standing).await.unwrap();
+    assert_eq!(again, Established::Unchanged(arming, State::Pending));
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let left = establish(ledger, &often, standing).await.unwrap();
+    assert_eq!(left, Established::Running(now));
+    let settled = settle(ledger, &claimed, go_on(arming.due, None)).await;
+    assert_eq!(settled, Settled::Applied, "its result counts");
+    let changed = establish(ledger, &often, standing).await.unwrap();
+    assert!(
+        matches!(changed, Established::Changed { .. }),
+        "{changed:?}"
+    );
+    assert_eq!(Some(recurrence(ledger, &key).await), often.recurrence);
+}
+
+async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-ended", 1);
+    let standing = Insistence::Standing;
+    let begun = establish(ledger, &wanted(&key, 86_400), standing).await;
+    assert!(matches!(begun, Ok(Established::Begun(_))));
+    cancel(ledger, &key).await;
+    let ended = establish(ledger, &wanted(&key, 86_400), standing).await;
+    let Ok(Established::Ended(_, State::Cancelled)) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(state(ledger, &key).await, State::Cancelled);
+    let other = establish(ledger, &wanted(&key, 3_600), standing).await;
+    assert!(matches!(other, Ok(Established::Begun(_))), "{other:?}");
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-now", 1);
+    let before = ledger.sync_clock().await.unwrap();
+    let begun = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
+    let Ok(Established::Begun(first)) = begun else {
+        panic!("{begun:?}")
+    };
+    let ahead = first.due.0 - before.0;
+    assert!(
+        (3_600_000..3_620_000).contains(&ahead),
+        "counted from now: {ahead}"
+    );
+    cancel(ledger, &key).await;
+    let anew = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
+    assert!(matches!(anew, Ok(Established::Begun(_))), "{anew:?}");
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let moved = establish(ledger, &wanted(&key, 7_200), Insistence::Now).await;
+    let Ok(Established::Changed {
+        older_run: true, ..
+    }) = moved
+    else {
+        panic!("{moved:?}")
+    };
+    let settled = settle(ledger, &claimed, go_on(first.due, None)).await;
+    assert_eq!(settled, Settled::Superseded);
 }

@@ -8,7 +8,7 @@ use sqlx::MySqlConnection;
 use super::{ClientError, Made, Task, TaskClient, arm};
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::recurring::{Established, Insistence, establish};
-use crate::ledger::{Arming, CancelAnswer, Created, NewTask};
+use crate::ledger::{CancelAnswer, Created, NewTask};
 use crate::task::{Recurrence, RecurrenceError, State, TaskKey, UnixMs};
 use crate::timer::Timer;
 
@@ -55,19 +55,22 @@ impl TaskClient {
             recurrence: Some(recurrence),
             ..NewTask::new(key.clone(), now)
         };
-        let pending = |arming: Arming| (arming, State::Pending);
         let established = establish(&*self.ledger, &task, Insistence::Now).await?;
-        let (arming, state) = match established {
-            Established::Begun(arming) | Established::Changed(arming) => pending(arming),
+        let (arming, state, older_run) = match established {
+            Established::Begun(arming) => (arming, State::Pending, false),
+            Established::Changed { arming, older_run } => match older_run {
+                true => (arming, State::Running, true),
+                false => (arming, State::Pending, false),
+            },
             Established::Unchanged(arming, state) | Established::Ended(arming, state) => {
-                (arming, state)
+                (arming, state, false)
             }
-            Established::Running(arming) => (arming, State::Running),
+            Established::Running(arming) => (arming, State::Running, false),
         };
         let created = Created {
             arming,
             state,
-            older_run: false,
+            older_run,
         };
         let armed = arm(&*self.timer, &*self.ledger, &[(key, created)]).await;
         Ok(Made { created, armed })

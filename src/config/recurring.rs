@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 use super::reader::{Problems, Reader};
+use crate::ledger::PAYLOAD_BYTES_MAX;
+use crate::ledger::TAG_CHARS_MAX;
 use crate::task::{CatchUp, Due, Overlap, Recurrence, Said, TaskKey, UnixMs};
 
 /// One of `[[recurring]]`.
@@ -87,7 +89,27 @@ impl Reader {
             }
             json.map(|json| json.to_string())
         });
-        let tag = self.optional("tag", p);
+        if payload
+            .as_ref()
+            .is_some_and(|json| json.len() > PAYLOAD_BYTES_MAX)
+        {
+            p.add(
+                &self.at("payload"),
+                format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON"),
+            );
+        }
+        let tag: Option<String> = self.optional("tag", p);
+        let fits = |tag: &String| {
+            (1..=TAG_CHARS_MAX).contains(&tag.chars().count()) && !tag.chars().any(char::is_control)
+        };
+        if !tag.as_ref().is_none_or(fits) {
+            p.add(
+                &self.at("tag"),
+                format!(
+                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character"
+                ),
+            );
+        }
         let max_attempts: Option<u16> = self.optional("max_attempts", p);
         if max_attempts == Some(0) {
             p.add(&self.at("max_attempts"), "expected at least 1".to_owned());

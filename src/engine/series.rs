@@ -8,7 +8,7 @@ use super::Shared;
 use super::run::Ended;
 use crate::config::RecurringConfig;
 use crate::ledger::recurring::{Established, Insistence, establish};
-use crate::ledger::{Claim, LedgerError, NewTask};
+use crate::ledger::{Claim, NewTask};
 use crate::task::{Failure, Outcome, RetryAdvice, TaskKey, UnixMs, instance_key};
 use crate::timer::Alarm;
 
@@ -153,7 +153,7 @@ impl Shared {
         let task = wanted.task();
         match establish(ledger, &task, Insistence::Standing).await {
             Ok(Established::Begun(arming)) => self.tell_series(key, "begun", arming.due),
-            Ok(Established::Changed(arming)) => self.tell_series(key, "changed", arming.due),
+            Ok(Established::Changed { arming, .. }) => self.tell_series(key, "changed", arming.due),
             Ok(Established::Unchanged(arming, _)) => {
                 tracing::debug!(task.class_method = key.class_method(), due = %arming.due, "recurring task is as configured");
                 return true;
@@ -163,7 +163,7 @@ impl Shared {
                 return true;
             }
             Ok(Established::Running(_)) => return false,
-            Err(error @ LedgerError::Invalid(_)) => {
+            Err(error) if !error.is_transient() => {
                 tracing::error!(task.class_method = key.class_method(), %error, "recurring task cannot be scheduled");
                 return true;
             }

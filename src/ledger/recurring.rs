@@ -40,7 +40,12 @@ pub enum Established {
     /// It was not there, or had ended.
     Begun(Arming),
     /// It was there, and was another one.
-    Changed(Arming),
+    Changed {
+        /// Its arming now.
+        arming: Arming,
+        /// An older arming is being run; its result will be discarded.
+        older_run: bool,
+    },
     /// It is there.
     Unchanged(Arming, State),
     /// It is to be changed, but is being run.
@@ -93,7 +98,10 @@ pub async fn establish(
         };
         if let Some(arming) = ledger.recur(&task, row.as_ref()).await? {
             return Ok(match standing {
-                Some(standing) if !standing.state.is_finished() => Established::Changed(arming),
+                Some(standing) if !standing.state.is_finished() => Established::Changed {
+                    arming,
+                    older_run: standing.state == State::Running,
+                },
                 _ => Established::Begun(arming),
             });
         }

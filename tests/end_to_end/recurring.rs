@@ -446,6 +446,79 @@ async fn what_the_configuration_says_anew_is_taken_and_what_a_person_ended_stays
     drop(again);
 }
 
+#[tokio::test]
+async fn a_series_changed_during_a_run_loses_none_of_its_effects() {
+    let rig = Rig::new("").await;
+    let (entered, mut running) = tokio::sync::mpsc::unbounded_channel();
+    let go = Arc::new(tokio::sync::Notify::new());
+    let gate = Arc::clone(&go);
+    let mut handlers = handlers();
+    handlers.on("Job", "gated", move |task: TaskContext, ()| {
+        let (entered, gate) = (entered.clone(), Arc::clone(&gate));
+        async move {
+            entered.send(()).unwrap();
+            gate.notified().await;
+            let mut tx = task.begin().await?;
+            crate::rig::take_effect(&task, &mut tx).await?;
+            task.complete_in(tx).await
+        }
+    });
+    let hourly = "[[recurring]]\nkey = 'Job@gated'\ncron = '@hourly'\ncatch_up = 'once'";
+    let daemon = Daemon::start(&rig.config_with(hourly), handlers);
+    until("it is there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 1
+    })
+    .await;
+    rig.run_sql(
+        "UPDATE tb_time_limit_task SET end_time = FLOOR(UNIX_TIMESTAMP(NOW(3)) / 3600) * 3600",
+    )
+    .await;
+    running.recv().await.unwrap();
+    let weekly = rig.config_with("[[recurring]]\nkey = 'Job@gated'\ncron = '@weekly'");
+    daemon.status.take_recurring(weekly.recurring);
+    // Its result counts: it was not moved away from under it.
+    go.notify_one();
+    until("it is the other one", async || {
+        let stored = rig.record("Job@gated").await.recurrence;
+        stored.is_some_and(|stored| stored.contains("@weekly"))
+    })
+    .await;
+    rig.each_effect_once(1).await;
+    assert_eq!(daemon.metric("lapsed_fenced_total"), 0.0);
+    let ahead = rig.record("Job@gated").await.due.0 - rig.now_ms().await;
+    let next = Recurrence::cron("@weekly").unwrap();
+    let next = next.next(UnixMs(rig.now_ms().await)).unwrap();
+    assert_eq!(rig.record("Job@gated").await.due, next, "{ahead} ms ahead");
+}
+
+#[tokio::test]
+async fn at_sighup_the_daemon_takes_the_series_and_says_which_are_gone() {
+    let rig = Rig::new("[[routes]]\nmatch = '.'\nlog = {}").await;
+    let config = config_file(&rig);
+    let series = |names: &[&str]| {
+        let series = names
+            .iter()
+            .map(|name| format!("\n[[recurring]]\nkey = '{name}'\nevery = '1h'\n"));
+        rig.config_text() + &series.collect::<String>()
+    };
+    std::fs::write(config.path(), series(&["Old@one", "Both@one"])).unwrap();
+    let daemon = Process::listen_with(config, &[]);
+    until("they are there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 2
+    })
+    .await;
+    std::fs::write(daemon.config(), series(&["Both@one", "New@one"])).unwrap();
+    daemon.signal(rustix::process::Signal::HUP);
+    until("the new one is there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 3
+    })
+    .await;
+    daemon
+        .until_logged("recurring task is no longer configured but goes on")
+        .await;
+    assert_eq!(rig.state("Old@one").await, State::Pending);
+}
+
 /// The program, as people use it.
 struct Cli {
     config: tempfile::NamedTempFile,
