@@ -183,13 +183,11 @@ impl Doctor {
 }
 
 pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-    let value = json!({ "ok": true, "routes": config.routes.len() });
+    let (routes, recurring) = (config.routes.len(), config.recurring.len());
+    let value = json!({ "ok": true, "routes": routes, "recurring": recurring });
     output.print(
         &value,
-        format!(
-            "the configuration is in order, {} routes",
-            config.routes.len()
-        ),
+        format!("the configuration is in order, {routes} routes, {recurring} recurring tasks"),
     )?;
     Ok(ExitCode::SUCCESS)
 }
