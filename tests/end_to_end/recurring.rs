@@ -61,11 +61,10 @@ async fn among_three_daemons_every_occurrence_runs_once_and_none_drifts() {
     for daemon in &daemons {
         daemon.hears_events().await;
     }
-    let series = [("Job@record@1", 0), ("Job@effect@2", 0)];
-    for (name, _) in series {
-        begin(&daemons[0].tasks, name, every(1_000).catch_up(CatchUp::All)).await;
-    }
-    let start = rig.record("Job@record@1").await.due.0;
+    let all = every(1_000).catch_up(CatchUp::All);
+    let begun = begin(&daemons[0].tasks, "Job@record@1", all.clone()).await;
+    begin(&daemons[0].tasks, "Job@effect@2", all).await;
+    let start = begun.due().0;
     until("the key is armed for the next one", async || {
         rig.pttl("Job@record@1").await > 0
     })
@@ -75,7 +74,7 @@ async fn among_three_daemons_every_occurrence_runs_once_and_none_drifts() {
             && rig.number("SELECT COUNT(*) FROM effects").await >= OCCURRENCES as i64
     })
     .await;
-    for (name, _) in series {
+    for name in ["Job@record@1", "Job@effect@2"] {
         daemons[1].tasks.cancel_key(&key(name)).await.unwrap();
     }
     let runs = rig.runs().await;
@@ -337,6 +336,34 @@ async fn a_handlers_own_due_time_comes_before_that_of_its_series() {
     let runs = rig.runs().await;
     let gap = runs[1].due_ms - runs[0].at_ms;
     assert!((250..5_000).contains(&gap), "{runs:?}");
+}
+
+#[tokio::test]
+async fn a_handler_that_marks_its_row_processed_does_not_end_its_series() {
+    let rig = Rig::new("").await;
+    let mut handlers = handlers();
+    let sql = rig.sql.clone();
+    handlers.on("Job", "legacy", move |task: TaskContext, ()| {
+        let sql = sql.clone();
+        async move {
+            write_down(&task).await?;
+            let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = 'Job@legacy'";
+            sqlx::query(mark).execute(&sql).await?;
+            Ok(())
+        }
+    });
+    let daemon = rig.daemon_with(handlers);
+    begin(
+        &daemon.tasks,
+        "Job@legacy",
+        every(1_000).catch_up(CatchUp::All),
+    )
+    .await;
+    until("it has run some times", async || {
+        rig.runs().await.len() >= 3
+    })
+    .await;
+    each_once(&rig.runs().await);
 }
 
 #[tokio::test]
@@ -712,8 +739,7 @@ async fn a_killed_worker_leaves_no_effect_of_an_occurrence_out_and_none_twice() 
     let rig = Rig::new("engine.lease = '1s'").await;
     let rule = every(1_000).catch_up(CatchUp::All);
     let client = rig.client().await;
-    begin(&client, "Job@slow@300", rule).await;
-    let start = rig.record("Job@slow@300").await.due.0;
+    let start = begin(&client, "Job@slow@300", rule).await.due().0;
     let mut seen = 0;
     // A third time might be of the same occurrence, and poison.
     for _ in 0..2 {
