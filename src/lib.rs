@@ -122,11 +122,11 @@ pub mod testing;
 pub mod timer;
 pub mod trace;
 
-pub use client::{ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
+pub use client::{CalledOff, ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::IfPending;
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
-pub use task::{Due, Limits, Rate, RetryPolicy, TaskKey, Traceparent, UnixMs};
+pub use task::{Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};

@@ -14,6 +14,7 @@ use lapsed::engine::{EngineError, Parts};
 use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
     Claimant, Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask,
@@ -148,6 +149,18 @@ impl Ledger for Faulty {
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
         self.inner.create(tasks).await
+    }
+
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        self.inner.series(key).await
+    }
+
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError> {
+        self.inner.recur(task, over).await
     }
 
     async fn reschedule(

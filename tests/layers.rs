@@ -8,7 +8,15 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
     ("sandbox", &[]),
-    ("config", &["task", "ledger::migrate"]),
+    (
+        "config",
+        &[
+            "task",
+            "ledger::migrate",
+            "ledger::PAYLOAD_BYTES_MAX",
+            "ledger::TAG_CHARS_MAX",
+        ],
+    ),
     ("telemetry", &["ledger", "task"]),
     ("ledger", &["task", "clock", "config", "handler"]),
     ("redis", &["task", "config"]),

@@ -8,13 +8,14 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::recurring::{Established, Insistence, SeriesRow, establish};
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelFilter, Catalog, Claim, Claimant, Created, DueScan,
     Foundling, IfPending, Ledger, ListFilter, NewTask, NudgeAnswer, PAYLOAD_READ_MAX, Renewal,
     RescheduleAnswer, Ruling, Settled, Settlement, Standing, Stands, StateFilter, Window,
 };
 use lapsed::sandbox::PrivateMaria;
-use lapsed::task::{How, Mishap, Origin, Reason, State, TaskKey, UnixMs};
+use lapsed::task::{How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs};
 
 use endings::*;
 
@@ -149,6 +150,20 @@ rules! {
     a_dry_run_cancels_nothing
     many_are_cancelled_page_by_page
     a_payload_that_is_too_long_is_not_read
+    a_series_goes_on_with_its_next_arming
+    a_series_remembers_what_failed_and_the_result_of_its_latest_run
+    a_series_that_goes_on_twice_answers_the_same
+    a_series_cancelled_during_a_run_ends_with_it
+    a_series_created_anew_during_a_run_is_not_moved_by_it
+    an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on
+    an_occurrence_that_is_run_now_comes_at_its_own_time_too
+    a_series_is_written_only_over_what_was_seen
+    a_series_changed_without_being_moved_keeps_its_arming
+    a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run
+    a_configured_series_that_was_ended_stays_ended_until_it_is_another_one
+    a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
+    a_task_created_over_a_series_runs_once
+    a_series_that_is_dead_goes_on_when_it_is_redriven
 }
 
 fn key(rule: &str, arg: impl ToString) -> TaskKey {
@@ -1584,4 +1599,376 @@ async fn a_payload_that_is_too_long_is_not_read(ledger: &(impl Ledger + Catalog)
     assert_eq!((too_long.payload, too_long.oversize), (None, Some(bytes)));
     let none = claim_due(ledger, &key("payload", "none"), LEASE).await;
     assert_eq!((none.payload, none.oversize), (None, None));
+}
+
+/// Every hour, due 10 ms ago.
+async fn hourly(ledger: &impl Ledger, key: &TaskKey) -> Arming {
+    let due = UnixMs(ledger.sync_clock().await.unwrap().0 - 10);
+    let every = Recurrence::every(Duration::from_secs(3600)).unwrap();
+    let task = NewTask {
+        recurrence: Some(every.starting(due)),
+        payload: Some("{\"a\":1}".into()),
+        ..NewTask::new(key.clone(), due)
+    };
+    let arming = ledger.recur(&task, None).await.unwrap();
+    arming.expect("there was no row")
+}
+
+async fn series(ledger: &impl Ledger, key: &TaskKey) -> SeriesRow {
+    ledger.series(key).await.unwrap().unwrap()
+}
+
+async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
+    let stored = series(ledger, key).await.recurrence;
+    stored.unwrap().parse().unwrap()
+}
+
+fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
+    Ruling::GoOn {
+        next,
+        error: error.map(str::to_owned),
+        mishap: error.map(|error| mishap(How::Failed, 1, error)),
+        result: error.is_none().then(|| "7".to_owned()),
+    }
+}
+
+async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-history", 1);
+    let mut arming = hourly(ledger, &key).await;
+    let snoozed = Mishap {
+        snoozes: 1,
+        ..mishap(How::Snoozed, 1, "")
+    };
+    for (error, result) in [(None, Some("7")), (Some("no"), None), (None, Some("7"))] {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.snoozes, 0, "each occurrence counts its own");
+        let ruling = Ruling::Snooze {
+            at: arming.due,
+            mishap: snoozed.clone(),
+        };
+        settle(ledger, &claimed, ruling).await;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.snoozes, 1);
+        let next = UnixMs(arming.due.0 + 1);
+        assert_eq!(
+            settle(ledger, &claimed, go_on(next, error)).await,
+            Settled::Applied
+        );
+        let record = ledger.find(&key).await.unwrap().unwrap();
+        assert_eq!(record.result.as_deref(), result);
+        assert_eq!(record.last_error.as_deref(), error);
+        arming.due = next;
+    }
+    let history = ledger.find(&key).await.unwrap().unwrap().history;
+    assert_eq!(history, [mishap(How::Failed, 1, "no")]);
+}
+
+async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-goes-on", 1);
+    let first = hourly(ledger, &key).await;
+    let claimed = claim(ledger, first, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.next(first.due), Some(UnixMs(first.due.0 + 3_600_000)));
+
+    let next = UnixMs(first.due.0 + 20);
+    let ruling = go_on(next, Some("not today"));
+    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
+    let record = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!((record.due, record.state), (next, State::Pending));
+    assert_eq!((record.attempt, record.crashes), (0, 0));
+    assert_eq!(record.last_error.as_deref(), Some("not today"));
+    assert_eq!(record.payload.as_deref(), Some("{\"a\":1}"));
+
+    pass(ledger, next).await;
+    let second = Arming {
+        row: first.row,
+        due: next,
+    };
+    let claimed = claim(ledger, second, LEASE).await.unwrap();
+    assert_eq!((claimed.lease.arming, claimed.attempt.number), (second, 1));
+    let next = UnixMs(next.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    let record = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!((record.due, record.last_error), (next, None));
+}
+
+async fn a_series_that_goes_on_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-goes-on-twice", 1);
+    let claimed = {
+        let arming = hourly(ledger, &key).await;
+        claim(ledger, arming, LEASE).await.unwrap()
+    };
+    let next = UnixMs(claimed.lease.arming.due.0 + 3_600_000);
+    for _ in 0..2 {
+        let settled = settle(ledger, &claimed, go_on(next, None)).await;
+        assert_eq!(settled, Settled::Applied);
+    }
+    assert_eq!(ledger.find(&key).await.unwrap().unwrap().due, next);
+}
+
+async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Catalog)) {
+    for (error, ends) in [(None, State::Done), (Some("no"), State::Cancelled)] {
+        let key = key("series-ends", ends);
+        let arming = hourly(ledger, &key).await;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
+        let next = UnixMs(arming.due.0 + 3_600_000);
+        settle(ledger, &claimed, go_on(next, error)).await;
+        let record = ledger.find(&key).await.unwrap().unwrap();
+        assert_eq!((record.state, record.due), (ends, arming.due));
+    }
+}
+
+async fn a_series_created_anew_during_a_run_is_not_moved_by_it(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-anew", 1);
+    let arming = hourly(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    let newer = create(ledger, &key, 60_000).await;
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    let settled = settle(ledger, &claimed, go_on(next, None)).await;
+    assert_eq!(settled, Settled::Superseded);
+    assert_eq!(ledger.find(&key).await.unwrap().unwrap().due, newer.due);
+}
+
+async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-moved", 1);
+    let arming = hourly(ledger, &key).await;
+    let now = ledger.sync_clock().await.unwrap();
+    for delay in [7_000, 8_000] {
+        let moved = ledger
+            .reschedule(&key, UnixMs(now.0 + delay))
+            .await
+            .unwrap();
+        assert!(matches!(moved, RescheduleAnswer::Moved(_)), "{moved:?}");
+    }
+    let moved = recurrence(ledger, &key).await;
+    assert_eq!(moved.goes_on_behind(UnixMs(0)), arming.due, "the first one");
+
+    let moved = ledger.reschedule(&key, now).await.unwrap();
+    let RescheduleAnswer::Moved(present) = moved else {
+        panic!("{moved:?}")
+    };
+    pass(ledger, now).await;
+    let claimed = claim(ledger, present, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.goes_on_behind(UnixMs(0)), arming.due);
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    let settled = recurrence(ledger, &key).await;
+    assert_eq!(settled.goes_on_behind(UnixMs(0)), UnixMs(0));
+    assert_eq!(settled, moved_back(&settled));
+}
+
+async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-run-now", 1);
+    let first = hourly(ledger, &key).await;
+    // Overdue: there is nothing besides.
+    ledger.run_now(&key).await.unwrap();
+    let claimed = claim(ledger, first, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.goes_on_behind(first.due), first.due);
+    let next = UnixMs(first.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    assert!(now.due < next);
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.next(read.goes_on_behind(now.due)), Some(next));
+}
+
+/// As it is when nothing was moved.
+fn moved_back(recurrence: &Recurrence) -> Recurrence {
+    recurrence.clone().settled()
+}
+
+async fn a_series_is_written_only_over_what_was_seen(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-seen", 1);
+    let arming = hourly(ledger, &key).await;
+    let every = Recurrence::every(Duration::from_secs(60)).unwrap();
+    let other = NewTask {
+        recurrence: Some(every),
+        ..NewTask::new(key.clone(), UnixMs(arming.due.0 + 60_000))
+    };
+    assert_eq!(ledger.recur(&other, None).await.unwrap(), None, "it exists");
+    let seen = series(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert_eq!(
+        ledger.recur(&other, Some(&seen)).await.unwrap(),
+        None,
+        "it runs"
+    );
+    settle(ledger, &claimed, Ruling::Release).await;
+    ledger
+        .reschedule(&key, UnixMs(arming.due.0 + 5))
+        .await
+        .unwrap();
+    assert_eq!(
+        ledger.recur(&other, Some(&seen)).await.unwrap(),
+        None,
+        "it was moved"
+    );
+
+    let seen = series(ledger, &key).await;
+    let written = ledger.recur(&other, Some(&seen)).await.unwrap();
+    assert_eq!(written.map(|arming| arming.due), Some(other.due));
+    assert_eq!(Some(recurrence(ledger, &key).await), other.recurrence);
+    cancel(ledger, &key).await;
+    assert_eq!(
+        ledger.recur(&other, Some(&seen)).await.unwrap(),
+        None,
+        "it is off"
+    );
+    let seen = series(ledger, &key).await;
+    assert!(ledger.recur(&other, Some(&seen)).await.unwrap().is_some());
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-kept", 1);
+    let arming = hourly(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, retry_at(arming.due)).await;
+    let seen = series(ledger, &key).await;
+    let task = NewTask {
+        recurrence: Some(Recurrence::cron("@hourly").unwrap()),
+        tag: Some("changed".into()),
+        ..NewTask::new(key.clone(), arming.due)
+    };
+    assert_eq!(
+        ledger.recur(&task, Some(&seen)).await.unwrap(),
+        Some(arming)
+    );
+    let record = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!((record.due, record.attempt), (arming.due, 1));
+    assert_eq!(record.tag.as_deref(), Some("changed"));
+    assert_eq!(Some(recurrence(ledger, &key).await), task.recurrence);
+}
+
+async fn a_task_created_over_a_series_runs_once(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-over", 1);
+    hourly(ledger, &key).await;
+    create(ledger, &key, 60_000).await;
+    assert_eq!(series(ledger, &key).await.recurrence, None);
+    let every = ListFilter {
+        class: Some("Conformance".into()),
+        method: Some("series-over".into()),
+        recurring: true,
+        limit: 10,
+        ..ListFilter::default()
+    };
+    assert_eq!(ledger.list(&every).await.unwrap().tasks, []);
+}
+
+async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-redriven", 1);
+    let arming = hourly(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, bury()).await;
+    assert_eq!(
+        ledger.redrive(&key).await.unwrap(),
+        NudgeAnswer::Due(arming)
+    );
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert!(claimed.recurrence.is_some());
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    assert_eq!(
+        settle(ledger, &claimed, go_on(next, None)).await,
+        Settled::Applied
+    );
+}
+
+/// A series as it is wanted.
+fn wanted(key: &TaskKey, every_secs: u64) -> NewTask {
+    NewTask {
+        recurrence: Some(Recurrence::every(Duration::from_secs(every_secs)).unwrap()),
+        ..NewTask::new(key.clone(), UnixMs(0))
+    }
+}
+
+async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-configured", 1);
+    let (seldom, often) = (wanted(&key, 86_400), wanted(&key, 43_200));
+    let standing = Insistence::Standing;
+    let begun = establish(ledger, &seldom, standing).await.unwrap();
+    let Established::Begun(arming) = begun else {
+        panic!("{begun:?}")
+    };
+    assert_eq!(arming.due.0 % 86_400_000, 0, "counted from the epoch");
+    let again = establish(ledger, &seldom, standing).await.unwrap();
+    assert_eq!(again, Established::Unchanged(arming, State::Pending));
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let left = establish(ledger, &often, standing).await.unwrap();
+    assert_eq!(left, Established::Running(now));
+    let settled = settle(ledger, &claimed, go_on(arming.due, None)).await;
+    assert_eq!(settled, Settled::Applied, "its result counts");
+    let changed = establish(ledger, &often, standing).await.unwrap();
+    assert!(
+        matches!(changed, Established::Changed { .. }),
+        "{changed:?}"
+    );
+    assert_eq!(Some(recurrence(ledger, &key).await), often.recurrence);
+}
+
+async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-ended", 1);
+    let standing = Insistence::Standing;
+    let begun = establish(ledger, &wanted(&key, 86_400), standing).await;
+    assert!(matches!(begun, Ok(Established::Begun(_))));
+    cancel(ledger, &key).await;
+    let ended = establish(ledger, &wanted(&key, 86_400), standing).await;
+    let Ok(Established::Ended(_, State::Cancelled)) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(state(ledger, &key).await, State::Cancelled);
+    let other = establish(ledger, &wanted(&key, 3_600), standing).await;
+    assert!(matches!(other, Ok(Established::Begun(_))), "{other:?}");
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-now", 1);
+    let before = ledger.sync_clock().await.unwrap();
+    let begun = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
+    let Ok(Established::Begun(first)) = begun else {
+        panic!("{begun:?}")
+    };
+    let ahead = first.due.0 - before.0;
+    assert!(
+        (3_600_000..3_620_000).contains(&ahead),
+        "counted from now: {ahead}"
+    );
+    cancel(ledger, &key).await;
+    let anew = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
+    assert!(matches!(anew, Ok(Established::Begun(_))), "{anew:?}");
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let moved = establish(ledger, &wanted(&key, 7_200), Insistence::Now).await;
+    let Ok(Established::Changed {
+        older_run: true, ..
+    }) = moved
+    else {
+        panic!("{moved:?}")
+    };
+    let settled = settle(ledger, &claimed, go_on(first.due, None)).await;
+    assert_eq!(settled, Settled::Superseded);
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::config::Secret;
-use lapsed::task::{Due, TaskKey};
-use lapsed::{Config, IfPending, Task, TaskClient};
+use lapsed::task::{CatchUp, Due, Overlap, TaskKey, UnixMs};
+use lapsed::{Config, IfPending, Recurrence, Task, TaskClient};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
 use super::EXIT_FAILED;
 use super::output::Output;
+use super::recur::RecurFields;
 use super::tasks::due_of;
 
 /// Tasks of one statement.
@@ -39,6 +40,14 @@ struct Line {
     if_pending: Option<String>,
     #[serde(default)]
     unique: bool,
+    every: Option<String>,
+    cron: Option<String>,
+    tz: Option<String>,
+    until: Option<String>,
+    times: Option<u32>,
+    catch_up: Option<CatchUp>,
+    catch_up_max: Option<u32>,
+    overlap: Option<Overlap>,
 }
 
 #[derive(Default)]
@@ -74,10 +83,16 @@ pub async fn schedule(
         bar.inc(read as u64);
         let text = line.trim_ascii();
         if !text.is_empty() {
-            match parse(text, secret.as_ref(), &tasks) {
-                Ok(task) => {
-                    places.push((number, task.0.key().clone()));
-                    batch.push(task);
+            match parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
+                Ok(Wanted::Once(task, due)) => {
+                    places.push((number, task.key().clone()));
+                    batch.push((task, due));
+                }
+                Ok(Wanted::Series(task, recurrence)) => {
+                    let made = tasks.create_recurring(task, recurrence).await;
+                    let made = made.with_context(|| format!("stopped at line {number}"))?;
+                    tally.scheduled += 1;
+                    tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
                 }
                 Err(problem) => {
                     tally.refused += 1;
@@ -135,7 +150,18 @@ pub async fn schedule(
     })
 }
 
-fn parse(text: &[u8], secret: Option<&Secret>, tasks: &TaskClient) -> Result<(Task, Due), String> {
+/// What a line asks for.
+enum Wanted {
+    Once(Task, Due),
+    Series(Task, Recurrence),
+}
+
+fn parse(
+    text: &[u8],
+    secret: Option<&Secret>,
+    tasks: &TaskClient,
+    now: UnixMs,
+) -> Result<Wanted, String> {
     if text.len() > LINE_BYTES_MAX {
         return Err(format!(
             "has {} bytes, expected at most {LINE_BYTES_MAX}",
@@ -153,6 +179,14 @@ fn parse(text: &[u8], secret: Option<&Secret>, tasks: &TaskClient) -> Result<(Ta
         traceparent,
         if_pending,
         unique,
+        every,
+        cron,
+        tz,
+        until,
+        times,
+        catch_up,
+        catch_up_max,
+        overlap,
     } = line;
     let key = TaskKey::parse(&key).map_err(|error| error.to_string())?;
     let due = due_of(r#in.as_deref(), at.as_deref())?;
@@ -183,8 +217,25 @@ fn parse(text: &[u8], secret: Option<&Secret>, tasks: &TaskClient) -> Result<(Ta
     if let Some(secret) = secret {
         task = task.sign(secret);
     }
+    let fields = RecurFields {
+        every,
+        cron,
+        tz,
+        until,
+        times,
+        catch_up,
+        catch_up_max,
+        overlap,
+    };
+    if let Some(recurrence) = fields.recurrence(due, now)? {
+        tasks
+            .check_recurring(&task, &recurrence)
+            .map_err(|error| error.to_string())?;
+        return Ok(Wanted::Series(task, recurrence));
+    }
+    let due = due.ok_or("has neither `in` nor `at`, nor `every` or `cron`")?;
     tasks.check(&task, due).map_err(|error| error.to_string())?;
-    Ok((task, due))
+    Ok(Wanted::Once(task, due))
 }
 
 async fn open(file: &Path) -> anyhow::Result<(Box<dyn AsyncBufRead + Unpin>, Option<u64>)> {

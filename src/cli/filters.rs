@@ -21,6 +21,9 @@ pub struct Filters {
     /// Only keys that begin with this
     #[arg(long)]
     prefix: Option<String>,
+    /// Only those that come again
+    #[arg(long)]
+    recurring: bool,
     /// Only those dead for this reason: permanent, exhausted, deadline, poison or expired
     #[arg(long)]
     reason: Option<Reason>,
@@ -43,6 +46,7 @@ impl Filters {
             method,
             tag,
             prefix,
+            recurring,
             reason,
             older_than,
             newer_than,
@@ -57,6 +61,7 @@ impl Filters {
             method,
             tag,
             prefix,
+            recurring,
             reason,
             error,
             finished_before: older_than.map(ago),

@@ -59,7 +59,7 @@ pub async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<Exi
     };
     let helpers = [
         tokio::spawn(stop_on_signals(stop.clone(), status.clone())?),
-        tokio::spawn(reload_on_hangup(router, file)?),
+        tokio::spawn(reload_on_hangup(router, status.clone(), file)?),
         tokio::spawn(tell_systemd(status)),
     ];
 
@@ -98,9 +98,10 @@ fn stop_on_signals(
     })
 }
 
-/// SIGHUP takes the routes of the configuration as it is now; a broken one changes nothing.
+/// SIGHUP takes the routes and the recurring tasks of the configuration as it is now; a broken one changes nothing.
 fn reload_on_hangup(
     router: Arc<Router>,
+    status: Status,
     file: Option<PathBuf>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut hangup = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
@@ -111,8 +112,10 @@ fn reload_on_hangup(
                     router.reload(&config);
                     tracing::info!(
                         routes = config.routes.len(),
-                        "took the routes of the configuration"
+                        recurring = config.recurring.len(),
+                        "took the routes and the recurring tasks of the configuration"
                     );
+                    status.take_recurring(config.recurring);
                 }
                 Err(error) => {
                     tracing::error!(%error, "configuration cannot be used: keeping the routes as they were")

@@ -9,6 +9,7 @@ mod listen;
 mod migrate;
 mod output;
 mod prune;
+mod recur;
 mod tasks;
 mod view;
 
@@ -72,7 +73,8 @@ enum Command {
     /// The daemon: hear what falls due, run it, settle it
     ///
     /// SIGTERM and SIGINT stop gracefully: what runs has `engine.drain_timeout` to end, the rest is given back without
-    /// counting an attempt. A second one stops at once. SIGHUP takes the routes of the configuration as it is then.
+    /// counting an attempt. A second one stops at once. SIGHUP takes the routes and the recurring tasks of the configuration as
+    /// it is then.
     /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
     Listen,
     /// Create the ledger's table, or adopt an existing one

@@ -8,6 +8,8 @@ use lapsed::ledger::TaskRecord;
 use lapsed::task::Mishap;
 use serde::Serialize;
 
+use super::recur;
+
 /// How data is printed.
 #[derive(Clone, Copy)]
 pub struct Output {
@@ -35,9 +37,14 @@ impl Output {
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"]);
+        let come_again = tasks.iter().any(|task| task.recurrence.is_some());
+        let mut header = vec!["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"];
+        if come_again {
+            header.push("COMES AGAIN");
+        }
+        table.set_header(header);
         for task in tasks {
-            table.add_row([
+            let mut row = vec![
                 task.key.to_string(),
                 task.state.to_string(),
                 task.due_at.to_string(),
@@ -47,7 +54,12 @@ impl Output {
                     .as_deref()
                     .map(first_line)
                     .unwrap_or_default(),
-            ]);
+            ];
+            if come_again {
+                let summary = task.recurrence.as_deref().map(recur::summary);
+                row.push(summary.unwrap_or_default());
+            }
+            table.add_row(row);
         }
         say(&table.trim_fmt())
     }
@@ -97,6 +109,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
         tag,
         payload,
         traceparent,
+        recurrence,
         last_error,
         reason,
         history,
@@ -132,6 +145,8 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("traceparent", traceparent.map(|trace| trace.to_string())),
         ("result", result.clone()),
         ("dead because", reason.map(|reason| reason.to_string())),
+        ("comes again", recurrence.as_deref().map(recur::summary)),
+        ("occurrences", occurrences(task)),
         ("last error", last_error.clone()),
     ];
     let lines = fields
@@ -165,6 +180,12 @@ fn mishap_line(mishap: &Mishap) -> String {
         line += &format!(": {}", first_line(error));
     }
     format!("{line}  ({daemon})")
+}
+
+fn occurrences(task: &TaskRecord) -> Option<String> {
+    let occurrences = recur::occurrences(task);
+    let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
+    (!occurrences.is_empty()).then(|| occurrences.join(", "))
 }
 
 fn first_line(text: &str) -> String {

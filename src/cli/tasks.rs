@@ -9,13 +9,14 @@ use clap::{ArgGroup, Args};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
-use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, RescheduleAnswer};
-use lapsed::task::{Due, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent};
+use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, RescheduleAnswer, TaskRecord};
+use lapsed::task::{Due, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent, UnixMs};
 use lapsed::{Config, IfPending, Task, TaskClient};
 use serde_json::json;
 
 use super::output::{Output, say, task_lines};
-use super::{EXIT_FAILED, bulk};
+use super::recur::Recur;
+use super::{EXIT_FAILED, bulk, recur};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
@@ -33,6 +34,8 @@ pub struct Schedule {
     args: Vec<String>,
     #[command(flatten)]
     when: When,
+    #[command(flatten)]
+    recur: Recur,
     /// JSON, or @FILE with JSON in it, or - for JSON on stdin
     #[arg(long, conflicts_with = "file")]
     payload: Option<String>,
@@ -61,7 +64,7 @@ pub struct Schedule {
     #[arg(long, conflicts_with = "file")]
     unique_suffix: bool,
     /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "if_pending",
-    /// "unique", "traceparent"}; - is stdin
+    /// "unique", "traceparent", "every"|"cron", "tz", ..}; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
     file: Option<PathBuf>,
 }
@@ -88,9 +91,12 @@ impl Schedule {
         if let Some(file) = &self.file {
             return bulk::schedule(file, secret, config, output).await;
         }
-        let Some(due) = self.when.due() else {
-            return usage("schedule needs `--in DUR` or `--at RFC3339`");
-        };
+        let due = self.when.due();
+        if due.is_none() && !self.recur.is_asked_for() {
+            return usage(
+                "schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a task that comes again",
+            );
+        }
         let key = match (&self.key, &self.class, &self.method) {
             (Some(key), _, _) => key.clone(),
             (None, Some(class), Some(method)) => match TaskKey::build(class, method, &self.args) {
@@ -123,10 +129,16 @@ impl Schedule {
         if let Some(secret) = secret {
             task = task.sign(secret);
         }
-        let made = TaskClient::connect(config)
-            .await?
-            .create_task(task, due)
-            .await?;
+        // What cannot be is said before anything is connected.
+        if let Err(problem) = self.recur.clone().recurrence(due, UnixMs(1)) {
+            return usage(&problem);
+        }
+        let tasks = TaskClient::connect(config).await?;
+        let recurrence = self.recur.recurrence(due, tasks.now().await?);
+        let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
+            (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
+            (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
+        };
         let (id, state) = (made.id(), made.state());
         let kept = made.stands() == Stands::Kept;
         let value = json!({
@@ -257,7 +269,7 @@ impl OneKey {
         let adapters = Adapters::new(config)?;
         match adapters.ledger.find(&self.key).await? {
             Some(task) => {
-                output.print(&task, task_lines(&task))?;
+                output.print(&shown(&task)?, task_lines(&task))?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -302,13 +314,26 @@ impl OneKey {
     }
 }
 
-/// The due time of a bulk line.
-pub fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Due, String> {
+/// The task as JSON, and if it comes again, when.
+fn shown(task: &TaskRecord) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(task)?;
+    if task.recurrence.is_some()
+        && let Some(fields) = value.as_object_mut()
+    {
+        let occurrences = recur::occurrences(task);
+        let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
+        fields.insert("occurrences".to_owned(), json!(occurrences));
+    }
+    Ok(value)
+}
+
+/// The due time of a bulk line, if it has one.
+pub fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Option<Due>, String> {
     let due: Result<Due, ScheduleError> = match (delay, moment) {
         (Some(delay), None) => Due::parse_delay(delay),
         (None, Some(moment)) => Due::parse_moment(moment),
-        (None, None) => return Err("has neither `in` nor `at`".to_owned()),
+        (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err("has both `in` and `at`".to_owned()),
     };
-    due.map_err(|error| error.to_string())
+    due.map(Some).map_err(|error| error.to_string())
 }

@@ -180,11 +180,12 @@ pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode>
         |route| json!({ "match": route.matches.as_str(), "target": route.target.to_string() }),
     );
     let targets: Vec<_> = targets.collect();
-    let value = json!({ "ok": true, "routes": config.routes.len(), "targets": targets });
-    let mut text = format!(
-        "the configuration is in order, {} routes",
-        config.routes.len()
-    );
+    let (routes, recurring) = (config.routes.len(), config.recurring.len());
+    let value = json!({
+        "ok": true, "routes": routes, "targets": targets, "recurring": recurring,
+    });
+    let mut text =
+        format!("the configuration is in order, {routes} routes, {recurring} recurring tasks");
     for route in &config.routes {
         text.push_str(&format!("\n  {}  ->  {}", route.matches, route.target));
     }

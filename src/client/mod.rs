@@ -3,6 +3,7 @@
 mod creations;
 mod endings;
 mod many;
+mod recurring;
 mod task;
 mod unique;
 
@@ -20,7 +21,8 @@ use crate::ledger::{
     Arming, CancelAnswer, Catalog, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
 use crate::task::{
-    Due, KeyError, ScheduleError, State, TaskKey, Traceparent, TraceparentError, UnixMs,
+    Due, KeyError, RecurrenceError, ScheduleError, State, TaskKey, Traceparent, TraceparentError,
+    UnixMs,
 };
 use crate::timer::{Alarm, ArmMode, Timer};
 use crate::trace;
@@ -28,6 +30,7 @@ use crate::trace;
 use self::creations::Creations;
 pub use self::endings::{Pace, Pruning};
 pub use self::many::CancelReport;
+pub use self::recurring::CalledOff;
 pub use self::task::{IntoDue, Task};
 
 /// Most keys that are armed in one call.
@@ -465,6 +468,7 @@ impl TaskClient {
                     tag,
                     max_attempts,
                     if_pending,
+                    recurrence: None,
                 })
             })
             .collect()
@@ -534,6 +538,9 @@ pub enum ClientError {
     /// The trace is.
     #[error(transparent)]
     Trace(#[from] TraceparentError),
+    /// How it is to come again is.
+    #[error(transparent)]
+    Recurrence(#[from] RecurrenceError),
     /// Something else about the task is.
     #[error("{0}")]
     Invalid(String),

@@ -10,6 +10,7 @@ mod limits;
 mod overlay;
 mod reach;
 mod reader;
+mod recurring;
 mod retention;
 mod retry;
 mod routes;
@@ -40,6 +41,7 @@ pub const SEARCH_PATHS: [&str; 2] = ["./config/lapsed.toml", "/etc/lapsed/lapsed
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::error::{ConfigError, Problem};
 pub use self::reach::Reach;
+pub use self::recurring::RecurringConfig;
 pub use self::secret::Secret;
 pub use self::signing_key::SigningKey;
 pub use self::url_template::UrlTemplate;
@@ -74,6 +76,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// `[[routes]]`, in order.
     pub routes: Vec<RouteConfig>,
+    /// `[[recurring]]`
+    pub recurring: Vec<RecurringConfig>,
 }
 
 /// Where signals come from.

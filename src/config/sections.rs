@@ -26,6 +26,7 @@ impl Reader {
         let http = self.section("http", p).http(p);
         let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
         let routes = self.routes(retry.as_ref(), key_prefix, p);
+        let recurring = self.recurring(p);
         self.done(p);
         Some(Config {
             timer: timer?,
@@ -41,6 +42,7 @@ impl Reader {
             retention: retention?,
             http: http?,
             routes,
+            recurring,
         })
     }
 

@@ -26,6 +26,7 @@ mod ration;
 mod reconcile;
 mod retention;
 mod run;
+mod series;
 mod settle;
 mod sightings;
 mod unroutable;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -46,7 +47,9 @@ use self::lease::Leases;
 use self::ration::Rations;
 use self::run::Ended;
 use self::sightings::Sightings;
-use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, RetentionConfig, SweepConfig};
+use crate::config::{
+    Config, ConfigError, EngineConfig, NudgeConfig, RecurringConfig, RetentionConfig, SweepConfig,
+};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
@@ -127,6 +130,8 @@ pub(crate) struct Shared {
     runs: TaskTracker,
     /// The starts of routes with a rate, where they cannot be shared.
     rations: Rations,
+    /// The series of the configuration.
+    recurring: watch::Sender<Vec<RecurringConfig>>,
     /// Keys without a row that events named lately.
     strangers: Strangers,
     complaints: RateLimit,
@@ -171,6 +176,7 @@ impl Engine {
                 broken: CancellationToken::new(),
                 runs: TaskTracker::new(),
                 rations: Rations::default(),
+                recurring: watch::Sender::new(config.recurring.clone()),
                 strangers: Strangers::default(),
                 complaints: RateLimit::every(Duration::from_secs(10)),
                 warnings: RateLimit::every(Duration::from_secs(600)),
@@ -256,6 +262,7 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).arm_what_comes_near()));
         helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
+        helpers.spawn(shared.watched(Arc::clone(&shared).keep_series_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
         helpers.spawn(Arc::clone(&shared).count_waiting_until_stopped());
         helpers.spawn(shared.watched(Arc::clone(&shared).ration_until_stopped()));
@@ -452,6 +459,12 @@ impl Status {
         self.0.runs.close();
         self.0.leases.interrupt_all();
         let _ = tokio::time::timeout(PATIENCE, self.0.runs.wait()).await;
+    }
+
+    /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone goes on,
+    /// with a warning.
+    pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
+        self.0.recurring.send_replace(series);
     }
 
     /// Runs that go on, or wait to be settled.

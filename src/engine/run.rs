@@ -44,13 +44,10 @@ impl Shared {
         let (outcome, result) = match (claim.oversize, claim.attempt.crashes) {
             (Some(bytes), _) => (too_long(bytes), None),
             (None, POISON_CRASHES..) => (Outcome::Poisoned, None),
-            // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
-            // so that they do not hold slots while they wait for their turn.
-            (None, SUSPECT_CRASHES) => match self.suspects.try_acquire() {
-                Ok(_alone) => self.handle(&claim, &route, &ended).await,
-                Err(_) => (Outcome::Interrupted, None),
+            (None, _) => match self.instead_of_running(&claim).await {
+                Some(outcome) => (outcome, None),
+                None => self.run_with_care(&claim, &route, &ended).await,
             },
-            (None, _) => self.handle(&claim, &route, &ended).await,
         };
         // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
         let over = settler
@@ -68,6 +65,23 @@ impl Shared {
     }
 
     /// How it ended, and what the handler wants to be kept of it.
+    async fn run_with_care(
+        &self,
+        claim: &Claim,
+        route: &Route,
+        ended: &CancellationToken,
+    ) -> (Outcome, Option<String>) {
+        match claim.attempt.crashes {
+            // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
+            // so that they do not hold slots while they wait for their turn.
+            SUSPECT_CRASHES.. => match self.suspects.try_acquire() {
+                Ok(_alone) => self.handle(claim, route, ended).await,
+                Err(_) => (Outcome::Interrupted, None),
+            },
+            _ => self.handle(claim, route, ended).await,
+        }
+    }
+
     async fn handle(
         &self,
         claim: &Claim,

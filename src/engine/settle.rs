@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::run::Ended;
-use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
+use crate::ledger::{Arming, LedgerError, Ruling, Settled, Settlement};
 use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
@@ -37,6 +37,29 @@ impl Shared {
         }
     }
 
+    /// What is done about a run; where it is one of a series, about that.
+    fn judge(&self, ended: &Ended, now: UnixMs) -> Verdict {
+        let Ended {
+            claim,
+            route,
+            outcome,
+            result: _,
+        } = ended;
+        let verdict = judge(
+            outcome.clone(),
+            claim.attempt,
+            &route.retry,
+            now,
+            rand::random(),
+        );
+        match claim.occurrence(now) {
+            Some(occurrence) => {
+                occurrence.go_on(verdict, matches!(outcome, Outcome::Poisoned), now)
+            }
+            None => verdict,
+        }
+    }
+
     /// Answers those whose rows are locked, if nobody is left to hand them in again.
     pub(super) async fn settle_batch(
         &self,
@@ -47,13 +70,7 @@ impl Shared {
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
             .map(|ended| {
-                let verdict = judge(
-                    ended.outcome.clone(),
-                    ended.claim.attempt,
-                    &ended.route.retry,
-                    now,
-                    rand::random(),
-                );
+                let verdict = self.judge(&ended, now);
                 (ended, verdict)
             })
             .collect();
@@ -86,19 +103,21 @@ impl Shared {
             }
             self.tell(&ended, &verdict, wrote);
             alarms.extend(self.follow_up(&ended, &verdict, wrote));
-            landed.push(ended);
+            landed.push((ended, verdict));
         }
-        self.leases
-            .forget(landed.iter().map(|ended| &ended.claim.lease));
-        // A handler that armed its key again has made another arming: its signals are no echoes.
-        let (done, open): (Vec<&Ended>, Vec<&Ended>) = landed
-            .iter()
-            .partition(|ended| matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed));
+        let leases = landed.iter().map(|(ended, _)| &ended.claim.lease);
+        self.leases.forget(leases);
+        // A key that was armed again, by its handler or as a series, has another arming: its signals are no echoes.
+        let (done, open): (Vec<_>, Vec<_>) = landed.into_iter().partition(|(ended, verdict)| {
+            matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed)
+                && !matches!(verdict, Verdict::GoOn { .. })
+        });
         self.intake.land_settled(
             done.iter()
-                .map(|ended| (&ended.claim.key, ended.claim.lease.arming)),
+                .map(|(ended, _)| (&ended.claim.key, ended.claim.lease.arming)),
         );
-        self.intake.land(open.iter().map(|ended| &ended.claim.key));
+        self.intake
+            .land(open.iter().map(|(ended, _)| &ended.claim.key));
         self.hold(alarms);
         locked
     }
@@ -188,6 +207,14 @@ impl Shared {
                     arming: Some(claim.lease.arming),
                 })
             }
+            (Settled::Applied, Verdict::GoOn { next, died: _ }) => Some(Alarm {
+                key: claim.key.clone(),
+                due: *next,
+                arming: Some(Arming {
+                    row: claim.lease.arming.row,
+                    due: *next,
+                }),
+            }),
             (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
                 key: claim.key.clone(),
                 due: *due,
@@ -223,6 +250,9 @@ impl Shared {
             }
             (_, Verdict::SnoozeUntil(at)) if wrote == Some(Settled::Applied) => {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
+            }
+            (Some(Settled::Applied), Verdict::GoOn { next, died }) => {
+                self.tell_going_on(ended, *next, died.as_ref());
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
         }
@@ -277,6 +307,12 @@ impl Shared {
                 mishap: failed(error),
             },
             Verdict::Release => Ruling::Release,
+            Verdict::GoOn { next, died } => Ruling::GoOn {
+                next: *next,
+                error: died.as_ref().map(|(_, error)| error.clone()),
+                mishap: died.as_ref().map(|(_, error)| failed(error)),
+                result: result.clone(),
+            },
         })
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, HandlerError};
 use crate::ledger::{Claim, Lease, Ledger, RESULT_BYTES_MAX};
-use crate::task::{Envelope, Outcome, TaskKey, Traceparent, UnixMs};
+use crate::task::{Envelope, Outcome, Recurrence, TaskKey, Traceparent, UnixMs};
 
 /// One run of one task. Cloning is cheap.
 #[derive(Clone)]
@@ -76,6 +76,17 @@ impl TaskContext {
     /// How long after its due time (or its creation or retry time, if later) this run began, in milliseconds.
     pub fn lateness_ms(&self) -> u64 {
         self.0.lateness_ms
+    }
+
+    /// How the task comes again; `None` if it runs once. [`due`](Self::due) says which occurrence this is. One that is a task of
+    /// its own, because they may overlap, does not come again itself: it is its series that does.
+    pub fn recurrence(&self) -> Option<&Recurrence> {
+        self.0.claim.recurrence.as_deref()?.as_ref().ok()
+    }
+
+    /// The next occurrence of its series, seen from `now`.
+    pub(crate) fn following(&self, now: UnixMs) -> Option<UnixMs> {
+        self.0.claim.occurrence(now)?.following(now)
     }
 
     /// The task's tag.

@@ -47,6 +47,9 @@ pub struct TaskRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub traceparent: Option<Traceparent>,
+    /// How it comes again, JSON as stored.
+    #[serde(serialize_with = "json_option")]
+    pub recurrence: Option<String>,
     /// Of the latest run that failed.
     pub last_error: Option<String>,
     /// Why it is dead.
@@ -104,6 +107,8 @@ pub struct ListFilter {
     pub tag: Option<String>,
     /// A key that begins with this.
     pub prefix: Option<String>,
+    /// Only those that come again.
+    pub recurring: bool,
     /// `end_time` at or after.
     pub due_after: Option<UnixMs>,
     /// `end_time` before.
@@ -131,6 +136,7 @@ impl ListFilter {
             method: None,
             tag: None,
             prefix: None,
+            recurring: false,
             due_after: None,
             due_before: None,
             reason: None,
@@ -287,7 +293,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// Counts.
     async fn stats(&self) -> Result<Stats, LedgerError>;
 
-    /// Makes a pending or waiting task due now.
+    /// Makes a pending or waiting task due now. One that comes again runs once more than it would.
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
 
     /// Brings a dead task back to pending: the same due time, so the same stable id, and its history; its counters

@@ -12,6 +12,7 @@ mod catalog;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
+pub mod recurring;
 
 pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
@@ -26,8 +27,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use self::recurring::SeriesRow;
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Booked, Mishap, Origin, Reason, State, TaskKey, UnixMs};
+use crate::task::{
+    Attempt, Booked, Mishap, Occurrence, Origin, Reason, Recurrence, RecurrenceError, State,
+    TaskKey, UnixMs,
+};
 
 /// One arming of one row: the fence that keeps an older arming from acting on a newer one.
 ///
@@ -62,6 +67,8 @@ pub struct NewTask {
     pub max_attempts: Option<u16>,
     /// What becomes of a task of this key that is there.
     pub if_pending: IfPending,
+    /// How it comes again.
+    pub recurrence: Option<Recurrence>,
 }
 
 /// What [`Ledger::create`] does where a task of the key is there with another due time, and has not finished. The same
@@ -122,6 +129,7 @@ impl NewTask {
             tag: None,
             max_attempts: None,
             if_pending: IfPending::Move,
+            recurrence: None,
         }
     }
 }
@@ -355,8 +363,23 @@ pub struct Claim {
     pub oversize: Option<u64>,
     /// For people.
     pub tag: Option<String>,
+    /// How it comes again; an error if the row says so in a way that cannot be read.
+    pub recurrence: Option<Arc<Result<Recurrence, RecurrenceError>>>,
     /// Before the statement was sent: the lease holds at least its length from then.
     pub claimed: Instant,
+}
+
+impl Claim {
+    /// Which occurrence of its series this is, seen from `now` on the ledger's clock; `None` if it runs once.
+    pub fn occurrence(&self, now: UnixMs) -> Option<Occurrence<'_>> {
+        let recurrence = self.recurrence.as_deref()?.as_ref().ok()?;
+        let elapsed_ms = i64::try_from(self.claimed.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Some(Occurrence {
+            recurrence,
+            due: self.lease.arming.due,
+            started: UnixMs(now.0.saturating_sub(elapsed_ms)),
+        })
+    }
 }
 
 /// What is to be written about one run.
@@ -402,14 +425,29 @@ pub enum Ruling {
     },
     /// Pending again; the attempt is not counted.
     Release,
+    /// Pending again under its next arming: another stable id, counters that begin anew.
+    GoOn {
+        /// When that is due; not the same time as that of the run.
+        next: UnixMs,
+        /// Why this occurrence failed for good, if it did; cut to [`ERROR_BYTES_MAX`].
+        error: Option<String>,
+        /// For the history, if it did.
+        mishap: Option<Mishap>,
+        /// JSON, what the handler wants to be kept of it, if it succeeded.
+        result: Option<String>,
+    },
 }
 
 impl Ruling {
     /// Whether the run succeeded.
     pub fn is_success(&self) -> bool {
         match self {
-            Self::Complete | Self::CompleteWith(_) => true,
-            Self::RetryAt { .. } | Self::Snooze { .. } | Self::Bury { .. } | Self::Release => false,
+            Self::Complete | Self::CompleteWith(_) | Self::GoOn { error: None, .. } => true,
+            Self::RetryAt { .. }
+            | Self::Snooze { .. }
+            | Self::Bury { .. }
+            | Self::Release
+            | Self::GoOn { error: Some(_), .. } => false,
         }
     }
 }
@@ -468,7 +506,21 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// The tasks exist. They need no arming to run: the look-ahead and the sweep find them.
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError>;
 
-    /// Moves a pending task to another due time.
+    /// A row with how it comes again; `None` if the key has none.
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
+
+    /// Writes the row of a task that comes again, over what was seen there: `None` if there was no row. Answers its arming, or
+    /// `None` if the row is no longer what was seen. With the same due time as a pending row it stays the same arming.
+    ///
+    /// # If we crash right after
+    /// As after [`create`](Self::create).
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError>;
+
+    /// Moves a pending task to another due time. One that comes again goes on behind the occurrence that was moved.
     async fn reschedule(&self, key: &TaskKey, due: UnixMs)
     -> Result<RescheduleAnswer, LedgerError>;
 

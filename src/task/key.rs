@@ -7,9 +7,6 @@ use std::sync::Arc;
 /// Longest key, in bytes of UTF-8: the width of the ledger's `key` column in characters is never less.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// What the suffix of an instance begins with, as the last argument of its key.
-pub const SUFFIX_MARK: char = '~';
-
 /// What a sentinel's name begins with; a decimal number from 1 follows.
 pub const SENTINEL_PREFIX: &str = "#SILCK`";
 
@@ -39,9 +36,10 @@ pub const SENTINEL_PREFIX: &str = "#SILCK`";
 #[derive(Clone)]
 pub struct TaskKey {
     text: Arc<str>,
-    // Both fit: a key has at most 255 bytes.
+    // All fit: a key has at most 255 bytes.
     class_len: u8,
     method_end: u8,
+    args_end: u8,
 }
 
 impl TaskKey {
@@ -71,6 +69,10 @@ impl TaskKey {
             text: Arc::from(text),
             class_len: class.len() as u8,
             method_end: (class.len() + 1 + method.len()) as u8,
+            args_end: match text.rsplit_once('@') {
+                Some((head, last)) if args.is_some() && is_suffix(last) => head.len(),
+                _ => text.len(),
+            } as u8,
         })
     }
 
@@ -122,35 +124,30 @@ impl TaskKey {
         &self.text[..usize::from(self.method_end)]
     }
 
-    /// The arguments, in order, without a suffix. `C@m` has none, `C@m@` one empty one.
+    /// The arguments, in order. `C@m` has none, `C@m@` one empty one. A [`suffix`](Self::suffix) is not among them.
     pub fn args(&self) -> impl Iterator<Item = &str> {
-        let suffix = self.suffix().map_or(0, |suffix| suffix.len() + 1);
-        self.text[..self.text.len() - suffix]
-            .get(usize::from(self.method_end) + 1..)
+        self.text
+            .get(usize::from(self.method_end) + 1..usize::from(self.args_end))
             .into_iter()
             .flat_map(|args| args.split('@'))
     }
 
-    /// What tells this task apart from others of the same class, method and arguments, with its `~`.
+    /// What makes this key another one than that of a task with the same arguments: a last `~` and 13 to 26 of `0-9a-z`.
     pub fn suffix(&self) -> Option<&str> {
-        let (_, last) = self.text[usize::from(self.method_end)..].rsplit_once('@')?;
-        let mark = last.strip_prefix(SUFFIX_MARK)?;
-        let fits = matches!(mark.len(), 13..=26)
-            && mark
-                .bytes()
-                .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
-        fits.then_some(last)
+        self.text.get(usize::from(self.args_end) + 1..)
     }
 
-    /// The same task, told apart from others by `mark`: 13 to 26 characters `[0-9a-z]`, else it is one more argument.
-    /// Takes the place of a suffix that is there.
+    /// The name without its suffix: that of a series, for one of its occurrences.
+    pub fn without_suffix(&self) -> &str {
+        &self.text[..usize::from(self.args_end)]
+    }
+
+    /// This key with a suffix of 13 to 26 of `0-9a-z`, in place of its own.
     ///
     /// # Errors
-    /// [`KeyError::TooLong`], since a suffix counts.
-    pub fn with_suffix(&self, mark: &str) -> Result<Self, KeyError> {
-        let suffix = self.suffix().map_or(0, |suffix| suffix.len() + 1);
-        let base = &self.text[..self.text.len() - suffix];
-        Self::parse(&format!("{base}@{SUFFIX_MARK}{mark}"))
+    /// [`KeyError::TooLong`] if there is no room for it.
+    pub fn with_suffix(&self, suffix: &str) -> Result<Self, KeyError> {
+        Self::parse(&format!("{}@~{suffix}", self.without_suffix()))
     }
 }
 
@@ -321,6 +318,15 @@ impl fmt::Display for ArgProblem {
     }
 }
 
+fn is_suffix(arg: &str) -> bool {
+    arg.strip_prefix('~').is_some_and(|suffix| {
+        (13..=26).contains(&suffix.len())
+            && suffix
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+    })
+}
+
 fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
     let mut bytes = text.bytes();
     let starts = bytes
@@ -434,6 +440,29 @@ mod tests {
             long.with_suffix(mark).unwrap_err(),
             KeyError::TooLong { bytes: 262 }
         );
+    }
+
+    #[test]
+    fn a_suffix_is_no_argument() {
+        let key = TaskKey::parse("C@m@x").unwrap();
+        let suffixed = key.with_suffix("1763750000000").unwrap();
+        assert_eq!(suffixed.as_str(), "C@m@x@~1763750000000");
+        assert_eq!(suffixed.args().collect::<Vec<_>>(), ["x"]);
+        assert_eq!(suffixed.suffix(), Some("~1763750000000"));
+        let bare = TaskKey::parse("C@m@~1763750000000").unwrap();
+        assert_eq!(
+            (bare.args().count(), bare.suffix()),
+            (0, Some("~1763750000000"))
+        );
+        for plain in [
+            "C@m",
+            "C@m@~",
+            "C@m@~short",
+            "C@m@~1763750000000@x",
+            "C@m@~176375000000A",
+        ] {
+            assert_eq!(TaskKey::parse(plain).unwrap().suffix(), None, "{plain}");
+        }
     }
 
     #[test]

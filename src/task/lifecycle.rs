@@ -130,6 +130,10 @@ pub enum Outcome {
         /// How late would have been in time.
         limit: Duration,
     },
+    /// An occurrence of a series, too late to be run.
+    Missed,
+    /// An occurrence of a series that has become a task of its own.
+    HandedOn,
     /// Shutdown or a lost lease ended it: no fault of the task.
     Interrupted,
 }
@@ -145,6 +149,8 @@ impl Outcome {
             Self::Snoozed { .. } => "snoozed",
             Self::Poisoned => "poisoned",
             Self::Expired { .. } => "expired",
+            Self::Missed => "missed",
+            Self::HandedOn => "handed_on",
             Self::Interrupted => "interrupted",
         }
     }
@@ -165,6 +171,8 @@ impl Outcome {
             | Self::Again(_)
             | Self::Snoozed { .. }
             | Self::Poisoned
+            | Self::Missed
+            | Self::HandedOn
             | Self::Interrupted => String::new(),
         }
     }
@@ -178,7 +186,12 @@ impl Outcome {
             Self::Snoozed { .. } => Some(How::Snoozed),
             Self::Poisoned => Some(How::Poisoned),
             Self::Expired { .. } => Some(How::Expired),
-            Self::Succeeded | Self::Completed | Self::Again(_) | Self::Interrupted => None,
+            Self::Succeeded
+            | Self::Completed
+            | Self::Again(_)
+            | Self::Missed
+            | Self::HandedOn
+            | Self::Interrupted => None,
         }
     }
 }
@@ -228,6 +241,13 @@ pub enum Verdict {
     },
     /// Pending again as if it had not been claimed: no attempt and no crash is counted.
     Release,
+    /// The series goes on with its next occurrence.
+    GoOn {
+        /// When that is due.
+        next: UnixMs,
+        /// Why this one failed for good, if it did: in a word, and for people.
+        died: Option<(Reason, String)>,
+    },
 }
 
 /// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
@@ -274,7 +294,7 @@ pub fn judge(
     };
     let error = outcome.error();
     match outcome {
-        Outcome::Succeeded => Verdict::Complete,
+        Outcome::Succeeded | Outcome::Missed | Outcome::HandedOn => Verdict::Complete,
         Outcome::Completed => Verdict::Settled(None),
         Outcome::Again(due) => Verdict::Settled(Some(due)),
         Outcome::Failed(Failure { message: _, advice }) => match advice {

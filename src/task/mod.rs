@@ -4,14 +4,17 @@
 //! arguments. It knows no ledger, no Redis and no handler.
 
 mod adoption;
+mod cron;
 mod envelope;
 mod history;
 mod key;
 mod lifecycle;
 mod limits;
 mod rate;
+mod recurrence;
 mod retry;
 mod schedule;
+mod series;
 mod signature;
 mod trace;
 
@@ -27,8 +30,12 @@ pub use lifecycle::{
 };
 pub use limits::Limits;
 pub use rate::{Bucket, Grant, Rate, RateError};
+pub use recurrence::{
+    CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said, TIMES_MAX,
+};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
 pub(crate) use schedule::{parse_span, spoken};
+pub use series::{GRACE_MAX, Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
 pub use trace::{Traceparent, TraceparentError};

@@ -55,6 +55,7 @@ pub struct Metrics {
     sweep_recovered: Family<ByReason, Counter>,
     sentinel_age: Gauge<f64, std::sync::atomic::AtomicU64>,
     fenced: Counter,
+    occurrences_skipped: Counter,
     dead: Family<RouteReason, Counter>,
     audits: Family<ByReason, Counter>,
     audits_skipped: Counter,
@@ -83,6 +84,7 @@ impl Default for Metrics {
             sweep_recovered: Family::default(),
             sentinel_age: Gauge::default(),
             fenced: Counter::default(),
+            occurrences_skipped: Counter::default(),
             dead: Family::default(),
             audits: Family::default(),
             audits_skipped: Counter::default(),
@@ -164,6 +166,11 @@ impl Metrics {
             "pruned",
             "Finished rows deleted by retention, by state",
             self.pruned.clone(),
+        );
+        r.register(
+            "occurrences_skipped",
+            "Occurrences of recurring tasks that were missed and left out",
+            self.occurrences_skipped.clone(),
         );
         r.register("audits", "Audits, by cause", self.audits.clone());
         r.register(
@@ -328,6 +335,11 @@ impl Metrics {
     /// A result was discarded.
     pub fn fenced(&self) {
         self.fenced.inc();
+    }
+
+    /// Occurrences of a series were left out.
+    pub fn occurrences_skipped(&self, count: u64) {
+        self.occurrences_skipped.inc_by(count);
     }
 
     /// A task was buried.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lapsed::ledger::CancelAnswer;
 use lapsed::task::State;
 use lapsed::{Due, HandlerError, HandlerRegistry, MysqlTask, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
@@ -290,4 +291,80 @@ async fn a_task_can_complete_and_create_the_next_one_together() {
     daemon.create("Job@chain@1", 0).await;
     rig.until_done(5).await;
     rig.each_effect_once(5).await;
+}
+
+#[tokio::test]
+async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    for name in ["Job@record@kept", "Job@record@off"] {
+        daemon.create(name, 1_500).await;
+    }
+    let mut tx = rig.sql.begin().await.unwrap();
+    let kept = key("Job@record@kept");
+    let kept = daemon.tasks.cancel_in(&mut tx, &kept).await.unwrap();
+    assert_eq!(kept.answer(), CancelAnswer::Cancelled);
+    tx.rollback().await.unwrap();
+    assert!(
+        rig.pttl("Job@record@kept").await > 0,
+        "armed until disarmed"
+    );
+
+    let mut tx = rig.sql.begin().await.unwrap();
+    let off = key("Job@record@off");
+    let off = daemon.tasks.cancel_in(&mut tx, &off).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(off.disarm().await, CancelAnswer::Cancelled);
+    assert_eq!(rig.pttl("Job@record@off").await, -2);
+
+    rig.until_done(1).await;
+    rig.until_clock(rig.record("Job@record@off").await.due)
+        .await;
+    assert_eq!(rig.state("Job@record@off").await, State::Cancelled);
+    rig.each_ran_once(1).await;
+    let unknown = key("Job@record@unknown");
+    let mut tx = rig.sql.begin().await.unwrap();
+    let unknown = daemon.tasks.cancel_in(&mut tx, &unknown).await.unwrap();
+    assert_eq!(unknown.answer(), CancelAnswer::Unknown);
+}
+
+#[tokio::test]
+async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
+    let rig = Rig::new("").await;
+    let mut gated = gated();
+    let daemon = rig.daemon_with(gated.handlers);
+    daemon.create("Job@run", 0).await;
+    gated.entered.recv().await.unwrap();
+    let mut tx = rig.sql.begin().await.unwrap();
+    let off = daemon
+        .tasks
+        .cancel_in(&mut tx, &key("Job@run"))
+        .await
+        .unwrap();
+    assert_eq!(off.answer(), CancelAnswer::Running);
+    tx.rollback().await.unwrap();
+    gated.go.notify_one();
+    rig.until_done(1).await;
+    rig.each_effect_once(1).await;
+}
+
+#[tokio::test]
+async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let due = daemon.create("Job@record@1", 700).await.due();
+    let mut tx = rig.sql.begin().await.unwrap();
+    let off = daemon
+        .tasks
+        .cancel_in(&mut tx, &key("Job@record@1"))
+        .await
+        .unwrap();
+    // Long enough for claims to meet the lock.
+    rig.until_clock(lapsed::UnixMs(due.0 + 2_500)).await;
+    assert_eq!(rig.runs().await, []);
+    tx.commit().await.unwrap();
+    off.disarm().await;
+    daemon.stop().await;
+    assert_eq!(rig.runs().await, []);
+    assert_eq!(rig.state("Job@record@1").await, State::Cancelled);
 }

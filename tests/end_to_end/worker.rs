@@ -18,8 +18,7 @@ const CONFIG: &str = "E2E_WORKER_CONFIG";
 #[tokio::test]
 #[ignore = "a program for the other tests to start"]
 async fn serve() {
-    let file = std::env::var_os(CONFIG).expect("started by another test");
-    let config = Config::load(Some(Path::new(&file))).unwrap();
+    let config = config_of_program();
     tracing_subscriber::fmt().with_ansi(false).init();
     let mut handlers = handlers();
     handlers.on(
@@ -43,6 +42,12 @@ async fn serve() {
         .unwrap();
 }
 
+/// The configuration that this process was started with as a program.
+pub fn config_of_program() -> Config {
+    let file = std::env::var_os(CONFIG).expect("started by another test");
+    Config::load(Some(Path::new(&file))).unwrap()
+}
+
 /// A daemon process; killed on drop.
 pub struct Process {
     child: Child,
@@ -53,10 +58,14 @@ pub struct Process {
 impl Process {
     /// A daemon with the handlers of [`serve`].
     pub fn worker(rig: &Rig) -> Self {
+        Self::program("worker::serve", config_file(rig), &[])
+    }
+
+    /// An ignored test of this binary as a program, which finds its configuration by [`config_of_program`].
+    pub fn program(test: &str, config: NamedTempFile, env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "worker::serve", "--ignored", "--nocapture"]);
-        let config = config_file(rig);
-        command.env(CONFIG, config.path());
+        command.args(["--exact", test, "--ignored", "--nocapture"]);
+        command.env(CONFIG, config.path()).envs(env.iter().copied());
         Self::start(command, config)
     }
 

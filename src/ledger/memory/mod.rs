@@ -5,13 +5,14 @@
 mod row;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
 use self::row::{NEVER, Row, Status};
+use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
     Claimant, Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError,
@@ -20,7 +21,7 @@ use super::{
     Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Origin, Recurrence, State, TaskKey, UnixMs};
 
 /// A ledger without a server.
 #[derive(Debug)]
@@ -135,6 +136,25 @@ impl Ledger for MemoryLedger {
             .collect())
     }
 
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        let now = self.clock.now();
+        Ok(self.book().of_key(key).map(|row| row.series(now)))
+    }
+
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        Ok(match (book.of_key(&task.key), over) {
+            (None, None) => Some(book.create(task, now).arming()),
+            (Some(row), Some(over)) => row.recur(task, over, now).then(|| row.arming()),
+            _ => None,
+        })
+    }
+
     async fn reschedule(
         &self,
         key: &TaskKey,
@@ -147,6 +167,8 @@ impl Ledger for MemoryLedger {
         };
         Ok(match row.state(now) {
             State::Pending | State::Waiting => {
+                let moved = |recurrence: Recurrence| recurrence.moved(row.end_time);
+                row.recurrence = row.recurrence.take().map(moved);
                 row.end_time = due;
                 row.run_end = NEVER;
                 row.last_error = None;
@@ -288,6 +310,7 @@ impl Ledger for MemoryLedger {
                 payload: row.readable_payload().cloned(),
                 oversize: row.oversize(),
                 tag: row.tag.clone(),
+                recurrence: row.recurrence.clone().map(|known| Arc::new(Ok(known))),
                 claimed,
             });
         }
@@ -428,6 +451,9 @@ impl Catalog for MemoryLedger {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
                 if row.end_time > now {
+                    let before = UnixMs(row.end_time.0 - 1);
+                    let one_more = |recurrence: Recurrence| recurrence.moved(before);
+                    row.recurrence = row.recurrence.take().map(one_more);
                     row.origin = Origin::Row;
                 }
                 row.end_time = row.end_time.min(now);

@@ -1,10 +1,13 @@
 //! A row, and what each verb makes of it.
 
+use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
     Arming, CancelAnswer, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner,
     PAYLOAD_READ_MAX, Ruling, Settled, Settlement, Standing, StateFilter, TaskRecord,
 };
-use crate::task::{Envelope, How, Mishap, Origin, Reason, State, TaskKey, UnixMs, prepend};
+use crate::task::{
+    Envelope, How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs, prepend,
+};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -25,6 +28,7 @@ pub(super) struct Row {
     pub(super) max_attempts: Option<u16>,
     pub(super) tag: Option<String>,
     pub(super) payload: Option<String>,
+    pub(super) recurrence: Option<Recurrence>,
     pub(super) last_error: Option<String>,
     pub(super) reason: Option<Reason>,
     pub(super) history: Vec<Mishap>,
@@ -52,6 +56,7 @@ impl Row {
             tag,
             max_attempts,
             if_pending: _,
+            recurrence,
         } = task.clone();
         Self {
             id,
@@ -70,6 +75,7 @@ impl Row {
             max_attempts,
             tag,
             payload,
+            recurrence,
             last_error: None,
             reason: None,
             history: Vec::new(),
@@ -119,6 +125,7 @@ impl Row {
             self.payload = before.payload;
             self.tag = before.tag;
             self.max_attempts = before.max_attempts;
+            self.recurrence = before.recurrence;
         }
     }
 
@@ -185,6 +192,10 @@ impl Row {
         if self.stays(task.if_pending, now) {
             return;
         }
+        self.begin_anew(task, now);
+    }
+
+    fn begin_anew(&mut self, task: &NewTask, now: UnixMs) {
         let Self {
             id,
             owner,
@@ -263,6 +274,11 @@ impl Row {
         if self.owner != Some(lease.owner) {
             return Settled::Fenced;
         }
+        if let Ruling::GoOn { next, .. } = ruling
+            && self.went_on(*next)
+        {
+            return Settled::Applied;
+        }
         if self.arming() != lease.arming {
             self.lease_until = NEVER;
             return Settled::Superseded;
@@ -315,11 +331,74 @@ impl Row {
                 self.finish(status, now);
                 settled
             }
+            Ruling::GoOn {
+                next,
+                error,
+                mishap,
+                result,
+            } => {
+                self.last_error = error.as_deref().map(cut);
+                self.result = result.clone();
+                if self.snoozes() > 0 {
+                    self.history.remove(0);
+                }
+                if let Some(mishap) = mishap {
+                    prepend(mishap, &mut self.history);
+                }
+                self.recurrence = self.recurrence.take().map(Recurrence::settled);
+                if self.deleted {
+                    let (status, settled) = match error {
+                        None => (Status::Processed, Settled::Applied),
+                        Some(_) => (Status::Cancelled, Settled::Cancelled),
+                    };
+                    self.finish(status, now);
+                    return settled;
+                }
+                self.end_time = *next;
+                self.run_end = NEVER;
+                self.origin = Origin::Row;
+                self.lease_until = NEVER;
+                Settled::Applied
+            }
             Ruling::Release => {
                 self.attempt = self.attempt.saturating_sub(1);
                 self.reopen(now)
             }
         }
+    }
+
+    /// Whether the series has gone on to this occurrence, and nobody has claimed it since.
+    fn went_on(&self, next: UnixMs) -> bool {
+        self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
+    }
+
+    pub(super) fn series(&self, now: UnixMs) -> SeriesRow {
+        SeriesRow {
+            standing: self.standing(now),
+            recurrence: self.recurrence.as_ref().map(ToString::to_string),
+            payload: self.payload.clone(),
+            tag: self.tag.clone(),
+            max_attempts: self.max_attempts,
+        }
+    }
+
+    /// As wanted, if it still is what was seen.
+    pub(super) fn recur(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
+        let recurrence = self.recurrence.as_ref().map(ToString::to_string);
+        if !self.stands_as(&seen.standing, now) || recurrence != seen.recurrence {
+            return false;
+        }
+        let open = self.status == Status::Unprocessed && !self.deleted;
+        if open && self.end_time == task.due {
+            self.payload.clone_from(&task.payload);
+            self.tag.clone_from(&task.tag);
+            self.max_attempts = task.max_attempts;
+            self.recurrence.clone_from(&task.recurrence);
+            self.origin = Origin::Row;
+        } else {
+            self.begin_anew(task, now);
+        }
+        true
     }
 
     pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
@@ -349,6 +428,7 @@ impl Row {
             tag: self.tag.clone(),
             payload: envelope.payload,
             traceparent: envelope.traceparent,
+            recurrence: self.recurrence.as_ref().map(ToString::to_string),
             last_error: self.last_error.clone(),
             reason: self.reason,
             history: self.history.clone(),
@@ -365,6 +445,7 @@ impl Row {
             method,
             tag,
             prefix,
+            recurring,
             due_after,
             due_before,
             reason,
@@ -394,6 +475,7 @@ impl Row {
             && prefix
                 .as_ref()
                 .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
+            && (!recurring || self.recurrence.is_some())
             && due_after.is_none_or(|due| self.end_time >= due)
             && due_before.is_none_or(|due| self.end_time < due)
             && reason.is_none_or(|reason| self.reason == Some(reason))

@@ -35,6 +35,7 @@ impl Conditions {
             method,
             tag,
             prefix,
+            recurring,
             due_after,
             due_before,
             reason,
@@ -48,6 +49,9 @@ impl Conditions {
             wheres: Vec::new(),
             values: Vec::new(),
         };
+        if *recurring {
+            conditions.wheres.push("recurrence IS NOT NULL".to_owned());
+        }
         let texts = [
             (
                 "`key` LIKE ?",

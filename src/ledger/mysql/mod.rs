@@ -12,6 +12,7 @@ mod pool;
 pub mod queries;
 mod rows;
 mod scan;
+mod series;
 mod settle;
 mod transaction;
 
@@ -28,6 +29,7 @@ use self::queries::{Queries, padded};
 use self::rows::StandingRow;
 pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
+use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
     Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError, NewTask,
@@ -224,6 +226,7 @@ impl MysqlLedger {
                 tag,
                 max_attempts,
                 if_pending: _,
+                recurrence,
             } = task;
             let upsert = upsert
                 .bind(key.to_string())
@@ -231,7 +234,8 @@ impl MysqlLedger {
                 .bind(due.0)
                 .bind(*max_attempts)
                 .bind(tag.clone())
-                .bind(payload.clone());
+                .bind(payload.clone())
+                .bind(recurrence.as_ref().map(ToString::to_string));
             match policy {
                 IfPending::Move => upsert,
                 IfPending::Keep | IfPending::Refuse => upsert.bind(mark()),
@@ -295,6 +299,19 @@ impl Ledger for MysqlLedger {
             created.extend(retried!(self, batch.len(), |conn| self.create_batch(conn, batch))?);
         }
         Ok(created)
+    }
+
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        self.now().await?;
+        self.series_of(key).await
+    }
+
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError> {
+        retried!(self, |conn| self.recur_once(conn, task, over))
     }
 
     async fn reschedule(

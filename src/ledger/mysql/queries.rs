@@ -27,7 +27,7 @@ pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)
 ///
 /// `{displaces}` is whether the row gives way, by the policy of the statement; `{moves}` asks the same again behind the
 /// first assignment.
-pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, status, sts, retry_at) \
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, retry_at) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
        retry_at = IF({displaces}, VALUES(retry_at), retry_at), \
@@ -43,7 +43,7 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
        reason = IF({moves}, NULL, reason), \
        history = IF({moves}, NULL, history), \
        result = IF({moves}, NULL, result), \
-       recurrence = IF({moves}, NULL, recurrence), \
+       recurrence = IF({moves}, VALUES(recurrence), recurrence), \
        finished_at = IF({moves}, NULL, finished_at), \
        sts = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), 0, sts), \
        status = IF({moves}, 0, status), \
@@ -67,7 +67,7 @@ const MARKED: &str = "retry_at = VALUES(retry_at)";
 
 /// One row of [`CREATE`]; `{mark}` is what `retry_at` becomes.
 pub const CREATE_ROW: &str =
-    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, 0, 0, {mark})";
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, {mark})";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
 pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
@@ -161,7 +161,7 @@ pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS 
        CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, tag, IF(LENGTH(payload) <= {payload_max}, payload, NULL) AS payload, \
        IF(LENGTH(payload) <= {payload_max}, NULL, CAST(LENGTH(payload) AS SIGNED)) AS oversize, \
-       IF(history LIKE '{\"how\":\"snoozed\"%', SUBSTRING_INDEX(history, '\n', 1), NULL) AS snoozed \
+       IF(history LIKE '{\"how\":\"snoozed\"%', SUBSTRING_INDEX(history, '\n', 1), NULL) AS snoozed, recurrence \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
 /// `claim`, whose answer was lost: gives back whatever it took. Primary key.
@@ -213,6 +213,43 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts =
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
+
+/// `settle` and `complete_in` of a series: its next arming, in place of the completion. A task that was cancelled during the
+/// run only ends: the first value says how. A handler that marked the row processed itself, as programs do that know only the
+/// first six columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary key.
+pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, ?, 0), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = ?, result = ?, adopted = IF(sts = 1, adopted, 0), \
+       history = NULLIF(SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
+         NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), ''), \
+       recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
+       end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status IN (0, 1) AND lease_until > 0";
+
+/// `series`: where a key stands, and how it comes again. Unique key.
+pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
+       recurrence, payload, tag, CAST(max_attempts AS SIGNED) AS max_attempts \
+     FROM `{t}` WHERE `key` = ?";
+
+/// `recur` of a key without a row. Whoever has inserted it meanwhile wins: error 1062 is an answer. Unique key.
+pub const RECUR_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts) \
+     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0)";
+
+/// `recur` of a row that still is what was seen, which stays the same arming. Primary key.
+pub const RECUR_SAME: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, \
+       end_time = CAST(? AS SIGNED) / 1000 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
+       AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
+
+/// `recur` of a row that still is what was seen, and becomes another arming. Primary key.
+pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, \
+       start_time = UNIX_TIMESTAMP(NOW(3)), run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, reason = NULL, \
+       history = NULL, result = NULL, finished_at = NULL, end_time = CAST(? AS SIGNED) / 1000, sts = 0, status = 0 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
+       AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
 /// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
@@ -269,13 +306,17 @@ pub const NOT_CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CA
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status <> 3";
 
-/// `reschedule`: only what is pending. Unique key.
-pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
+/// `reschedule`: only what is pending. A series remembers which occurrence it was that was moved first. Unique key.
+pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
+       recurrence = IF(JSON_VALID(recurrence), JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED)), recurrence), \
+       end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        last_error = NULL, history = NULL, adopted = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `run_now`: only what is pending. Unique key.
+/// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. Unique key.
 pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
+       recurrence = IF(end_time > UNIX_TIMESTAMP(NOW(3)) AND JSON_VALID(recurrence), \
+         JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED) - 1), recurrence), \
        adopted = IF(end_time > UNIX_TIMESTAMP(NOW(3)), 0, adopted), end_time = LEAST(end_time, UNIX_TIMESTAMP(NOW(3))), retry_at = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
@@ -325,6 +366,7 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
 /// that was cancelled during the run is only completed. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = IF(sts = 1, ?, NULL), history = IF(sts = 1, history, NULL), owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
+       recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
        start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
@@ -336,7 +378,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(IF(run_end = end_time, attempt, 0) AS SIGNED) AS attempt, CAST(IF(run_end = end_time, crashes, 0) AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, daemon, tag, \
        IF(LENGTH(payload) <= {payload_max}, payload, CONCAT('\"(', LENGTH(payload), ' bytes, too many to read)\"')) AS payload, \
-       last_error, reason, history, result, \
+       recurrence, last_error, reason, history, result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}` WHERE ";
 

@@ -1,10 +1,13 @@
 //! Rows as the seam's types. A row is data somebody else may have written: what does not fit is left
 //! out or answered with an error, never trusted.
 
+use std::sync::Arc;
+
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
+use super::super::recurring::SeriesRow;
 use super::super::{
     Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Standing, Stands,
     TaskRecord, Upcoming,
@@ -216,8 +219,22 @@ pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Res
             .try_get::<Option<i64>, _>("oversize")?
             .map(i64::unsigned_abs),
         tag: row.try_get("tag")?,
+        recurrence: row
+            .try_get::<Option<String>, _>("recurrence")?
+            .map(|text| Arc::new(text.parse())),
         claimed,
     }))
+}
+
+/// A row of the query `SERIES`.
+pub(super) fn series(row: &MySqlRow) -> sqlx::Result<SeriesRow> {
+    Ok(SeriesRow {
+        standing: StandingRow::read(row)?.standing(),
+        recurrence: row.try_get("recurrence")?,
+        payload: row.try_get("payload")?,
+        tag: row.try_get("tag")?,
+        max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
+    })
 }
 
 fn narrow<T: TryFrom<i64> + Bounded>(value: i64) -> T {
@@ -312,6 +329,7 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         tag: row.try_get("tag")?,
         payload: envelope.payload,
         traceparent: envelope.traceparent,
+        recurrence: row.try_get("recurrence")?,
         last_error: row.try_get("last_error")?,
         reason: row
             .try_get::<Option<String>, _>("reason")?

@@ -8,7 +8,7 @@ use super::connection::{Conn, Statement, error, is_locked, statement};
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
-use crate::task::Reason;
+use crate::task::{Mishap, Reason, UnixMs};
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -120,12 +120,39 @@ impl MysqlLedger {
             Ruling::CompleteWith(result) => {
                 statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
             }
+            Ruling::GoOn {
+                next,
+                error,
+                mishap,
+                result,
+            } => {
+                let error = error.as_deref().map(cut);
+                self.going_on(*next, error, mishap.as_ref(), result.clone())
+            }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
         update
             .bind(arming.row)
             .bind(arming.due.0)
             .bind(owner.0.to_vec())
+    }
+
+    /// [`queries::GO_ON`], without the fence that comes last.
+    pub(super) fn going_on(
+        &self,
+        next: UnixMs,
+        error: Option<&str>,
+        mishap: Option<&Mishap>,
+        result: Option<String>,
+    ) -> Statement<'static> {
+        const DONE: i64 = 1;
+        const CANCELLED: i64 = 3;
+        statement(self.queries.plain(queries::GO_ON))
+            .bind(error.map_or(DONE, |_| CANCELLED))
+            .bind(error.map(str::to_owned))
+            .bind(result)
+            .bind(mishap.map(Mishap::to_line))
+            .bind(next.0)
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
@@ -156,6 +183,7 @@ impl MysqlLedger {
             settled.push(match rows.get(&lease.arming.row) {
                 _ if locked.contains(&lease) => Settled::Locked,
                 Some(row) if row.owner != Some(lease.owner) => Settled::Fenced,
+                Some(row) if went_on(row, &settlement.ruling) => Settled::Applied,
                 Some(row) if row.arming != lease.arming => {
                     self.afterwards(conn, queries::GIVE_BACK, lease, Settled::Superseded)
                         .await?
@@ -195,6 +223,11 @@ impl MysqlLedger {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether the series has gone on as it was to, and nobody has claimed it since.
+fn went_on(row: &SettledRow, ruling: &Ruling) -> bool {
+    matches!(ruling, Ruling::GoOn { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
 }
 
 /// The head of an error text, whole characters.

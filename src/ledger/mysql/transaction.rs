@@ -7,11 +7,11 @@ use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
 
 use super::connection::{Statement, error, statement};
 use super::queries;
-use super::rows::{SettledRow, StandingRow};
+use super::rows::{SettledRow, StandingRow, cancel_answer};
 use super::{MysqlLedger, padded};
 use crate::handler::{HandlerError, TaskContext};
-use crate::ledger::{Created, Lease, LedgerError, NewTask};
-use crate::task::{Due, Outcome, UnixMs};
+use crate::ledger::{CancelAnswer, Created, Lease, LedgerError, NewTask};
+use crate::task::{Due, Outcome, TaskKey, UnixMs};
 
 /// A transaction on the ledger's database, begun by [`MysqlTask::begin`].
 pub type TaskTransaction = MySqlTransaction<'static>;
@@ -31,7 +31,8 @@ pub trait MysqlTask {
     async fn begin(&self) -> Result<TaskTransaction, HandlerError>;
 
     /// Completes the task as the last statement of `tx`, and commits: effects and completion happen
-    /// together, once, or not at all. So does what [`keep_result`](TaskContext::keep_result) was given before.
+    /// together, once, or not at all. So does what [`keep_result`](TaskContext::keep_result) was given before. Of a task that
+    /// comes again, its next arming takes the place of the completion.
     ///
     /// # Errors
     /// [`HandlerError::fenced`] if the claim is no longer ours: everything is rolled back. Retryable if
@@ -43,7 +44,8 @@ pub trait MysqlTask {
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError>;
 
     /// As [`complete_in`](Self::complete_in), and in the same transaction makes the next arming of the same key. If the
-    /// task was cancelled during the run it is only completed.
+    /// task was cancelled during the run it is only completed. Of a task that comes again, this is its next arming, and its
+    /// series goes on behind it.
     ///
     /// # Errors
     /// As for `complete_in`; permanent if the due time is refused.
@@ -62,9 +64,19 @@ impl MysqlTask for TaskContext {
     }
 
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
-        let update =
-            statement(ledger(self)?.queries.plain(queries::COMPLETE_IN)).bind(self.result());
-        self.settle_in(tx, update, Outcome::Completed).await
+        let ledger = ledger(self)?;
+        let (update, outcome) = match self.following(ledger.clock.now()) {
+            Some(next) => {
+                let update = ledger.going_on(next, None, None, self.result());
+                (update, Outcome::Again(next))
+            }
+            None => {
+                let update =
+                    statement(ledger.queries.plain(queries::COMPLETE_IN)).bind(self.result());
+                (update, Outcome::Completed)
+            }
+        };
+        self.settle_in(tx, update, outcome).await
     }
 
     async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
@@ -198,5 +210,23 @@ impl MysqlLedger {
             })
             .map(|created| created.ok_or_else(|| error(sqlx::Error::RowNotFound)))
             .collect()
+    }
+
+    /// Calls a task off in the caller's own transaction: it is off if and only if that commits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the transaction can then only be rolled back.
+    pub async fn cancel_in(
+        &self,
+        tx: &mut MySqlConnection,
+        key: &TaskKey,
+    ) -> Result<CancelAnswer, LedgerError> {
+        let update = statement(self.queries.with_keys(queries::CANCEL, 1)).bind(key.to_string());
+        update.execute(&mut *tx).await.map_err(error)?;
+        let question =
+            statement(self.queries.with_keys(queries::STANDING, 1)).bind(key.to_string());
+        let rows = question.fetch_all(tx).await.map_err(error)?;
+        let standing = rows.first().map(StandingRow::read).transpose();
+        Ok(cancel_answer(standing.map_err(error)?.as_ref()))
     }
 }

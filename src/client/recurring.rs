@@ -1,0 +1,154 @@
+//! Tasks that come again, and tasks called off in the caller's own transaction.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use sqlx::MySqlConnection;
+
+use super::{ClientError, Made, Task, TaskClient, arm};
+use crate::ledger::mysql::MysqlLedger;
+use crate::ledger::recurring::{Established, Insistence, establish};
+use crate::ledger::{CancelAnswer, Created, IfPending, NewTask, Stands};
+use crate::task::{Recurrence, RecurrenceError, State, TaskKey, UnixMs};
+use crate::timer::Timer;
+
+impl TaskClient {
+    /// Creates a task that comes again, or makes the one of this key come like this from now on.
+    ///
+    /// The same once more changes nothing: an application may say it at each start. What was another series, or a task that runs
+    /// once, is changed; its next occurrence stays where it is if it is right, and is moved if not. One that is being run is moved
+    /// too, and that run's result is discarded, as by [`create`](Self::create). One that was finished or called off begins anew.
+    ///
+    /// ```no_run
+    /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), Box<dyn std::error::Error>> {
+    /// use lapsed::{Recurrence, Task};
+    ///
+    /// let weekdays_at_nine = Recurrence::cron("0 9 * * Mon-Fri")?.in_zone("Europe/Berlin")?;
+    /// let made = tasks.create_recurring(Task::new("Report", "daily", ["sales"])?, weekdays_at_nine).await?;
+    /// println!("first report at {}", made.due());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ClientError`]: something that is refused, a recurrence without any occurrence ahead, or the ledger.
+    ///
+    /// # Cancel safety
+    /// Safe to drop; the series may or may not be there then.
+    pub async fn create_recurring(
+        &self,
+        task: Task,
+        recurrence: Recurrence,
+    ) -> Result<Made, ClientError> {
+        self.check_recurring(&task, &recurrence)?;
+        let now = self.now().await?;
+        let Task {
+            key,
+            payload,
+            tag,
+            max_attempts,
+            travels,
+            if_pending: _,
+        } = task;
+        // The caller's trace is no part of what comes again for years: only one that was said.
+        let payload = travels.seal(&key, payload);
+        let task = NewTask {
+            payload,
+            tag,
+            max_attempts,
+            recurrence: Some(recurrence),
+            ..NewTask::new(key.clone(), now)
+        };
+        let established = establish(&*self.ledger, &task, Insistence::Now).await?;
+        let (arming, state, older_run) = match established {
+            Established::Begun(arming) => (arming, State::Pending, false),
+            Established::Changed { arming, older_run } => match older_run {
+                true => (arming, State::Running, true),
+                false => (arming, State::Pending, false),
+            },
+            Established::Unchanged(arming, state) | Established::Ended(arming, state) => {
+                (arming, state, false)
+            }
+            Established::Running(arming) => (arming, State::Running, false),
+        };
+        let created = Created {
+            arming,
+            state,
+            older_run,
+            since: now,
+            stands: Stands::Asked,
+        };
+        let not_armed = arm(&*self.timer, &*self.ledger, &[(key, created)]).await;
+        Ok(Made::new(created, not_armed.into_iter().next().flatten()))
+    }
+
+    /// Whether a task that comes again could be created as it is, seen from the ledger's clock as it is known here.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what is refused.
+    pub fn check_recurring(&self, task: &Task, recurrence: &Recurrence) -> Result<(), ClientError> {
+        task.check()?;
+        if task.if_pending != IfPending::Move {
+            return Err(ClientError::Invalid(format!(
+                "`if_pending` is `{}`, expected none for a task that comes again: it is changed if it differs, and left as it is if not",
+                task.if_pending.as_str()
+            )));
+        }
+        recurrence.check_room(task.key())?;
+        let now: UnixMs = self.ledger.clock().now();
+        match recurrence.clone().anchored(now).next(now) {
+            Some(_) => Ok(()),
+            None => Err(RecurrenceError::Over.into()),
+        }
+    }
+
+    /// Calls a task off in the caller's own transaction on the ledger's database: it is off if and only if that commits. Ask the
+    /// answer to [`disarm`](CalledOff::disarm) its key then.
+    ///
+    /// The row is locked until the transaction ends: a daemon that wants to run the task waits for that, or lets it be until then.
+    ///
+    /// # Errors
+    /// [`ClientError`]; the transaction can then only be rolled back.
+    pub async fn cancel_in(
+        &self,
+        tx: &mut MySqlConnection,
+        key: &TaskKey,
+    ) -> Result<CalledOff, ClientError> {
+        let any: &dyn Any = &*self.ledger;
+        let mysql: &MysqlLedger = any
+            .downcast_ref()
+            .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
+        Ok(CalledOff {
+            answer: mysql.cancel_in(tx, key).await?,
+            key: key.clone(),
+            timer: Arc::clone(&self.timer),
+        })
+    }
+}
+
+/// A task called off in the caller's own transaction: disarm it after the commit.
+#[must_use = "call `disarm()` after the commit; without it the key expires in vain"]
+#[derive(Clone)]
+pub struct CalledOff {
+    answer: CancelAnswer,
+    key: TaskKey,
+    timer: Arc<dyn Timer>,
+}
+
+impl CalledOff {
+    /// What it comes to once the transaction is committed. [`CancelAnswer::Running`] says that a run of it has begun: whoever
+    /// must not lose against that rolls back.
+    pub fn answer(&self) -> CancelAnswer {
+        self.answer
+    }
+
+    /// Deletes the key. If this is never called, it expires when the task would have fallen due, and leads to nothing.
+    pub async fn disarm(self) -> CancelAnswer {
+        if self.answer == CancelAnswer::Cancelled
+            && let Err(error) = self.timer.disarm(std::slice::from_ref(&self.key)).await
+        {
+            tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
+        }
+        self.answer
+    }
+}

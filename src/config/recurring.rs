@@ -1,0 +1,174 @@
+//! `[[recurring]]`: tasks that come again, made by the daemon.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use super::reader::{Problems, Reader};
+use crate::ledger::PAYLOAD_BYTES_MAX;
+use crate::ledger::TAG_CHARS_MAX;
+use crate::task::{CatchUp, Due, Overlap, Recurrence, Said, TaskKey, UnixMs};
+
+/// One of `[[recurring]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecurringConfig {
+    /// What it is called.
+    pub key: TaskKey,
+    /// How it comes again.
+    pub recurrence: Recurrence,
+    /// JSON.
+    pub payload: Option<String>,
+    /// For looking up many.
+    pub tag: Option<String>,
+    /// Runs of one occurrence, not retries.
+    pub max_attempts: Option<u16>,
+}
+
+impl Reader {
+    pub(super) fn recurring(&mut self, p: &mut Problems) -> Vec<RecurringConfig> {
+        let tables: Vec<Table> = self.optional("recurring", p).unwrap_or_default();
+        let readers = tables.into_iter().enumerate().map(|(index, table)| Self {
+            table,
+            path: format!("recurring[{index}]"),
+        });
+        let mut keys = BTreeSet::new();
+        let mut found = Vec::new();
+        for reader in readers {
+            let path = reader.at("key");
+            let Some(series) = reader.series(p) else {
+                continue;
+            };
+            if !keys.insert(series.key.clone()) {
+                p.add(
+                    &path,
+                    format!("`{}` is here twice, expected once", series.key),
+                );
+            }
+            found.push(series);
+        }
+        found
+    }
+
+    fn series(mut self, p: &mut Problems) -> Option<RecurringConfig> {
+        let key: Option<String> = self.take("key", p);
+        let key = key.and_then(|key| match TaskKey::parse(&key) {
+            Ok(key) => Some(key),
+            Err(error) => {
+                p.add(&self.at("key"), error.to_string());
+                None
+            }
+        });
+        let (every, cron, tz): (Option<String>, Option<String>, Option<String>) = (
+            self.optional("every", p),
+            self.optional("cron", p),
+            self.optional("tz", p),
+        );
+        let said = Said {
+            every: every.as_deref(),
+            cron: cron.as_deref(),
+            tz: tz.as_deref(),
+        };
+        let recurrence = said
+            .rule()
+            .map_err(|error| p.add(&self.path, error.to_string()));
+        let start = self.moment("start", p);
+        let until = self.moment("until", p);
+        let catch_up: CatchUp = self.optional("catch_up", p).unwrap_or_default();
+        let catch_up_max: Option<u32> = self.optional("catch_up_max", p);
+        if catch_up_max == Some(0) {
+            p.add(&self.at("catch_up_max"), "expected at least 1".to_owned());
+        }
+        let overlap: Overlap = self.optional("overlap", p).unwrap_or_default();
+        let payload = self.table.remove("payload").and_then(|payload| {
+            let json = json(payload);
+            if json.is_none() {
+                p.add(
+                    &self.at("payload"),
+                    "expected what JSON can say: no dates, no infinities".to_owned(),
+                );
+            }
+            json.map(|json| json.to_string())
+        });
+        if payload
+            .as_ref()
+            .is_some_and(|json| json.len() > PAYLOAD_BYTES_MAX)
+        {
+            p.add(
+                &self.at("payload"),
+                format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON"),
+            );
+        }
+        let tag: Option<String> = self.optional("tag", p);
+        let fits = |tag: &String| {
+            (1..=TAG_CHARS_MAX).contains(&tag.chars().count()) && !tag.chars().any(char::is_control)
+        };
+        if !tag.as_ref().is_none_or(fits) {
+            p.add(
+                &self.at("tag"),
+                format!(
+                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character"
+                ),
+            );
+        }
+        let max_attempts: Option<u16> = self.optional("max_attempts", p);
+        if max_attempts == Some(0) {
+            p.add(&self.at("max_attempts"), "expected at least 1".to_owned());
+        }
+        let path = self.path.clone();
+        self.done(p);
+        let mut recurrence = recurrence.ok()?.catch_up(catch_up).overlap(overlap);
+        if let Some(start) = start {
+            recurrence = recurrence.starting(start);
+        }
+        if let Some(until) = until {
+            recurrence = recurrence.until(until);
+        }
+        if let Some(occurrences) = catch_up_max {
+            recurrence = recurrence.catch_up_max(occurrences);
+        }
+        let key = key?;
+        if let Err(error) = recurrence.check_room(&key) {
+            p.add(&path, error.to_string());
+        }
+        Some(RecurringConfig {
+            key,
+            recurrence,
+            payload,
+            tag,
+            max_attempts,
+        })
+    }
+
+    fn moment(&mut self, key: &str, p: &mut Problems) -> Option<UnixMs> {
+        let text: String = self.optional(key, p)?;
+        match Due::parse_moment(&text) {
+            Ok(due) => Some(due.resolve(UnixMs(0))),
+            Err(error) => {
+                p.add(&self.at(key), error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// As JSON has it.
+fn json(value: Value) -> Option<serde_json::Value> {
+    Some(match value {
+        Value::String(text) => text.into(),
+        Value::Integer(number) => number.into(),
+        Value::Float(number) => serde_json::Number::from_f64(number)?.into(),
+        Value::Boolean(flag) => flag.into(),
+        Value::Datetime(_) => return None,
+        Value::Array(items) => items
+            .into_iter()
+            .map(json)
+            .collect::<Option<Vec<_>>>()?
+            .into(),
+        Value::Table(table) => {
+            let fields = table
+                .into_iter()
+                .map(|(key, value)| Some((key, json(value)?)));
+            serde_json::Value::Object(fields.collect::<Option<_>>()?)
+        }
+    })
+}

@@ -1,0 +1,84 @@
+//! Rows of tasks that come again.
+
+use super::connection::{Conn, error, is_duplicate, statement};
+use super::{MysqlLedger, queries, rows};
+use crate::ledger::recurring::SeriesRow;
+use crate::ledger::{Arming, LedgerError, NewTask};
+use crate::task::{State, TaskKey};
+
+impl MysqlLedger {
+    pub(super) async fn series_of(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let question = statement(self.queries.plain(queries::SERIES)).bind(key.to_string());
+        let rows = conn.fetch(question).await.map_err(error)?;
+        rows.first().map(rows::series).transpose().map_err(error)
+    }
+
+    pub(super) async fn recur_once(
+        &self,
+        conn: &mut Conn,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> sqlx::Result<Option<Arming>> {
+        let NewTask {
+            key,
+            due,
+            payload,
+            tag,
+            max_attempts,
+            recurrence,
+            if_pending: _,
+        } = task;
+        let recurrence = recurrence.as_ref().map(ToString::to_string);
+        let Some(SeriesRow {
+            standing,
+            recurrence: seen,
+            ..
+        }) = over
+        else {
+            let insert = statement(self.queries.plain(queries::RECUR_NEW))
+                .bind(key.to_string())
+                .bind(self.clock.now().0)
+                .bind(due.0)
+                .bind(*max_attempts)
+                .bind(tag.clone())
+                .bind(payload.clone())
+                .bind(recurrence);
+            return match conn.insert(insert).await {
+                Ok(row) => Ok(Some(Arming { row, due: *due })),
+                Err(error) if is_duplicate(&error) => Ok(None),
+                Err(error) => Err(error),
+            };
+        };
+        let called_off = standing.deleted || standing.cancelling;
+        let status = match standing.state {
+            State::Pending | State::Waiting | State::Running => 0i64,
+            State::Cancelled if called_off => 0,
+            State::Done => 1,
+            State::Dead => 2,
+            State::Cancelled => 3,
+        };
+        let open = status == 0 && !called_off;
+        let template = match open && standing.arming.due == *due {
+            true => queries::RECUR_SAME,
+            false => queries::RECUR_OVER,
+        };
+        let update = statement(self.queries.plain(template))
+            .bind(*max_attempts)
+            .bind(tag.clone())
+            .bind(payload.clone())
+            .bind(recurrence)
+            .bind(due.0)
+            .bind(standing.arming.row)
+            .bind(standing.arming.due.0)
+            .bind(status)
+            .bind(i64::from(called_off || status == 3))
+            .bind(seen.clone())
+            .bind(i64::from(standing.state == State::Running));
+        let arming = Arming {
+            row: standing.arming.row,
+            due: *due,
+        };
+        Ok((conn.execute(update).await? > 0).then_some(arming))
+    }
+}

@@ -1,0 +1,188 @@
+//! Making a series be there as it is wanted, whoever else wants it at the same time.
+//!
+//! A series is one row. What is decided here was seen before it is written, so the ledger writes it only over what was seen:
+//! of several daemons that bring the same configuration one writes, and the others find it written.
+
+use super::{Arming, Ledger, LedgerError, NewTask, Standing};
+use crate::task::{Recurrence, RecurrenceError, State, UnixMs};
+
+/// How often somebody else may have been faster.
+const ROUNDS_MAX: u32 = 8;
+
+/// A task that comes again, as the ledger has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesRow {
+    /// Where it stands.
+    pub standing: Standing,
+    /// As stored, JSON. `None`: its row is that of a task that runs once.
+    pub recurrence: Option<String>,
+    /// JSON.
+    pub payload: Option<String>,
+    /// For people.
+    pub tag: Option<String>,
+    /// Runs, not retries.
+    pub max_attempts: Option<u16>,
+}
+
+/// Who wants a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Insistence {
+    /// Somebody, now: one that was finished or called off begins anew, one that is being run is moved.
+    Now,
+    /// A configuration, at every start: one that was finished or called off stays so until the configuration says something
+    /// else, and one that is being run is left alone until it has ended.
+    Standing,
+}
+
+/// What [`establish`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Established {
+    /// It was not there, or had ended.
+    Begun(Arming),
+    /// It was there, and was another one.
+    Changed {
+        /// Its arming now.
+        arming: Arming,
+        /// An older arming is being run; its result will be discarded.
+        older_run: bool,
+    },
+    /// It is there.
+    Unchanged(Arming, State),
+    /// It is to be changed, but is being run.
+    Running(Arming),
+    /// It was finished or called off like this, and stays so.
+    Ended(Arming, State),
+}
+
+/// Makes the series of `task` be there; the due time of `task` does not matter.
+///
+/// The next occurrence stays where it is if it is right.
+///
+/// # Errors
+/// [`LedgerError::Invalid`]: no recurrence, or one that is over, or a key without room for the suffix of occurrences that may
+/// overlap. [`LedgerError::Locked`]: somebody else changes the row all the time.
+pub async fn establish(
+    ledger: &dyn Ledger,
+    task: &NewTask,
+    insistence: Insistence,
+) -> Result<Established, LedgerError> {
+    let invalid = |error: RecurrenceError| LedgerError::Invalid(error.to_string());
+    let Some(wanted) = &task.recurrence else {
+        return Err(invalid(RecurrenceError::EveryOrCron));
+    };
+    wanted.check_room(&task.key).map_err(invalid)?;
+    for _ in 0..ROUNDS_MAX {
+        let now = ledger.clock().now();
+        let row = ledger.series(&task.key).await?;
+        let stored = row.as_ref().and_then(stored);
+        let plan = match &row {
+            None => Plan::Write { keeps_due: false },
+            Some(row) => plan(task, wanted, row, stored.as_ref(), insistence),
+        };
+        let standing = row.as_ref().map(|row| &row.standing);
+        let keeps_due = match (plan, standing) {
+            (Plan::Write { keeps_due }, _) => keeps_due,
+            (Plan::Leave(left), Some(standing)) => return Ok(left.of(standing)),
+            (Plan::Leave(_), None) => unreachable!("only what is there is left alone"),
+        };
+        let recurrence = begun(wanted, stored.as_ref(), insistence, now);
+        let right = standing
+            .map(|standing| standing.arming.due)
+            .filter(|due| keeps_due && *due > now && recurrence.has(*due));
+        let due = right.or_else(|| recurrence.next(now));
+        let due = due.ok_or_else(|| invalid(RecurrenceError::Over))?;
+        let task = NewTask {
+            due,
+            recurrence: Some(recurrence),
+            ..task.clone()
+        };
+        if let Some(arming) = ledger.recur(&task, row.as_ref()).await? {
+            return Ok(match standing {
+                Some(standing) if !standing.state.is_finished() => Established::Changed {
+                    arming,
+                    older_run: standing.state == State::Running,
+                },
+                _ => Established::Begun(arming),
+            });
+        }
+    }
+    Err(LedgerError::Locked {
+        message: format!("the row of `{}` is changed all the time", task.key),
+        source: None,
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Plan {
+    Leave(Left),
+    Write { keeps_due: bool },
+}
+
+#[derive(Clone, Copy)]
+enum Left {
+    Unchanged,
+    Running,
+    Ended,
+}
+
+impl Left {
+    fn of(self, standing: &Standing) -> Established {
+        let (arming, state) = (standing.arming, standing.state);
+        match self {
+            Self::Unchanged => Established::Unchanged(arming, state),
+            Self::Running => Established::Running(arming),
+            Self::Ended => Established::Ended(arming, state),
+        }
+    }
+}
+
+fn plan(
+    task: &NewTask,
+    wanted: &Recurrence,
+    row: &SeriesRow,
+    stored: Option<&Recurrence>,
+    insistence: Insistence,
+) -> Plan {
+    let SeriesRow {
+        standing,
+        recurrence: _,
+        payload,
+        tag,
+        max_attempts,
+    } = row;
+    let is_same = stored.is_some_and(|stored| wanted.is_same_as(stored))
+        && (payload, tag, max_attempts) == (&task.payload, &task.tag, &task.max_attempts);
+    let finished = standing.state.is_finished() || standing.cancelling;
+    match (is_same, finished, insistence) {
+        (true, false, _) => Plan::Leave(Left::Unchanged),
+        (true, true, Insistence::Standing) => Plan::Leave(Left::Ended),
+        (_, _, Insistence::Standing) if standing.state == State::Running => {
+            Plan::Leave(Left::Running)
+        }
+        (_, finished, _) => Plan::Write {
+            keeps_due: !finished && standing.state != State::Running,
+        },
+    }
+}
+
+/// As it is stored: with the start it has already, or begun now. A configuration has no now: its periods are counted from
+/// the epoch, so that every daemon finds the same occurrences.
+fn begun(
+    wanted: &Recurrence,
+    stored: Option<&Recurrence>,
+    insistence: Insistence,
+    now: UnixMs,
+) -> Recurrence {
+    let wanted = match stored {
+        Some(stored) => wanted.clone().starting_like(stored),
+        None => wanted.clone(),
+    };
+    match insistence {
+        Insistence::Now => wanted.anchored(now),
+        Insistence::Standing => wanted,
+    }
+}
+
+fn stored(row: &SeriesRow) -> Option<Recurrence> {
+    row.recurrence.as_deref()?.parse().ok()
+}

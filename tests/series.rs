@@ -1,0 +1,77 @@
+//! Series on the ledger in memory: no server, and time moves only when nothing else can.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lapsed::task::{CatchUp, State};
+use lapsed::{Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, UnixMs};
+
+/// When each run was due, and what it is to come to.
+type Runs = Arc<Mutex<Vec<UnixMs>>>;
+
+/// `Job@run` writes down its due time and fails if it is one of these, counted from 1.
+fn handlers(runs: &Runs, fails: &'static [usize]) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let runs = Arc::clone(runs);
+    handlers.on("Job", "run", move |ctx: TaskContext, ()| {
+        let number = {
+            let mut runs = runs.lock().unwrap();
+            runs.push(ctx.due());
+            runs.len()
+        };
+        async move {
+            match fails.contains(&number) {
+                true => Err(HandlerError::permanent("no")),
+                false => Ok(()),
+            }
+        }
+    });
+    handlers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_comes_at_its_times_whether_its_occurrences_succeed_or_die() {
+    let runs = Runs::default();
+    let (engine, tasks) = lapsed::in_memory(&Config::default(), handlers(&runs, &[2, 3]));
+    let every = Recurrence::every(Duration::from_secs(600)).unwrap();
+    let task = Task::new("Job", "run", [""; 0]).unwrap();
+    let begun = tasks.create_recurring(task, every).await.unwrap();
+    let hour = tokio::time::sleep(Duration::from_secs(3_630));
+    engine.run_until(hour).await.unwrap();
+    let expected: Vec<UnixMs> = (0..6)
+        .map(|n| UnixMs(begun.due().0 + n * 600_000))
+        .collect();
+    assert_eq!(*runs.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_occurrence_ends_a_series_as_it_ended_itself() {
+    for (fails, state) in [(&[][..], State::Done), (&[3][..], State::Dead)] {
+        let runs = Runs::default();
+        let (engine, tasks) = lapsed::in_memory(&Config::default(), handlers(&runs, fails));
+        let three = Recurrence::every(Duration::from_secs(60)).unwrap();
+        let three = three.times(3).unwrap().catch_up(CatchUp::All);
+        let task = Task::new("Job", "run", [""; 0]).unwrap();
+        let series = tasks.create_recurring(task.clone(), three).await.unwrap();
+        let a_while = tokio::time::sleep(Duration::from_secs(400));
+        engine.run_until(a_while).await.unwrap();
+        assert_eq!(runs.lock().unwrap().len(), 3);
+        assert_eq!(tasks.pttl(task.key()).await.unwrap(), None);
+        // The very arming that was the last is not created again: its state is what it came to.
+        let last = UnixMs(series.due().0 + 120_000);
+        let found = tasks.create_task(task, last).await.unwrap();
+        assert_eq!(found.state(), state);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
+    let (_engine, tasks) = lapsed::in_memory(&Config::default(), HandlerRegistry::new());
+    let over = Recurrence::cron("@daily").unwrap().until(UnixMs(1));
+    let task = Task::new("Job", "run", [""; 0]).unwrap();
+    let refused = tasks.create_recurring(task, over).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "no occurrence lies ahead: it was to end before"
+    );
+}
