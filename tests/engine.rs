@@ -13,8 +13,8 @@ use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement,
-    Standing, TaskRecord,
+    Known, Lease, Ledger, LedgerError, NewTask, Pauses, Renewal, RescheduleAnswer, Settled,
+    Settlement, Standing, TaskRecord,
 };
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
@@ -139,6 +139,10 @@ impl Ledger for Faulty {
 
     async fn check(&self) -> Result<(), LedgerError> {
         self.inner.check().await
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self.inner.pauses()
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {

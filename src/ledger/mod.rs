@@ -1,7 +1,7 @@
 //! The seam to the durable book of record: which tasks there are, and who may run which.
 //!
 //! [`Ledger`] has the verbs of the engine and the producers, [`Catalog`] those of people who look
-//! and mend. Both are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
+//! and mend, [`Pauses`] those of pausing. All are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
 //! [`MemoryLedger`](memory::MemoryLedger) obeys the same conformance suite without a server.
 //!
 //! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
@@ -11,9 +11,13 @@ mod catalog;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
+mod pauses;
 
 pub use self::catalog::{
     Catalog, ListFilter, ListPage, NudgeAnswer, StateFilter, Stats, TaskRecord,
+};
+pub use self::pauses::{
+    BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
 
 use std::fmt;
@@ -353,6 +357,9 @@ pub trait Ledger: std::any::Any + Send + Sync {
 
     /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted.
     async fn check(&self) -> Result<(), LedgerError>;
+
+    /// What is paused and held, in the same ledger.
+    fn pauses(&self) -> &dyn Pauses;
 
     /// Creates tasks, or moves those whose key exists with another due time. Answers in the order of
     /// `tasks`. The same key and due time again changes nothing.

@@ -293,7 +293,7 @@ impl fmt::Display for ArgProblem {
     }
 }
 
-fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
+pub(super) fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
     let mut bytes = text.bytes();
     let starts = bytes
         .next()

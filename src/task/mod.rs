@@ -6,6 +6,7 @@
 mod adoption;
 mod key;
 mod lifecycle;
+mod pause;
 mod retry;
 mod schedule;
 
@@ -14,5 +15,6 @@ pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKe
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
 };
+pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};

@@ -2,6 +2,7 @@
 //!
 //! Its clock is tokio's, so a test that pauses time moves it by hand. Nothing survives the process.
 
+mod pauses;
 mod row;
 
 use std::collections::BTreeMap;
@@ -14,12 +15,12 @@ use tokio::time::Instant;
 use self::row::{NEVER, Row, Status};
 use super::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, Created, DuePage, DueScan, Foundling,
-    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Renewal,
-    RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming, WITHDRAW_AHEAD,
-    Window,
+    Known, Lease, Ledger, LedgerError, ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Pauses,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stats, TaskRecord, Upcoming,
+    WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Origin, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Origin, Pause, Paused, State, TaskKey, UnixMs};
 
 /// A ledger without a server.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct MemoryLedger {
 struct Book {
     rows: BTreeMap<u64, Row>,
     by_key: BTreeMap<TaskKey, u64>,
+    /// The oldest first.
+    pauses: Vec<Pause>,
 }
 
 impl Book {
@@ -97,6 +100,10 @@ impl Ledger for MemoryLedger {
 
     async fn check(&self) -> Result<(), LedgerError> {
         Ok(())
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
@@ -385,13 +392,15 @@ impl Catalog for MemoryLedger {
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+        let held_before = Paused::of(&self.book().pauses).held_before_of(key);
         Ok(self.mend(key, |row, now| {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
-                if row.end_time > now {
+                let held = held_before.is_some_and(|before| row.end_time < before);
+                if row.end_time > now || held {
                     row.origin = Origin::Row;
+                    row.end_time = now;
                 }
-                row.end_time = row.end_time.min(now);
                 row.retry_at = NEVER;
             }
             pending

@@ -14,6 +14,7 @@
 mod duplicates;
 mod error;
 mod found;
+mod pauses;
 mod session;
 mod shape;
 mod step;
@@ -101,7 +102,8 @@ pub async fn check(conn: &mut MySqlConnection, table: &Table) -> Result<(), Migr
         .ok_or_else(|| MigrateError::Absent {
             table: table.clone(),
         })?;
-    let steps = shape::steps(table, &found, 0, None)?;
+    let mut steps = shape::steps(table, &found, 0, None)?;
+    steps.extend(pauses::step(conn, table).await?);
     match shape::first_lack(&steps) {
         None => Ok(()),
         Some(lack) => Err(MigrateError::Outdated {
@@ -124,7 +126,9 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         rows_estimate,
     };
     let Some(found) = Found::read(conn, table.as_str()).await? else {
-        return Ok(plan(vec![Step::CreateTable], 0));
+        let pauses = pauses::step(conn, table).await?;
+        let steps = [Step::CreateTable].into_iter().chain(pauses);
+        return Ok(plan(steps.collect(), 0));
     };
     // Refuses what cannot be adopted before it reads a single row of it.
     let mut steps = shape::steps(table, &found, 0, None)?;
@@ -133,6 +137,7 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         let there = Found::read(conn, &table.duplicates()).await?;
         steps = shape::steps(table, &found, surplus, there.as_ref())?;
     }
+    steps.extend(pauses::step(conn, table).await?);
     Ok(plan(steps, found.rows_estimate))
 }
 

@@ -5,6 +5,7 @@ mod catalog;
 mod claim;
 mod connection;
 mod locks;
+mod pauses;
 mod pool;
 pub mod queries;
 mod rows;
@@ -27,7 +28,8 @@ pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::{
     Adopted, Arming, CancelAnswer, Claim, Claimant, Created, DuePage, DueScan, Foundling, Known,
-    Lease, Ledger, LedgerError, NewTask, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Lease, Ledger, LedgerError, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement,
+    Standing,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -256,6 +258,10 @@ impl Ledger for MysqlLedger {
             .bind(vec![0u8; 16]);
         conn.execute(probe).await.map_err(error)?;
         Ok(())
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
