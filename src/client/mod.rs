@@ -1,6 +1,7 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
 mod creations;
+mod pauses;
 mod task;
 
 use std::any::Any;
@@ -15,7 +16,7 @@ use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
     Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
-use crate::task::{Due, KeyError, ScheduleError, State, TaskKey, UnixMs};
+use crate::task::{Due, KeyError, ScheduleError, ScopeError, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Timer};
 
 use self::creations::Creations;
@@ -398,6 +399,9 @@ pub enum ClientError {
     /// The time is refused.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// What is to be paused is.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
     /// Something else about the task is.
     #[error("{0}")]
     Invalid(String),

@@ -65,6 +65,10 @@ impl Shared {
         if self.stopping.is_cancelled() {
             return Outcome::Interrupted;
         }
+        if !self.pauses.may_start(claim) {
+            self.parts.metrics.dropped("paused", 1);
+            return Outcome::Interrupted;
+        }
         let due = claim.due_at.max(claim.created);
         let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())
             .unwrap_or(u64::MAX);

@@ -58,6 +58,7 @@ pub struct Metrics {
     audits_skipped: Counter,
     rearmed: Counter,
     members: Gauge,
+    pauses: Gauge,
     adopted: Family<ByReason, Counter>,
     withdrawn: Counter,
 }
@@ -84,6 +85,7 @@ impl Default for Metrics {
             audits_skipped: Counter::default(),
             rearmed: Counter::default(),
             members: Gauge::default(),
+            pauses: Gauge::default(),
             adopted: Family::default(),
             withdrawn: Counter::default(),
         };
@@ -164,6 +166,11 @@ impl Metrics {
             "rearmed",
             "Keys armed again because the timer had lost them",
             self.rearmed.clone(),
+        );
+        r.register(
+            "pauses",
+            "Pauses, holds and releases that stand",
+            self.pauses.clone(),
         );
         r.register(
             "members",
@@ -317,6 +324,11 @@ impl Metrics {
     /// So many daemons share the ledger.
     pub fn members(&self, count: usize) {
         self.members.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// So many pauses, holds and releases stand.
+    pub fn pauses(&self, count: usize) {
+        self.pauses.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// An audit was left to another daemon.
