@@ -5,6 +5,7 @@ mod bulk;
 mod listen;
 mod migrate;
 mod output;
+mod pauses;
 mod tasks;
 mod view;
 
@@ -70,7 +71,7 @@ enum Command {
     /// SIGTERM and SIGINT stop gracefully: what runs has `engine.drain_timeout` to end, the rest is given back without
     /// counting an attempt. A second one stops at once. SIGHUP takes the routes of the configuration as it is then.
     /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
-    Listen,
+    Listen(listen::Listen),
     /// Create the ledger's table, or adopt an existing one
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
@@ -85,6 +86,12 @@ enum Command {
     Run(tasks::OneKey),
     /// Bring a dead task back to pending
     Redrive(tasks::OneKey),
+    /// Stop starting the tasks of a class; nothing is lost meanwhile
+    Pause(pauses::PauseTasks),
+    /// Go on with what was paused, or let go what is held for review
+    Resume(pauses::Resume),
+    /// List what is paused and held
+    Pauses,
     /// Show one task
     Show(tasks::OneKey),
     /// List tasks
@@ -141,7 +148,7 @@ impl Cli {
             json: self.global.json,
         };
         match self.command {
-            Command::Listen => listen::listen(config, self.global.config).await,
+            Command::Listen(listen) => listen.run(config, self.global.config).await,
             Command::Migrate(migrate) => migrate.run(&config).await,
             Command::Schedule(schedule) => schedule.run(&config, output).await,
             Command::Cancel(one) => one.cancel(&config, output).await,
@@ -149,6 +156,9 @@ impl Cli {
             Command::Ttl(one) => one.ttl(&config, output).await,
             Command::Run(one) => one.run_now(&config, output).await,
             Command::Redrive(one) => one.redrive(&config, output).await,
+            Command::Pause(pause) => pause.run(&config, output).await,
+            Command::Resume(resume) => resume.run(&config, output).await,
+            Command::Pauses => pauses::list(&config, output).await,
             Command::Show(one) => one.show(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,

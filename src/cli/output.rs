@@ -5,6 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
+use lapsed::task::{Hindrance, Paused, State};
 use serde::Serialize;
 
 /// How data is printed.
@@ -25,20 +26,25 @@ impl Output {
         say(&line)
     }
 
-    /// Many tasks: JSON lines, or a table.
-    pub fn tasks(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
+    /// Many tasks, and what keeps them from starting: JSON lines, or a table.
+    pub fn tasks(self, tasks: &[TaskRecord], paused: &Paused) -> anyhow::Result<()> {
+        let tasks = tasks.iter().map(|task| Listed::new(task, paused));
         if self.json {
             return tasks
-                .iter()
-                .try_for_each(|task| say(&serde_json::to_string(task)?));
+                .into_iter()
+                .try_for_each(|task| say(&serde_json::to_string(&task)?));
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"]);
-        for task in tasks {
+        for Listed { task, kept_back } in tasks {
+            let state = match kept_back {
+                None => task.state.to_string(),
+                Some(hindrance) => format!("{}, {}", task.state, hindrance.as_str()),
+            };
             table.add_row([
                 task.key.to_string(),
-                task.state.to_string(),
+                state,
                 task.due_at.to_string(),
                 task.attempt.to_string(),
                 task.tag.clone().unwrap_or_default(),
@@ -49,6 +55,28 @@ impl Output {
             ]);
         }
         say(&table.trim_fmt())
+    }
+}
+
+/// A task, and what keeps it from starting.
+#[derive(Serialize)]
+pub struct Listed<'a> {
+    #[serde(flatten)]
+    task: &'a TaskRecord,
+    kept_back: Option<Hindrance>,
+}
+
+impl<'a> Listed<'a> {
+    /// Nothing keeps back what runs or has finished.
+    pub fn new(task: &'a TaskRecord, paused: &Paused) -> Self {
+        let waits = matches!(task.state, State::Pending | State::Waiting);
+        let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
+        Self { task, kept_back }
+    }
+
+    /// Whether something does.
+    pub fn is_kept_back(&self) -> bool {
+        self.kept_back.is_some()
     }
 }
 

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer};
-use lapsed::task::{Due, ScheduleError, TaskKey};
+use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, Pauses, RescheduleAnswer};
+use lapsed::task::{Due, Paused, ScheduleError, TaskKey};
 use lapsed::{Config, Task, TaskClient};
 use serde_json::json;
 
-use super::output::{Output, say, task_lines};
+use super::output::{Listed, Output, say, task_lines};
+use super::pauses::kept_back;
 use super::{EXIT_FAILED, bulk};
 
 #[derive(Args)]
@@ -194,7 +195,15 @@ impl OneKey {
         let adapters = Adapters::new(config)?;
         match adapters.ledger.find(&self.key).await? {
             Some(task) => {
-                output.print(&task, task_lines(&task))?;
+                let pauses = adapters.ledger.all().await?;
+                let listed = Listed::new(&task, &Paused::of(&pauses));
+                let mut text = task_lines(&task);
+                if listed.is_kept_back()
+                    && let (_, Some(why)) = kept_back(&pauses, &task.key, task.due)
+                {
+                    text += &format!("\n{:<13} {why}", "kept back");
+                }
+                output.print(&listed, text)?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -229,8 +238,14 @@ impl OneKey {
         match answer {
             NudgeAnswer::Due(arming) => {
                 adapters.client().arm_again(&self.key, arming).await;
-                let value = json!({ "id": arming.to_string(), "key": self.key.as_str() });
-                output.print(&value, format!("{} is due now (id {arming})", self.key))?;
+                let pauses = adapters.ledger.all().await?;
+                let (kept_back, why) = kept_back(&pauses, &self.key, arming.due);
+                let value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
+                let but = why.map_or_else(String::new, |why| format!(", but stays pending: {why}"));
+                output.print(
+                    &value,
+                    format!("{} is due now (id {arming}){but}", self.key),
+                )?;
                 Ok(ExitCode::SUCCESS)
             }
             NudgeAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),

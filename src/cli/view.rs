@@ -6,13 +6,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
 use lapsed::doctor::{self, Severity};
-use lapsed::ledger::{Catalog, ListFilter, StateFilter, Stats as Counts};
-use lapsed::task::{Due, ScheduleError, State, UnixMs};
+use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter, Stats as Counts};
+use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
 
 use super::EXIT_SICK;
 use super::output::{Output, say};
+use super::pauses;
 
 #[derive(Args)]
 pub struct List {
@@ -89,8 +90,10 @@ impl List {
             cursor: self.cursor,
             limit: self.limit,
         };
-        let page = Adapters::new(config)?.ledger.list(&filter).await?;
-        output.tasks(&page.tasks)?;
+        let ledger = Adapters::new(config)?.ledger;
+        let page = ledger.list(&filter).await?;
+        let paused = Paused::of(&ledger.all().await?);
+        output.tasks(&page.tasks, &paused)?;
         if let Some(next) = page.next {
             eprintln!("there may be more: --cursor {next}");
         }
@@ -110,8 +113,14 @@ impl Stats {
         const WATCH_EVERY: Duration = Duration::from_secs(1);
         let ledger = Adapters::new(config)?.ledger;
         loop {
-            let stats = ledger.stats().await?;
-            output.print(&stats, stats_lines(&stats))?;
+            let (stats, pauses) = (ledger.stats().await?, ledger.all().await?);
+            let lines: Vec<String> = [stats_lines(&stats)]
+                .into_iter()
+                .chain(pauses::lines(&pauses))
+                .collect();
+            let mut value = serde_json::to_value(stats)?;
+            value["pauses"] = json!(pauses);
+            output.print(&value, lines.join("\n"))?;
             if !self.watch {
                 return Ok(ExitCode::SUCCESS);
             }
