@@ -1206,6 +1206,10 @@ async fn nothing_starts_before_it_is_known_what_is_paused() {
     create(2).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(count.load(Ordering::SeqCst), 1);
+    assert!(
+        rig.metric("lapsed_claims_total{result=\"won\"} 1"),
+        "no claim either"
+    );
     faults.pauses_fail.store(false, Ordering::SeqCst);
     rig.until("Job@count@2", State::Done).await;
     rig.stop().await;

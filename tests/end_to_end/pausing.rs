@@ -130,6 +130,7 @@ async fn a_pause_lasts_over_a_restart() {
     })
     .await;
     assert_eq!(rig.with_status(0).await, 41);
+    assert_eq!(daemon.metric("lapsed_claims_total{result=\"won\"}"), 0.0);
     client.resume(&scope("Job")).await.unwrap().unwrap();
     rig.until_done(41).await;
     rig.each_ran_once(21).await;
