@@ -215,6 +215,7 @@ impl Engine {
         if shared.config.hold_overdue {
             shared.hold_overdue().await?;
         }
+        shared.read_pauses().await?;
         if shared.parts.router.is_empty() {
             tracing::warn!("no handler and no route: every task stays pending");
         }

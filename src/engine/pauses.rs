@@ -99,11 +99,8 @@ impl Shared {
         let work = async {
             loop {
                 let asked = Instant::now();
-                let again = match self.parts.ledger.pauses().all().await {
-                    Ok(pauses) => {
-                        self.learn_pauses(pauses, asked);
-                        asked + READ_EVERY
-                    }
+                let again = match self.read_pauses().await {
+                    Ok(()) => asked + READ_EVERY,
                     Err(error) => {
                         self.ledger_failed("read what is paused, so nothing starts", &error);
                         Instant::now() + READ_AGAIN
@@ -113,6 +110,14 @@ impl Shared {
             }
         };
         self.stopping.run_until_cancelled(work).await;
+    }
+
+    /// Asks the ledger what is paused.
+    pub(super) async fn read_pauses(&self) -> Result<(), LedgerError> {
+        let asked = Instant::now();
+        let pauses = self.parts.ledger.pauses().all().await?;
+        self.learn_pauses(pauses, asked);
+        Ok(())
     }
 
     fn learn_pauses(&self, pauses: Vec<Pause>, asked: Instant) {

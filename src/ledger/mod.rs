@@ -355,7 +355,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// Asks the ledger for its time, so that [`clock`](Self::clock) follows; tells whether the ledger answers.
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError>;
 
-    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted.
+    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted. Who also wants to know what is
+    /// paused asks for [that](Pauses::all).
     async fn check(&self) -> Result<(), LedgerError>;
 
     /// What is paused and held, in the same ledger.

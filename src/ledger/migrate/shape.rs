@@ -174,7 +174,9 @@ pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
     match missing[..] {
         [] => steps.first().map(|step| match step {
             Step::AddIndex(index) => format!("lacks index `{}`", index.name),
-            Step::CreatePauses => "lacks its table of pauses".to_owned(),
+            Step::CreatePauses => {
+                "lacks its table of pauses, or this user has no right on that".to_owned()
+            }
             other => format!("is not up to date ({other})"),
         }),
         [only] => Some(format!("lacks column `{only}`")),

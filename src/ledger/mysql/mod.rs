@@ -243,7 +243,7 @@ impl Ledger for MysqlLedger {
     async fn check(&self) -> Result<(), LedgerError> {
         self.sync_clock().await?;
         let mut connection = self.connection().await?;
-        migrate::check(&mut connection, &self.table)
+        migrate::check_tasks(&mut connection, &self.table)
             .await
             .map_err(|error| LedgerError::Refused {
                 message: error.to_string(),
