@@ -74,16 +74,21 @@ impl Resume {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let scope = self.scope.unwrap_or(Scope::EVERYTHING);
         let ledger = Adapters::new(config)?.ledger;
-        let (was, text) = match self.held {
+        let was = match self.held {
             true => release(&*ledger, &scope).await?,
             false => lift(&*ledger, &scope).await?,
         };
-        let still: Vec<Pause> = ledger.all().await?;
-        let still = still.into_iter().filter(|pause| {
+        let still = ledger.all().await?.into_iter().filter(|pause| {
             let meets = pause.scope.includes(&scope) || scope.includes(&pause.scope);
             pause.kind == PauseKind::Pause && meets
         });
         let still: Vec<Pause> = still.collect();
+        let stays = still.iter().any(|pause| pause.scope.includes(&scope));
+        let Lifted { was, text } = was;
+        let text = match stays && was.is_some() {
+            true => format!("{text}; but nothing starts yet"),
+            false => text,
+        };
         let value = json!({ "resumed": was.is_some(), "was": was, "still": still });
         output.print(&value, text)?;
         for pause in &still {
@@ -93,7 +98,6 @@ impl Resume {
                 pause.origin()
             );
         }
-        let stays = still.iter().any(|pause| pause.scope.includes(&scope));
         Ok(match was.is_none() && stays {
             true => ExitCode::from(EXIT_FAILED),
             false => ExitCode::SUCCESS,
@@ -101,28 +105,35 @@ impl Resume {
     }
 }
 
-async fn lift(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<(Option<Pause>, String)> {
-    let was = ledger.lift(scope).await?;
-    let text = match &was {
-        Some(pause) => format!("{} goes on; paused {}", named(scope), pause.origin()),
-        None => format!("{} was not paused by that name", named(scope)),
-    };
-    Ok((was, text))
+/// What was lifted, and that in words.
+struct Lifted {
+    was: Option<Pause>,
+    text: String,
 }
 
-async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<(Option<Pause>, String)> {
+async fn lift(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
+    let was = ledger.lift(scope).await?;
+    let text = match &was {
+        Some(pause) => format!("{} is resumed; paused {}", named(scope), pause.origin()),
+        None => format!("{} was not paused by that name", named(scope)),
+    };
+    Ok(Lifted { was, text })
+}
+
+async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     let of = match scope.is_everything() {
         true => "tasks".to_owned(),
         false => format!("tasks of {}", named(scope)),
     };
-    Ok(match ledger.release(scope, &operator()).await? {
+    let (was, text) = match ledger.release(scope, &operator()).await? {
         ReleaseAnswer::Released(hold) => {
-            let text = format!("held {of} go on; held {}", hold.origin());
+            let text = format!("held {of} are let go; held {}", hold.origin());
             (Some(hold), text)
         }
         ReleaseAnswer::Already(_) => (None, format!("held {of} had been let go already")),
         ReleaseAnswer::NoHold => (None, "nothing is held".to_owned()),
-    })
+    };
+    Ok(Lifted { was, text })
 }
 
 /// Lists what is paused and held.

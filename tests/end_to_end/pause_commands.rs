@@ -84,7 +84,11 @@ async fn pausing_and_resuming_twice_is_answered_clearly() {
     assert!(resumed.status.success());
     let said = String::from_utf8_lossy(&resumed.stdout);
     assert!(
-        said.starts_with("`Order@close` goes on; paused since 20"),
+        said.starts_with("`Order@close` is resumed; paused since 20"),
+        "{said}"
+    );
+    assert!(
+        said.trim_end().ends_with("; but nothing starts yet"),
         "{said}"
     );
     let warned = String::from_utf8_lossy(&resumed.stderr);
@@ -98,7 +102,7 @@ async fn pausing_and_resuming_twice_is_answered_clearly() {
     assert!(
         program
             .says("resume --all")
-            .starts_with("everything goes on")
+            .starts_with("everything is resumed")
     );
     assert_eq!(
         program.says("resume Order@close"),
@@ -223,7 +227,7 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
     assert!(table.contains("held if due before 20"), "{table}");
     let released = program.says("resume --held Orders");
     assert!(
-        released.starts_with("held tasks of `Orders` go on; held since 20"),
+        released.starts_with("held tasks of `Orders` are let go; held since 20"),
         "{released}"
     );
     assert_eq!(of("Orders@close@2"), Value::Null);
@@ -234,7 +238,7 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
     assert!(
         program
             .says("resume --held")
-            .starts_with("held tasks go on")
+            .starts_with("held tasks are let go")
     );
     assert_eq!(program.says("pauses"), "nothing is paused");
 }
