@@ -7,8 +7,9 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, Catalog, Claim, Claimant, DueScan, Foundling, Ledger,
-    ListFilter, NewTask, NudgeAnswer, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
-    Renewal, RescheduleAnswer, Ruling, Settled, Settlement, Standing, StateFilter, Window,
+    ListFilter, NewTask, NudgeAnswer, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX,
+    ReleaseAnswer, Renewal, RescheduleAnswer, Ruling, Settled, Settlement, Standing, StateFilter,
+    Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{Origin, PauseKind, Paused, Scope, State, TaskKey, UnixMs};
@@ -127,6 +128,7 @@ rules! {
     a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts
     a_release_says_nothing_about_the_next_hold
     a_scan_goes_around_what_is_paused_and_held
+    there_is_an_end_to_pauses_and_a_way_back_from_it
     run_now_lets_a_held_task_go
 }
 
@@ -1343,4 +1345,32 @@ async fn run_now_lets_a_held_task_go(ledger: &(impl Ledger + Catalog + Pauses)) 
     };
     assert_eq!(paused.hinders(&later, arming.due), None);
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+}
+
+async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &(impl Ledger + Pauses)) {
+    let name = |number: usize| scope(&format!("Many{number}"));
+    ledger.hold("me", "").await.unwrap();
+    for number in 1..PAUSES_MAX {
+        ledger.set(&name(number), "me", "").await.unwrap();
+    }
+    let refused =
+        "1000 pauses stand, expected fewer than 1000: resume some, or pause whole classes";
+    let more = ledger.set(&name(PAUSES_MAX), "me", "").await.unwrap_err();
+    assert_eq!(more.to_string(), refused);
+    let more = ledger.release(&name(1), "me").await.unwrap_err();
+    assert_eq!(more.to_string(), refused);
+    assert!(ledger.set(&name(1), "me", "").await.unwrap().already);
+    // However many are paused, a scan is one statement.
+    let paused = Paused::of(&ledger.all().await.unwrap());
+    let scan = DueScan {
+        window: Window::OverdueNewest(Duration::ZERO),
+        after: None,
+        limit: 10,
+    };
+    ledger.scan_unpaused(scan, &paused).await.unwrap();
+    ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    for number in 1..PAUSES_MAX {
+        ledger.lift(&name(number)).await.unwrap().unwrap();
+    }
+    assert_eq!(ledger.all().await.unwrap(), []);
 }

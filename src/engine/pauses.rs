@@ -123,6 +123,9 @@ impl Shared {
     fn learn_pauses(&self, pauses: Vec<Pause>, asked: Instant) {
         let (before, now) = self.pauses.learn(pauses, asked);
         self.parts.metrics.pauses(now.pauses.len());
+        if before.pauses == now.pauses {
+            return;
+        }
         for pause in now
             .pauses
             .iter()

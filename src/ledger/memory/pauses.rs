@@ -15,6 +15,13 @@ impl Book {
             .cloned()
     }
 
+    fn check_room_for(&self, pause: &Pause) -> Result<(), LedgerError> {
+        match self.pause_of(pause.kind, &pause.scope) {
+            Some(_) => Ok(()),
+            None => check_room(self.pauses.len()),
+        }
+    }
+
     fn stand(&mut self, pause: Pause) -> PauseAnswer {
         match self.pause_of(pause.kind, &pause.scope) {
             Some(pause) => PauseAnswer {
@@ -56,7 +63,7 @@ impl Pauses for MemoryLedger {
         check_reason(reason)?;
         let pause = self.new_pause(PauseKind::Pause, scope, by, reason);
         let mut book = self.book();
-        check_room(book.pauses.len())?;
+        book.check_room_for(&pause)?;
         Ok(book.stand(pause))
     }
 
@@ -83,7 +90,7 @@ impl Pauses for MemoryLedger {
             book.pauses.retain(|pause| pause.kind == PauseKind::Pause);
             return Ok(ReleaseAnswer::Released(hold));
         }
-        check_room(book.pauses.len())?;
+        book.check_room_for(&release)?;
         Ok(match book.stand(release).already {
             true => ReleaseAnswer::Already(hold),
             false => ReleaseAnswer::Released(hold),

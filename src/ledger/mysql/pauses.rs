@@ -28,7 +28,7 @@ impl Pauses for MysqlLedger {
 
     async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
-        check_room(self.all().await?.len())?;
+        self.check_room_for(PauseKind::Pause, scope).await?;
         let (class, method) = columns(scope);
         let insert = || {
             statement(self.queries.plain(queries::SET_PAUSE))
@@ -63,7 +63,9 @@ impl Pauses for MysqlLedger {
     }
 
     async fn release(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, LedgerError> {
-        check_room(self.all().await?.len())?;
+        if !scope.is_everything() {
+            self.check_room_for(PauseKind::Release, scope).await?;
+        }
         let mut conn = self.pools.acquire().await?;
         let hold = self.pause_of(&mut conn, PauseKind::Hold, &Scope::EVERYTHING);
         let Some(hold) = hold.await.map_err(error)? else {
@@ -152,6 +154,16 @@ impl Pauses for MysqlLedger {
 }
 
 impl MysqlLedger {
+    /// Refuses one more than there may be, unless it stands already.
+    async fn check_room_for(&self, kind: PauseKind, scope: &Scope) -> Result<(), LedgerError> {
+        let all = self.all().await?;
+        let stands = |pause: &Pause| pause.kind == kind && pause.scope == *scope;
+        match all.iter().any(stands) {
+            true => Ok(()),
+            false => check_room(all.len()),
+        }
+    }
+
     /// Inserts, unless there is one; answers the one that stands.
     async fn stand(
         &self,
