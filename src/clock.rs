@@ -45,9 +45,16 @@ pub struct LedgerClock(Arc<Mutex<Anchor>>);
 struct Anchor {
     /// Microseconds since 1970: half a millisecond lost here would be half a millisecond of lateness.
     reading_us: i64,
-    at: Instant,
+    /// `None`: time stands still.
+    at: Option<Instant>,
     /// How wrong the reading may be: half the round trip it took.
     error: Duration,
+}
+
+impl Anchor {
+    fn age(&self) -> Duration {
+        self.at.map_or(Duration::ZERO, |at| at.elapsed())
+    }
 }
 
 /// How fast two crystals drift apart at worst; it makes an old reading give way to a newer, coarser one.
@@ -62,6 +69,25 @@ impl LedgerClock {
         Self::anchored(now, Duration::ZERO)
     }
 
+    /// A clock that reads `now` until it is [`set`](Self::set): for tests.
+    pub fn standing_at(now: UnixMs) -> Self {
+        let clock = Self::starting_at(now);
+        clock.set(now);
+        clock
+    }
+
+    /// From now on it stands still, and reads `now`.
+    pub fn set(&self, now: UnixMs) {
+        *self
+            .0
+            .lock()
+            .expect("nothing panics while holding the clock") = Anchor {
+            reading_us: now.0.saturating_mul(1000),
+            at: None,
+            error: Duration::ZERO,
+        };
+    }
+
     /// A clock that is believed to read about `now`, until the ledger has been asked.
     pub fn guessing(now: UnixMs) -> Self {
         Self::anchored(now, Duration::MAX)
@@ -70,7 +96,7 @@ impl LedgerClock {
     fn anchored(now: UnixMs, error: Duration) -> Self {
         Self(Arc::new(Mutex::new(Anchor {
             reading_us: now.0.saturating_mul(1000),
-            at: Instant::now(),
+            at: Some(Instant::now()),
             error,
         })))
     }
@@ -83,7 +109,7 @@ impl LedgerClock {
     /// The same in microseconds since 1970.
     pub fn now_us(&self) -> i64 {
         let anchor = self.anchor();
-        let since = i64::try_from(anchor.at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let since = i64::try_from(anchor.age().as_micros()).unwrap_or(i64::MAX);
         anchor.reading_us.saturating_add(since)
     }
 
@@ -119,11 +145,11 @@ impl LedgerClock {
             .expect("nothing panics while holding the clock");
         let aged = anchor
             .error
-            .saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.at.elapsed().as_secs_f64()));
-        if error <= aged {
+            .saturating_add(DRIFT_PER_SECOND.mul_f64(anchor.age().as_secs_f64()));
+        if error <= aged && anchor.at.is_some() {
             *anchor = Anchor {
                 reading_us,
-                at: asked + error,
+                at: Some(asked + error),
                 error,
             };
         }
@@ -151,6 +177,16 @@ mod tests {
             Instant::now() + Duration::from_millis(100)
         );
         assert_eq!(clock.instant_of(UnixMs(5)), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_set_stands_still() {
+        let clock = LedgerClock::standing_at(UnixMs(1000));
+        tokio::time::advance(Duration::from_millis(250)).await;
+        clock.observe_us(5_000_000, Instant::now());
+        assert_eq!(clock.now(), UnixMs(1000));
+        clock.set(UnixMs(900));
+        assert_eq!((clock.now(), clock.surely()), (UnixMs(900), UnixMs(900)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -90,11 +90,13 @@
 //! | [`ledger`] | the seam to the book of record; in MySQL, in memory | `task` |
 //! | [`timer`] | the seam to whatever says "may be due"; Redis keys, or the ledger alone | `task` |
 //! | [`redis`] | everything that speaks Redis | `task` |
-//! | [`handler`] | the seam to what does the work; registry, routes, programs | `task`, `ledger` |
+//! | [`handler`] | the seam to what does the work; registry, routes, targets | `task`, `ledger`, `redis` |
 //! | [`fleet`] | the seam to the other daemons, and whose a task is | `task`, `redis` |
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
 //! | [`compose`] | puts concrete adapters together | everything |
+//! | [`trace`] | which trace the code that runs belongs to | `task` |
+//! | [`testing`] | a kit for the tests of users: no server, no waiting | the engine, in memory |
 //! | [`sandbox`] | private servers for tests, demos and measurements | nothing |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -113,7 +115,10 @@ pub mod redis;
 pub mod sandbox;
 pub mod task;
 pub mod telemetry;
+pub mod testing;
+
 pub mod timer;
+pub mod trace;
 
 pub use client::{ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
 pub use compose::in_memory;
@@ -121,4 +126,4 @@ pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
-pub use task::{Due, TaskKey, UnixMs};
+pub use task::{Due, TaskKey, Traceparent, UnixMs};

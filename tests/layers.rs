@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
+    ("trace.rs", &["task"]),
     ("sandbox", &[]),
     ("config", &["task", "ledger::migrate"]),
     ("telemetry", &["ledger"]),
@@ -15,7 +16,10 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         "timer",
         &["task", "clock", "config", "ledger", "redis", "telemetry"],
     ),
-    ("handler", &["task", "config", "ledger"]),
+    (
+        "handler",
+        &["task", "clock", "config", "ledger", "redis", "trace"],
+    ),
     ("fleet", &["task", "clock", "config", "redis"]),
     (
         "engine",
@@ -28,14 +32,30 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "timer",
             "handler",
             "telemetry",
+            "trace",
         ],
     ),
-    ("client", &["task", "config", "ledger", "timer"]),
+    ("client", &["task", "config", "ledger", "timer", "trace"]),
     ("http", &["config", "engine", "telemetry"]),
+    (
+        "testing",
+        &[
+            "client",
+            "clock",
+            "config",
+            "engine",
+            "fleet",
+            "handler",
+            "ledger",
+            "task",
+            "telemetry",
+            "timer",
+        ],
+    ),
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 7] = [
+const DRIVERS: [(&str, &[&str]); 8] = [
     (
         "sqlx::",
         &[
@@ -66,6 +86,7 @@ const DRIVERS: [(&str, &[&str]); 7] = [
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
     ("fleet::redis_roster", &["fleet", "compose.rs"]),
+    ("reqwest::", &["handler/webhook", "handler/targets.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),
 ];

@@ -87,6 +87,7 @@ macro_rules! rules {
 
 rules! {
     a_task_is_created_pending
+    a_record_shows_a_payload_without_its_envelope
     creating_the_same_again_changes_nothing
     creating_a_finished_arming_again_does_not_run_it_twice
     creating_with_another_due_time_moves_it
@@ -231,6 +232,29 @@ async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
         (Some("t"), Some("{\"a\":1}"))
     );
     assert_eq!(record.id, format!("{}-{}", created.arming.row, due.0));
+}
+
+async fn a_record_shows_a_payload_without_its_envelope(ledger: &(impl Ledger + Catalog)) {
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let enveloped = format!(r#"{{"$lapsed":{{"traceparent":"{TRACE}"}},"payload":[1]}}"#);
+    for (n, stored, payload, trace) in [
+        (1, enveloped.as_str(), "[1]", Some(TRACE)),
+        (2, "[1]", "[1]", None),
+    ] {
+        let key = key("enveloped", n);
+        let task = NewTask {
+            payload: Some(stored.into()),
+            ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
+        };
+        let arming = ledger.create(&[task]).await.unwrap()[0].arming;
+        let record = ledger.find(&key).await.unwrap().unwrap();
+        assert_eq!(record.payload.as_deref(), Some(payload));
+        let found = record.traceparent.map(|trace| trace.to_string());
+        assert_eq!(found.as_deref(), trace);
+        // Who runs it opens it.
+        let claim = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claim.payload.as_deref(), Some(stored));
+    }
 }
 
 async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog)) {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use lapsed::config::Secret;
 use lapsed::task::{Due, TaskKey};
 use lapsed::{Config, Task, TaskClient};
 use serde::Deserialize;
@@ -31,6 +32,7 @@ struct Line {
     payload: Option<serde_json::Value>,
     tag: Option<String>,
     max_attempts: Option<u16>,
+    traceparent: Option<String>,
 }
 
 #[derive(Default)]
@@ -41,7 +43,12 @@ struct Tally {
 }
 
 /// Schedules every line that can be; says which ones cannot, and why.
-pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+pub async fn schedule(
+    file: &Path,
+    secret: Option<Secret>,
+    config: &Config,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
     let tasks = TaskClient::connect(config).await?;
     let (mut lines, bytes) = open(file).await?;
     let bar = progress(bytes);
@@ -58,7 +65,7 @@ pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::R
         bar.inc(read as u64);
         let text = line.trim_ascii();
         if !text.is_empty() {
-            match parse(text, &tasks) {
+            match parse(text, secret.as_ref(), &tasks) {
                 Ok(task) => batch.push(task),
                 Err(problem) => {
                     tally.refused += 1;
@@ -97,7 +104,7 @@ pub async fn schedule(file: &Path, config: &Config, output: Output) -> anyhow::R
     })
 }
 
-fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
+fn parse(text: &[u8], secret: Option<&Secret>, tasks: &TaskClient) -> Result<(Task, Due), String> {
     if text.len() > LINE_BYTES_MAX {
         return Err(format!(
             "has {} bytes, expected at most {LINE_BYTES_MAX}",
@@ -112,6 +119,7 @@ fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
         payload,
         tag,
         max_attempts,
+        traceparent,
     } = line;
     let key = TaskKey::parse(&key).map_err(|error| error.to_string())?;
     let due = due_of(r#in.as_deref(), at.as_deref())?;
@@ -124,6 +132,14 @@ fn parse(text: &[u8], tasks: &TaskClient) -> Result<(Task, Due), String> {
     }
     if let Some(runs) = max_attempts {
         task = task.max_attempts(runs);
+    }
+    if let Some(trace) = traceparent {
+        task = task
+            .traceparent(&trace)
+            .map_err(|error| error.to_string())?;
+    }
+    if let Some(secret) = secret {
+        task = task.sign(secret);
     }
     tasks.check(&task, due).map_err(|error| error.to_string())?;
     Ok((task, due))

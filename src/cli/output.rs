@@ -96,6 +96,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
         cancel_requested,
         tag,
         payload,
+        traceparent,
         last_error,
         finished,
         adopted,
@@ -122,6 +123,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
             adopted.then(|| "from a key that a program armed".to_owned()),
         ),
         ("payload", payload.clone()),
+        ("traceparent", traceparent.map(|trace| trace.to_string())),
         ("last error", last_error.clone()),
     ];
     let lines = fields

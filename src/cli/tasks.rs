@@ -1,13 +1,14 @@
 //! The commands that make, move and end tasks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use lapsed::compose::Adapters;
+use lapsed::config::Secret;
 use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, Pauses, RescheduleAnswer};
-use lapsed::task::{Due, Paused, ScheduleError, TaskKey};
+use lapsed::task::{Due, Paused, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent};
 use lapsed::{Config, Task, TaskClient};
 use serde_json::json;
 
@@ -40,7 +41,13 @@ pub struct Schedule {
     /// Runs, not retries
     #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
-    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts"}; - is stdin
+    /// The trace it belongs to: W3C, 00-<32 hex digits>-<16>-<2>
+    #[arg(long, conflicts_with = "file")]
+    traceparent: Option<Traceparent>,
+    /// Sign it with the secret that is the first line of this file
+    #[arg(long, value_name = "FILE")]
+    sign_with: Option<PathBuf>,
+    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "traceparent"}; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
     file: Option<PathBuf>,
 }
@@ -63,8 +70,9 @@ impl When {
 
 impl Schedule {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let secret = self.sign_with.as_deref().map(read_secret).transpose()?;
         if let Some(file) = &self.file {
-            return bulk::schedule(file, config, output).await;
+            return bulk::schedule(file, secret, config, output).await;
         }
         let Some(due) = self.when.due() else {
             return usage("schedule needs `--in DUR` or `--at RFC3339`");
@@ -87,6 +95,12 @@ impl Schedule {
         }
         if let Some(runs) = self.max_attempts {
             task = task.max_attempts(runs);
+        }
+        if let Some(trace) = self.traceparent {
+            task = task.traceparent(&trace.to_string())?;
+        }
+        if let Some(secret) = secret {
+            task = task.sign(secret);
         }
         let made = TaskClient::connect(config)
             .await?
@@ -122,6 +136,26 @@ fn read_payload(payload: &str) -> anyhow::Result<String> {
         }
         None => Ok(payload.to_owned()),
     }
+}
+
+fn read_secret(file: &Path) -> anyhow::Result<Secret> {
+    let lines =
+        Secret::lines_of(file).with_context(|| format!("read secret `{}`", file.display()))?;
+    let first = lines.into_iter().next();
+    let secret = first.with_context(|| {
+        format!(
+            "`{}` is empty, expected a secret in its first line",
+            file.display()
+        )
+    })?;
+    if secret.len() < SECRET_BYTES_MIN {
+        bail!(
+            "the secret in `{}` has {} bytes, expected at least {SECRET_BYTES_MIN}",
+            file.display(),
+            secret.len()
+        );
+    }
+    Ok(Secret::from(secret))
 }
 
 #[derive(Args)]

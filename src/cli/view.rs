@@ -188,13 +188,18 @@ impl Doctor {
 }
 
 pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-    let value = json!({ "ok": true, "routes": config.routes.len() });
-    output.print(
-        &value,
-        format!(
-            "the configuration is in order, {} routes",
-            config.routes.len()
-        ),
-    )?;
+    let targets = config.routes.iter().map(
+        |route| json!({ "match": route.matches.as_str(), "target": route.target.to_string() }),
+    );
+    let targets: Vec<_> = targets.collect();
+    let value = json!({ "ok": true, "routes": config.routes.len(), "targets": targets });
+    let mut text = format!(
+        "the configuration is in order, {} routes",
+        config.routes.len()
+    );
+    for route in &config.routes {
+        text.push_str(&format!("\n  {}  ->  {}", route.matches, route.target));
+    }
+    output.print(&value, text)?;
     Ok(ExitCode::SUCCESS)
 }

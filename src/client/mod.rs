@@ -16,8 +16,11 @@ use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{
     Arming, CancelAnswer, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
-use crate::task::{Due, KeyError, ScheduleError, ScopeError, State, TaskKey, UnixMs};
+use crate::task::{
+    Due, KeyError, ScheduleError, ScopeError, State, TaskKey, Traceparent, TraceparentError, UnixMs,
+};
 use crate::timer::{Alarm, ArmMode, Timer};
+use crate::trace;
 
 use self::creations::Creations;
 pub use self::task::{IntoDue, Task};
@@ -45,7 +48,11 @@ pub struct TaskClient {
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
     creations: Arc<Creations>,
+    /// Says which trace a call belongs to.
+    tracer: Option<Arc<Tracer>>,
 }
+
+type Tracer = dyn Fn() -> Option<String> + Send + Sync;
 
 /// What creating a task came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +126,47 @@ impl TaskClient {
             ledger,
             timer,
             creations: Arc::new(creations),
+            tracer: None,
         }
+    }
+
+    /// With a function that says which trace the caller is in, as a W3C `traceparent`: for whoever uses OpenTelemetry or
+    /// another tracer. It is asked for each task that has none of its own ([`Task::traceparent`]); `None`, or a text that is
+    /// no `traceparent`, leaves it at the trace of the run that creates the task, if any.
+    ///
+    /// ```
+    /// # fn current_span() -> Option<(u128, u64)> { None }
+    /// # fn example(tasks: lapsed::TaskClient) {
+    /// let tasks = tasks.trace_with(|| {
+    ///     let (trace, span) = current_span()?;
+    ///     Some(format!("00-{trace:032x}-{span:016x}-01"))
+    /// });
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn trace_with<F>(self, traceparent: F) -> Self
+    where
+        F: Fn() -> Option<String> + Send + Sync + 'static,
+    {
+        Self {
+            tracer: Some(Arc::new(traceparent)),
+            ..self
+        }
+    }
+
+    /// The trace that whoever calls is in.
+    fn current_trace(&self) -> Option<Traceparent> {
+        let told = self.tracer.as_ref().and_then(|tracer| tracer());
+        let told = told.and_then(|text| {
+            let parsed: Result<Traceparent, _> = text.parse();
+            // A tracer that is broken must not keep a task from being created.
+            parsed
+                .inspect_err(
+                    |error| tracing::debug!(%error, "the function of `trace_with` is wrong"),
+                )
+                .ok()
+        });
+        told.or_else(trace::current)
     }
 
     /// Creates `Class@method@args`, due after `delay`, or moves it there. The same due time again changes nothing.
@@ -345,7 +392,10 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    mut travels,
                 } = task;
+                travels.traceparent = travels.traceparent.or_else(|| self.current_trace());
+                let payload = travels.seal(&key, payload);
                 Ok(NewTask {
                     key,
                     due,
@@ -402,6 +452,9 @@ pub enum ClientError {
     /// What is to be paused is.
     #[error(transparent)]
     Scope(#[from] ScopeError),
+    /// The trace is.
+    #[error(transparent)]
+    Trace(#[from] TraceparentError),
     /// Something else about the task is.
     #[error("{0}")]
     Invalid(String),

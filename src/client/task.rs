@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use super::ClientError;
+use crate::config::Secret;
 use crate::ledger::{PAYLOAD_BYTES_MAX, TAG_CHARS_MAX};
-use crate::task::{Due, KeyError, ScheduleError, TaskKey, UnixMs};
+use crate::task::{
+    Due, Envelope, KeyError, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError, TaskKey,
+    Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
+};
 
 /// What is to be run: its key, and everything else that can be said of it. When is a [`Due`].
 ///
@@ -21,6 +25,32 @@ pub struct Task {
     pub(super) payload: Option<String>,
     pub(super) tag: Option<String>,
     pub(super) max_attempts: Option<u16>,
+    pub(super) travels: Travels,
+}
+
+/// What goes into the envelope of a payload, if there is to be one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Travels {
+    pub traceparent: Option<Traceparent>,
+    secret: Option<Secret>,
+}
+
+impl Travels {
+    /// What the ledger gets: the payload as it was given, unless something travels with it.
+    pub fn seal(self, key: &TaskKey, payload: Option<String>) -> Option<String> {
+        let Self {
+            traceparent,
+            secret,
+        } = self;
+        let signature =
+            secret.map(|secret| sign(secret.expose().as_bytes(), key, payload.as_deref()));
+        Envelope {
+            payload,
+            traceparent,
+            signature,
+        }
+        .seal()
+    }
 }
 
 impl Task {
@@ -37,7 +67,8 @@ impl Task {
         TaskKey::build(class, method, args).map(Self::from)
     }
 
-    /// With a payload: JSON, at most [`PAYLOAD_BYTES_MAX`] bytes.
+    /// With a payload: JSON, at most [`PAYLOAD_BYTES_MAX`] bytes. An object may not have a member `$lapsed`, which is
+    /// [reserved](crate::task::Envelope).
     #[must_use]
     pub fn payload(self, json: impl Into<String>) -> Self {
         Self {
@@ -64,6 +95,34 @@ impl Task {
         }
     }
 
+    /// As part of this trace, which its run and what that creates belong to as well: a W3C `traceparent`.
+    ///
+    /// Without one a task belongs to what [`TaskClient::trace_with`](super::TaskClient::trace_with) says, else to the trace
+    /// of the run that creates it, if it is created by a handler.
+    ///
+    /// # Errors
+    /// [`TraceparentError`] says what was expected.
+    pub fn traceparent(self, traceparent: &str) -> Result<Self, TraceparentError> {
+        let traceparent = Some(traceparent.parse()?);
+        let travels = Travels {
+            traceparent,
+            ..self.travels
+        };
+        Ok(Self { travels, ..self })
+    }
+
+    /// Signed with a secret of at least [`SECRET_BYTES_MIN`] bytes, for daemons that run nothing else
+    /// ([`VerifyPayload`](crate::handler::VerifyPayload)). Key and payload are signed, and nothing else.
+    #[must_use]
+    pub fn sign(self, secret: impl Into<Secret>) -> Self {
+        let secret = Some(secret.into());
+        let travels = Travels {
+            secret,
+            ..self.travels
+        };
+        Self { travels, ..self }
+    }
+
     /// What it is called.
     pub fn key(&self) -> &TaskKey {
         &self.key
@@ -81,6 +140,19 @@ impl Task {
             if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload) {
                 return refuse(format!("payload is not JSON: {error}"));
             }
+            if has_reserved_member(payload) {
+                return refuse(format!(
+                    "payload has a top-level member `{RESERVED_MEMBER}`, which is reserved: expected another name"
+                ));
+            }
+        }
+        if let Some(secret) = &self.travels.secret
+            && secret.expose().len() < SECRET_BYTES_MIN
+        {
+            return refuse(format!(
+                "the secret to sign with has {} bytes, expected at least {SECRET_BYTES_MIN}",
+                secret.expose().len()
+            ));
         }
         match &self.tag {
             Some(tag) if tag.chars().count() > TAG_CHARS_MAX => refuse(format!(
@@ -105,6 +177,7 @@ impl From<TaskKey> for Task {
             payload: None,
             tag: None,
             max_attempts: None,
+            travels: Travels::default(),
         }
     }
 }

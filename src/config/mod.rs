@@ -3,12 +3,18 @@
 //! Sections mirror modules. Unknown keys are refused, and *all* problems are reported at once, each
 //! with the path of its key and what was expected.
 
+mod delivery;
 mod error;
+mod headers;
 mod overlay;
+mod reach;
 mod reader;
 mod routes;
 mod secret;
 mod sections;
+mod signing_key;
+mod url_template;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,8 +34,13 @@ pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 /// Where a configuration is looked for when none is named.
 pub const SEARCH_PATHS: [&str; 2] = ["./config/lapsed.toml", "/etc/lapsed/lapsed.toml"];
 
+pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::error::{ConfigError, Problem};
+pub use self::reach::Reach;
 pub use self::secret::Secret;
+pub use self::signing_key::SigningKey;
+pub use self::url_template::UrlTemplate;
+pub use self::webhook::WebhookConfig;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -174,6 +185,10 @@ pub struct RouteConfig {
     pub retry: Option<RetryPolicy>,
     /// Over `[adopt]`.
     pub adopt: Option<bool>,
+    /// A run that takes longer is worth a warning.
+    pub slow_after: Option<Duration>,
+    /// If there are any: one of them must have signed a task for it to be run.
+    pub payload_secrets: Vec<Secret>,
 }
 
 /// What a route runs.
@@ -181,8 +196,24 @@ pub struct RouteConfig {
 pub enum TargetConfig {
     /// A program.
     Exec(ExecConfig),
+    /// A request to somebody's server.
+    Webhook(Box<WebhookConfig>),
+    /// A stream, a list or a channel in Redis.
+    Delivery(DeliveryConfig),
     /// A log line.
     Log,
+}
+
+impl std::fmt::Display for TargetConfig {
+    /// What it is and where it leads, without secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exec(exec) => write!(f, "exec {}", exec.program),
+            Self::Webhook(webhook) => write!(f, "webhook {}, {}", webhook.url, webhook.signed()),
+            Self::Delivery(delivery) => delivery.fmt(f),
+            Self::Log => f.write_str("log"),
+        }
+    }
 }
 
 /// `exec = [..]` and the keys beside it.
@@ -304,7 +335,7 @@ impl Config {
         let mut table = defaults.clone();
         let file: Table = text
             .parse()
-            .map_err(|error: toml::de::Error| ConfigError::one("", error.to_string()))?;
+            .map_err(|error: toml::de::Error| ConfigError::one("", not_toml(text, &error)))?;
         let mut problems = Problems::default();
         overlay_file(&mut table, file);
         overlay_env(&mut table, &defaults, env, &mut problems);
@@ -320,6 +351,16 @@ impl Config {
             }),
         }
     }
+}
+
+/// The line is not shown: it may hold a secret.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    format!(
+        "line {line} is not TOML: {}",
+        error.message().replace('\n', ", ")
+    )
 }
 
 impl Default for Config {
@@ -436,6 +477,56 @@ mod tests {
     }
 
     #[test]
+    fn a_route_may_warn_of_slow_runs_and_ask_for_signatures() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(
+            file.path(),
+            "the new secret of it\n\n the old secret of it \n",
+        )
+        .unwrap();
+        let text = format!(
+            "[[routes]]\nmatch = 'a'\nlog = {{}}\nslow_after = '5s'\npayload_secret = 'sixteen bytes or'\n\
+             [[routes]]\nmatch = 'b'\nlog = {{}}\npayload_secret = ['sixteen bytes or', 'more than sixteen']\nadopt = false\n\
+             [[routes]]\nmatch = 'c'\nlog = {{}}\npayload_secret_file = '{}'\n",
+            file.path().display()
+        );
+        let config = Config::from_toml(&text).unwrap();
+        let secrets = |route: usize| -> Vec<&str> {
+            let secrets = config.routes[route].payload_secrets.iter();
+            secrets.map(Secret::expose).collect()
+        };
+        assert_eq!(config.routes[0].slow_after, Some(Duration::from_secs(5)));
+        assert_eq!(secrets(0), ["sixteen bytes or"]);
+        assert_eq!(secrets(1), ["sixteen bytes or", "more than sixteen"]);
+        assert_eq!(secrets(2), ["the new secret of it", "the old secret of it"]);
+        assert!(!format!("{config:?}").contains("sixteen bytes or"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_slow_after_and_secrets_is_said_all_at_once() {
+        let found = problems(
+            "[[routes]]\nmatch = 'a'\nlog = {}\nslow_after = 5\npayload_secret = 'short'\n\
+             [[routes]]\nmatch = 'b'\nlog = {}\npayload_secret = 'sixteen bytes or'\npayload_secret_file = 'x'\n\
+             [[routes]]\nmatch = 'c'\nlog = {}\npayload_secret_file = '/nowhere'\n\
+             [[routes]]\nmatch = 'd'\nlog = {}\npayload_secret = 'sixteen bytes or'\nadopt = true\n\
+             [[routes]]\nmatch = 'e'\nlog = {}\npayload_secret = []\n\
+             [[routes]]\nmatch = 'f'\nlog = {}\npayload_secret = 7\n",
+        );
+        assert_eq!(
+            found,
+            [
+                "`routes[0].slow_after`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"",
+                "`routes[0].payload_secret`: expected secrets of at least 16 bytes, found one of 5",
+                "`routes[1]`: expected one of `payload_secret` and `payload_secret_file`",
+                "`routes[2].payload_secret_file`: cannot read `/nowhere`: No such file or directory (os error 2)",
+                "`routes[3].adopt`: expected false beside `payload_secret`: a key that some program armed is signed by nobody",
+                "`routes[4].payload_secret`: expected at least one secret",
+                "`routes[5].payload_secret`: expected a text or a list of texts",
+            ]
+        );
+    }
+
+    #[test]
     fn broken_routes_say_what_was_expected() {
         let found = problems(
             "[[routes]]\nmatch = \"(\"\n[[routes]]\nmatch = \"x\"\nexec = [\"sh\", \"-c\", \"run {key}\"]\nlogg = 1\n",
@@ -447,7 +538,7 @@ mod tests {
         assert!(
             found
                 .iter()
-                .any(|p| p == "`routes[0]`: has no target, expected `exec = [..]` or `log = {}`"),
+                .any(|p| p == "`routes[0]`: has no target, expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`"),
             "{found:?}"
         );
         assert!(
@@ -462,5 +553,28 @@ mod tests {
                 .any(|p| p == "`routes[1].logg`: is not the name of a setting"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_route_has_exactly_one_target_and_each_is_looked_at() {
+        let found = problems(
+            "[[routes]]\nmatch = 'x'\nexec = ['/bin/true']\nlog = {}\nlist = {}\nallow_dash = true\n[[routes]]\nmatch = 'x'\nlog = {}\nallow_dash = true",
+        );
+        assert_eq!(
+            found,
+            [
+                "`routes[0].list.key`: is missing",
+                "`routes[0]`: has 3 targets (`exec`, `list`, `log`), expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`",
+                "`routes[1].allow_dash`: is not the name of a setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_not_toml_is_named_and_not_shown() {
+        let found = problems("[redis]\n\nurl = \"redis://:s3cret@h\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("line 3 is not TOML: "), "{found:?}");
+        assert!(!found[0].contains("s3cret"), "{found:?}");
     }
 }

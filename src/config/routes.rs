@@ -1,18 +1,31 @@
 //! `[[routes]]`: which program runs which task.
 
+use std::path::Path;
 use std::time::Duration;
 
 use regex::Regex;
 use toml::Table;
 
 use super::reader::{Problems, Reader, Span};
-use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, TargetConfig};
-use crate::task::{Backoff, RetryPolicy};
+use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, Secret, TargetConfig};
+use crate::task::{Backoff, RetryPolicy, SECRET_BYTES_MIN};
+
+/// A text, or a list of them.
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What a route can run; each has exactly one.
+const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
 
 impl Reader {
     pub(super) fn routes(
         &mut self,
         retry: Option<&RetryPolicy>,
+        key_prefix: &str,
         p: &mut Problems,
     ) -> Vec<RouteConfig> {
         let tables: Vec<Table> = self.optional("routes", p).unwrap_or_default();
@@ -21,11 +34,16 @@ impl Reader {
             path: format!("routes[{index}]"),
         });
         readers
-            .filter_map(|reader| reader.route(retry, p))
+            .filter_map(|reader| reader.route(retry, key_prefix, p))
             .collect()
     }
 
-    fn route(mut self, retry: Option<&RetryPolicy>, p: &mut Problems) -> Option<RouteConfig> {
+    fn route(
+        mut self,
+        retry: Option<&RetryPolicy>,
+        key_prefix: &str,
+        p: &mut Problems,
+    ) -> Option<RouteConfig> {
         let pattern: Option<String> = self.take("match", p);
         let matches = pattern.and_then(|pattern| match Regex::new(&pattern) {
             Ok(regex) => Some(regex),
@@ -49,7 +67,18 @@ impl Reader {
             true => self.take("adopt", p).map(Some),
             false => Some(None),
         };
-        let target = self.target(p);
+        let slow_after = self
+            .table
+            .contains_key("slow_after")
+            .then(|| self.duration("slow_after", p, Duration::from_millis(1)));
+        let payload_secrets = self.payload_secrets(p);
+        if !payload_secrets.is_empty() && adopt == Some(Some(true)) {
+            p.add(
+                &self.at("adopt"),
+                "expected false beside `payload_secret`: a key that some program armed is signed by nobody".to_owned(),
+            );
+        }
+        let target = self.target(key_prefix, p);
         self.done(p);
         Some(RouteConfig {
             matches: matches?,
@@ -57,28 +86,96 @@ impl Reader {
             timeout: timeout.flatten(),
             retry: retry?,
             adopt: adopt?,
+            slow_after: slow_after.flatten(),
+            payload_secrets,
         })
     }
 
-    fn target(&mut self, p: &mut Problems) -> Option<TargetConfig> {
-        let has = |key| self.table.contains_key(key);
-        match (has("exec"), has("log")) {
-            (true, false) => self.exec(p).map(TargetConfig::Exec),
-            (false, true) => {
-                self.section("log", p).done(p);
-                Some(TargetConfig::Log)
+    /// `payload_secret = ".."`, or several in a list; or `payload_secret_file`, one to a line.
+    fn payload_secrets(&mut self, p: &mut Problems) -> Vec<Secret> {
+        let given: Option<OneOrMany> = self.optional("payload_secret", p);
+        let file: Option<String> = self.optional("payload_secret_file", p);
+        let (at, texts) = match (given, file) {
+            (None, None) => return Vec::new(),
+            (Some(_), Some(_)) => {
+                let problem = "expected one of `payload_secret` and `payload_secret_file`";
+                p.add(&self.path, problem.to_owned());
+                return Vec::new();
             }
-            (false, false) => {
+            (Some(OneOrMany::One(text)), None) => (self.at("payload_secret"), vec![text]),
+            (Some(OneOrMany::Many(texts)), None) => (self.at("payload_secret"), texts),
+            (None, Some(file)) => {
+                let at = self.at("payload_secret_file");
+                match Secret::lines_of(Path::new(&file)) {
+                    Ok(texts) => (at, texts),
+                    Err(error) => {
+                        p.add(&at, format!("cannot read `{file}`: {error}"));
+                        return Vec::new();
+                    }
+                }
+            }
+        };
+        if texts.is_empty() {
+            p.add(&at, "expected at least one secret".to_owned());
+        }
+        if let Some(short) = texts.iter().find(|text| text.len() < SECRET_BYTES_MIN) {
+            p.add(
+                &at,
+                format!(
+                    "expected secrets of at least {SECRET_BYTES_MIN} bytes, found one of {}",
+                    short.len()
+                ),
+            );
+        }
+        texts.into_iter().map(Secret::from).collect()
+    }
+
+    fn target(&mut self, key_prefix: &str, p: &mut Problems) -> Option<TargetConfig> {
+        let named: Vec<&str> = TARGETS
+            .into_iter()
+            .filter(|name| self.table.contains_key(*name))
+            .collect();
+        // Each is read, so that all problems are found.
+        let read: Vec<Option<TargetConfig>> = named
+            .iter()
+            .map(|name| match *name {
+                "exec" => self.exec(p).map(TargetConfig::Exec),
+                "log" => {
+                    self.section("log", p).done(p);
+                    Some(TargetConfig::Log)
+                }
+                "webhook" => {
+                    let webhook = self.section("webhook", p).webhook(p);
+                    webhook.map(|webhook| TargetConfig::Webhook(Box::new(webhook)))
+                }
+                place => {
+                    let section = self.section(place, p);
+                    let delivery = match place {
+                        "stream" => section.stream(key_prefix, p),
+                        "list" => section.list(key_prefix, p),
+                        _ => section.publish(p),
+                    };
+                    delivery.map(TargetConfig::Delivery)
+                }
+            })
+            .collect();
+        let list = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match <[_; 1]>::try_from(read) {
+            Ok([target]) => target,
+            Err(read) => {
+                let found = match read.len() {
+                    0 => "has no target".to_owned(),
+                    count => format!("has {count} targets ({})", list(&named)),
+                };
                 p.add(
                     &self.path,
-                    "has no target, expected `exec = [..]` or `log = {}`".to_owned(),
-                );
-                None
-            }
-            (true, true) => {
-                p.add(
-                    &self.path,
-                    "has two targets, expected one of `exec` and `log`".to_owned(),
+                    format!("{found}, expected one of {}", list(&TARGETS)),
                 );
                 None
             }

@@ -1,6 +1,7 @@
 //! Texts that must not be shown: passwords in URLs, tokens.
 
 use std::fmt;
+use std::path::Path;
 
 /// A text that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -10,6 +11,13 @@ impl Secret {
     /// The text itself, for whoever needs it.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// The secrets of a file, one to a line; empty lines are none.
+    pub fn lines_of(file: &Path) -> std::io::Result<Vec<String>> {
+        let text = std::fs::read_to_string(file)?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        Ok(lines.map(str::to_owned).collect())
     }
 }
 
@@ -22,6 +30,18 @@ impl From<String> for Secret {
 impl From<&str> for Secret {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
+    }
+}
+
+impl From<&String> for Secret {
+    fn from(text: &String) -> Self {
+        Self(text.clone())
+    }
+}
+
+impl From<&Secret> for Secret {
+    fn from(secret: &Secret) -> Self {
+        secret.clone()
     }
 }
 

@@ -23,7 +23,8 @@ impl Reader {
         let fleet = self.section("fleet", p).fleet(p);
         let retry = self.section("retry", p).ladder(p);
         let http = self.section("http", p).http(p);
-        let routes = self.routes(retry.as_ref(), p);
+        let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
+        let routes = self.routes(retry.as_ref(), key_prefix, p);
         self.done(p);
         Some(Config {
             timer: timer?,

@@ -58,7 +58,7 @@ impl Shared {
 
     /// From signals to claims: what nothing here can run is left alone, the ledger says which row a key is
     /// and whether it is due, what is paused is left alone too, and the claim decides. Answers what it did not get, too.
-    async fn claim_due(
+    pub(super) async fn claim_due(
         &self,
         signals: Vec<Signal>,
     ) -> Result<(Vec<(Claim, Route)>, Vec<Signal>), LedgerError> {
@@ -252,7 +252,7 @@ impl Shared {
     }
 
     /// At least one slot, and as many more as are free and wanted.
-    async fn free_slots(&self, lane: Lane, wanted: usize) -> Slots {
+    pub(super) async fn free_slots(&self, lane: Lane, wanted: usize) -> Slots {
         match lane {
             Lane::Fresh => Slots {
                 runs: some_of(&self.slots, wanted).await,

@@ -11,6 +11,7 @@
 
 mod adopt;
 mod audit;
+mod by_hand;
 mod dispatch;
 mod door;
 mod intake;
@@ -50,6 +51,7 @@ use crate::telemetry::log::RateLimit;
 use crate::timer::{Cause, Timer};
 
 pub use self::audit::AuditReport;
+pub(crate) use self::by_hand::ByHand;
 pub use self::reconcile::SweepReport;
 
 /// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;

@@ -7,12 +7,14 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use super::Shared;
 use super::dispatch::Slots;
 use crate::handler::{HandlerError, Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
+use crate::trace;
 
 /// How long a run that was told to end may take to let go of its thread.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
@@ -85,6 +87,7 @@ impl Shared {
         let outcome = supervise(&context, route, ended).await;
         // Its own transaction may have settled it before it failed or was ended.
         let outcome = context.concluded().unwrap_or(outcome);
+        route.layers.ended(&context, &outcome);
         self.parts
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
@@ -95,8 +98,11 @@ impl Shared {
 /// The handler in a task of its own: a panic or a hang there is an outcome here.
 async fn supervise(context: &TaskContext, route: &Route, ended: &CancellationToken) -> Outcome {
     let mut handler = {
-        let (handler, context) = (Arc::clone(&route.handler), context.clone());
-        AbortOnDrop(tokio::spawn(async move { handler.run(context).await }))
+        let (layers, handler) = (route.layers.clone(), Arc::clone(&route.handler));
+        let (span, trace) = (span_of(context, route), context.traceparent());
+        let context = context.clone();
+        let run = async move { layers.run(&handler, context).await };
+        AbortOnDrop(tokio::spawn(trace::within(trace, run).instrument(span)))
     };
     tokio::select! {
         biased;
@@ -104,6 +110,29 @@ async fn supervise(context: &TaskContext, route: &Route, ended: &CancellationTok
         () = ended.cancelled() => handler.abort(Outcome::Interrupted).await,
         () = tokio::time::sleep(route.timeout) => handler.abort(Outcome::TimedOut { after: route.timeout }).await,
     }
+}
+
+/// What log lines of the handler are found by. A task that has no trace has a span for those who debug only.
+fn span_of(context: &TaskContext, route: &Route) -> Span {
+    let (key, attempt, route) = (context.key(), context.attempt(), &*route.name);
+    let Some(trace) = context.traceparent() else {
+        return tracing::debug_span!("run", task.key = %key, task.attempt = attempt, route);
+    };
+    let span = tracing::info_span!(
+        "run",
+        task.class_method = key.class_method(),
+        task.id = context.id(),
+        task.key = tracing::field::Empty,
+        task.attempt = attempt,
+        route,
+        trace_id = trace.trace_id(),
+        traceparent = %trace,
+    );
+    // Arguments are nobody's business above DEBUG.
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        span.record("task.key", key.as_str());
+    }
+    span
 }
 
 struct AbortOnDrop(JoinHandle<Result<(), HandlerError>>);

@@ -38,7 +38,11 @@ impl Shared {
     }
 
     /// Answers those whose rows are locked, if nobody is left to hand them in again.
-    async fn settle_batch(&self, batch: Vec<Ended>, again: &mpsc::WeakSender<Ended>) -> Vec<Ended> {
+    pub(super) async fn settle_batch(
+        &self,
+        batch: Vec<Ended>,
+        again: &mpsc::WeakSender<Ended>,
+    ) -> Vec<Ended> {
         let now = self.parts.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()

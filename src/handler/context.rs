@@ -6,9 +6,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::HandlerError;
+use super::{Extensions, HandlerError};
 use crate::ledger::{Claim, Lease, Ledger};
-use crate::task::{Outcome, TaskKey, UnixMs};
+use crate::task::{Envelope, Outcome, TaskKey, Traceparent, UnixMs};
 
 /// One run of one task. Cloning is cheap.
 #[derive(Clone)]
@@ -16,6 +16,11 @@ pub struct TaskContext(Arc<Run>);
 
 struct Run {
     claim: Claim,
+    /// Taken out of the claim.
+    envelope: Envelope,
+    /// The span of this run, if its task has a trace.
+    trace: Option<Traceparent>,
+    extensions: Extensions,
     lateness_ms: u64,
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
@@ -24,13 +29,20 @@ struct Run {
 
 impl TaskContext {
     pub(crate) fn new(
-        claim: Claim,
+        mut claim: Claim,
         lateness_ms: u64,
         ledger: Arc<dyn Ledger>,
         stopping: CancellationToken,
     ) -> Self {
+        let envelope = Envelope::open(claim.payload.take());
+        let trace = envelope
+            .traceparent
+            .map(|trace| trace.child(rand::random()));
         Self(Arc::new(Run {
             claim,
+            envelope,
+            trace,
+            extensions: Extensions::default(),
             lateness_ms,
             ledger,
             stopping,
@@ -70,7 +82,7 @@ impl TaskContext {
 
     /// The payload as it was given, JSON.
     pub fn payload_json(&self) -> Option<&str> {
-        self.0.claim.payload.as_deref()
+        self.0.envelope.payload.as_deref()
     }
 
     /// The payload, read as `T`.
@@ -85,6 +97,22 @@ impl TaskContext {
             .map_err(|error| HandlerError::permanent(format!("payload does not fit: {error}")))
     }
 
+    /// The trace of this run: that of the creator, with a span of its own. Hand it on to whatever is called, as the
+    /// header `traceparent`; tasks that are created while the handler runs belong to it by themselves.
+    pub fn traceparent(&self) -> Option<Traceparent> {
+        self.0.trace
+    }
+
+    /// Where the task was created, as its creator said: the parent of a span that is recorded for this run.
+    pub fn creator_traceparent(&self) -> Option<Traceparent> {
+        self.0.envelope.traceparent
+    }
+
+    /// Values that middleware has for the handler.
+    pub fn extensions(&self) -> &Extensions {
+        &self.0.extensions
+    }
+
     /// Resolves when the run is about to be ended from outside: its lease is lost, or the daemon's
     /// patience at shutdown is over. The future of the handler is dropped right after.
     pub async fn stopping(&self) {
@@ -92,12 +120,12 @@ impl TaskContext {
     }
 
     /// The task as targets get it: `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`,
-    /// `lateness_ms`, `payload`, `tag`.
+    /// `lateness_ms`, `payload`, `tag`; and `traceparent`, if there is one.
     pub fn to_json(&self) -> Value {
         let payload = self
             .payload_json()
             .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
-        json!({
+        let mut task = json!({
             "id": self.id(),
             "key": self.key().as_str(),
             "class": self.key().class(),
@@ -108,7 +136,16 @@ impl TaskContext {
             "lateness_ms": self.lateness_ms(),
             "payload": payload,
             "tag": self.tag(),
-        })
+        });
+        if let Some(trace) = self.traceparent() {
+            task["traceparent"] = Value::from(trace.to_string());
+        }
+        task
+    }
+
+    /// What the task's producer signed it with.
+    pub(super) fn signature(&self) -> Option<&str> {
+        self.0.envelope.signature.as_deref()
     }
 
     pub(crate) fn lease(&self) -> Lease {

@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Handler, HandlerError, TaskContext};
 use crate::config::{ExecArg, ExecConfig};
-use crate::task::TaskKey;
+use crate::task::{TaskKey, Traceparent};
 
 /// How much of a program's output is kept, of each stream.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -70,13 +70,16 @@ impl Exec {
         }
     }
 
-    fn command(&self, args: Vec<String>) -> Command {
+    fn command(&self, args: Vec<String>, trace: Option<Traceparent>) -> Command {
         let mut command = Command::new(&self.config.program);
         command.args(args).env_clear();
         for name in &self.config.env {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
+        }
+        if let Some(trace) = trace {
+            command.env("TRACEPARENT", trace.to_string());
         }
         command
             .stdin(Stdio::piped())
@@ -91,7 +94,9 @@ impl Exec {
 impl Handler for Exec {
     async fn run(&self, context: TaskContext) -> Result<(), HandlerError> {
         let program = &self.config.program;
-        let spawned = self.command(self.args(&context)?).spawn();
+        let spawned = self
+            .command(self.args(&context)?, context.traceparent())
+            .spawn();
         let mut child =
             spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
         let group = ProcessGroup::of(&child);

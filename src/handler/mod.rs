@@ -1,18 +1,31 @@
 //! The seam to whatever does the work of a task: code of this process, or a target of a route.
 
 mod args;
+mod around;
 mod context;
+mod delivery;
 mod error;
 mod exec;
+mod extensions;
 mod log_target;
+mod middleware;
 mod registry;
 mod router;
+mod targets;
+mod timing;
+mod verify;
+mod webhook;
 
 pub use args::{FromArg, FromArgs};
+pub use around::Selection;
 pub use context::TaskContext;
 pub use error::HandlerError;
+pub use extensions::Extensions;
+pub use middleware::{Layers, Middleware, Next};
 pub use registry::HandlerRegistry;
 pub use router::{Route, Router};
+pub use timing::Timing;
+pub use verify::VerifyPayload;
 
 use async_trait::async_trait;
 

@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{FromArgs, Handler, HandlerError, TaskContext};
+use super::around::{Selection, Surroundings};
+use super::middleware::Layers;
+use super::{FromArgs, Handler, HandlerError, Middleware, TaskContext};
+use crate::task::{Outcome, TaskKey};
+use crate::trace;
 
 /// What this process can run by itself. A key from Redis only ever *selects* among what is registered
 /// here: no name is turned into code.
@@ -24,6 +28,7 @@ use super::{FromArgs, Handler, HandlerError, TaskContext};
 #[derive(Default, Clone)]
 pub struct HandlerRegistry {
     handlers: HashMap<String, Arc<dyn Handler>>,
+    surroundings: Surroundings,
 }
 
 impl HandlerRegistry {
@@ -58,7 +63,7 @@ impl HandlerRegistry {
     /// # Panics
     /// As for [`on`](Self::on).
     pub fn on_handler(&mut self, class: &str, method: &str, handler: impl Handler) -> &mut Self {
-        let key = crate::task::TaskKey::build(class, method, [""; 0])
+        let key = TaskKey::build(class, method, [""; 0])
             .unwrap_or_else(|error| panic!("register handler: {error}"));
         let before = self
             .handlers
@@ -68,6 +73,76 @@ impl HandlerRegistry {
             "register handler: `{key}` is registered already"
         );
         self
+    }
+
+    /// Puts a middleware around everything that this engine runs, the targets of its routes included, inside of those
+    /// that were registered before.
+    pub fn wrap(&mut self, middleware: impl Middleware) -> &mut Self {
+        Selection::all(&mut self.surroundings).wrap(middleware);
+        self
+    }
+
+    /// Calls a hook before each run. If it returns an error, the handler does not run, and the error is the outcome.
+    ///
+    /// ```
+    /// use lapsed::{HandlerError, HandlerRegistry};
+    /// use std::time::Duration;
+    ///
+    /// let mut handlers = HandlerRegistry::new();
+    /// handlers.before(|ctx| async move {
+    ///     match ctx.tag() {
+    ///         Some("frozen") => Err(HandlerError::retry_after("tenant is frozen", Duration::from_secs(60))),
+    ///         _ => Ok(()),
+    ///     }
+    /// });
+    /// ```
+    pub fn before<F, R>(&mut self, hook: F) -> &mut Self
+    where
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        Selection::all(&mut self.surroundings).before(hook);
+        self
+    }
+
+    /// Calls a hook after each run, with how it ended: panics, time-outs and lost leases included. It changes nothing
+    /// about that, and must be quick: the run's slot waits for it.
+    pub fn after<F>(&mut self, hook: F) -> &mut Self
+    where
+        F: Fn(&TaskContext, &Outcome) + Send + Sync + 'static,
+    {
+        Selection::all(&mut self.surroundings).after(hook);
+        self
+    }
+
+    /// The tasks of one class and method, to put middleware and hooks around.
+    ///
+    /// # Panics
+    /// If these are no names: a mistake of the program.
+    pub fn only(&mut self, class: &str, method: &str) -> Selection<'_> {
+        Selection::only(&mut self.surroundings, class, method)
+    }
+
+    /// The tasks whose key matches a regular expression, to put middleware and hooks around.
+    ///
+    /// # Panics
+    /// If this is no regular expression: a mistake of the program.
+    pub fn matching(&mut self, pattern: &str) -> Selection<'_> {
+        Selection::matching(&mut self.surroundings, pattern)
+    }
+
+    /// Runs the handler of this task inside of everything that is registered around it, as the engine would, in a test
+    /// for example. `None` if no handler is registered for it.
+    pub async fn run(&self, context: TaskContext) -> Option<Result<(), HandlerError>> {
+        let (_, handler) = self.find(context.key().class_method())?;
+        let layers = self.layers_of(context.key(), &Layers::default());
+        let trace = context.traceparent();
+        Some(trace::within(trace, layers.run(handler, context)).await)
+    }
+
+    /// What stands around this task, inside of `outside`.
+    pub(super) fn layers_of(&self, key: &TaskKey, outside: &Layers) -> Layers {
+        self.surroundings.of(key, outside)
     }
 
     /// The handler of `Class@method`.

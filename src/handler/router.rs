@@ -1,15 +1,15 @@
 //! Which handler runs which key, with what limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use regex::Regex;
 
-use super::exec::Exec;
-use super::log_target::Log;
-use super::{Handler, HandlerRegistry};
-use crate::config::{Config, RouteConfig, TargetConfig};
+use super::middleware::{Layer, Layers};
+use super::targets::Targets;
+use super::{Handler, HandlerRegistry, Timing, VerifyPayload};
+use crate::config::{Config, RouteConfig};
 use crate::task::{RetryPolicy, TaskKey};
 
 /// A handler and the limits of its runs.
@@ -19,6 +19,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// What runs.
     pub handler: Arc<dyn Handler>,
+    /// What stands around it.
+    pub layers: Layers,
     /// Bound on one run.
     pub timeout: Duration,
     /// What happens after a failure.
@@ -32,6 +34,8 @@ pub struct Route {
 pub struct Router {
     handlers: HandlerRegistry,
     table: RwLock<Table>,
+    /// What the routes' targets share.
+    targets: Mutex<Targets>,
     /// How often the routes were changed.
     reloads: AtomicU64,
 }
@@ -46,19 +50,28 @@ struct Table {
 impl Router {
     /// A router over these handlers and the configured routes.
     pub fn new(handlers: HandlerRegistry, config: &Config) -> Self {
+        let mut targets = Targets::default();
         Self {
             handlers,
-            table: RwLock::new(Table::new(config)),
+            table: RwLock::new(Table::new(config, &mut targets)),
+            targets: Mutex::new(targets),
             reloads: AtomicU64::new(0),
         }
     }
 
     /// Takes the routes of another configuration. Runs that go on keep theirs.
     pub fn reload(&self, config: &Config) {
+        let table = {
+            let targets = self.targets.lock();
+            Table::new(
+                config,
+                &mut targets.expect("nothing panics while holding the targets"),
+            )
+        };
         *self
             .table
             .write()
-            .expect("nothing panics while holding the routes") = Table::new(config);
+            .expect("nothing panics while holding the routes") = table;
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -67,14 +80,22 @@ impl Router {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// What can run this key; `None` if nothing here can.
+    /// What can run this key, and what stands around that; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
+        let mut route = self.find_bare(key)?;
+        // What the configuration asks for stands outside of what the program registered.
+        route.layers = self.handlers.layers_of(key, &route.layers);
+        Some(route)
+    }
+
+    fn find_bare(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
         if let Some((name, handler)) = self.handlers.find(key.class_method()) {
             let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
             return Some(Route {
                 name: Arc::from(name),
                 handler: Arc::clone(handler),
+                layers: Layers::default(),
                 timeout,
                 retry,
                 adopts: table.adopts,
@@ -137,14 +158,15 @@ impl Router {
 }
 
 impl Table {
-    fn new(config: &Config) -> Self {
+    fn new(config: &Config, targets: &mut Targets) -> Self {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
         let routes = config
             .routes
             .iter()
-            .map(|route| {
-                let found = Self::route(route, timeout, &retry, config.adopt.enabled);
+            .zip(targets.of(config))
+            .map(|(route, target)| {
+                let found = Self::route(route, target, timeout, &retry, config.adopt.enabled);
                 (route.matches.clone(), found)
             })
             .collect();
@@ -163,29 +185,39 @@ impl Table {
 
     fn route(
         config: &RouteConfig,
+        handler: Arc<dyn Handler>,
         timeout: Duration,
         retry: &Arc<RetryPolicy>,
         adopts: bool,
     ) -> Route {
         let RouteConfig {
             matches,
-            target,
+            target: _,
             timeout: own_timeout,
             retry: own_retry,
             adopt,
+            slow_after,
+            payload_secrets,
         } = config;
-        let handler: Arc<dyn Handler> = match target {
-            TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
-            TargetConfig::Log => Arc::new(Log),
-        };
+        let mut layers = Layers::default();
+        if let Some(slow_after) = slow_after {
+            layers.push(&Layer::around(Timing::slow_after(*slow_after)));
+        }
+        if !payload_secrets.is_empty() {
+            layers.push(&Layer::around(VerifyPayload::any_of(
+                payload_secrets.clone(),
+            )));
+        }
         Route {
             name: Arc::from(matches.as_str()),
             handler,
+            layers,
             timeout: own_timeout.unwrap_or(timeout),
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
-            adopts: adopt.unwrap_or(adopts),
+            // A key that some program armed is signed by nobody.
+            adopts: adopt.unwrap_or(adopts && payload_secrets.is_empty()),
         }
     }
 }
@@ -249,6 +281,27 @@ mod tests {
             assert!(router.runs(&TaskKey::parse("No@m").unwrap()));
             assert!(!router.runs(&TaskKey::parse("Nobody@m").unwrap()));
         }
+    }
+
+    #[test]
+    fn a_route_that_asks_for_signatures_adopts_nothing() {
+        let router = router(
+            "[[routes]]\nmatch = '^Signed@'\nlog = {}\npayload_secret = 'sixteen bytes or'\n[[routes]]\nmatch = '.'\nlog = {}",
+        );
+        let adopts = |key: &str| router.adopts(&TaskKey::parse(key).unwrap());
+        assert!(!adopts("Signed@m") && adopts("Any@m"));
+    }
+
+    #[test]
+    fn nothing_stands_around_what_nothing_was_registered_for() {
+        let bare = router("[[routes]]\nmatch = '^Shop@'\nlog = {}");
+        let layers = |router: &Router, key: &str| {
+            let key = TaskKey::parse(key).unwrap();
+            router.find(&key).unwrap().layers
+        };
+        assert!(layers(&bare, "Order@close").is_empty() && layers(&bare, "Shop@open").is_empty());
+        let slow = router("[[routes]]\nmatch = '^Shop@'\nlog = {}\nslow_after = '1s'");
+        assert!(layers(&slow, "Order@close").is_empty() && !layers(&slow, "Shop@open").is_empty());
     }
 
     #[test]

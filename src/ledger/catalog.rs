@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 
 use super::{Arming, LedgerError};
-use crate::task::{State, TaskKey, UnixMs};
+use crate::task::{State, TaskKey, Traceparent, UnixMs};
 
 /// A whole row, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -40,6 +40,12 @@ pub struct TaskRecord {
     pub tag: Option<String>,
     /// JSON.
     pub payload: Option<String>,
+    /// The trace that it was created in.
+    #[serde(
+        serialize_with = "display_option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub traceparent: Option<Traceparent>,
     /// Of the latest run that failed.
     pub last_error: Option<String>,
     /// When it finished.

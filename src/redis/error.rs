@@ -88,6 +88,23 @@ impl RedisError {
         matches!(self, Self::NoPermission { .. } | Self::Refused { .. })
     }
 
+    /// Whether the connection was closed, and not merely silent: nobody may have seen the command.
+    pub(super) fn is_closed_connection(&self) -> bool {
+        matches!(self, Self::Unreachable(source) if source.is_connection_dropped() && !source.is_timeout())
+    }
+
+    /// The first word of the server's refusal, such as `OOM`.
+    pub fn server_code(&self) -> Option<String> {
+        match self {
+            Self::Url(_) | Self::Unreachable(_) => None,
+            Self::Replica(source) => server_code(source.as_ref()?),
+            Self::Credentials(source)
+            | Self::NoPermission { source, .. }
+            | Self::Loading(source)
+            | Self::Refused { source, .. } => server_code(source),
+        }
+    }
+
     /// The kind of it, to limit log lines by.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@
 
 mod board;
 mod connection;
+mod delivery;
 mod error;
 mod inspection;
 mod keyspace;
@@ -15,6 +16,7 @@ mod session;
 
 pub use board::Board;
 pub use connection::{Commands, Endpoint};
+pub use delivery::Deliveries;
 pub use error::RedisError;
 pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Keyspace, Put, Role, Server, Ttl};

@@ -4,13 +4,17 @@
 //! arguments. It knows no ledger, no Redis and no handler.
 
 mod adoption;
+mod envelope;
 mod key;
 mod lifecycle;
 mod pause;
 mod retry;
 mod schedule;
+mod signature;
+mod trace;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
+pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
@@ -18,3 +22,5 @@ pub use lifecycle::{
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
+pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
+pub use trace::{Traceparent, TraceparentError};

@@ -1,8 +1,11 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
 mod adopting;
+mod around;
 mod cancelling;
+mod deliveries;
 mod due;
+mod envelopes;
 mod exec;
 mod fleets;
 mod floods;
@@ -13,6 +16,7 @@ mod pause_commands;
 mod pausing;
 mod php;
 mod processes;
+mod receiver;
 mod redis_faults;
 mod rig;
 mod sentinels;
@@ -20,5 +24,8 @@ mod sharing;
 mod strangers;
 mod transactions;
 mod unadopted;
+mod webhooks;
+mod webhooks_tls;
 mod wire;
 mod worker;
+mod workers;

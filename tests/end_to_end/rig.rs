@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lapsed::compose::Adapters;
 use lapsed::engine::{EngineError, Status};
+use lapsed::handler::Router;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Catalog, Ledger, TaskRecord};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
@@ -440,6 +441,7 @@ pub struct Daemon {
     pub tasks: TaskClient,
     pub status: Status,
     adapters: Adapters,
+    router: Arc<Router>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<Result<(), EngineError>>,
 }
@@ -449,6 +451,7 @@ impl Daemon {
         let adapters = Adapters::new(config).unwrap();
         let engine = adapters.engine(config, handlers);
         let status = engine.status().unwrap();
+        let router = Arc::clone(&engine.parts().unwrap().router);
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(engine.run_until(async move {
             let _ = stopped.await;
@@ -461,6 +464,7 @@ impl Daemon {
             tasks,
             status,
             adapters,
+            router,
             stop: Some(stop),
             running,
         }
@@ -471,6 +475,11 @@ impl Daemon {
             self.status.is_listening() == Some(true)
         })
         .await;
+    }
+
+    /// What it can run.
+    pub fn router(&self) -> Arc<Router> {
+        Arc::clone(&self.router)
     }
 
     /// The value of a counter or gauge; 0 for one that was never touched.

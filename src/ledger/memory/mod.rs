@@ -57,8 +57,13 @@ impl Book {
 impl MemoryLedger {
     /// An empty ledger whose clock starts at `now`.
     pub fn new(now: UnixMs) -> Self {
+        Self::on(LedgerClock::starting_at(now))
+    }
+
+    /// An empty ledger on this clock.
+    pub fn on(clock: LedgerClock) -> Self {
         Self {
-            clock: LedgerClock::starting_at(now),
+            clock,
             book: Mutex::default(),
         }
     }

@@ -4,7 +4,7 @@ use crate::ledger::{
     Arming, Claimant, ERROR_BYTES_MAX, ListFilter, NewTask, Owner, Ruling, Settled, Settlement,
     Standing, StateFilter, TaskRecord,
 };
-use crate::task::{Origin, State, TaskKey, UnixMs};
+use crate::task::{Envelope, Origin, State, TaskKey, UnixMs};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -262,6 +262,7 @@ impl Row {
 
     pub(super) fn record(&self, now: UnixMs) -> TaskRecord {
         let state = self.state(now);
+        let envelope = Envelope::open(self.payload.clone());
         TaskRecord {
             id: self.arming().to_string(),
             key: self.key.clone(),
@@ -275,7 +276,8 @@ impl Row {
             daemon: self.daemon.clone(),
             cancel_requested: state == State::Running && self.deleted,
             tag: self.tag.clone(),
-            payload: self.payload.clone(),
+            payload: envelope.payload,
+            traceparent: envelope.traceparent,
             last_error: self.last_error.clone(),
             finished: self.finished_at,
             adopted: self.origin != Origin::Row,

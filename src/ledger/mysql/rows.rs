@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::{
     Arming, CancelAnswer, Claim, Created, DuePage, Lease, Owner, Standing, TaskRecord, Upcoming,
 };
-use crate::task::{Attempt, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Envelope, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
@@ -235,6 +235,7 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         flag(row, "waiting")?,
     );
     let arming = arming(row)?;
+    let envelope = Envelope::open(row.try_get("payload")?);
     Ok(Some(TaskRecord {
         id: arming.to_string(),
         key,
@@ -248,7 +249,8 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         daemon: row.try_get("daemon")?,
         cancel_requested: state == State::Running && deleted,
         tag: row.try_get("tag")?,
-        payload: row.try_get("payload")?,
+        payload: envelope.payload,
+        traceparent: envelope.traceparent,
         last_error: row.try_get("last_error")?,
         finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
         adopted: origin(row)? != Origin::Row,

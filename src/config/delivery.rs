@@ -1,0 +1,317 @@
+//! `stream`, `list` and `publish`: where in Redis tasks are handed to other programs.
+
+use std::fmt;
+
+use super::Secret;
+use super::reader::{Problems, Reader};
+use crate::task::{KeyName, SENTINEL_PREFIX, TaskKey};
+
+/// Longest name of a key or channel.
+const NAME_BYTES_MAX: usize = 512;
+
+/// What our own keys begin with.
+const OUR_PREFIX: &str = "#lapsed:";
+
+/// A place in Redis and how a task gets there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryConfig {
+    /// The server; `None` is that of `[redis]`.
+    pub url: Option<Secret>,
+    /// How.
+    pub place: Place,
+}
+
+impl fmt::Display for DeliveryConfig {
+    /// What it is and where it leads, without secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Stream { key, .. } => write!(f, "stream {key}")?,
+            Place::List { key } => write!(f, "list {key}")?,
+            Place::Channel { channel, .. } => write!(f, "publish {channel}")?,
+        }
+        match &self.url {
+            Some(url) => write!(f, " on {url}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a task is handed over in Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// `XADD`
+    Stream {
+        /// Its key.
+        key: NameTemplate,
+        /// Entries that are kept, about.
+        entries_max: Option<u64>,
+    },
+    /// `LPUSH`
+    List {
+        /// Its key.
+        key: NameTemplate,
+    },
+    /// `PUBLISH`
+    Channel {
+        /// Its name.
+        channel: NameTemplate,
+        /// Whether somebody must have received it.
+        require_receivers: bool,
+    },
+}
+
+/// The name of a key or channel, in which `{class}` and `{method}` stand for those of the task.
+///
+/// Other braces stand for themselves: in a Redis Cluster they choose the slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameTemplate(String);
+
+impl NameTemplate {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
+            return Err(format!(
+                "expected 1 to {NAME_BYTES_MAX} bytes without control characters"
+            ));
+        }
+        match ["{key}", "{args}", "{id}"]
+            .into_iter()
+            .find(|name| text.contains(name))
+        {
+            Some(name) => Err(format!(
+                "expected no other placeholders than {{class}} and {{method}}, found {name}"
+            )),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+
+    /// The name for a task.
+    pub fn fill(&self, class: &str, method: &str) -> String {
+        if !self.0.contains('{') {
+            return self.0.clone();
+        }
+        self.0.replace("{class}", class).replace("{method}", method)
+    }
+
+    /// The name of something that is not ours: a key that looks like a task, a sentinel or a note of a daemon would be
+    /// taken for one.
+    fn checked_as_key(self, key_prefix: &str) -> Result<Self, String> {
+        let name = self.fill("Class", "method");
+        let bare = name.strip_prefix(key_prefix).unwrap_or(&name);
+        let ours = bare.starts_with(OUR_PREFIX) || bare.starts_with(SENTINEL_PREFIX);
+        match KeyName::parse(bare.as_bytes()) {
+            KeyName::Foreign(_) if !ours && TaskKey::parse(&name).is_err() => Ok(self),
+            _ => Err(format!(
+                "`{name}` could be taken for a task or for one of our own keys, expected a name without `@` that begins with neither `{OUR_PREFIX}` nor `{SENTINEL_PREFIX}`"
+            )),
+        }
+    }
+
+    /// A message there would be taken for an event.
+    fn checked_as_channel(self) -> Result<Self, String> {
+        match ["__keyevent@", "__keyspace@"]
+            .into_iter()
+            .find(|prefix| self.0.starts_with(prefix))
+        {
+            Some(prefix) => Err(format!(
+                "expected a channel of your own, found one of Redis's events (`{prefix}`)"
+            )),
+            None => Ok(self),
+        }
+    }
+}
+
+impl fmt::Display for NameTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Reader {
+    /// `stream = { key = "lapsed:orders", maxlen = 100000 }`
+    pub(super) fn stream(mut self, key_prefix: &str, p: &mut Problems) -> Option<DeliveryConfig> {
+        let key = self.name("key", p, |name| name.checked_as_key(key_prefix));
+        let entries_max = match self.table.contains_key("maxlen") {
+            true => self
+                .checked("maxlen", p, |entries| *entries >= 1, "at least 1 entry")
+                .map(Some),
+            false => Some(None),
+        };
+        self.delivery(p, || {
+            Some(Place::Stream {
+                key: key?,
+                entries_max: entries_max?,
+            })
+        })
+    }
+
+    /// `list = { key = "lapsed:orders" }`
+    pub(super) fn list(mut self, key_prefix: &str, p: &mut Problems) -> Option<DeliveryConfig> {
+        let key = self.name("key", p, |name| name.checked_as_key(key_prefix));
+        self.delivery(p, || Some(Place::List { key: key? }))
+    }
+
+    /// `publish = { channel = "lapsed:orders" }`
+    pub(super) fn publish(mut self, p: &mut Problems) -> Option<DeliveryConfig> {
+        let channel = self.name("channel", p, NameTemplate::checked_as_channel);
+        let require_receivers = match self.table.contains_key("require_receivers") {
+            true => self.take("require_receivers", p),
+            false => Some(false),
+        };
+        self.delivery(p, || {
+            Some(Place::Channel {
+                channel: channel?,
+                require_receivers: require_receivers?,
+            })
+        })
+    }
+
+    fn name(
+        &mut self,
+        key: &str,
+        p: &mut Problems,
+        checked: impl FnOnce(NameTemplate) -> Result<NameTemplate, String>,
+    ) -> Option<NameTemplate> {
+        let text: String = self.take(key, p)?;
+        self.parsed(key, NameTemplate::parse(&text).and_then(checked), p)
+    }
+
+    fn delivery(
+        mut self,
+        p: &mut Problems,
+        place: impl FnOnce() -> Option<Place>,
+    ) -> Option<DeliveryConfig> {
+        let url = match self.text_or_file("url", p) {
+            Some(Some(url)) => self.parsed("url", redis_url(url), p).map(Some),
+            other => other.map(|_| None),
+        };
+        self.done(p);
+        Some(DeliveryConfig {
+            url: url?,
+            place: place()?,
+        })
+    }
+}
+
+/// The text may hold a password: it is not repeated.
+fn redis_url(text: String) -> Result<Secret, String> {
+    const EXPECTED: &str =
+        "expected redis://, rediss:// or unix://, then a server and the number of a database";
+    let sound = url::Url::parse(&text).is_ok_and(|url| match url.scheme() {
+        "redis" | "rediss" => {
+            let database = url.path().trim_start_matches('/');
+            url.has_host() && (database.is_empty() || database.parse::<u16>().is_ok())
+        }
+        "unix" | "redis+unix" => !url.path().is_empty(),
+        _ => false,
+    });
+    match sound {
+        true => Ok(Secret::from(text)),
+        false => Err(EXPECTED.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, TargetConfig};
+
+    fn read(target: &str) -> Result<DeliveryConfig, Vec<String>> {
+        let text = format!("redis.key_prefix = 'app:'\n[[routes]]\nmatch = '.'\n{target}");
+        match Config::from_toml(&text) {
+            Ok(mut config) => match config.routes.remove(0).target {
+                TargetConfig::Delivery(delivery) => Ok(delivery),
+                other => panic!("{other:?}"),
+            },
+            Err(error) => Err(error.to_string().lines().map(str::to_owned).collect()),
+        }
+    }
+
+    #[test]
+    fn a_name_has_the_class_and_method_of_the_task_and_keeps_its_slot() {
+        let name = NameTemplate::parse("jobs:{class}:{{method}}").unwrap();
+        assert_eq!(name.fill("Order", "close"), "jobs:Order:{close}");
+    }
+
+    #[test]
+    fn each_place_is_read() {
+        let stream = read("stream = { key = 'lapsed:{class}', maxlen = 1000 }").unwrap();
+        let key = NameTemplate("lapsed:{class}".to_owned());
+        assert_eq!(
+            (stream.url, stream.place),
+            (
+                None,
+                Place::Stream {
+                    key,
+                    entries_max: Some(1000)
+                }
+            )
+        );
+        let list = read("list = { key = 'l', url = 'redis://:s3cret@other:6380/2' }").unwrap();
+        assert!(!format!("{list:?}").contains("s3cret"));
+        let publish = read("publish = { channel = 'c', require_receivers = true }").unwrap();
+        let channel = NameTemplate("c".to_owned());
+        assert_eq!(
+            publish.place,
+            Place::Channel {
+                channel,
+                require_receivers: true
+            }
+        );
+    }
+
+    #[test]
+    fn a_place_that_could_be_taken_for_ours_is_refused() {
+        for key in [
+            "Order@close",
+            "{class}@{method}",
+            "app:Order@close@1",
+            "lapsed:{class}@x",
+            "#SILCK`3",
+            "app:#SILCK`x",
+            "#lapsed:members:x",
+        ] {
+            for target in ["stream", "list"] {
+                let problems = read(&format!("{target} = {{ key = '{key}' }}")).unwrap_err();
+                assert!(
+                    problems[0].contains("could be taken for a task"),
+                    "{key}: {problems:?}"
+                );
+            }
+        }
+        let problems = read("publish = { channel = '__keyevent@0__:expired' }").unwrap_err();
+        assert!(
+            problems[0].contains("one of Redis's events"),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_place_is_said_at_once() {
+        let problems =
+            read("stream = { key = 'x{id}', maxlen = 0, url = 'http://u:s3cret@h', max = 1 }");
+        assert_eq!(
+            problems.unwrap_err(),
+            [
+                "`routes[0].stream.key`: expected no other placeholders than {class} and {method}, found {id}",
+                "`routes[0].stream.maxlen`: expected at least 1 entry",
+                "`routes[0].stream.url`: expected redis://, rediss:// or unix://, then a server and the number of a database",
+                "`routes[0].stream.max`: is not the name of a setting",
+            ]
+        );
+        for url in ["redis://h/x", "redis:///0", "unix://", "rediss://h/1/2"] {
+            assert!(
+                read(&format!("list = {{ key = 'x', url = '{url}' }}")).is_err(),
+                "{url}"
+            );
+        }
+        for url in [
+            "redis://h",
+            "redis://h/",
+            "rediss://u:p@h:1/3",
+            "unix:///run/redis.sock?db=2",
+        ] {
+            read(&format!("list = {{ key = 'x', url = '{url}' }}")).unwrap();
+        }
+        assert!(read("list = { key = 'x', url = 'redis://h', url_file = '/x' }").is_err());
+    }
+}

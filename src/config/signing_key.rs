@@ -1,0 +1,84 @@
+//! Keys that webhooks are signed with.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// What a key's text begins with, by the Standard Webhooks specification.
+const PREFIX: &str = "whsec_";
+
+/// With `=` at the end or without: both are in use.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The key of a webhook's signature: 24 to 64 bytes. It is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningKey(Arc<[u8]>);
+
+impl SigningKey {
+    /// Reads `whsec_` and base64.
+    ///
+    /// # Errors
+    /// What was expected; the text itself is not in it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        const EXPECTED: &str = "expected `whsec_` and base64 of 24 to 64 bytes";
+        let coded = text
+            .strip_prefix(PREFIX)
+            .ok_or_else(|| format!("{EXPECTED}, found something that does not begin so"))?;
+        let bytes = BASE64
+            .decode(coded)
+            .map_err(|_| format!("{EXPECTED}, found something else than base64 behind it"))?;
+        match bytes.len() {
+            24..=64 => Ok(Self(Arc::from(bytes))),
+            count => Err(format!("{EXPECTED}, found {count} bytes")),
+        }
+    }
+
+    /// For whoever signs.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_with_and_without_padding_and_never_shown() {
+        let key = SigningKey::parse("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap();
+        assert_eq!(key.expose().len(), 24);
+        assert_eq!(format!("{key:?}"), "[redacted]");
+        let padded = format!("whsec_{}==", "A".repeat(42));
+        let bare = format!("whsec_{}", "A".repeat(42));
+        assert_eq!(SigningKey::parse(&padded), SigningKey::parse(&bare));
+        assert_eq!(SigningKey::parse(&bare).unwrap().expose().len(), 31);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_without_being_repeated() {
+        let short = format!("whsec_{}", "QUFB".repeat(7));
+        let long = format!("whsec_{}", "QUFB".repeat(22));
+        let refused = [
+            ("QUFB", "does not begin so"),
+            ("whsec_%%QUFB", "else than base64"),
+            (&short[..], "found 21 bytes"),
+            (&long[..], "found 66 bytes"),
+        ];
+        for (text, why) in refused {
+            let error = SigningKey::parse(text).unwrap_err();
+            assert!(error.contains(why) && !error.contains("QUFB"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! `webhook = { url = "..", secret = "whsec_.." }`: where tasks are posted to, and what goes with them.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::header::HeaderMap;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use toml::Value;
+
+use super::reach::Reach;
+use super::reader::{Problems, Reader};
+use super::signing_key::SigningKey;
+use super::url_template::UrlTemplate;
+
+/// How long connecting may take, name and TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much of an answer is read.
+const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What `max_response` may be at most.
+const RESPONSE_BYTES_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// `webhook = { .. }`
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// Where to.
+    pub url: UrlTemplate,
+    /// Each makes a signature; the newest comes first. None: unsigned.
+    pub keys: Vec<SigningKey>,
+    /// Sent with each request. They are shown nowhere.
+    pub headers: HeaderMap,
+    /// Bound on connecting.
+    pub connect_timeout: Duration,
+    /// Bytes of the answer that are read at most.
+    pub response_bytes_max: u64,
+    /// Where it may lead.
+    pub reach: Reach,
+    /// Authorities that are trusted besides those of this machine.
+    pub authorities: Vec<CertificateDer<'static>>,
+}
+
+impl WebhookConfig {
+    /// How requests are signed, for people.
+    pub(super) fn signed(&self) -> String {
+        match self.keys.len() {
+            0 => "unsigned".to_owned(),
+            1 => "signed".to_owned(),
+            keys => format!("signed with {keys} keys"),
+        }
+    }
+}
+
+impl fmt::Debug for WebhookConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            url,
+            keys,
+            headers,
+            connect_timeout,
+            response_bytes_max,
+            reach,
+            authorities,
+        } = self;
+        f.debug_struct("WebhookConfig")
+            .field("url", url)
+            .field("keys", keys)
+            .field("headers", &headers.keys())
+            .field("connect_timeout", connect_timeout)
+            .field("response_bytes_max", response_bytes_max)
+            .field("reach", reach)
+            .field("authorities", &authorities.len())
+            .finish()
+    }
+}
+
+impl Reader {
+    pub(super) fn webhook(mut self, p: &mut Problems) -> Option<WebhookConfig> {
+        let url = match self.text_or_file("url", p) {
+            Some(None) => {
+                p.add(&self.at("url"), "is missing".to_owned());
+                None
+            }
+            url => url.flatten(),
+        };
+        let url = url.and_then(|url| self.parsed("url", UrlTemplate::parse(&url), p));
+        let keys = self.signing_keys(p);
+        let headers = self.headers(p);
+        let connect_timeout = match self.table.contains_key("connect_timeout") {
+            true => self.duration("connect_timeout", p, Duration::from_millis(1)),
+            false => Some(CONNECT_TIMEOUT),
+        };
+        let response_bytes_max = match self.table.contains_key("max_response") {
+            true => self.checked(
+                "max_response",
+                p,
+                |bytes| (0..=RESPONSE_BYTES_LIMIT).contains(bytes),
+                "0 to 16777216 bytes",
+            ),
+            false => Some(RESPONSE_BYTES_MAX),
+        };
+        let reach = self.reach(p);
+        if let (Some(url), Some(reach)) = (&url, &reach)
+            && let Some(kind) = url.host().and_then(|host| reach.refuses_host(&host))
+        {
+            p.add(
+                &self.at("url"),
+                format!("leads to {kind} address, expected a public one, or an entry in `allow` that names it"),
+            );
+        }
+        let authorities = self.authorities(p);
+        self.done(p);
+        Some(WebhookConfig {
+            url: url?,
+            keys: keys?,
+            headers: headers?,
+            connect_timeout: connect_timeout?,
+            response_bytes_max: response_bytes_max?,
+            reach: reach?,
+            authorities: authorities?,
+        })
+    }
+
+    fn signing_keys(&mut self, p: &mut Problems) -> Option<Vec<SigningKey>> {
+        let mut keys = Some(Vec::new());
+        let texts = self.texts("secret", p);
+        let files = self.texts("secret_file", p);
+        let direct = texts.map(|texts| texts.into_iter().map(Ok).collect());
+        let filed = files.map(|files| files.iter().map(|path| read_file(path)).collect());
+        for (name, texts) in [("secret", direct), ("secret_file", filed)] {
+            let texts: Option<Vec<Result<String, String>>> = texts;
+            if texts.is_none() {
+                keys = None;
+            }
+            let many = texts.as_ref().is_some_and(|texts| texts.len() > 1);
+            for (index, text) in texts.into_iter().flatten().enumerate() {
+                let path = match many {
+                    true => format!("{name}[{index}]"),
+                    false => name.to_owned(),
+                };
+                let key = self.parsed(&path, text.and_then(|text| SigningKey::parse(&text)), p);
+                keys = keys.zip(key).map(|(mut keys, key)| {
+                    keys.push(key);
+                    keys
+                });
+            }
+        }
+        keys
+    }
+
+    fn reach(&mut self, p: &mut Problems) -> Option<Reach> {
+        let entries = self.texts("allow", p)?;
+        match Reach::parse(&entries) {
+            Ok(reach) => Some(reach),
+            Err(problems) => {
+                for problem in problems {
+                    p.add(&self.at("allow"), problem);
+                }
+                None
+            }
+        }
+    }
+
+    fn authorities(&mut self, p: &mut Problems) -> Option<Vec<CertificateDer<'static>>> {
+        let files = self.texts("ca_file", p)?;
+        let read = files.iter().map(|path| {
+            let pem = read_file(path)?;
+            let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+            match found {
+                Ok(found) if !found.is_empty() => Ok(found),
+                _ => Err(format!("expected certificates in PEM in `{path}`")),
+            }
+        });
+        let read: Result<Vec<_>, String> = read.collect();
+        self.parsed("ca_file", read, p).map(|found| found.concat())
+    }
+
+    /// A text under this name, or in the file that is named under `<name>_file`.
+    pub(super) fn text_or_file(&mut self, key: &str, p: &mut Problems) -> Option<Option<String>> {
+        let by_file = format!("{key}_file");
+        let direct = self.texts(key, p);
+        let file = self.texts(&by_file, p);
+        match (&direct?[..], &file?[..]) {
+            ([], []) => Some(None),
+            ([text], []) => Some(Some(text.clone())),
+            ([], [path]) => self.parsed(&by_file, read_file(path), p).map(Some),
+            _ => {
+                let expected = format!("expected one text in one of `{key}` and `{by_file}`");
+                p.add(&self.path, expected);
+                None
+            }
+        }
+    }
+
+    /// A text, or an array of them; none if there is no such key.
+    pub(super) fn texts(&mut self, key: &str, p: &mut Problems) -> Option<Vec<String>> {
+        let values = match self.table.remove(key) {
+            None => Vec::new(),
+            Some(Value::Array(values)) => values,
+            Some(value) => vec![value],
+        };
+        let texts = values.into_iter().map(|value| match value {
+            Value::String(text) => Ok(text),
+            // What was found may be a secret.
+            _ => Err("expected a text, or an array of texts".to_owned()),
+        });
+        let texts = texts.collect();
+        self.parsed(key, texts, p)
+    }
+
+    pub(super) fn parsed<T>(
+        &self,
+        key: &str,
+        result: Result<T, String>,
+        p: &mut Problems,
+    ) -> Option<T> {
+        result.map_err(|problem| p.add(&self.at(key), problem)).ok()
+    }
+}
+
+/// What a file holds, without the line's end.
+pub(super) fn read_file(path: &str) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim_end().to_owned()),
+        Err(error) => Err(format!("cannot read `{path}`: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::config::{Config, TargetConfig};
+
+    const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+    fn read(webhook: &str) -> Result<WebhookConfig, Vec<String>> {
+        let text = format!("[[routes]]\nmatch = '.'\nwebhook = {{ {webhook} }}");
+        match Config::from_toml(&text) {
+            Ok(mut config) => match config.routes.remove(0).target {
+                TargetConfig::Webhook(webhook) => Ok(*webhook),
+                other => panic!("{other:?}"),
+            },
+            Err(error) => Err(error.to_string().lines().map(str::to_owned).collect()),
+        }
+    }
+
+    #[test]
+    fn a_webhook_needs_no_more_than_a_url() {
+        let webhook = read("url = 'https://shop.example/hooks'").unwrap();
+        assert_eq!(webhook.connect_timeout, Duration::from_secs(5));
+        assert_eq!(webhook.response_bytes_max, 65_536);
+        assert!(webhook.keys.is_empty() && webhook.headers.is_empty());
+    }
+
+    #[test]
+    fn keys_come_from_texts_and_files_in_their_order_and_are_never_shown() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "{OLD}").unwrap();
+        let text = format!(
+            "url = 'https://shop.example/T0/token', secret = ['{NEW}'], secret_file = '{0}', headers = {{ authorization = 'Bearer s3cret', x-key = {{ file = '{0}' }} }}",
+            file.path().display()
+        );
+        let webhook = read(&text).unwrap();
+        let keys = [NEW, OLD].map(|key| SigningKey::parse(key).unwrap());
+        assert_eq!(webhook.keys, keys);
+        assert_eq!(webhook.headers["authorization"], "Bearer s3cret");
+        assert_eq!(webhook.headers["x-key"], OLD);
+        let shown = format!("{webhook:?}");
+        for secret in ["MfKQ", "C2FV", "s3cret", "token"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_webhook_is_said_at_once() {
+        let problems = read(
+            "url = 'http://u:p4ss@h/', secret = ['whsec_c2hvcnQ=', 5], secret_file = '/no/such', connect_timeout = '0s', max_response = -1, allow = ['x y'], ca_file = '/no/such', redirects = 3, \
+             headers = { webhook-id = 'x', Content-Type = 'y', 'a b' = 'z', ok = 5, x = \"a\\nb\" }",
+        )
+        .unwrap_err();
+        let wanted = [
+            "`routes[0].webhook.url`: expected no user and password; use `headers` for credentials",
+            "`routes[0].webhook.secret`: expected a text, or an array of texts",
+            "`routes[0].webhook.secret_file`: cannot read `/no/such`: No such file or directory (os error 2)",
+            "`routes[0].webhook.headers.Content-Type`: is set by lapsed or by HTTP itself, expected another header",
+            "`routes[0].webhook.headers.a b`: is not the name of a header",
+            "`routes[0].webhook.headers.ok`: expected a text, or { file = \"path\" }",
+            "`routes[0].webhook.headers.webhook-id`: is set by lapsed or by HTTP itself, expected another header",
+            "`routes[0].webhook.headers.x`: expected visible characters of ASCII",
+            "`routes[0].webhook.connect_timeout`: expected at least 1 ms",
+            "`routes[0].webhook.allow`: `x y` is none of an address (`127.0.0.1`), a network (`10.0.0.0/8`), the name of a host (`hooks.internal`)",
+            "`routes[0].webhook.ca_file`: cannot read `/no/such`: No such file or directory (os error 2)",
+            "`routes[0].webhook.redirects`: is not the name of a setting",
+        ];
+        for line in wanted {
+            assert!(
+                problems.iter().any(|problem| problem == line),
+                "{line}\n{problems:#?}"
+            );
+        }
+        assert_eq!(
+            problems.len(),
+            wanted.len() + 1,
+            "and one about `max_response`: {problems:#?}"
+        );
+        let bad = read(&format!(
+            "url = 'https://h/', secret = ['{NEW}', 'whsec_c2hvcnQ=']"
+        ));
+        assert_eq!(
+            bad.unwrap_err(),
+            [
+                "`routes[0].webhook.secret[1]`: expected `whsec_` and base64 of 24 to 64 bytes, found 5 bytes"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_that_is_not_public_is_refused_where_it_is_written_down() {
+        let refused = [
+            ("http://127.0.0.1:8080/", "a loopback"),
+            ("http://127.1/", "a loopback"),
+            ("http://2130706433/", "a loopback"),
+            ("http://0x7f.0.0.1/", "a loopback"),
+            ("http://[::1]/", "a loopback"),
+            ("http://[::ffff:10.0.0.1]/", "a private"),
+            ("http://169.254.169.254/latest", "a link-local"),
+            ("http://localhost:3000/", "a loopback"),
+            ("http://0/", "an unspecified"),
+        ];
+        for (url, kind) in refused {
+            let problems = read(&format!("url = '{url}'")).unwrap_err();
+            let wanted = format!(
+                "`routes[0].webhook.url`: leads to {kind} address, expected a public one, or an entry in `allow` that names it"
+            );
+            assert_eq!(problems, [wanted], "{url}");
+        }
+        for (url, allow) in [
+            ("http://127.0.0.1:8080/", "127.0.0.0/8"),
+            ("http://localhost:3000/", "localhost"),
+            ("http://[::1]/", "::1"),
+        ] {
+            read(&format!("url = '{url}', allow = ['{allow}']")).unwrap();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! An engine whose steps are taken by hand, one task at a time: for tests.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::intake::Lane;
+use super::run::Ended;
+use super::{Engine, Shared};
+use crate::config::ConfigError;
+use crate::ledger::{Arming, Claim, LedgerError};
+use crate::task::{Outcome, TaskKey};
+use crate::timer::{Signal, Source};
+
+/// Claims, runs, judges and settles as the daemon does, but only when told to, and hears of nothing by itself.
+pub(crate) struct ByHand(Arc<Shared>);
+
+/// A run that is settled.
+pub(crate) struct Driven {
+    pub claim: Claim,
+    pub route: Arc<str>,
+    pub outcome: Outcome,
+}
+
+impl Engine {
+    /// The parts of this engine, at rest.
+    pub(crate) fn by_hand(self) -> Result<ByHand, ConfigError> {
+        Ok(ByHand(self.shared?))
+    }
+}
+
+impl ByHand {
+    /// Whether something here can run this key.
+    pub(crate) fn runs(&self, key: &TaskKey) -> bool {
+        self.0.parts.router.runs(key)
+    }
+
+    /// Signals one arming, and sees its run through. `None` if it is not to be claimed now.
+    pub(crate) async fn drive(
+        &self,
+        key: TaskKey,
+        arming: Arming,
+    ) -> Result<Option<Driven>, LedgerError> {
+        let shared = &self.0;
+        let slot = shared.free_slots(Lane::Fresh, 1).await;
+        let signal = Signal {
+            key,
+            source: Source::Direct,
+            arming: Some(arming),
+        };
+        // Nothing starts unless it is known what is paused.
+        shared.read_pauses().await?;
+        let (claims, _) = shared.claim_due(vec![signal]).await?;
+        let Some((claim, route)) = claims.into_iter().next() else {
+            return Ok(None);
+        };
+        let (settler, mut settling) = mpsc::channel(1);
+        let held = shared.leases.hold(&claim);
+        let run = Arc::clone(shared).run(claim, route, held, slot, settler.clone());
+        run.await;
+        let Some(ended) = settling.recv().await else {
+            return Ok(None);
+        };
+        let Ended {
+            claim,
+            route,
+            outcome,
+        } = &ended;
+        let driven = Driven {
+            claim: claim.clone(),
+            route: Arc::clone(&route.name),
+            outcome: outcome.clone(),
+        };
+        shared.settle_batch(vec![ended], &settler.downgrade()).await;
+        Ok(Some(driven))
+    }
+}

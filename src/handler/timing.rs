@@ -1,0 +1,57 @@
+//! A warning for runs that take long.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{HandlerError, Middleware, Next, TaskContext};
+
+/// Warns when a run takes longer than it should: at that moment, so that a run that never ends is heard of too.
+///
+/// In the configuration of a route: `slow_after = "5s"`.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    slow_after: Duration,
+}
+
+impl Timing {
+    /// Warns after so long.
+    pub fn slow_after(slow_after: Duration) -> Self {
+        Self { slow_after }
+    }
+}
+
+#[async_trait]
+impl Middleware for Timing {
+    async fn around(&self, context: TaskContext, next: Next) -> Result<(), HandlerError> {
+        let (class_method, id) = (context.key().class_method().to_owned(), context.id());
+        let attempt = context.attempt();
+        let started = Instant::now();
+        let mut run = std::pin::pin!(next.run(context));
+        if let Ok(result) = tokio::time::timeout(self.slow_after, &mut run).await {
+            return result;
+        }
+        let slow_after_ms = ms(self.slow_after);
+        tracing::warn!(
+            task.class_method = class_method,
+            task.id = id,
+            task.attempt = attempt,
+            slow_after_ms,
+            "run is slow, and goes on"
+        );
+        let result = run.await;
+        tracing::warn!(
+            task.class_method = class_method,
+            task.id = id,
+            task.attempt = attempt,
+            duration_ms = ms(started.elapsed()),
+            "slow run is over"
+        );
+        result
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

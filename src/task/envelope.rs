@@ -1,0 +1,248 @@
+//! What travels with a payload: the trace its task belongs to, and the signature of its producer.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::Traceparent;
+
+/// The member that makes an object an envelope, if it comes first. No payload of a user has it.
+pub const RESERVED_MEMBER: &str = "$lapsed";
+
+/// A payload and what travels with it.
+///
+/// In the ledger's payload column it is `{"$lapsed":{"traceparent":"..","signature":".."},"payload":<the user's JSON>}`,
+/// where each part may be absent. A payload that nothing travels with is stored as it is, and read as it is.
+///
+/// ```
+/// use lapsed::task::Envelope;
+///
+/// let plain = Envelope { payload: Some("[1]".to_owned()), ..Envelope::default() };
+/// assert_eq!(plain.clone().seal().as_deref(), Some("[1]"));
+///
+/// let traced = Envelope {
+///     traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().ok(),
+///     ..plain
+/// };
+/// let stored = traced.clone().seal();
+/// assert_eq!(
+///     stored.as_deref(),
+///     Some(r#"{"$lapsed":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"payload":[1]}"#)
+/// );
+/// assert_eq!(Envelope::open(stored), traced);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// The user's JSON.
+    pub payload: Option<String>,
+    /// Where the task was created.
+    pub traceparent: Option<Traceparent>,
+    /// What [`sign`](super::sign) made of key and payload.
+    pub signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Outer<'a> {
+    #[serde(rename = "$lapsed", borrow)]
+    travels: Travels<'a>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    payload: Option<&'a RawValue>,
+}
+
+/// A later version may add members.
+#[derive(Deserialize)]
+struct Travels<'a> {
+    #[serde(borrow)]
+    traceparent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    signature: Option<Cow<'a, str>>,
+}
+
+/// `null` is a payload too.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl Envelope {
+    /// Reads what the ledger has. What looks like an envelope and is none is a payload.
+    ///
+    /// A payload without an envelope, written by somebody's SQL, may name its trace itself: an object with a text
+    /// `"traceparent"` at its top level.
+    pub fn open(stored: Option<String>) -> Self {
+        let Some(stored) = stored else {
+            return Self::default();
+        };
+        let mut opened = match parse(&stored) {
+            Some(Outer { travels, payload }) => Self {
+                payload: payload.map(|payload| payload.get().to_owned()),
+                traceparent: travels.traceparent.and_then(|text| text.parse().ok()),
+                signature: travels.signature.map(Cow::into_owned),
+            },
+            None => Self {
+                payload: Some(stored),
+                ..Self::default()
+            },
+        };
+        if opened.traceparent.is_none() {
+            opened.traceparent = opened.payload.as_deref().and_then(named_trace);
+        }
+        opened
+    }
+
+    /// What the ledger is to have. The payload must be JSON.
+    pub fn seal(self) -> Option<String> {
+        let Self {
+            payload,
+            traceparent,
+            signature,
+        } = self;
+        if traceparent.is_none() && signature.is_none() {
+            return payload;
+        }
+        let traceparent = traceparent.map(|trace| format!(r#""traceparent":"{trace}""#));
+        let signature = signature
+            .map(|signature| format!(r#""signature":{}"#, serde_json::Value::from(signature)));
+        let travels: Vec<String> = [traceparent, signature].into_iter().flatten().collect();
+        let payload = payload.map(|payload| format!(r#","payload":{payload}"#));
+        Some(format!(
+            r#"{{"{RESERVED_MEMBER}":{{{}}}{}}}"#,
+            travels.join(","),
+            payload.unwrap_or_default()
+        ))
+    }
+}
+
+/// Most payloads are none: that is seen by their first characters.
+fn parse(stored: &str) -> Option<Outer<'_>> {
+    let inside = stored.trim_start().strip_prefix('{')?.trim_start();
+    let looks_like_one = inside
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_prefix(RESERVED_MEMBER))
+        .is_some_and(|rest| rest.starts_with('"'));
+    looks_like_one.then(|| serde_json::from_str(stored).ok())?
+}
+
+fn named_trace(payload: &str) -> Option<Traceparent> {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        traceparent: Cow<'a, str>,
+    }
+    if !payload.trim_start().starts_with('{') || !payload.contains(r#""traceparent""#) {
+        return None;
+    }
+    let named: Named<'_> = serde_json::from_str(payload).ok()?;
+    named.traceparent.parse().ok()
+}
+
+/// Whether a user's payload has the member that is reserved, wherever it stands.
+pub fn has_reserved_member(payload: &str) -> bool {
+    // `$` may be written as an escape.
+    payload.contains(r#"lapsed""#)
+        && serde_json::from_str::<BTreeMap<String, IgnoredAny>>(payload)
+            .is_ok_and(|members| members.contains_key(RESERVED_MEMBER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn open(stored: &str) -> Envelope {
+        Envelope::open(Some(stored.to_owned()))
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_the_payload() {
+        for stored in [
+            "",
+            "null",
+            "[1]",
+            "not json",
+            r#"{"a":1,"$lapsed":{}}"#,
+            r#"{"$lapsed":1}"#,
+            r#"{"$lapsed":{"signature":7}}"#,
+            r#"{"$lapsed":{},"payload":1,"payload":2}"#,
+            r#"{"$lapsed":{}"#,
+            r#"{"$lapsedd":{}}"#,
+        ] {
+            let opened = open(stored);
+            assert_eq!(opened.payload.as_deref(), Some(stored), "{stored}");
+            assert_eq!((opened.traceparent, opened.signature), (None, None));
+        }
+        assert_eq!(Envelope::open(None), Envelope::default());
+    }
+
+    #[test]
+    fn an_envelope_written_by_hand_is_read() {
+        let opened = open(&format!(
+            " {{ \"$lapsed\" : {{\"later\": 1, \"traceparent\":\"{TRACE}\"}}, \"more\": 2, \"payload\" : {{ \"a\": 1 }} }} "
+        ));
+        assert_eq!(opened.payload.as_deref(), Some(r#"{ "a": 1 }"#));
+        assert_eq!(opened.traceparent.unwrap().to_string(), TRACE);
+        assert_eq!(open(r#"{"$lapsed":{}}"#).payload, None);
+        assert_eq!(
+            open(r#"{"$lapsed":{},"payload":null}"#).payload.as_deref(),
+            Some("null")
+        );
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_none() {
+        let opened = open(r#"{"$lapsed":{"traceparent":"00-1"},"payload":1}"#);
+        assert_eq!(
+            (opened.payload.as_deref(), opened.traceparent),
+            (Some("1"), None)
+        );
+    }
+
+    #[test]
+    fn a_plain_payload_may_name_its_trace() {
+        let named = |payload: &str| open(payload).traceparent.map(|trace| trace.to_string());
+        assert_eq!(
+            named(&format!(r#"{{"order":1,"traceparent":"{TRACE}"}}"#)).as_deref(),
+            Some(TRACE)
+        );
+        assert_eq!(
+            named(&format!(r#"{{"in":{{"traceparent":"{TRACE}"}}}}"#)),
+            None
+        );
+        assert_eq!(named(r#"{"traceparent":"x"}"#), None);
+        assert_eq!(named(r#"{"traceparent":1}"#), None);
+        let sealed =
+            format!(r#"{{"$lapsed":{{"signature":"s"}},"payload":{{"traceparent":"{TRACE}"}}}}"#);
+        assert_eq!(named(&sealed).as_deref(), Some(TRACE));
+    }
+
+    #[test]
+    fn the_reserved_member_is_found_wherever_it_stands() {
+        assert!(has_reserved_member(r#"{"$lapsed":1}"#));
+        assert!(has_reserved_member(r#"{"a":1,"\u0024lapsed":1}"#));
+        let deep = format!(
+            r#"{{"$lapsed":{{}},"a":{}1{}}}"#,
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        assert!(has_reserved_member(&deep));
+        assert!(!has_reserved_member(r#"{"a":{"$lapsed":1}}"#));
+        assert!(!has_reserved_member(r#"["$lapsed"]"#));
+        assert!(!has_reserved_member(r#""$lapsed""#));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_sealed_opens_as_it_was(
+            payload in proptest::option::of("(null|0|[1-9][0-9]{0,2}|\"[a-z ]*\"|\\{\"a\": ?[1-9]\\})"),
+            signature in proptest::option::of(".{0,20}"),
+            traced in any::<bool>(),
+        ) {
+            let sealed = Envelope { payload, signature, traceparent: traced.then(|| TRACE.parse().unwrap()) };
+            prop_assert_eq!(Envelope::open(sealed.clone().seal()), sealed);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A position in a distributed trace, as the W3C writes it: the header `traceparent`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which trace a task belongs to, and which span of it created or runs the task.
+///
+/// W3C Trace Context, level 1: `00-<32 hex digits: trace>-<16: span>-<2: flags>`, lower case, neither trace nor span all
+/// zeros. Of a later version the same four fields are read, and it is written on as version `00`.
+///
+/// ```
+/// use lapsed::task::Traceparent;
+///
+/// let created: Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse()?;
+/// assert_eq!(created.trace_id(), "0af7651916cd43dd8448eb211c80319c");
+/// let run = created.child(7);
+/// assert_eq!(run.to_string(), "00-0af7651916cd43dd8448eb211c80319c-0000000000000007-01");
+/// # Ok::<(), lapsed::task::TraceparentError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Traceparent {
+    trace: u128,
+    span: u64,
+    flags: u8,
+}
+
+/// The one flag that level 1 knows.
+const SAMPLED: u8 = 1;
+
+/// Length of the four fields of version `00`, with their hyphens.
+const LENGTH: usize = 55;
+
+impl Traceparent {
+    /// The trace, 32 hexadecimal digits.
+    pub fn trace_id(&self) -> String {
+        format!("{:032x}", self.trace)
+    }
+
+    /// The span, 16 hexadecimal digits.
+    pub fn span_id(&self) -> String {
+        format!("{:016x}", self.span)
+    }
+
+    /// Whether whoever began the trace records it.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    /// Another span of the same trace. The number must not be 0, which no span has: then it is 1.
+    #[must_use]
+    pub fn child(&self, span: u64) -> Self {
+        Self {
+            trace: self.trace,
+            span: span.max(1),
+            flags: self.flags & SAMPLED,
+        }
+    }
+}
+
+impl fmt::Display for Traceparent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { trace, span, flags } = self;
+        write!(f, "00-{trace:032x}-{span:016x}-{flags:02x}")
+    }
+}
+
+impl FromStr for Traceparent {
+    type Err = TraceparentError;
+
+    fn from_str(text: &str) -> Result<Self, TraceparentError> {
+        let refuse = |what: &'static str| TraceparentError {
+            found: text.chars().take(80).collect(),
+            what,
+        };
+        let (fields, rest) = text
+            .split_at_checked(LENGTH)
+            .ok_or_else(|| refuse("it is too short"))?;
+        let mut fields = fields.split('-');
+        let mut field = |digits: usize, what| {
+            let field = fields.next().filter(|field| {
+                field.len() == digits
+                    && field
+                        .bytes()
+                        .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+            });
+            let value = field.and_then(|field| u128::from_str_radix(field, 16).ok());
+            value.ok_or_else(|| refuse(what))
+        };
+        let version = field(2, "the version is not 2 lower-case hexadecimal digits")?;
+        let trace = field(32, "the trace id is not 32 lower-case hexadecimal digits")?;
+        let span = field(16, "the span id is not 16 lower-case hexadecimal digits")?;
+        let flags = field(2, "the flags are not 2 lower-case hexadecimal digits")?;
+        match version {
+            0xff => Err(refuse("there is no version `ff`")),
+            0 if !rest.is_empty() => Err(refuse("it is too long")),
+            _ if !(rest.is_empty() || rest.starts_with('-')) => Err(refuse("it is too long")),
+            _ if trace == 0 => Err(refuse("the trace id is all zeros")),
+            _ if span == 0 => Err(refuse("the span id is all zeros")),
+            _ => Ok(Self {
+                trace,
+                span: u64::try_from(span).map_err(|_| refuse("the span id is too long"))?,
+                flags: u8::try_from(flags).map_err(|_| refuse("the flags are too long"))?,
+            }),
+        }
+    }
+}
+
+/// A text that is no `traceparent`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}` is not a traceparent: {what}; expected `00-<32 hex digits>-<16 hex digits>-<2 hex digits>` (W3C trace context)",
+    found.escape_debug()
+)]
+pub struct TraceparentError {
+    found: String,
+    what: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const EXAMPLE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn refused(text: &str) -> String {
+        text.parse::<Traceparent>().unwrap_err().what.to_owned()
+    }
+
+    #[test]
+    fn it_is_written_as_it_was_read() {
+        assert_eq!(EXAMPLE.parse::<Traceparent>().unwrap().to_string(), EXAMPLE);
+        assert!(EXAMPLE.parse::<Traceparent>().unwrap().is_sampled());
+    }
+
+    #[test]
+    fn a_later_version_is_read_and_written_on_as_the_first() {
+        let later = EXAMPLE.replacen("00", "cc", 1) + "-what-comes";
+        assert_eq!(later.parse::<Traceparent>().unwrap().to_string(), EXAMPLE);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        assert_eq!(refused(""), "it is too short");
+        assert_eq!(refused(&format!("{EXAMPLE}-")), "it is too long");
+        assert_eq!(
+            refused(&(EXAMPLE.replacen("00", "cc", 1) + "x")),
+            "it is too long"
+        );
+        assert_eq!(
+            refused(&EXAMPLE.replacen("00", "ff", 1)),
+            "there is no version `ff`"
+        );
+        assert_eq!(
+            refused(&EXAMPLE.to_uppercase()),
+            "the trace id is not 32 lower-case hexadecimal digits"
+        );
+        assert_eq!(
+            refused(&format!("00-{}-b7ad6b7169203331-01", "0".repeat(32))),
+            "the trace id is all zeros"
+        );
+        assert_eq!(
+            refused("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"),
+            "the span id is all zeros"
+        );
+        assert_eq!(
+            "x".parse::<Traceparent>().unwrap_err().to_string(),
+            "`x` is not a traceparent: it is too short; expected `00-<32 hex digits>-<16 hex digits>-<2 hex digits>` (W3C trace context)"
+        );
+    }
+
+    #[test]
+    fn a_child_has_its_own_span_and_only_the_flag_that_is_known() {
+        let parent: Traceparent = (EXAMPLE[..53].to_owned() + "ff").parse().unwrap();
+        let child = parent.child(0);
+        assert_eq!(child.trace_id(), parent.trace_id());
+        assert_eq!(
+            (child.span_id().as_str(), child.flags),
+            ("0000000000000001", 1)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,80}", cut in 0usize..60) {
+            let _ = text.parse::<Traceparent>();
+            let _ = format!("{}{text}", &EXAMPLE[..cut.min(EXAMPLE.len())]).parse::<Traceparent>();
+        }
+    }
+}

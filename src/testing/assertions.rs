@@ -1,0 +1,334 @@
+//! What a test expects of its tasks, with failures that say what is there instead.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::kit::{TestKit, lines};
+use super::ran::Ran;
+use crate::ledger::TaskRecord;
+use crate::task::{Outcome, State, TaskKey, UnixMs};
+
+impl TestKit {
+    /// Expects the task to be pending, or to wait for a retry.
+    ///
+    /// # Panics
+    /// If it is not; the message lists what there is.
+    #[track_caller]
+    pub fn assert_scheduled<A>(&self, class: &str, method: &str, args: A) -> ScheduledTask
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let key = key(class, method, args);
+        match self.find(&key) {
+            Some(task) if matches!(task.state, State::Pending | State::Waiting) => ScheduledTask {
+                task,
+                now: self.now(),
+            },
+            found => panic!(
+                "expected `{key}` to be scheduled, but {}; it is {}, and what is scheduled is\n{}",
+                state_of(found.as_ref()),
+                self.now(),
+                lines(self.scheduled().iter().map(|task| self.show(task)))
+            ),
+        }
+    }
+
+    /// Expects the task not to be pending, nor to wait for a retry: finished, or not there.
+    ///
+    /// # Panics
+    /// If it is.
+    #[track_caller]
+    pub fn assert_not_scheduled<A>(&self, class: &str, method: &str, args: A)
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let key = key(class, method, args);
+        if let Some(task) = self.find(&key)
+            && matches!(task.state, State::Pending | State::Waiting)
+        {
+            panic!(
+                "expected `{key}` not to be scheduled, but it is:\n  {}",
+                self.show(&task)
+            );
+        }
+    }
+
+    /// Expects the task to have run, at least once.
+    ///
+    /// # Panics
+    /// If it has not; the message lists what has.
+    #[track_caller]
+    pub fn assert_ran<A>(&self, class: &str, method: &str, args: A) -> TaskRuns
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let key = key(class, method, args);
+        let runs: Vec<Ran> = self.runs_of(&key);
+        if runs.is_empty() {
+            panic!(
+                "expected `{key}` to have run, but it has not: {}; it is {}, and what ran is\n{}",
+                state_of(self.find(&key).as_ref()),
+                self.now(),
+                lines(self.ran())
+            );
+        }
+        TaskRuns { key, runs }
+    }
+
+    /// Expects the task not to have run.
+    ///
+    /// # Panics
+    /// If it has.
+    #[track_caller]
+    pub fn assert_not_ran<A>(&self, class: &str, method: &str, args: A)
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let key = key(class, method, args);
+        let runs = self.runs_of(&key);
+        assert!(
+            runs.is_empty(),
+            "expected `{key}` not to have run, but it has:\n{}",
+            lines(&runs)
+        );
+    }
+
+    /// Expects the task to have failed for good.
+    ///
+    /// # Panics
+    /// If it has not; the message says how it ran and what is dead.
+    #[track_caller]
+    pub fn assert_dead<A>(&self, class: &str, method: &str, args: A) -> DeadTask
+    where
+        A: IntoIterator,
+        A::Item: ToString,
+    {
+        let key = key(class, method, args);
+        match self.find(&key) {
+            Some(task) if task.state == State::Dead => DeadTask { task },
+            found => panic!(
+                "expected `{key}` to be dead, but {}; its runs were\n{}",
+                state_of(found.as_ref()),
+                lines(self.runs_of(&key))
+            ),
+        }
+    }
+
+    fn runs_of(&self, key: &TaskKey) -> Vec<Ran> {
+        let runs = self.ran().iter().filter(|ran| ran.key == *key);
+        runs.cloned().collect()
+    }
+
+    fn show(&self, task: &TaskRecord) -> String {
+        let TaskRecord {
+            key, state, due_at, ..
+        } = task;
+        format!(
+            "{key}  {state}, due {due_at}, {}",
+            from(self.now(), *due_at)
+        )
+    }
+}
+
+/// A task that is scheduled: what else is expected of it.
+#[derive(Debug, Clone)]
+pub struct ScheduledTask {
+    task: TaskRecord,
+    now: UnixMs,
+}
+
+impl ScheduledTask {
+    /// Expects it to start so long from now.
+    #[track_caller]
+    pub fn due_in(self, delay: Duration) -> Self {
+        let expected = self.now.plus(delay);
+        self.check_due(expected..=expected)
+    }
+
+    /// Expects it to start at this moment.
+    #[track_caller]
+    pub fn due_at(self, moment: UnixMs) -> Self {
+        self.check_due(moment..=moment)
+    }
+
+    /// Expects it to start within this range, from now.
+    #[track_caller]
+    pub fn due_between(self, least: Duration, most: Duration) -> Self {
+        let expected = self.now.plus(least)..=self.now.plus(most);
+        self.check_due(expected)
+    }
+
+    /// Expects it to have this tag.
+    #[track_caller]
+    pub fn with_tag(self, tag: &str) -> Self {
+        let (key, found) = (&self.task.key, self.task.tag.as_deref());
+        assert!(
+            found == Some(tag),
+            "expected `{key}` to have the tag `{tag}`, found {found:?}"
+        );
+        self
+    }
+
+    /// Expects it to have this payload, in whatever order its members are.
+    #[track_caller]
+    pub fn with_payload(self, payload: &Value) -> Self {
+        let (key, found) = (&self.task.key, self.task.payload.as_deref());
+        let found_value: Option<Value> = found.and_then(|text| serde_json::from_str(text).ok());
+        assert!(
+            found_value.as_ref() == Some(payload),
+            "expected `{key}` to have the payload `{payload}`, found {found:?}"
+        );
+        self
+    }
+
+    /// The task.
+    pub fn task(&self) -> &TaskRecord {
+        &self.task
+    }
+
+    #[track_caller]
+    fn check_due(self, expected: std::ops::RangeInclusive<UnixMs>) -> Self {
+        let (key, found) = (&self.task.key, self.task.due_at);
+        let (least, most) = (*expected.start(), *expected.end());
+        let wanted = match least == most {
+            true => format!("at {least} ({})", from(self.now, least)),
+            false => format!("between {least} and {most}"),
+        };
+        assert!(
+            expected.contains(&found),
+            "expected `{key}` to be due {wanted}, but it is due at {found} ({})",
+            from(self.now, found)
+        );
+        self
+    }
+}
+
+/// The runs of one task: what else is expected of them.
+#[derive(Debug, Clone)]
+pub struct TaskRuns {
+    key: TaskKey,
+    runs: Vec<Ran>,
+}
+
+impl TaskRuns {
+    /// Expects so many.
+    #[track_caller]
+    pub fn times(self, count: usize) -> Self {
+        let Self { key, runs } = &self;
+        assert!(
+            runs.len() == count,
+            "expected `{key}` to have run {count} times, but it has {} times:\n{}",
+            runs.len(),
+            lines(runs)
+        );
+        self
+    }
+
+    /// Expects the last one to have succeeded.
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        let is_success = matches!(
+            self.last().outcome,
+            Outcome::Succeeded | Outcome::Completed | Outcome::Again(_)
+        );
+        let Self { key, runs } = &self;
+        assert!(
+            is_success,
+            "expected the last run of `{key}` to have succeeded, but\n{}",
+            lines(runs)
+        );
+        self
+    }
+
+    /// Expects the last one to have begun at this moment.
+    #[track_caller]
+    pub fn at(self, moment: UnixMs) -> Self {
+        let (key, found) = (&self.key, self.last().at);
+        assert!(
+            found == moment,
+            "expected the last run of `{key}` to have begun at {moment}, found {found} ({})",
+            from(moment, found)
+        );
+        self
+    }
+
+    /// All of them, in order; at least one.
+    pub fn all(&self) -> &[Ran] {
+        &self.runs
+    }
+
+    /// The last one.
+    pub fn last(&self) -> &Ran {
+        self.runs.last().expect("there is at least one")
+    }
+}
+
+/// A task that is dead: what else is expected of it.
+#[derive(Debug, Clone)]
+pub struct DeadTask {
+    task: TaskRecord,
+}
+
+impl DeadTask {
+    /// Expects its last error to contain this.
+    #[track_caller]
+    pub fn with_error(self, part: &str) -> Self {
+        let (key, found) = (
+            &self.task.key,
+            self.task.last_error.as_deref().unwrap_or_default(),
+        );
+        assert!(
+            found.contains(part),
+            "expected `{key}` to be dead of `{part}`, found `{found}`"
+        );
+        self
+    }
+
+    /// The task.
+    pub fn task(&self) -> &TaskRecord {
+        &self.task
+    }
+}
+
+#[track_caller]
+fn key<A>(class: &str, method: &str, args: A) -> TaskKey
+where
+    A: IntoIterator,
+    A::Item: ToString,
+{
+    let args = args.into_iter().map(|arg| arg.to_string());
+    match TaskKey::build(class, method, args) {
+        Ok(key) => key,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn state_of(task: Option<&TaskRecord>) -> String {
+    match task {
+        None => "there is no such task".to_owned(),
+        Some(TaskRecord {
+            state,
+            last_error: Some(error),
+            ..
+        }) => format!("it is {state} ({error})"),
+        Some(TaskRecord {
+            state: State::Pending,
+            due_at,
+            ..
+        }) => format!("it is pending, due {due_at}"),
+        Some(TaskRecord { state, .. }) => format!("it is {state}"),
+    }
+}
+
+/// `moment`, seen from `now`.
+fn from(now: UnixMs, moment: UnixMs) -> String {
+    match moment >= now {
+        true => format!("in {:?}", moment.since(now)),
+        false => format!("{:?} ago", now.since(moment)),
+    }
+}

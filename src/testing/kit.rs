@@ -1,0 +1,315 @@
+//! An engine and a ledger in memory, on a clock that stands still.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::Ran;
+use crate::client::TaskClient;
+use crate::clock::LedgerClock;
+use crate::config::Config;
+use crate::engine::{ByHand, Engine, Parts};
+use crate::fleet::memory::MemoryRoster;
+use crate::handler::{HandlerRegistry, Router};
+use crate::ledger::memory::MemoryLedger;
+use crate::ledger::{
+    Catalog, DueScan, Ledger, ListFilter, StateFilter, TaskRecord, Upcoming, Window,
+};
+use crate::task::{State, TaskKey, UnixMs};
+use crate::telemetry::Metrics;
+use crate::timer::Timer;
+use crate::timer::ledger_poll::LedgerPoll;
+
+/// When a [`TestKit`] begins: 2030-01-01T00:00:00Z.
+pub const START: UnixMs = UnixMs(1_893_456_000_000);
+
+/// More runs at one moment are taken for a task that creates itself again for ever.
+const RUNS_MAX: usize = 5_000;
+
+/// Rows that are read at once.
+const PAGE: u32 = 1_000;
+
+/// Runs tasks without servers, in a time of its own.
+///
+/// Tasks are claimed, run, judged and settled by the engine's own code, on the ledger in memory. One at a time, in the
+/// order of their due times, and in the order of their creation where these are the same. While a handler runs, the
+/// kit's clock stands still; a handler that sleeps, and its time limit, take real time. Retries have no jitter. A task that
+/// neither a handler nor a route is for stays where it is.
+///
+/// It needs a runtime of tokio, of any kind.
+pub struct TestKit {
+    clock: LedgerClock,
+    ledger: Arc<MemoryLedger>,
+    tasks: TaskClient,
+    engine: ByHand,
+    ran: Vec<Ran>,
+}
+
+impl TestKit {
+    /// A kit with these handlers, and the default configuration.
+    pub fn new(handlers: HandlerRegistry) -> Self {
+        Self::with_config(&Config::default(), handlers)
+    }
+
+    /// A kit with these handlers, and the routes, retry policies and limits of a configuration. Its servers are not asked
+    /// for. A route with `exec` starts its program.
+    pub fn with_config(config: &Config, handlers: HandlerRegistry) -> Self {
+        Self::build(config, |_| handlers)
+    }
+
+    /// As [`with_config`](Self::with_config), for handlers that create tasks themselves: they are made with the kit's client.
+    ///
+    /// ```
+    /// use lapsed::testing::TestKit;
+    /// use lapsed::{Config, HandlerRegistry, TaskClient, TaskContext};
+    /// use std::time::Duration;
+    ///
+    /// fn handlers(tasks: TaskClient) -> HandlerRegistry {
+    ///     let mut handlers = HandlerRegistry::new();
+    ///     handlers.on("Order", "remind", move |_: TaskContext, (order,): (u64,)| {
+    ///         let tasks = tasks.clone();
+    ///         async move {
+    ///             tasks.create("Order", "close", [order], Duration::from_secs(3600)).await?;
+    ///             Ok(())
+    ///         }
+    ///     });
+    ///     handlers
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut kit = TestKit::build(&Config::default(), handlers);
+    /// kit.tasks().create("Order", "remind", [42], Duration::from_secs(60)).await?;
+    /// kit.advance(Duration::from_secs(60)).await;
+    /// kit.assert_scheduled("Order", "close", [42]).due_in(Duration::from_secs(3600));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn build(config: &Config, handlers: impl FnOnce(TaskClient) -> HandlerRegistry) -> Self {
+        let mut config = config.clone();
+        config.retry.jitter = 0.0;
+        let policies = config.routes.iter_mut();
+        policies
+            .filter_map(|route| route.retry.as_mut())
+            .for_each(|retry| retry.jitter = 0.0);
+
+        let clock = LedgerClock::standing_at(START);
+        let ledger = Arc::new(MemoryLedger::on(clock.clone()));
+        let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(clock.clone()));
+        let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
+        let parts = Parts {
+            catalog: Some(Arc::clone(&ledger) as _),
+            ledger: Arc::clone(&ledger) as _,
+            timer,
+            roster: Arc::new(MemoryRoster::default()),
+            router: Arc::new(Router::new(handlers(tasks.clone()), &config)),
+            metrics: Arc::new(Metrics::default()),
+        };
+        let engine = Engine::with_parts(parts, &config).by_hand();
+        Self {
+            clock,
+            ledger,
+            tasks,
+            engine: engine.expect("made of parts it can always be used"),
+            ran: Vec::new(),
+        }
+    }
+
+    /// Creates tasks, cancels them, moves them; for the code that is tested, too.
+    pub fn tasks(&self) -> TaskClient {
+        self.tasks.clone()
+    }
+
+    /// The ledger in memory, for whatever else people do with tasks: list, redrive, run now.
+    pub fn ledger(&self) -> &MemoryLedger {
+        &self.ledger
+    }
+
+    /// The kit's time.
+    pub fn now(&self) -> UnixMs {
+        self.clock.now()
+    }
+
+    /// Sets the clock, and runs nothing: what fell due in between runs at the next [`advance`](Self::advance), late.
+    pub fn set_now(&mut self, now: UnixMs) {
+        self.clock.set(now);
+    }
+
+    /// Moves the clock on, halting at each moment at which a task falls due, and runs it there, retries and tasks that are
+    /// created meanwhile included. Tells what ran, in order. `Duration::ZERO` runs what is due now.
+    ///
+    /// # Panics
+    /// After 5,000 runs at one moment: a task creates itself again without delay.
+    ///
+    /// # Cancel safety
+    /// Dropping it ends the run that goes on; its task stays claimed.
+    pub async fn advance(&mut self, by: Duration) -> Vec<Ran> {
+        self.advance_to(self.now().plus(by)).await
+    }
+
+    /// As [`advance`](Self::advance), up to this moment. One that has passed runs what is due now.
+    ///
+    /// # Panics
+    /// As for [`advance`](Self::advance).
+    pub async fn advance_to(&mut self, moment: UnixMs) -> Vec<Ran> {
+        let before = self.ran.len();
+        let mut left = HashSet::new();
+        let (mut at, mut runs) = (self.now(), 0);
+        while let Some(ran) = self.run_next_until(moment, &mut left).await {
+            runs = if ran.at == at { runs + 1 } else { 1 };
+            at = ran.at;
+            self.ran.push(ran);
+            assert!(
+                runs < RUNS_MAX,
+                "{RUNS_MAX} runs at {at}: a task creates itself again without delay; the last ones were\n{}",
+                lines(&self.ran[self.ran.len() - 3..])
+            );
+        }
+        self.clock.set(self.now().max(moment));
+        self.ran[before..].to_vec()
+    }
+
+    /// Moves the clock to when the next task falls due, however far that is, and runs it. `None` if nothing is scheduled
+    /// that could be run here.
+    pub async fn run_next(&mut self) -> Option<Ran> {
+        let ran = self
+            .run_next_until(UnixMs(i64::MAX), &mut HashSet::new())
+            .await?;
+        self.ran.push(ran.clone());
+        Some(ran)
+    }
+
+    /// Everything that has run so far, in order.
+    pub fn ran(&self) -> &[Ran] {
+        &self.ran
+    }
+
+    /// A task as the ledger has it.
+    ///
+    /// # Panics
+    /// If this is no key.
+    #[track_caller]
+    pub fn task(&self, key: &str) -> Option<TaskRecord> {
+        match TaskKey::parse(key) {
+            Ok(key) => self.find(&key),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// What is pending or waits for a retry, by when it may start.
+    pub fn scheduled(&self) -> Vec<TaskRecord> {
+        let states = [State::Pending, State::Waiting].map(StateFilter::Is);
+        let mut tasks = self.list(states.to_vec());
+        tasks.sort_by_key(|task| task.due_at);
+        tasks
+    }
+
+    /// What is due now, and has not run, by when it could have started.
+    pub fn due_tasks(&self) -> Vec<TaskRecord> {
+        let mut tasks = self.scheduled();
+        tasks.retain(|task| task.due_at <= self.now());
+        tasks
+    }
+
+    /// All tasks in these states, in the order of their creation; in any, if none is named.
+    pub(super) fn list(&self, states: Vec<StateFilter>) -> Vec<TaskRecord> {
+        let filter = ListFilter {
+            states,
+            limit: u32::MAX,
+            ..ListFilter::default()
+        };
+        at_once(self.ledger.list(&filter)).tasks
+    }
+
+    pub(super) fn find(&self, key: &TaskKey) -> Option<TaskRecord> {
+        at_once(self.ledger.find(key))
+    }
+
+    /// Runs what falls due first, if that is not after `end`. What cannot be claimed is `left` alone.
+    async fn run_next_until(
+        &mut self,
+        end: UnixMs,
+        left: &mut HashSet<(u64, UnixMs)>,
+    ) -> Option<Ran> {
+        while let Some(next) = self.next_until(end, left) {
+            let Upcoming {
+                key,
+                arming,
+                due_at,
+            } = next;
+            let at = self.now().max(due_at);
+            self.clock.set(at);
+            let driven = self.engine.drive(key.clone(), arming).await;
+            match driven.expect("the ledger in memory always answers") {
+                Some(driven) => {
+                    return Some(Ran {
+                        id: driven.claim.lease.arming.to_string(),
+                        at,
+                        attempt: driven.claim.attempt.number,
+                        route: driven.route.to_string(),
+                        outcome: driven.outcome,
+                        task: self.find(&key).expect("it has just run"),
+                        key,
+                    });
+                }
+                None => _ = left.insert((arming.row, due_at)),
+            }
+        }
+        None
+    }
+
+    fn next_until(&self, end: UnixMs, left: &HashSet<(u64, UnixMs)>) -> Option<Upcoming> {
+        let windows = [
+            Window::OverdueOldest(Duration::ZERO),
+            Window::Ahead(end.since(self.now())),
+        ];
+        windows.into_iter().find_map(|window| {
+            let mut after = None;
+            loop {
+                let scan = DueScan {
+                    window,
+                    after,
+                    limit: PAGE,
+                };
+                let page = at_once(self.ledger.scan(scan));
+                let fits = |row: &Upcoming| {
+                    self.engine.runs(&row.key) && !left.contains(&(row.arming.row, row.due_at))
+                };
+                if let Some(row) = page.rows.into_iter().find(fits) {
+                    return Some(row);
+                }
+                after = Some(page.next?);
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for TestKit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestKit")
+            .field("now", &self.now())
+            .field("ran", &self.ran.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The ledger in memory waits for nothing.
+fn at_once<T, E: std::fmt::Debug>(answer: impl Future<Output = Result<T, E>>) -> T {
+    let answer = answer.now_or_never();
+    answer
+        .expect("the ledger in memory waits for nothing")
+        .expect("the ledger in memory refuses nothing")
+}
+
+pub(super) fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let lines: Vec<String> = items
+        .into_iter()
+        .map(|item| format!("  {}", item.to_string()))
+        .collect();
+    match lines.is_empty() {
+        true => "  nothing".to_owned(),
+        false => lines.join("\n"),
+    }
+}

@@ -1,0 +1,37 @@
+//! For the tests of users: an engine without servers, whose time moves only when a test says so.
+//!
+//! [`TestKit`] runs tasks of a whole program, hours of retries within milliseconds; [`TestRun`] calls one handler.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lapsed::testing::TestKit;
+//! use lapsed::{HandlerRegistry, TaskContext};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut handlers = HandlerRegistry::new();
+//! handlers.on("Order", "close", |_: TaskContext, (order,): (u64,)| async move {
+//!     println!("closing order {order}");
+//!     Ok(())
+//! });
+//!
+//! let mut kit = TestKit::new(handlers);
+//! kit.tasks().create("Order", "close", [42], Duration::from_secs(1800)).await?;
+//! kit.assert_scheduled("Order", "close", [42]).due_in(Duration::from_secs(1800));
+//!
+//! assert!(kit.advance(Duration::from_secs(1799)).await.is_empty());
+//! kit.advance(Duration::from_secs(1)).await;
+//! kit.assert_ran("Order", "close", [42]).times(1).succeeded();
+//! # Ok(())
+//! # }
+//! ```
+
+mod assertions;
+mod kit;
+mod ran;
+mod run;
+
+pub use assertions::{DeadTask, ScheduledTask, TaskRuns};
+pub use kit::{START, TestKit};
+pub use ran::Ran;
+pub use run::TestRun;

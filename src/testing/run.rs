@@ -1,0 +1,114 @@
+//! One run of one handler, without an engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::kit::START;
+use crate::client::{Task, TaskClient};
+use crate::clock::LedgerClock;
+use crate::handler::{HandlerError, HandlerRegistry, TaskContext};
+use crate::ledger::memory::MemoryLedger;
+use crate::ledger::{Claimant, Ledger};
+use crate::timer::ledger_poll::LedgerPoll;
+
+/// A run to call a handler with.
+///
+/// ```
+/// use lapsed::testing::TestRun;
+/// use lapsed::{HandlerError, Task, TaskContext};
+///
+/// /// Gives up on the third attempt.
+/// async fn close(ctx: TaskContext, (order,): (u64,)) -> Result<(), HandlerError> {
+///     match ctx.attempt() {
+///         3.. => Err(HandlerError::permanent(format!("order {order} is gone"))),
+///         _ => Err(HandlerError::new("not yet")),
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let run = TestRun::of(Task::new("Order", "close", [42])?).attempt(3);
+/// let error = close(run.context().await, (42,)).await.unwrap_err();
+/// assert_eq!(error.to_string(), "order 42 is gone");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct TestRun {
+    task: Task,
+    attempt: u16,
+    lateness: Duration,
+}
+
+impl TestRun {
+    /// The first run of this task, on time.
+    pub fn of(task: Task) -> Self {
+        Self {
+            task,
+            attempt: 1,
+            lateness: Duration::ZERO,
+        }
+    }
+
+    /// As this attempt; 1 is the first.
+    #[must_use]
+    pub fn attempt(self, attempt: u16) -> Self {
+        Self { attempt, ..self }
+    }
+
+    /// So much too late.
+    #[must_use]
+    pub fn late_by(self, lateness: Duration) -> Self {
+        Self { lateness, ..self }
+    }
+
+    /// What the handler is called with.
+    ///
+    /// # Panics
+    /// If the task is refused: its payload is no JSON, for example.
+    pub async fn context(&self) -> TaskContext {
+        let Self {
+            task,
+            attempt,
+            lateness,
+        } = self;
+        let clock = LedgerClock::standing_at(START);
+        let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::on(clock.clone()));
+        let timer = Arc::new(LedgerPoll::new(clock.clone()));
+        let tasks = TaskClient::with_parts(Arc::clone(&ledger), timer);
+        let made = tasks.create_task(task.clone(), START).await;
+        let made = made.unwrap_or_else(|error| panic!("`{}`: {error}", task.key()));
+        clock.set(START.plus(*lateness));
+        let claimant = Claimant {
+            daemon: "test".to_owned(),
+            lease: Duration::from_secs(3600),
+        };
+        let claims = ledger.claim(&[made.arming()], &claimant).await;
+        let claim = claims.ok().and_then(|claims| claims.into_iter().next());
+        let mut claim = claim.expect("it was created just now, and is due");
+        claim.attempt.number = *attempt;
+        let lateness_ms = u64::try_from(lateness.as_millis()).unwrap_or(u64::MAX);
+        TaskContext::new(claim, lateness_ms, ledger, CancellationToken::new())
+    }
+
+    /// Calls the handler that is registered for the task, inside of its middleware and `before` hooks. A panic goes through.
+    ///
+    /// # Errors
+    /// What it returns.
+    ///
+    /// # Panics
+    /// If none is registered, and as for [`context`](Self::context).
+    pub async fn call(&self, handlers: &HandlerRegistry) -> Result<(), HandlerError> {
+        let result = handlers.run(self.context().await).await;
+        result.unwrap_or_else(|| {
+            let mut names: Vec<&str> = handlers.names().collect();
+            names.sort_unstable();
+            panic!(
+                "no handler is registered for `{}`; there are {names:?}",
+                self.task.key()
+            )
+        })
+    }
+}
