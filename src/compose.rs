@@ -12,6 +12,8 @@ use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::mysql::MysqlLedger;
+use crate::limiter::redis_limiter::RedisLimiter;
+use crate::limiter::{MemoryLimiter, RateLimiter};
 use crate::redis::Events;
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
@@ -27,6 +29,8 @@ pub struct Adapters {
     pub timer: Arc<dyn Timer>,
     /// Where daemons see each other.
     pub roster: Arc<dyn Roster>,
+    /// Who counts the starts of routes with a rate.
+    pub limiter: Arc<dyn RateLimiter>,
     /// What they count.
     pub metrics: Arc<Metrics>,
 }
@@ -61,10 +65,18 @@ impl Adapters {
             }
             TimerKind::KeyExpiry | TimerKind::LedgerPoll => Arc::new(MemoryRoster::default()),
         };
+        let limiter: Arc<dyn RateLimiter> = match config.timer {
+            TimerKind::KeyExpiry => {
+                let limiter = RedisLimiter::new(&config.redis, &name_of(&config.ledger));
+                Arc::new(limiter.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
+            }
+            TimerKind::LedgerPoll => Arc::new(MemoryLimiter::default()),
+        };
         Ok(Self {
             ledger,
             timer,
             roster,
+            limiter,
             metrics,
         })
     }
@@ -81,6 +93,7 @@ impl Adapters {
             catalog: Some(Arc::clone(&self.ledger) as _),
             timer: Arc::clone(&self.timer),
             roster: Arc::clone(&self.roster),
+            limiter: Arc::clone(&self.limiter),
             router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::clone(&self.metrics),
         };
@@ -114,6 +127,7 @@ pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskCli
         ledger,
         timer,
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -143,6 +157,7 @@ impl TaskClient {
             ledger,
             timer,
             roster: _,
+            limiter: _,
             metrics: _,
         } = Adapters::new(config)?;
         ledger.check().await?;

@@ -92,6 +92,7 @@
 //! | [`redis`] | everything that speaks Redis | `task` |
 //! | [`handler`] | the seam to what does the work; registry, routes, targets | `task`, `ledger`, `redis` |
 //! | [`fleet`] | the seam to the other daemons, and whose a task is | `task`, `redis` |
+//! | [`limiter`] | the seam to whoever counts starts over all daemons; in Redis, in memory | `task`, `redis` |
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
 //! | [`compose`] | puts concrete adapters together | everything |
@@ -111,6 +112,7 @@ pub mod fleet;
 pub mod handler;
 pub mod http;
 pub mod ledger;
+pub mod limiter;
 pub mod redis;
 pub mod sandbox;
 pub mod task;
@@ -126,4 +128,4 @@ pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::mysql::{MysqlTask, TaskTransaction};
-pub use task::{Due, TaskKey, Traceparent, UnixMs};
+pub use task::{Due, Limits, Rate, TaskKey, Traceparent, UnixMs};

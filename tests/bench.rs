@@ -160,6 +160,17 @@ fn a_burst_says_when_all_has_started_and_when_all_is_settled() {
 }
 
 #[test]
+fn fairness_counts_one_class_and_runs_the_other_beside_it() {
+    let document = measure("fairness --tasks 300 --takes 50ms --warm-up 500ms --duration 2s");
+    let row = &rows(&document)[0];
+    assert!(is_exact(row), "{row}");
+    assert_eq!(
+        (&row["samples"], &row["slow_done"]),
+        (&400.into(), &300.into())
+    );
+}
+
+#[test]
 fn enqueue_has_three_ways_each_with_its_rates() {
     let document = measure("enqueue --pending 0 --no-daemon --duration 500ms --creators 4");
     let rows = rows(&document);

@@ -16,6 +16,7 @@ use lapsed::ledger::{
     Known, Lease, Ledger, LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal,
     RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
 };
+use lapsed::limiter::MemoryLimiter;
 use lapsed::task::{Countdown, Pause, Paused, Scope, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
@@ -67,6 +68,7 @@ fn start_with(
         catalog: Some(Arc::clone(&ledger) as _),
         timer: Arc::clone(&timer),
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, &config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -966,6 +968,7 @@ async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
         catalog: None,
         timer: Arc::new(Broken),
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(HandlerRegistry::new(), &config)),
         metrics: Arc::new(Metrics::default()),
     };
@@ -1057,6 +1060,7 @@ async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Durati
     let config = Config::default();
     let parts = Parts {
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         ledger,
         catalog: None,
         timer: Arc::new(timer),
@@ -1121,6 +1125,7 @@ async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
     let config = Config::default();
     let parts = Parts {
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         ledger: Arc::clone(&ledger) as _,
         catalog: None,
         timer: Arc::new(timer),
@@ -1165,6 +1170,7 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     let config = Config::default();
     let parts = Parts {
         roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
         ledger,
         catalog: None,
         timer: Arc::new(timer),
@@ -1181,6 +1187,76 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     engine.run_until(outcome).await.unwrap();
     assert!(runs.try_recv().is_err(), "it ran twice");
     assert_eq!(inner.find(&key).await.unwrap().unwrap().state, State::Done);
+}
+
+/// `count` tasks of this class that fall due now, on a ledger where nobody works yet.
+async fn backlog(ledger: &Arc<MemoryLedger>, class: &str, numbers: std::ops::Range<u64>) {
+    let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let client = TaskClient::with_parts(Arc::clone(ledger) as _, timer);
+    let task = |n| {
+        (
+            Task::new(class, "count", [n]).unwrap(),
+            lapsed::Due::after_ms(0).unwrap(),
+        )
+    };
+    client
+        .create_many(numbers.map(task).collect())
+        .await
+        .unwrap();
+}
+
+fn counting_as(handlers: &mut HandlerRegistry, class: &str) -> Arc<AtomicU32> {
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    handlers.on(class, "count", move |_, _: Vec<String>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Ok(()) }
+    });
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_backlog_of_a_route_with_a_rate_hides_nothing_and_does_not_make_the_sweep_spin() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    backlog(&ledger, "Paced", 0..10_000).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    backlog(&ledger, "Other", 0..1).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    backlog(&ledger, "Paced", 10_000..16_000).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let mut handlers = HandlerRegistry::new();
+    let paced = counting_as(&mut handlers, "Paced");
+    counting_as(&mut handlers, "Other");
+    let rate = "10/s".parse::<lapsed::task::Rate>().unwrap();
+    let limits = lapsed::task::Limits::new().rate(rate.with_burst(1).unwrap());
+    handlers.limit("Paced", "count", limits);
+    let faults = Arc::new(Faults::default());
+    let rig = start_with(Arc::clone(&ledger), Arc::clone(&faults), "", handlers);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let ran = paced.load(Ordering::SeqCst);
+    assert!((95..=102).contains(&ran), "{ran} in 10 s");
+    assert_eq!(rig.record("Other@count@0").await.state, State::Done);
+    let scans = faults.scans.load(Ordering::SeqCst);
+    assert!(scans < 10 * 16, "{scans} scans in 10 s");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_changes_what_limits_a_route() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    backlog(&ledger, "Paced", 0..50).await;
+    let route = "[[routes]]\nmatch = '^Paced@'\nlog = {}\n";
+    let rig = start_on(
+        ledger,
+        &format!("{route}rate = '1/h'\n"),
+        HandlerRegistry::new(),
+    );
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.ledger.stats().await.unwrap().done, 1);
+    rig.parts.router.reload(&Config::from_toml(route).unwrap());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(rig.ledger.stats().await.unwrap().done, 50);
+    rig.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use lapsed::fleet::{LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, Skills
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Ledger, NewTask};
+use lapsed::limiter::MemoryLimiter;
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Remaining, SignalSink, Timer, TimerError};
@@ -63,6 +64,7 @@ impl Ground {
             catalog: None,
             timer,
             roster: Arc::clone(&self.roster) as _,
+            limiter: Arc::new(MemoryLimiter::default()),
             router: Arc::new(Router::new(handlers, &config)),
             metrics: Arc::default(),
         };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
@@ -21,10 +21,12 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         &["task", "clock", "config", "ledger", "redis", "trace"],
     ),
     ("fleet", &["task", "clock", "config", "redis"]),
+    ("limiter", &["task", "config", "redis"]),
     (
         "engine",
         &[
             "fleet",
+            "limiter",
             "task",
             "clock",
             "config",
@@ -47,6 +49,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "fleet",
             "handler",
             "ledger",
+            "limiter",
             "task",
             "telemetry",
             "timer",
@@ -55,7 +58,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 8] = [
+const DRIVERS: [(&str, &[&str]); 9] = [
     (
         "sqlx::",
         &[
@@ -87,6 +90,7 @@ const DRIVERS: [(&str, &[&str]); 8] = [
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
     ("fleet::redis_roster", &["fleet", "compose.rs"]),
     ("reqwest::", &["handler/webhook", "handler/targets.rs"]),
+    ("limiter::redis_limiter", &["limiter", "compose.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),
 ];

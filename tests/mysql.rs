@@ -272,6 +272,71 @@ async fn around_stuck(ledger: &MysqlLedger, paused: &Paused) {
 }
 
 #[tokio::test]
+async fn pages_of_tasks_due_in_one_millisecond_begin_where_the_last_one_ended() {
+    const COUNT: u64 = 5_000;
+    let (_server, ledger, _) = start().await;
+    let now = ledger.now().await.unwrap();
+    let windows = [
+        (
+            UnixMs(now.0 - 10_000),
+            Window::OverdueOldest(Duration::ZERO),
+        ),
+        (
+            UnixMs(now.0 - 10_000),
+            Window::OverdueNewest(Duration::ZERO),
+        ),
+        (
+            now.plus(Duration::from_secs(600)),
+            Window::Ahead(Duration::from_secs(3600)),
+        ),
+    ];
+    let key = |n: u64, due: UnixMs| TaskKey::build("Same", "ms", [n.to_string(), due.to_string()]);
+    for due in [windows[0].0, windows[2].0] {
+        let tasks: Vec<NewTask> = (0..COUNT)
+            .map(|n| NewTask::new(key(n, due).unwrap(), due))
+            .collect();
+        ledger.create(&tasks).await.unwrap();
+    }
+    let mut connection = ledger.connection().await.unwrap();
+    for (_, window) in windows {
+        for glance in [false, true] {
+            let before = rows_read(&mut connection).await;
+            let (mut after, mut found) = (None, 0);
+            loop {
+                let scan = DueScan {
+                    window,
+                    after,
+                    limit: 500,
+                };
+                let page = match glance {
+                    false => ledger.scan(scan).await.unwrap(),
+                    true => ledger.scan_news(scan, &|_, _| false).await.unwrap(),
+                };
+                found += page.rows.len() as u64;
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, COUNT, "{window:?}");
+            let read = rows_read(&mut connection).await - before;
+            assert!(read < 2 * COUNT, "{window:?}: {read} of {COUNT} rows");
+        }
+    }
+}
+
+/// Steps along an index so far.
+async fn rows_read(connection: &mut MySqlConnection) -> u64 {
+    let status =
+        "SHOW GLOBAL STATUS WHERE Variable_name IN ('Handler_read_next', 'Handler_read_prev')";
+    let rows = sqlx::query(status).fetch_all(connection).await.unwrap();
+    let counts = rows
+        .iter()
+        .map(|row| row.get::<String, _>(1).parse::<u64>().unwrap());
+    counts.sum()
+}
+
+#[tokio::test]
 async fn creations_at_the_same_time_share_statements() {
     const CREATORS: usize = 64;
     let (_server, ledger, _) = start().await;

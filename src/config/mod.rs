@@ -6,6 +6,7 @@
 mod delivery;
 mod error;
 mod headers;
+mod limits;
 mod overlay;
 mod reach;
 mod reader;
@@ -26,7 +27,7 @@ use toml::Table;
 
 use self::overlay::{overlay_env, overlay_file};
 use self::reader::{Problems, Reader};
-use crate::task::RetryPolicy;
+use crate::task::{Limits, RetryPolicy};
 
 /// The defaults, as people read them.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
@@ -179,8 +180,8 @@ pub struct RouteConfig {
     pub matches: Regex,
     /// What runs them.
     pub target: TargetConfig,
-    /// Bound on one run.
-    pub timeout: Option<Duration>,
+    /// `concurrency`, `rate`, `burst`, `priority`, `timeout`.
+    pub limits: Limits,
     /// Over `[retry]`.
     pub retry: Option<RetryPolicy>,
     /// Over `[adopt]`.
@@ -471,7 +472,7 @@ mod tests {
             log = {}
         "#;
         let routes = Config::from_toml(text).unwrap().routes;
-        assert_eq!(routes[0].timeout, Some(Duration::from_secs(30)));
+        assert_eq!(routes[0].limits.timeout, Some(Duration::from_secs(30)));
         assert_eq!(routes[0].retry.as_ref().unwrap().max_attempts, 5);
         assert_eq!(routes[1].target, TargetConfig::Log);
     }
@@ -524,6 +525,58 @@ mod tests {
                 "`routes[5].payload_secret`: expected a text or a list of texts",
             ]
         );
+    }
+
+    #[test]
+    fn a_route_may_have_limits() {
+        let text = "[[routes]]\nmatch = 'x'\nlog = {}\nconcurrency = 32\nrate = '100/s'\nburst = 20\npriority = -3\n";
+        let limits = Config::from_toml(text).unwrap().routes[0].limits;
+        let rate = "100/s".parse::<crate::task::Rate>().unwrap();
+        let expected = Limits::new().concurrency(32).priority(-3);
+        assert_eq!(limits, expected.rate(rate.with_burst(20).unwrap()));
+        let plain = Config::from_toml("[[routes]]\nmatch = 'x'\nlog = {}\n").unwrap();
+        assert_eq!(plain.routes[0].limits, Limits::new());
+    }
+
+    #[test]
+    fn broken_limits_say_what_was_expected() {
+        let broken =
+            |line: &str| problems(&format!("[[routes]]\nmatch = 'x'\nlog = {{}}\n{line}\n"));
+        let number = "expected a number and a unit, such as \"100/s\", \"30/m\" or \"5/h\"";
+        let told = [
+            ("rate = '100'", format!("`routes[0].rate`: {number}")),
+            ("rate = 100", format!("`routes[0].rate`: {number}")),
+            (
+                "rate = '0/s'",
+                "`routes[0].rate`: expected 1 to 1000000 in the unit".to_owned(),
+            ),
+            (
+                "burst = 3",
+                "`routes[0].burst`: expected `rate` beside it".to_owned(),
+            ),
+            (
+                "rate = '1/s'\nburst = 0",
+                "`routes[0].burst`: expected 1 to 1000000".to_owned(),
+            ),
+            (
+                "concurrency = 0",
+                "`routes[0].concurrency`: expected 1 to 100000".to_owned(),
+            ),
+            (
+                "priority = 128",
+                "`routes[0].priority`: expected -128 to 127".to_owned(),
+            ),
+            (
+                "priority = 'high'",
+                "`routes[0].priority`: expected -128 to 127".to_owned(),
+            ),
+        ];
+        for (line, message) in told {
+            assert_eq!(broken(line), [message], "{line}");
+        }
+        let all =
+            broken("rate = 'x'\nburst = 0\nconcurrency = -1\npriority = 1000\ntimeout = '0s'");
+        assert_eq!(all.len(), 5, "{all:?}");
     }
 
     #[test]

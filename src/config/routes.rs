@@ -55,10 +55,7 @@ impl Reader {
                 None
             }
         });
-        let timeout = self
-            .table
-            .contains_key("timeout")
-            .then(|| self.duration("timeout", p, Duration::from_millis(1)));
+        let limits = self.limits(p);
         let retry = match self.table.contains_key("retry") {
             true => self.section("retry", p).route_retry(retry, p).map(Some),
             false => Some(None),
@@ -83,7 +80,7 @@ impl Reader {
         Some(RouteConfig {
             matches: matches?,
             target: target?,
-            timeout: timeout.flatten(),
+            limits,
             retry: retry?,
             adopt: adopt?,
             slow_after: slow_after.flatten(),

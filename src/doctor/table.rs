@@ -456,8 +456,8 @@ fn scan(sql: String, limit: u32) -> Query<'static, MySql, MySqlArguments> {
         // Overdue by nothing at all, from the beginning.
         .bind(0i64)
         .bind(0i64)
-        .bind(0i64)
         .bind(0u64)
+        .bind(0i64)
         .bind(limit)
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::dispatch::Claimed;
+use super::flow::Flow;
 use super::intake::Lane;
+use super::lines::Picked;
 use super::run::Ended;
 use super::{Engine, Shared};
 use crate::config::ConfigError;
@@ -42,18 +45,27 @@ impl ByHand {
         arming: Arming,
     ) -> Result<Option<Driven>, LedgerError> {
         let shared = &self.0;
-        let slot = shared.free_slots(Lane::Fresh, 1).await;
-        let signal = Signal {
-            key,
-            source: Source::Direct,
-            arming: Some(arming),
+        let Some(route) = shared.parts.router.find(&key) else {
+            return Ok(None);
+        };
+        let mut slots = shared.free_slots(Lane::Fresh, 1).await;
+        let picked = Picked {
+            signal: Signal {
+                key,
+                source: Source::Direct,
+                arming: Some(arming),
+            },
+            route,
+            // One at a time: no limit of a route is ever reached.
+            seat: Arc::new(Flow::new(Arc::default())).seat(false),
         };
         // Nothing starts unless it is known what is paused.
         shared.read_pauses().await?;
-        let (claims, _) = shared.claim_due(vec![signal]).await?;
-        let Some((claim, route)) = claims.into_iter().next() else {
+        let (claims, _) = shared.claim_due(vec![picked]).await?;
+        let Some(Claimed { claim, route, seat }) = claims.into_iter().next() else {
             return Ok(None);
         };
+        let slot = slots.split(seat).expect("one slot for one run");
         let (settler, mut settling) = mpsc::channel(1);
         let held = shared.leases.hold(&claim);
         let run = Arc::clone(shared).run(claim, route, held, slot, settler.clone());

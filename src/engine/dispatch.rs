@@ -8,7 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::Shared;
+use super::flow::Seat;
 use super::intake::Lane;
+use super::lines::Picked;
 use super::run::Ended;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
@@ -40,13 +42,12 @@ impl Shared {
             slots
         };
         while let Some(slots) = self.stopping.run_until_cancelled(room()).await {
-            let signals = self.intake.take(lane, slots.count());
-            let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
-            let events = signals
-                .iter()
-                .filter(|signal| signal.source == Source::Event);
+            let picked = self.intake.take(lane, slots.count());
+            let signals = || picked.iter().map(|picked| &picked.signal);
+            let keys: Vec<TaskKey> = signals().map(|signal| signal.key.clone()).collect();
+            let events = signals().filter(|signal| signal.source == Source::Event);
             let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
-            match self.claim_due(signals).await {
+            match self.claim_due(picked).await {
                 Ok((claims, missed)) => {
                     self.start(claims, keys, slots, &ended);
                     self.account_for(missed).await;
@@ -56,13 +57,13 @@ impl Shared {
         }
     }
 
-    /// From signals to claims: what nothing here can run is left alone, the ledger says which row a key is
+    /// From signals to claims: what nothing here can run never got so far, the ledger says which row a key is
     /// and whether it is due, what is paused is left alone too, and the claim decides. Answers what it did not get, too.
     pub(super) async fn claim_due(
         &self,
-        signals: Vec<Signal>,
-    ) -> Result<(Vec<(Claim, Route)>, Vec<Signal>), LedgerError> {
-        let (mut routes, signals) = self.route(signals);
+        picked: Vec<Picked>,
+    ) -> Result<(Vec<Claimed>, Vec<Signal>), LedgerError> {
+        let (mut routes, signals) = self.leave_strangers(picked);
         let (mut due, named): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
             .partition(|signal| signal.arming.is_some());
@@ -83,28 +84,38 @@ impl Shared {
         self.parts
             .metrics
             .claimed("missed", (armings.len() - claims.len()) as u64);
-        let claims: Vec<(Claim, Route)> = claims
+        let claims: Vec<Claimed> = claims
             .into_iter()
-            .filter_map(|claim| routes.remove(&claim.key).map(|route| (claim, route)))
+            .filter_map(|claim| {
+                let (route, seat) = routes.remove(&claim.key)?;
+                Some(Claimed { claim, route, seat })
+            })
             .collect();
         due.retain(|signal| routes.contains_key(&signal.key));
         Ok((claims, due))
     }
 
-    /// Pairs keys with what runs them, and leaves out what nothing here can run.
-    fn route(&self, mut signals: Vec<Signal>) -> (HashMap<TaskKey, Route>, Vec<Signal>) {
-        let mut routes = HashMap::with_capacity(signals.len());
-        signals.retain(|signal| match self.parts.router.find(&signal.key) {
-            Some(_) if signal.arming.is_none() && self.strangers.knows(&signal.key) => {
+    /// What runs each key; keys that are known to have no row are left out.
+    fn leave_strangers(
+        &self,
+        picked: Vec<Picked>,
+    ) -> (HashMap<TaskKey, (Route, Seat)>, Vec<Signal>) {
+        let mut routes = HashMap::with_capacity(picked.len());
+        let mut signals = Vec::with_capacity(picked.len());
+        for Picked {
+            signal,
+            route,
+            seat,
+        } in picked
+        {
+            if signal.arming.is_none() && self.strangers.knows(&signal.key) {
                 self.parts.metrics.dropped("unknown", 1);
-                false
+                continue;
             }
-            Some(route) => routes.insert(signal.key.clone(), route).is_none(),
-            None => {
-                self.unroutable(&signal.key);
-                false
+            if routes.insert(signal.key.clone(), (route, seat)).is_none() {
+                signals.push(signal);
             }
-        });
+        }
         (routes, signals)
     }
 
@@ -232,18 +243,18 @@ impl Shared {
 
     fn start(
         self: &Arc<Self>,
-        claims: Vec<(Claim, Route)>,
+        claims: Vec<Claimed>,
         mut keys: Vec<TaskKey>,
         mut slots: Slots,
         ended: &mpsc::Sender<Ended>,
     ) {
         let claimed: std::collections::HashSet<&TaskKey> =
-            claims.iter().map(|(claim, _)| &claim.key).collect();
+            claims.iter().map(|claimed| &claimed.claim.key).collect();
         keys.retain(|key| !claimed.contains(key));
         self.intake.land(&keys);
-        for (claim, route) in claims {
+        for Claimed { claim, route, seat } in claims {
             let slot = slots
-                .split()
+                .split(seat)
                 .expect("at most as many claims as signals, and as many signals as slots");
             let held = self.leases.hold(&claim);
             self.runs
@@ -257,6 +268,7 @@ impl Shared {
             Lane::Fresh => Slots {
                 runs: some_of(&self.slots, wanted).await,
                 backlog: None,
+                _seat: None,
             },
             Lane::Swept => self.backlog_slots(wanted).await,
         }
@@ -276,6 +288,7 @@ impl Shared {
                 return Slots {
                     runs,
                     backlog: Some(backlog),
+                    _seat: None,
                 };
             }
             let spare = self
@@ -283,10 +296,11 @@ impl Shared {
                 .available_permits()
                 .saturating_sub(kept)
                 .min(wanted);
-            if spare > 0 && self.intake.is_empty(Lane::Fresh) {
+            if spare > 0 && self.intake.startable(Lane::Fresh) == 0 {
                 return Slots {
                     runs: some_of(&self.slots, spare).await,
                     backlog: None,
+                    _seat: None,
                 };
             }
         }
@@ -305,10 +319,19 @@ impl Shared {
     }
 }
 
-/// Rights to run: each is a slot of the process and, for what the sweep found, one of the backlog's share.
+/// A claim, and what it takes to run it.
+pub(super) struct Claimed {
+    pub claim: Claim,
+    pub route: Route,
+    pub seat: Seat,
+}
+
+/// Rights to run: each is a slot of the process and, for what the sweep found, one of the backlog's share. That of a run
+/// is one of its route, too; it goes last, since it tells those who wait that there is a slot.
 pub(super) struct Slots {
     runs: OwnedSemaphorePermit,
     backlog: Option<OwnedSemaphorePermit>,
+    _seat: Option<Seat>,
 }
 
 impl Slots {
@@ -320,14 +343,17 @@ impl Slots {
         self.runs.num_permits().min(backlog)
     }
 
-    fn split(&mut self) -> Option<Self> {
+    pub(super) fn split(&mut self, mut seat: Seat) -> Option<Self> {
         let backlog = match &mut self.backlog {
             Some(backlog) => Some(backlog.split(1)?),
             None => None,
         };
+        let runs = self.runs.split(1)?;
+        seat.start();
         Some(Self {
-            runs: self.runs.split(1)?,
+            runs,
             backlog,
+            _seat: Some(seat),
         })
     }
 }

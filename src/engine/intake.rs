@@ -4,18 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout};
 
+use super::flow::Gate;
+use super::lines::{Held, Lines, Picked, Refused, Waiting, Want};
+use super::unroutable::Unroutable;
 use crate::fleet::Share;
+use crate::handler::Router;
 use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 use crate::timer::{Cause, Signal, Source};
-
-/// Most signals that wait, from timers and from the sweep. The sweep comes again, so it needs few.
-const FRESH_MAX: usize = 131_072;
-const SWEPT_MAX: usize = 4_096;
 
 /// How long after its settlement a signal of the same arming is an echo.
 const ECHO_OF_ARMING: Duration = Duration::from_secs(1);
@@ -30,10 +30,10 @@ const ECHO_OF_KEY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Intake {
     queues: Mutex<Queues>,
-    fresh_arrived: Notify,
-    swept_arrived: Notify,
-    /// Room was made for the sweep.
-    drained: Notify,
+    gate: Arc<Gate>,
+    router: Arc<Router>,
+    slots: Arc<Semaphore>,
+    unroutable: Unroutable,
     sweep_wanted: Notify,
     /// The strongest cause since the last audit.
     audit_cause: Mutex<Option<Cause>>,
@@ -42,10 +42,9 @@ pub struct Intake {
     share: Arc<Share>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queues {
-    fresh: VecDeque<Signal>,
-    swept: VecDeque<Signal>,
+    lines: Lines,
     known: HashMap<TaskKey, Place>,
     /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
     settled: HashMap<TaskKey, (Arming, Instant)>,
@@ -54,6 +53,22 @@ struct Queues {
 }
 
 impl Queues {
+    /// The signal, if it says anything new: not of a key that waits. One in flight keeps it for later.
+    fn news(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
+        let is_echo = self.is_echo(&signal);
+        match self.known.get_mut(&signal.key) {
+            Some(Place::InFlight { again }) => {
+                *again = Some(signal);
+                None
+            }
+            None if !is_echo => Some(signal),
+            Some(Place::Waiting) | None => {
+                metrics.dropped("coalesced", 1);
+                None
+            }
+        }
+    }
+
     /// Whether a signal is about an arming that was settled just now. One that does not know its arming is
     /// believed to be only for a moment: the key may have been created anew.
     fn is_echo(&self, signal: &Signal) -> bool {
@@ -80,13 +95,6 @@ impl Queues {
             }
         }
     }
-
-    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Signal> {
-        match lane {
-            Lane::Fresh => &mut self.fresh,
-            Lane::Swept => &mut self.swept,
-        }
-    }
 }
 
 /// Which signals wait together: a backlog that the sweep works off must not make fresh ones late.
@@ -105,13 +113,6 @@ impl Lane {
             Source::Sweep => Self::Swept,
         }
     }
-
-    fn capacity(self) -> usize {
-        match self {
-            Self::Fresh => FRESH_MAX,
-            Self::Swept => SWEPT_MAX,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -121,13 +122,26 @@ enum Place {
 }
 
 impl Intake {
-    /// An empty one.
-    pub fn new(metrics: Arc<Metrics>, share: Arc<Share>) -> Self {
+    /// An empty one, for what this router runs in these slots.
+    pub fn new(
+        metrics: Arc<Metrics>,
+        share: Arc<Share>,
+        router: Arc<Router>,
+        slots: Arc<Semaphore>,
+    ) -> Self {
+        let gate = Arc::<Gate>::default();
+        let queues = Queues {
+            lines: Lines::new(&router, Arc::clone(&gate)),
+            known: HashMap::new(),
+            settled: HashMap::new(),
+            settled_order: VecDeque::new(),
+        };
         Self {
-            queues: Mutex::default(),
-            fresh_arrived: Notify::new(),
-            swept_arrived: Notify::new(),
-            drained: Notify::new(),
+            queues: Mutex::new(queues),
+            gate,
+            router,
+            slots,
+            unroutable: Unroutable::new(Arc::clone(&metrics)),
             sweep_wanted: Notify::new(),
             audit_cause: Mutex::default(),
             audit_wanted: Notify::new(),
@@ -136,61 +150,108 @@ impl Intake {
         }
     }
 
-    /// Waits until signals wait in this lane; somebody else may take them first.
+    /// Waits until signals wait in this lane that may start; somebody else may take them first.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ready(&self, lane: Lane) -> usize {
+        /// What is held is looked at again after so long, whether or not anybody said that it may start.
+        const LOOK_AGAIN: Duration = Duration::from_millis(100);
         loop {
-            let arrived = self.arrived(lane).notified();
-            let waiting = self.queues().lane(lane).len();
-            if waiting > 0 {
-                return waiting;
+            let arrived = self.gate.arrived(lane).notified();
+            match self.look(lane) {
+                Waiting::Startable(count) => return count,
+                Waiting::Nothing => arrived.await,
+                Waiting::Held => drop(timeout(LOOK_AGAIN, arrived).await),
             }
-            arrived.await;
         }
     }
 
-    /// Whether nothing waits in this lane.
-    pub fn is_empty(&self, lane: Lane) -> bool {
-        self.queues().lane(lane).is_empty()
+    fn look(&self, lane: Lane) -> Waiting {
+        let queues = self.queues_of_now();
+        if queues.lines.waiting(lane) == 0 {
+            return Waiting::Nothing;
+        }
+        self.gate.listen_for_ends();
+        queues.lines.look(lane, self.slots.available_permits())
     }
 
-    /// How many signals wait in this lane.
-    pub fn waiting(&self, lane: Lane) -> usize {
-        self.queues().lane(lane).len()
+    /// How many signals could start in this lane, if there were slots for all.
+    pub fn startable(&self, lane: Lane) -> usize {
+        match self.look(lane) {
+            Waiting::Nothing | Waiting::Held => 0,
+            Waiting::Startable(count) => count,
+        }
     }
 
-    /// Takes at most `limit` signals. What is taken is in flight until [`land`](Self::land).
-    pub fn take(&self, lane: Lane, limit: usize) -> Vec<Signal> {
-        let mut queues = self.queues();
-        let queue = queues.lane(lane);
-        let before = queue.len();
-        let count = before.min(limit);
-        let taken: Vec<Signal> = queue.drain(..count).collect();
-        let left = queue.len();
-        for signal in &taken {
+    /// Whether signals wait for nothing but slots that are left to other routes.
+    pub fn is_crowded(&self) -> bool {
+        let queues = self.queues();
+        queues.lines.is_crowded(self.slots.available_permits())
+    }
+
+    /// Why signals of this route, if any wait, do not start now.
+    pub fn held(&self, route: &str) -> Option<Held> {
+        let queues = self.queues();
+        queues
+            .lines
+            .held_route(route, self.slots.available_permits())
+    }
+
+    /// How many signals wait on each route that ever had any.
+    pub fn waiting_by_route(&self) -> Vec<(String, usize)> {
+        let queues = self.queues();
+        let waiting = queues.lines.by_route();
+        waiting
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
+    }
+
+    /// Takes at most `limit` signals that may start. What is taken is in flight until [`land`](Self::land).
+    pub fn take(&self, lane: Lane, limit: usize) -> Vec<Picked> {
+        let mut queues = self.queues_of_now();
+        let taken = queues
+            .lines
+            .take(lane, limit, self.slots.available_permits());
+        let left = queues.lines.waiting(lane);
+        for Picked { signal, .. } in &taken {
             queues
                 .known
                 .insert(signal.key.clone(), Place::InFlight { again: None });
         }
         drop(queues);
-        if left > 0 {
-            self.arrived(lane).notify_one();
-        }
-        // Only what was full has a sweep waiting for room; asked for after each signal, a sweep that finds the
-        // same row again and again would never rest.
-        if lane == Lane::Swept && before >= SWEPT_MAX / 2 && left < SWEPT_MAX / 2 {
-            self.drained.notify_one();
+        if left > 0 && !taken.is_empty() {
+            self.gate.arrived(lane).notify_one();
         }
         taken
     }
 
-    fn arrived(&self, lane: Lane) -> &Notify {
-        match lane {
-            Lane::Fresh => &self.fresh_arrived,
-            Lane::Swept => &self.swept_arrived,
+    /// Waits until routes with a rate are in want of starts.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn wants(&self) -> Vec<Want> {
+        loop {
+            let starved = self.gate.starved.notified();
+            let wants = self.queues().lines.wants();
+            if !wants.is_empty() {
+                return wants;
+            }
+            starved.await;
         }
+    }
+
+    /// So many starts were granted to this route.
+    pub fn grant(&self, route: &str, starts: u32) {
+        if starts > 0 {
+            self.queues().lines.grant(route, starts);
+            self.gate.open();
+        }
+    }
+
+    /// This route may be in want again.
+    pub fn answered(&self, route: &str) {
+        self.queues().lines.answered(route);
     }
 
     /// These keys are no longer in flight; what was signalled about them meanwhile is raised again.
@@ -206,7 +267,8 @@ impl Intake {
         drop(queues);
         again
             .into_iter()
-            .for_each(|signal| self.admit(Lane::of(signal.source), signal));
+            // What there is no room for is found by the sweep.
+            .for_each(|signal| self.admit(Lane::of(signal.source), signal).unwrap_or(()));
     }
 
     /// These keys are about to be settled, which looks at the arming: what was signalled about them until
@@ -242,7 +304,7 @@ impl Intake {
     pub async fn sweep_wanted(&self) {
         tokio::select! {
             () = self.sweep_wanted.notified() => {}
-            () = self.drained.notified() => {}
+            () = self.gate.drained.notified() => {}
         }
     }
 
@@ -271,47 +333,81 @@ impl Intake {
         *self.audit_cause() == Some(Cause::RedisChanged)
     }
 
-    /// How many more signals of the sweep fit.
-    pub fn swept_room(&self) -> usize {
-        SWEPT_MAX.saturating_sub(self.queues().swept.len())
+    /// Whether there is room for so many more signals of the sweep, of whatever can start.
+    pub fn has_room_to_sweep(&self, rows: usize) -> bool {
+        let queues = self.queues();
+        let free = self.slots.available_permits();
+        queues.lines.has_room_to_sweep(rows, free)
     }
 
-    /// As [`raise`](Self::raise), into this lane.
-    pub fn raise_in(&self, lane: Lane, signal: Signal) {
+    /// As [`raise`](Self::raise), into this lane. Answers whether there was room for it.
+    pub fn raise_in(&self, lane: Lane, signal: Signal) -> Result<(), Refused> {
         self.metrics.signalled(signal.source.as_str());
-        self.admit(lane, signal);
+        self.admit(lane, signal)
     }
 
-    fn admit(&self, lane: Lane, signal: Signal) {
-        let mut queues = self.queues();
-        let is_echo = queues.is_echo(&signal);
-        match queues.known.get_mut(&signal.key) {
-            Some(Place::Waiting) => return self.drop_signal("coalesced"),
-            Some(Place::InFlight { again }) => {
-                *again = Some(signal);
-                return;
-            }
-            None if is_echo => return self.drop_signal("coalesced"),
-            None => {}
-        }
-        let queue = queues.lane(lane);
-        if queue.len() >= lane.capacity() {
+    fn admit(&self, lane: Lane, signal: Signal) -> Result<(), Refused> {
+        let Some(signal) = self.queues().news(signal, &self.metrics) else {
+            return Ok(());
+        };
+        let (swept, reloads) = (signal.source == Source::Sweep, self.router.reloads());
+        // Without the lock: an expression takes a while.
+        let Some(route) = self.router.find(&signal.key) else {
+            self.unroutable.meet(&signal.key);
+            return Ok(());
+        };
+        let mut queues = self.queues_of_now();
+        if self.router.reloads() != reloads {
             drop(queues);
-            self.drop_signal("overflow");
-            return self.sweep(Cause::Overflow);
+            return self.admit(lane, signal);
         }
-        let (key, swept) = (signal.key.clone(), signal.source == Source::Sweep);
-        queue.push_back(signal);
+        let Some(signal) = queues.news(signal, &self.metrics) else {
+            return Ok(());
+        };
+        let key = signal.key.clone();
+        if let Err(refused) = queues.lines.push(lane, route, signal) {
+            drop(queues);
+            match refused {
+                Refused::Held => self.drop_signal("held"),
+                Refused::Full => {
+                    self.drop_signal("overflow");
+                    self.sweep(Cause::Overflow);
+                }
+            }
+            return Err(refused);
+        }
         queues.known.insert(key, Place::Waiting);
         drop(queues);
         if swept {
             self.metrics.recovered("overdue", 1);
         }
-        self.arrived(lane).notify_one();
+        self.gate.arrived(lane).notify_one();
+        Ok(())
     }
 
     fn drop_signal(&self, reason: &'static str) {
         self.metrics.dropped(reason, 1);
+    }
+
+    /// The queues by the routes as they are now: these may have been exchanged.
+    fn queues_of_now(&self) -> MutexGuard<'_, Queues> {
+        let mut queues = self.queues();
+        if queues.lines.are_of(&self.router) {
+            return queues;
+        }
+        for key in queues.lines.reroute(&self.router) {
+            queues.known.remove(&key);
+            if !self.router.runs(&key) {
+                self.unroutable.meet(&key);
+            }
+        }
+        self.gate.open();
+        queues
+    }
+
+    /// Nothing here runs it.
+    pub fn unroutable(&self, key: &TaskKey) {
+        self.unroutable.meet(key);
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
@@ -331,7 +427,8 @@ impl Intake {
         {
             return self.drop_signal("not_ours");
         }
-        self.raise_in(Lane::of(signal.source), signal);
+        // What there is no room for is found by the sweep.
+        self.raise_in(Lane::of(signal.source), signal).unwrap_or(());
     }
 
     /// As [`SignalSink::sweep`](crate::timer::SignalSink::sweep).
@@ -355,6 +452,7 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::lines::SWEPT_MAX;
     use crate::task::UnixMs;
 
     fn signal(name: &str, source: Source) -> Signal {
@@ -368,12 +466,24 @@ mod tests {
     fn intake() -> Intake {
         let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
         let share = Share::new(crate::fleet::MemberId(1), clock);
-        Intake::new(Arc::new(Metrics::default()), Arc::new(share))
+        let mut handlers = crate::HandlerRegistry::new();
+        handlers.on("C", "m", |_, _: Vec<String>| async { Ok(()) });
+        Intake::new(
+            Arc::new(Metrics::default()),
+            Arc::new(share),
+            Arc::new(Router::new(handlers, &crate::Config::default())),
+            Arc::new(Semaphore::new(256)),
+        )
     }
 
     fn waiting(intake: &Intake) -> usize {
         let queues = intake.queues();
-        queues.fresh.len() + queues.swept.len()
+        queues.lines.waiting(Lane::Fresh) + queues.lines.waiting(Lane::Swept)
+    }
+
+    fn take(intake: &Intake, lane: Lane, limit: usize) -> Vec<Signal> {
+        let taken = intake.take(lane, limit).into_iter();
+        taken.map(|picked| picked.signal).collect()
     }
 
     #[test]
@@ -381,7 +491,7 @@ mod tests {
         let intake = intake();
         intake.raise(signal("a", Source::Event));
         intake.raise(signal("a", Source::Nudge));
-        assert_eq!(intake.take(Lane::Fresh, 10), [signal("a", Source::Event)]);
+        assert_eq!(take(&intake, Lane::Fresh, 10), [signal("a", Source::Event)]);
         assert_eq!(waiting(&intake), 0);
     }
 
@@ -389,18 +499,18 @@ mod tests {
     fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
         let intake = intake();
         intake.raise(signal("a", Source::Event));
-        let taken = intake.take(Lane::Fresh, 1);
+        let taken = take(&intake, Lane::Fresh, 1);
         intake.raise(signal("a", Source::Nudge));
         assert_eq!(waiting(&intake), 0);
         intake.land(taken.iter().map(|signal| &signal.key));
-        assert_eq!(intake.take(Lane::Fresh, 1), [signal("a", Source::Nudge)]);
+        assert_eq!(take(&intake, Lane::Fresh, 1), [signal("a", Source::Nudge)]);
     }
 
     #[test]
     fn a_signal_from_before_the_settlement_is_answered_by_it() {
         let intake = intake();
         intake.raise(signal("a", Source::Event));
-        let taken = intake.take(Lane::Fresh, 1);
+        let taken = take(&intake, Lane::Fresh, 1);
         intake.raise(signal("a", Source::Nudge));
         intake.settling(taken.iter().map(|signal| &signal.key));
         intake.land(taken.iter().map(|signal| &signal.key));
@@ -419,7 +529,7 @@ mod tests {
             ..signal("a", Source::Nudge)
         };
         intake.raise(of(settled));
-        let taken = intake.take(Lane::Fresh, 1);
+        let taken = take(&intake, Lane::Fresh, 1);
         intake.land_settled(taken.iter().map(|signal| (&signal.key, settled)));
         intake.raise(signal("a", Source::Event));
         intake.raise(of(settled));
@@ -429,7 +539,7 @@ mod tests {
             ..settled
         };
         intake.raise(of(newer));
-        assert_eq!(intake.take(Lane::Fresh, 1), [of(newer)]);
+        assert_eq!(take(&intake, Lane::Fresh, 1), [of(newer)]);
         intake.land(&[taken[0].key.clone()]);
         tokio::time::advance(ECHO_OF_KEY).await;
         intake.raise(signal("a", Source::Event));
@@ -450,8 +560,8 @@ mod tests {
             ),
             (1, 3)
         );
-        assert_eq!(intake.take(Lane::Fresh, 9), [signal("d", Source::Direct)]);
-        assert_eq!(intake.take(Lane::Swept, 2).len(), 2);
+        assert_eq!(take(&intake, Lane::Fresh, 9), [signal("d", Source::Direct)]);
+        assert_eq!(take(&intake, Lane::Swept, 2).len(), 2);
     }
 
     #[tokio::test]

@@ -14,21 +14,24 @@ mod audit;
 mod by_hand;
 mod dispatch;
 mod door;
+mod flow;
 mod intake;
 mod lease;
+mod lines;
 mod look_ahead;
 mod muster;
 mod observe;
 mod pauses;
+mod ration;
 mod reconcile;
 mod run;
 mod settle;
 mod sightings;
+mod unroutable;
 
-use std::collections::HashSet;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -40,12 +43,14 @@ use self::door::Door;
 use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::pauses::PauseWatch;
+use self::ration::Rations;
 use self::run::Ended;
 use self::sightings::Sightings;
 use crate::config::{Config, ConfigError, EngineConfig, NudgeConfig, SweepConfig};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
+use crate::limiter::RateLimiter;
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Cause, Timer};
@@ -75,6 +80,8 @@ pub struct Parts {
     pub timer: Arc<dyn Timer>,
     /// Who else is at work on the ledger.
     pub roster: Arc<dyn Roster>,
+    /// How often tasks of a route may start, over all daemons.
+    pub limiter: Arc<dyn RateLimiter>,
     /// What can be run.
     pub router: Arc<Router>,
     /// What is counted.
@@ -119,8 +126,8 @@ pub(crate) struct Shared {
     /// A part of the engine panicked.
     broken: CancellationToken,
     runs: TaskTracker,
-    /// `Class@method` that was warned about.
-    unroutable: Mutex<HashSet<String>>,
+    /// The starts of routes with a rate, where they cannot be shared.
+    rations: Rations,
     /// Keys without a row that events named lately.
     strangers: Strangers,
     complaints: RateLimit,
@@ -134,6 +141,7 @@ impl Engine {
         let lease = config.engine.lease;
         let clock = parts.ledger.clock().clone();
         let share = Arc::new(Share::new(MemberId::random(), clock));
+        let slots = Arc::new(Semaphore::new(config.engine.concurrency));
         Self {
             shared: Ok(Arc::new(Shared {
                 claimant: Claimant {
@@ -143,12 +151,17 @@ impl Engine {
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
-                intake: Arc::new(Intake::new(Arc::clone(&parts.metrics), Arc::clone(&share))),
+                intake: Arc::new(Intake::new(
+                    Arc::clone(&parts.metrics),
+                    Arc::clone(&share),
+                    Arc::clone(&parts.router),
+                    Arc::clone(&slots),
+                )),
                 share,
                 shares_changed: Notify::new(),
                 pauses: PauseWatch::default(),
                 sightings: Arc::new(Sightings::new(parts.ledger.clock().clone())),
-                slots: Arc::new(Semaphore::new(config.engine.concurrency)),
+                slots,
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
                 suspects: Semaphore::new(1),
@@ -158,7 +171,7 @@ impl Engine {
                 stopping: CancellationToken::new(),
                 broken: CancellationToken::new(),
                 runs: TaskTracker::new(),
-                unroutable: Mutex::default(),
+                rations: Rations::default(),
                 strangers: Strangers::default(),
                 complaints: RateLimit::every(Duration::from_secs(10)),
                 warnings: RateLimit::every(Duration::from_secs(600)),
@@ -249,6 +262,8 @@ impl Engine {
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
         helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
+        helpers.spawn(Arc::clone(&shared).count_waiting_until_stopped());
+        helpers.spawn(shared.watched(Arc::clone(&shared).ration_until_stopped()));
         helpers.spawn({
             let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
             let listening = Arc::clone(&shared);

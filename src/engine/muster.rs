@@ -94,6 +94,9 @@ impl Shared {
         if self.leaving.is_cancelled() || !self.ledger_answers.load(Ordering::Relaxed) {
             return Readiness::Away;
         }
+        if self.stays_crowded().await {
+            return Readiness::Full;
+        }
         let free = self.slots.available_permits();
         let enough = match before {
             Readiness::Full => (self.config.concurrency / ROOM).max(1),
@@ -109,6 +112,19 @@ impl Shared {
         } else {
             Readiness::Full
         }
+    }
+
+    /// Whether signals wait all the while for nothing but slots that are left to other routes: they would start sooner
+    /// elsewhere.
+    async fn stays_crowded(&self) -> bool {
+        const LOOKS: u32 = 20;
+        for _ in 0..LOOKS {
+            if !self.intake.is_crowded() {
+                return false;
+            }
+            tokio::time::sleep(FULL_AFTER / LOOKS).await;
+        }
+        true
     }
 
     /// Tells the others that this daemon goes, and goes on working until they have had the time to hear it.

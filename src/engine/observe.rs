@@ -1,5 +1,6 @@
 //! What the engine tells people: counts, outages, what it cannot run.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +9,6 @@ use tokio::time::Instant;
 
 use super::Shared;
 use crate::ledger::LedgerError;
-use crate::task::TaskKey;
 
 /// How often tasks are counted for the metrics, if counting is quick.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
@@ -35,6 +35,24 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
+    /// Keeps the gauges of waiting signals fresh.
+    pub(super) async fn count_waiting_until_stopped(self: Arc<Self>) {
+        const EVERY: Duration = Duration::from_secs(1);
+        let work = async {
+            let mut shown = HashMap::new();
+            loop {
+                // A route that is gone has nothing any more.
+                shown.values_mut().for_each(|count| *count = 0);
+                shown.extend(self.intake.waiting_by_route());
+                for (route, count) in &shown {
+                    self.parts.metrics.waiting(route, *count);
+                }
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        self.stopping.run_until_cancelled(work).await;
+    }
+
     pub(super) fn ledger_answered(&self) {
         if !self.ledger_answers.swap(true, Ordering::Relaxed) {
             tracing::info!("the ledger answers again");
@@ -47,22 +65,6 @@ impl Shared {
             .store(!error.is_transient(), Ordering::Relaxed);
         if let Some(held_back) = self.complaints.admit(verb) {
             tracing::error!(%error, held_back, "could not {verb}; trying again");
-        }
-    }
-
-    /// Nothing here can run it: said once for each class and method.
-    pub(super) fn unroutable(&self, key: &TaskKey) {
-        const REMEMBERED_MAX: usize = 1_000;
-        self.parts.metrics.dropped("unroutable", 1);
-        let mut known = self
-            .unroutable
-            .lock()
-            .expect("nothing panics while holding it");
-        if known.len() < REMEMBERED_MAX && known.insert(key.class_method().to_owned()) {
-            tracing::warn!(
-                task.class_method = key.class_method(),
-                "no handler and no route: its tasks stay pending"
-            );
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::intake::Lane;
+use super::lines::Refused;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{Paused, UnixMs};
@@ -30,6 +31,10 @@ const RIPE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Most tasks of others that one sweep takes over.
 const TAKEN_OVER_MAX: usize = 4_000;
+
+/// Most tasks that one sweep passes by because their routes have more than they can start: what is behind them is looked
+/// for, but not all at once.
+const PASSED_BY_MAX: usize = 8 * PAGE as usize;
 
 /// What has been overdue for longer than this is a backlog.
 const STILL_FRESH: Duration = Duration::from_secs(5);
@@ -70,6 +75,8 @@ struct Seen {
     of_others: Vec<(Lane, Signal)>,
     /// When the next one of these will be.
     ripe_in: Option<Duration>,
+    /// Tasks of routes that can start none of them soon.
+    passed_by: usize,
 }
 
 impl Shared {
@@ -142,7 +149,8 @@ impl Shared {
         }
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
-            if !more || self.intake.swept_room() < PAGE as usize {
+            let passed_by = seen.passed_by >= PASSED_BY_MAX;
+            if !more || passed_by || !self.intake.has_room_to_sweep(PAGE as usize) {
                 break;
             }
             if !paused.is_empty() && began.elapsed() >= AROUND_PAUSED {
@@ -164,6 +172,7 @@ impl Shared {
             report,
             of_others,
             ripe_in,
+            passed_by: _,
         } = seen;
         if has_room {
             self.take_over(of_others, cursors.sweep.is_none());
@@ -183,7 +192,8 @@ impl Shared {
     /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not
     /// take from others.
     fn has_room(&self) -> bool {
-        self.slots.available_permits() > self.intake.waiting(Lane::Fresh)
+        !self.intake.is_crowded()
+            && self.slots.available_permits() > self.intake.startable(Lane::Fresh)
     }
 
     fn hand_in(&self, page: DuePage, seen: &mut Seen) {
@@ -201,10 +211,10 @@ impl Shared {
             due_at,
         } in rows
         {
-            if self.parts.router.find(&key).is_none() {
-                self.unroutable(&key);
+            let Some(route) = self.parts.router.find(&key) else {
+                self.intake.unroutable(&key);
                 continue;
-            }
+            };
             let late = now.since(due_at);
             // What fell due a moment ago is no backlog: only its signal was lost.
             let lane = if late < STILL_FRESH {
@@ -220,9 +230,13 @@ impl Shared {
             };
             let grace = match rank {
                 0 => {
-                    self.intake.raise_in(lane, signal);
+                    if self.intake.raise_in(lane, signal) == Err(Refused::Held) {
+                        seen.passed_by += 1;
+                    }
                     continue;
                 }
+                // Who is at its limit does not take from others.
+                _ if self.intake.held(&route.name).is_some() => continue,
                 1 => NEXT_GRACE,
                 _ => OTHERS_GRACE,
             };
@@ -240,7 +254,8 @@ impl Shared {
     fn take_over(&self, of_others: Vec<(Lane, Signal)>, backlog_too: bool) {
         for (lane, signal) in of_others.into_iter().rev() {
             if lane == Lane::Fresh || backlog_too {
-                self.intake.raise_in(lane, signal);
+                // What there is no room for is found again.
+                self.intake.raise_in(lane, signal).unwrap_or(());
             }
         }
     }

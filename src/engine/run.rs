@@ -11,7 +11,7 @@ use tracing::{Instrument as _, Span};
 
 use super::Shared;
 use super::dispatch::Slots;
-use crate::handler::{HandlerError, Route, TaskContext};
+use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::trace;
@@ -83,11 +83,12 @@ impl Shared {
             Arc::clone(&self.parts.ledger),
             ended.clone(),
         );
+        let layers = self.parts.router.around(&claim.key, route);
         let started = Instant::now();
-        let outcome = supervise(&context, route, ended).await;
+        let outcome = supervise(&context, route, &layers, ended).await;
         // Its own transaction may have settled it before it failed or was ended.
         let outcome = context.concluded().unwrap_or(outcome);
-        route.layers.ended(&context, &outcome);
+        layers.ended(&context, &outcome);
         self.parts
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
@@ -96,9 +97,14 @@ impl Shared {
 }
 
 /// The handler in a task of its own: a panic or a hang there is an outcome here.
-async fn supervise(context: &TaskContext, route: &Route, ended: &CancellationToken) -> Outcome {
+async fn supervise(
+    context: &TaskContext,
+    route: &Route,
+    layers: &Layers,
+    ended: &CancellationToken,
+) -> Outcome {
     let mut handler = {
-        let (layers, handler) = (route.layers.clone(), Arc::clone(&route.handler));
+        let (layers, handler) = (layers.clone(), Arc::clone(&route.handler));
         let (span, trace) = (span_of(context, route), context.traceparent());
         let context = context.clone();
         let run = async move { layers.run(&handler, context).await };

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::around::{Selection, Surroundings};
 use super::middleware::Layers;
 use super::{FromArgs, Handler, HandlerError, Middleware, TaskContext};
-use crate::task::{Outcome, TaskKey};
+use crate::task::{Limits, Outcome, TaskKey};
 use crate::trace;
 
 /// What this process can run by itself. A key from Redis only ever *selects* among what is registered
@@ -29,6 +29,7 @@ use crate::trace;
 pub struct HandlerRegistry {
     handlers: HashMap<String, Arc<dyn Handler>>,
     surroundings: Surroundings,
+    limits: HashMap<String, Limits>,
 }
 
 impl HandlerRegistry {
@@ -143,6 +144,41 @@ impl HandlerRegistry {
     /// What stands around this task, inside of `outside`.
     pub(super) fn layers_of(&self, key: &TaskKey, outside: &Layers) -> Layers {
         self.surroundings.of(key, outside)
+    }
+
+    /// Limits the runs of `Class@method`: how many at a time, how many in a span, who comes first.
+    ///
+    /// ```
+    /// use lapsed::{HandlerRegistry, TaskContext, task::Limits};
+    ///
+    /// let mut handlers = HandlerRegistry::new();
+    /// handlers
+    ///     .on("Mail", "send", |_: TaskContext, (_to,): (String,)| async { Ok(()) })
+    ///     .limit("Mail", "send", Limits::new().concurrency(8).rate("50/s".parse()?));
+    /// # Ok::<(), lapsed::task::RateError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If nothing is registered by this name yet: a mistake of the program.
+    pub fn limit(&mut self, class: &str, method: &str, limits: Limits) -> &mut Self {
+        let name = format!("{class}@{method}");
+        assert!(
+            self.handlers.contains_key(&name),
+            "limit handler: `{name}` is not registered, expected `on` before `limit`"
+        );
+        self.limits.insert(name, limits);
+        self
+    }
+
+    /// What limits a handler.
+    pub(super) fn limits(&self, name: &str) -> Limits {
+        self.limits.get(name).copied().unwrap_or_default()
+    }
+
+    /// Everything registered.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Arc<dyn Handler>)> {
+        let all = self.handlers.iter();
+        all.map(|(name, handler)| (name.as_str(), handler))
     }
 
     /// The handler of `Class@method`.

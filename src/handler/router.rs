@@ -1,5 +1,6 @@
 //! Which handler runs which key, with what limits.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::middleware::{Layer, Layers};
 use super::targets::Targets;
 use super::{Handler, HandlerRegistry, Timing, VerifyPayload};
 use crate::config::{Config, RouteConfig};
-use crate::task::{RetryPolicy, TaskKey};
+use crate::task::{Limits, RetryPolicy, TaskKey};
 
 /// A handler and the limits of its runs.
 #[derive(Clone)]
@@ -19,10 +20,12 @@ pub struct Route {
     pub name: Arc<str>,
     /// What runs.
     pub handler: Arc<dyn Handler>,
-    /// What stands around it.
+    /// What the configuration puts around it.
     pub layers: Layers,
     /// Bound on one run.
     pub timeout: Duration,
+    /// How many run at a time, how often they start, who comes first.
+    pub limits: Limits,
     /// What happens after a failure.
     pub retry: Arc<RetryPolicy>,
     /// Whether a key that some program armed becomes such a task.
@@ -41,9 +44,9 @@ pub struct Router {
 }
 
 struct Table {
+    /// Of registered handlers, by `Class@method`.
+    handlers: HashMap<String, Route>,
     routes: Vec<(Regex, Route)>,
-    timeout: Duration,
-    retry: Arc<RetryPolicy>,
     adopts: bool,
 }
 
@@ -52,8 +55,8 @@ impl Router {
     pub fn new(handlers: HandlerRegistry, config: &Config) -> Self {
         let mut targets = Targets::default();
         Self {
+            table: RwLock::new(Table::new(&handlers, config, &mut targets)),
             handlers,
-            table: RwLock::new(Table::new(config, &mut targets)),
             targets: Mutex::new(targets),
             reloads: AtomicU64::new(0),
         }
@@ -64,6 +67,7 @@ impl Router {
         let table = {
             let targets = self.targets.lock();
             Table::new(
+                &self.handlers,
                 config,
                 &mut targets.expect("nothing panics while holding the targets"),
             )
@@ -80,28 +84,19 @@ impl Router {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// What can run this key, and what stands around that; `None` if nothing here can.
+    /// What can run this key; `None` if nothing here can.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
-        let mut route = self.find_bare(key)?;
-        // What the configuration asks for stands outside of what the program registered.
-        route.layers = self.handlers.layers_of(key, &route.layers);
-        Some(route)
-    }
-
-    fn find_bare(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
-        if let Some((name, handler)) = self.handlers.find(key.class_method()) {
-            let (timeout, retry) = (table.timeout, Arc::clone(&table.retry));
-            return Some(Route {
-                name: Arc::from(name),
-                handler: Arc::clone(handler),
-                layers: Layers::default(),
-                timeout,
-                retry,
-                adopts: table.adopts,
-            });
+        if let Some(route) = table.handlers.get(key.class_method()) {
+            return Some(route.clone());
         }
         table.route_of(key).cloned()
+    }
+
+    /// Everything that stands around a run of this key on its route: what the configuration asks for outside of what the
+    /// program registered.
+    pub fn around(&self, key: &TaskKey, route: &Route) -> Layers {
+        self.handlers.layers_of(key, &route.layers)
     }
 
     /// Whether something here can run this key. Cheaper than [`find`](Self::find): it is asked about every key
@@ -158,9 +153,23 @@ impl Router {
 }
 
 impl Table {
-    fn new(config: &Config, targets: &mut Targets) -> Self {
+    fn new(handlers: &HandlerRegistry, config: &Config, targets: &mut Targets) -> Self {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
+        let registered = |(name, handler): (&str, &Arc<dyn Handler>)| {
+            let limits = handlers.limits(name);
+            let route = Route {
+                name: Arc::from(name),
+                handler: Arc::clone(handler),
+                layers: Layers::default(),
+                timeout: limits.timeout.unwrap_or(timeout),
+                limits,
+                retry: Arc::clone(&retry),
+                adopts: config.adopt.enabled,
+            };
+            (name.to_owned(), route)
+        };
+        let handlers = handlers.all().map(registered).collect();
         let routes = config
             .routes
             .iter()
@@ -171,9 +180,8 @@ impl Table {
             })
             .collect();
         Self {
+            handlers,
             routes,
-            timeout,
-            retry,
             adopts: config.adopt.enabled,
         }
     }
@@ -193,7 +201,7 @@ impl Table {
         let RouteConfig {
             matches,
             target: _,
-            timeout: own_timeout,
+            limits,
             retry: own_retry,
             adopt,
             slow_after,
@@ -212,7 +220,8 @@ impl Table {
             name: Arc::from(matches.as_str()),
             handler,
             layers,
-            timeout: own_timeout.unwrap_or(timeout),
+            timeout: limits.timeout.unwrap_or(timeout),
+            limits: *limits,
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
@@ -297,7 +306,7 @@ mod tests {
         let bare = router("[[routes]]\nmatch = '^Shop@'\nlog = {}");
         let layers = |router: &Router, key: &str| {
             let key = TaskKey::parse(key).unwrap();
-            router.find(&key).unwrap().layers
+            router.around(&key, &router.find(&key).unwrap())
         };
         assert!(layers(&bare, "Order@close").is_empty() && layers(&bare, "Shop@open").is_empty());
         let slow = router("[[routes]]\nmatch = '^Shop@'\nlog = {}\nslow_after = '1s'");

@@ -4,6 +4,7 @@
 //! in and go out as [`TaskKey`](crate::task::TaskKey)s, and what is heard as a closed [`Heard`].
 
 mod board;
+mod buckets;
 mod connection;
 mod delivery;
 mod error;
@@ -15,6 +16,7 @@ mod notify;
 mod session;
 
 pub use board::Board;
+pub use buckets::Buckets;
 pub use connection::{Commands, Endpoint};
 pub use delivery::Deliveries;
 pub use error::RedisError;

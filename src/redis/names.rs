@@ -11,6 +11,8 @@ const MEMBERS_PREFIX: &str = "#lapsed:members:";
 
 const AUDIT_PREFIX: &str = "#lapsed:audit:";
 
+const RATE_PREFIX: &str = "#lapsed:rate:";
+
 /// Puts the configured prefix before our names, and takes it off again. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Names {
@@ -109,6 +111,11 @@ impl Names {
         format!("{}{AUDIT_PREFIX}{ledger}", self.prefix)
     }
 
+    /// The name of the bucket that says how many tasks of a route may start.
+    pub fn rate(&self, ledger: &str, route: &str) -> String {
+        format!("{}{RATE_PREFIX}{ledger}:{route}", self.prefix)
+    }
+
     /// A pattern that every task's name fits, and few others do.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();
@@ -132,7 +139,7 @@ impl Names {
                 None => Heard::Foreign(Foreign::NotInGrammar),
             };
         }
-        let fleet = [MEMBERS_PREFIX, AUDIT_PREFIX];
+        let fleet = [MEMBERS_PREFIX, AUDIT_PREFIX, RATE_PREFIX];
         if fleet
             .iter()
             .any(|prefix| name.starts_with(prefix.as_bytes()))
@@ -182,7 +189,8 @@ mod tests {
         assert_eq!(names.read(names.sentinel(7).as_bytes()), Heard::Sentinel(7));
         assert_eq!(names.read(names.probe(id).as_bytes()), Heard::Probe(id));
         assert_eq!(names.members("7"), "app_cache:#lapsed:members:7");
-        for fleet in [names.members("7"), names.audit("7")] {
+        let rate = names.rate("app.tb", "^Mail@send(@|$)");
+        for fleet in [names.members("7"), names.audit("7"), rate] {
             assert_eq!(names.read(fleet.as_bytes()), Heard::Fleet);
         }
         for foreign in [

@@ -7,7 +7,9 @@ mod adoption;
 mod envelope;
 mod key;
 mod lifecycle;
+mod limits;
 mod pause;
+mod rate;
 mod retry;
 mod schedule;
 mod signature;
@@ -19,7 +21,9 @@ pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKe
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SUSPECT_CRASHES, State, Verdict, judge,
 };
+pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
+pub use rate::{Bucket, Grant, Rate, RateError};
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};

@@ -61,6 +61,7 @@ pub struct Metrics {
     pauses: Gauge,
     adopted: Family<ByReason, Counter>,
     withdrawn: Counter,
+    waiting: Family<Route, Gauge>,
 }
 
 impl Default for Metrics {
@@ -88,6 +89,7 @@ impl Default for Metrics {
             pauses: Gauge::default(),
             adopted: Family::default(),
             withdrawn: Counter::default(),
+            waiting: Family::default(),
         };
         this.register();
         this
@@ -186,6 +188,11 @@ impl Metrics {
             "withdrawn",
             "Adopted tasks called off because their key was deleted",
             self.withdrawn.clone(),
+        );
+        r.register(
+            "waiting",
+            "Signals that wait to be claimed, by route",
+            self.waiting.clone(),
         );
     }
 
@@ -305,6 +312,15 @@ impl Metrics {
     /// An adopted task was called off.
     pub fn withdrawn(&self) {
         self.withdrawn.inc();
+    }
+
+    /// So many signals of a route wait to be claimed.
+    pub fn waiting(&self, route: &str, count: usize) {
+        let route = Route {
+            route: route.to_owned(),
+        };
+        let gauge = self.waiting.get_or_create(&route);
+        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// A result was discarded.

@@ -17,6 +17,7 @@ use crate::ledger::memory::MemoryLedger;
 use crate::ledger::{
     Catalog, DueScan, Ledger, ListFilter, StateFilter, TaskRecord, Upcoming, Window,
 };
+use crate::limiter::MemoryLimiter;
 use crate::task::{State, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
@@ -104,6 +105,7 @@ impl TestKit {
             ledger: Arc::clone(&ledger) as _,
             timer,
             roster: Arc::new(MemoryRoster::default()),
+            limiter: Arc::new(MemoryLimiter::default()),
             router: Arc::new(Router::new(handlers(tasks.clone()), &config)),
             metrics: Arc::new(Metrics::default()),
         };

@@ -3,12 +3,14 @@
 mod adopting;
 mod around;
 mod cancelling;
+mod costs;
 mod deliveries;
 mod due;
 mod envelopes;
 mod exec;
 mod fleets;
 mod floods;
+mod flow_control;
 mod holding;
 mod ledger_faults;
 mod legacy;

@@ -25,6 +25,7 @@ impl Burst {
                 patience: PATIENCE,
                 daemons: 1,
                 settings: &[],
+                beside: None,
                 deaf: false,
                 redis_down: false,
             }

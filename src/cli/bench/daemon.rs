@@ -31,6 +31,9 @@ pub const CLASS: &str = "Bench";
 /// As [`CLASS`].
 pub const METHOD: &str = "run";
 
+/// The class of tasks that are in the way of those that are measured; their method is [`METHOD`].
+pub const SLOW_CLASS: &str = "BenchSlow";
+
 /// How often it says how far it is.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -54,6 +57,9 @@ pub struct BenchDaemon {
     /// How many of them are a backlog
     #[arg(long)]
     backlog: u32,
+    /// How long tasks of the slow class take, if there is one
+    #[arg(long, value_name = "MS")]
+    slow_ms: Option<u64>,
     /// Where the record goes
     #[arg(long)]
     record: PathBuf,
@@ -78,6 +84,14 @@ impl BenchDaemon {
             clock,
         };
         handlers.on_handler(CLASS, METHOD, nothing);
+        if let Some(slow_ms) = self.slow_ms {
+            let takes = Duration::from_millis(slow_ms);
+            let slow = move |_: TaskContext, _: Vec<String>| async move {
+                tokio::time::sleep(takes).await;
+                Ok(())
+            };
+            handlers.on(SLOW_CLASS, METHOD, slow);
+        }
         let engine = adapters.engine(config, handlers);
         let status = engine.status()?;
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;

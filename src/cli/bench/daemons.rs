@@ -80,6 +80,7 @@ impl Daemons {
             patience: PATIENCE,
             daemons,
             settings: &[],
+            beside: None,
             deaf: false,
             redis_down: false,
         }

@@ -75,6 +75,7 @@ impl Lateness {
             },
             daemons: 1,
             settings: nets.settings(),
+            beside: None,
             deaf: nets.is_deaf(),
             redis_down: self.redis_down,
         };

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use lapsed::UnixMs;
 use tokio::time::sleep;
 
-use super::daemon::PROGRESS_EVERY;
+use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
 use super::measured::Measured;
 use super::meter::{Costs, Meter};
 use super::population::{self, Written};
@@ -52,6 +52,15 @@ impl Arrivals {
     }
 }
 
+/// Tasks of a slow class, all due in one millisecond.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside {
+    /// How many.
+    pub tasks: u32,
+    /// How long each takes.
+    pub takes: Duration,
+}
+
 /// What is to be run.
 pub struct Plan<'a> {
     /// What people call it.
@@ -72,6 +81,8 @@ pub struct Plan<'a> {
     pub daemons: usize,
     /// Their settings, without `LAPSED__`.
     pub settings: &'a [(&'a str, &'a str)],
+    /// What falls due beside them when the window begins, and is in their way.
+    pub beside: Option<Beside>,
     /// Expired events are switched off, and they cannot switch them on.
     pub deaf: bool,
     /// Redis is stopped once everything is written.
@@ -94,7 +105,7 @@ impl Plan<'_> {
         } else {
             backlog = Some(self.write_backlog(site, first).await?);
         }
-        let (first_due, written) = self.write_tasks(site, first + self.backlog).await?;
+        let (first_due, written, beside) = self.write_tasks(site, first + self.backlog).await?;
         if self.redis_down {
             site.stop_redis();
         }
@@ -125,6 +136,11 @@ impl Plan<'_> {
         }
         let rows = backlog.map_or(written.rows, |backlog| written.rows_with(&backlog));
         let (done, settled_us) = site.settled(rows).await?;
+        let mut beside_done = 0;
+        if let Some(beside) = beside {
+            (beside_done, _) = site.settled(beside.rows).await?;
+            site.forget_pending(beside.rows).await?;
+        }
         site.forget_pending(rows).await?;
         site.disarm(first, &record).await;
         Ok(Measured {
@@ -141,6 +157,7 @@ impl Plan<'_> {
             },
             record,
             done,
+            beside_done,
             settled_us,
             costs,
         })
@@ -151,6 +168,9 @@ impl Plan<'_> {
             first,
             count: self.backlog + self.count,
             backlog: self.backlog,
+            slow_ms: self
+                .beside
+                .map(|beside| u64::try_from(beside.takes.as_millis()).unwrap_or(u64::MAX)),
         };
         (0..self.daemons)
             .map(|_| site.daemon(tasks, self.settings, self.deaf))
@@ -175,26 +195,39 @@ impl Plan<'_> {
         population::write(site, first..first + self.backlog, due, &bar).await
     }
 
-    /// Writes them so that the first falls due when all are written.
-    async fn write_tasks(&self, site: &mut Site, first: u32) -> anyhow::Result<(UnixMs, Written)> {
-        let takes = site.writing_takes(self.count);
+    /// Writes them, and then those beside them, so that the first falls due when all are written.
+    async fn write_tasks(
+        &self,
+        site: &mut Site,
+        first: u32,
+    ) -> anyhow::Result<(UnixMs, Written, Option<Written>)> {
+        let count = self.count + self.beside.map_or(0, |beside| beside.tasks);
+        let takes = site.writing_takes(count);
         let first_due = site.client.now().await?.plus(LEAD + takes);
         let arrivals = self.arrivals;
         let due = move |number: u32| {
             first_due.plus(Duration::from_millis(arrivals.offset_ms(number - first)))
         };
         let bar = bar("tasks", u64::from(self.count));
-        let written = population::write(site, first..first + self.count, due, &bar).await?;
+        let mut written = population::write(site, first..first + self.count, due, &bar).await?;
+        let mut beside = None;
+        if let Some(Beside { tasks, takes: _ }) = self.beside.filter(|beside| beside.tasks > 0) {
+            let burst = first_due.plus(self.warm_up);
+            let bar = super::progress::bar("slow tasks", u64::from(tasks));
+            let slow = population::write_of(SLOW_CLASS, site, 0..tasks, move |_| burst, &bar);
+            let slow = slow.await?;
+            written.took += slow.took;
+            beside = Some(slow);
+        }
         let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
         ensure!(
             site.now_us() < first_due_us,
-            "writing {} tasks took {:.1} s, expected at most {:.1} s: the first fell due before the last was written; ask for a lower rate or a shorter run",
-            self.count,
+            "writing {count} tasks took {:.1} s, expected at most {:.1} s: the first fell due before the last was written; ask for a lower rate or a shorter run",
             written.took.as_secs_f64(),
             (LEAD + takes).as_secs_f64(),
         );
-        site.has_written(self.count, written.took);
-        Ok((first_due, written))
+        site.has_written(count, written.took);
+        Ok((first_due, written, beside))
     }
 
     /// Until the window is over, and everything is run and settled or patience is at an end.
@@ -239,7 +272,9 @@ impl Plan<'_> {
     }
 
     fn is_complete(&self, so_far: Progress) -> bool {
-        so_far.started >= u64::from(self.backlog) + u64::from(self.count) && so_far.running == 0
+        // Those beside them may go on.
+        let idle = so_far.running == 0 || self.beside.is_some();
+        so_far.started >= u64::from(self.backlog) + u64::from(self.count) && idle
     }
 
     /// All daemons together; an error if one has ended.

@@ -25,7 +25,9 @@ pub struct Measured {
     pub record: Record,
     /// Rows that are done.
     pub done: u64,
-    /// When the last of them was settled.
+    /// Tasks beside them that are done.
+    pub beside_done: u64,
+    /// When the last row of the measured ones was settled.
     pub settled_us: u64,
     /// What it cost.
     pub costs: Costs,

@@ -9,6 +9,7 @@ mod counters;
 mod daemon;
 mod daemons;
 mod enqueue;
+mod fairness;
 mod figures;
 mod idle;
 mod lateness;
@@ -107,6 +108,7 @@ impl Scenario {
             Self::Recovery(options) => options.run(site).await,
             Self::Idle(options) => options.run(site).await,
             Self::Daemons(options) => options.run(site).await,
+            Self::Fairness(options) => options.run(site).await,
         }
     }
 }

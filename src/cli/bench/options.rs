@@ -34,6 +34,8 @@ pub enum Scenario {
     Idle(Idle),
     /// One daemon against two
     Daemons(Daemons),
+    /// Many tasks of a slow class due at once, and what another class feels of it
+    Fairness(Fairness),
 }
 
 /// What every scenario takes.
@@ -213,6 +215,34 @@ pub struct Daemons {
     pub common: Common,
 }
 
+#[derive(Args, Serialize)]
+pub struct Fairness {
+    /// Tasks of the slow class, all due in the millisecond in which counting begins; 0 to compare
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
+    pub tasks: u32,
+    /// How long each of them takes
+    #[arg(long, value_name = "DUR", default_value = "100ms", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub takes: Duration,
+    /// Tasks of the other class that fall due in a second
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = rate)]
+    pub rate: u32,
+    /// How long these fall due before those that are counted
+    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub warm_up: Duration,
+    /// How long these fall due that are counted
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    /// Tasks due in 1 to 24 days that are there besides
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
 impl Scenario {
     /// What every scenario takes.
     pub fn common(&self) -> &Common {
@@ -223,7 +253,8 @@ impl Scenario {
             | Self::Enqueue(Enqueue { common, .. })
             | Self::Recovery(Recovery { common, .. })
             | Self::Idle(Idle { common, .. })
-            | Self::Daemons(Daemons { common, .. }) => common,
+            | Self::Daemons(Daemons { common, .. })
+            | Self::Fairness(Fairness { common, .. }) => common,
         }
     }
 
@@ -238,6 +269,7 @@ impl Scenario {
             Self::Recovery(options) => ("recovery", to_value(options)),
             Self::Idle(options) => ("idle", to_value(options)),
             Self::Daemons(options) => ("daemons", to_value(options)),
+            Self::Fairness(options) => ("fairness", to_value(options)),
         }
     }
 
@@ -262,6 +294,10 @@ impl Scenario {
             ),
             Self::Idle(it) => (it.pending, 0),
             Self::Daemons(it) => (it.pending, 2 * u64::from(it.pairs) * u64::from(it.tasks)),
+            Self::Fairness(it) => (
+                it.pending,
+                u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
+            ),
         };
         (pending, u64::from(pending) + runs * rows)
     }

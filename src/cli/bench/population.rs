@@ -50,7 +50,11 @@ impl Written {
 
 /// A task of a measurement.
 pub fn task(number: u32) -> Task {
-    Task::new(CLASS, METHOD, [number]).expect("class, method and a number fit the grammar")
+    task_of(CLASS, number)
+}
+
+fn task_of(class: &str, number: u32) -> Task {
+    Task::new(class, METHOD, [number]).expect("class, method and a number fit the grammar")
 }
 
 /// When a far task falls due; neighbours lie far apart, as with tasks of real users.
@@ -79,6 +83,17 @@ pub async fn write(
     due: impl Fn(u32) -> UnixMs + Send + Sync + 'static,
     bar: &ProgressBar,
 ) -> anyhow::Result<Written> {
+    write_of(CLASS, site, numbers, due, bar).await
+}
+
+/// As [`write`], of another class.
+pub async fn write_of(
+    class: &'static str,
+    site: &Site,
+    numbers: Range<u32>,
+    due: impl Fn(u32) -> UnixMs + Send + Sync + 'static,
+    bar: &ProgressBar,
+) -> anyhow::Result<Written> {
     let begun = Instant::now();
     let due = Arc::new(due);
     let batches = numbers.clone().step_by(BATCH as usize);
@@ -88,7 +103,7 @@ pub async fn write(
         // A task of its own: making statements is work for every core.
         let call = site.writers.spawn(async move {
             let tasks = (first..last)
-                .map(|number| Ok((task(number), Due::at(due(number))?)))
+                .map(|number| Ok((task_of(class, number), Due::at(due(number))?)))
                 .collect::<anyhow::Result<_>>()?;
             anyhow::Ok(client.create_many(tasks).await?)
         });

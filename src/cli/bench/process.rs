@@ -47,6 +47,8 @@ pub struct Numbers {
     pub count: u32,
     /// How many of them, from the first on, are a backlog.
     pub backlog: u32,
+    /// How long tasks of the slow class take, if there are any beside these.
+    pub slow_ms: Option<u64>,
 }
 
 /// How far a daemon is.
@@ -86,6 +88,7 @@ impl Daemon {
             first,
             count,
             backlog,
+            slow_ms,
         } = order.tasks;
         let clock = match order.clock {
             StartClock::Wall => "wall",
@@ -97,6 +100,7 @@ impl Daemon {
             .args(["--count", &count.to_string()])
             .args(["--backlog", &backlog.to_string()])
             .args(["--clock", clock])
+            .args(slow_ms.map(|ms| format!("--slow-ms={ms}")))
             .arg("--record")
             .arg(record.path())
             .stdin(Stdio::piped())

@@ -22,6 +22,7 @@ impl Recovery {
                 patience: Duration::ZERO,
                 daemons: 1,
                 settings: &[],
+                beside: None,
                 deaf: false,
                 redis_down: false,
             }

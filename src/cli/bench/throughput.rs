@@ -28,6 +28,7 @@ impl Throughput {
                 patience: PATIENCE,
                 daemons: self.daemons as usize,
                 settings: &[],
+                beside: None,
                 deaf: false,
                 redis_down: false,
             }

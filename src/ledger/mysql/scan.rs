@@ -32,7 +32,7 @@ impl MysqlLedger {
             Window::Deleted { back, ahead: span } => (ahead(1, back, span), Default::default()),
         };
         let (due, row) = scan.after.unwrap_or(from);
-        let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
+        let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let rows = conn.fetch(question).await.map_err(error)?;
         rows::due_page(&rows, scan.limit).map_err(error)
     }
@@ -51,7 +51,7 @@ impl MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         let (due, row) = scan.after.unwrap_or_default();
         let question = statement(self.queries.plain(queries::GLANCE_AHEAD)).bind(ms(span));
-        let question = question.bind(due.0).bind(due.0).bind(row).bind(scan.limit);
+        let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let entries = conn.fetch(question).await.map_err(error)?;
         let entries = rows::places(&entries).map_err(error)?;
         let news = entries.iter().filter(|(due, row)| !known(*row, *due));

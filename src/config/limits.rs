@@ -1,0 +1,71 @@
+//! What limits the runs of a route: `timeout`, `concurrency`, `rate`, `burst`, `priority`.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::reader::{Problems, Reader};
+use crate::task::{Limits, Rate, RateError};
+
+/// As `engine.concurrency`.
+const CONCURRENCY_MAX: i64 = 100_000;
+
+impl Reader {
+    /// What is wrong is in the problems, and left out here.
+    pub(super) fn limits(&mut self, p: &mut Problems) -> Limits {
+        let timeout = self
+            .table
+            .contains_key("timeout")
+            .then(|| self.duration("timeout", p, Duration::from_millis(1)));
+        let runs = |n: i64| (1..=CONCURRENCY_MAX).contains(&n).then_some(n);
+        let runs = self.number("concurrency", p, runs, "1 to 100000");
+        let as_runs = |n| u32::try_from(n).ok().and_then(NonZeroU32::new);
+        let priority = |n: i64| i8::try_from(n).ok();
+        let priority = self.number("priority", p, priority, "-128 to 127");
+        Limits {
+            concurrency: runs.and_then(as_runs),
+            rate: self.rate(p),
+            priority: priority.unwrap_or(0),
+            timeout: timeout.flatten(),
+        }
+    }
+
+    /// `rate = "100/s"`, and `burst = 20` beside it.
+    fn rate(&mut self, p: &mut Problems) -> Option<Rate> {
+        let text = self.table.remove("rate");
+        let burst = |n: i64| u32::try_from(n).ok().filter(|n| *n <= 1_000_000 && *n > 0);
+        let said = text.is_some();
+        let has_burst = self.table.contains_key("burst");
+        let burst = self.number("burst", p, burst, "1 to 1000000");
+        if has_burst && !said {
+            p.add(&self.at("burst"), "expected `rate` beside it".to_owned());
+        }
+        let rate = match text? {
+            Value::String(text) => text.parse::<Rate>(),
+            _ => Err(RateError::Form),
+        };
+        let rate = rate.map_err(|error| p.add(&self.at("rate"), error.to_string()));
+        let rate = rate.ok()?;
+        match burst {
+            Some(burst) => rate.with_burst(burst).ok(),
+            None => Some(rate),
+        }
+    }
+
+    /// A whole number that `read` takes, if there is one.
+    fn number<T>(
+        &mut self,
+        key: &str,
+        p: &mut Problems,
+        read: impl FnOnce(i64) -> Option<T>,
+        expected: &str,
+    ) -> Option<T> {
+        let number = self.table.remove(key)?;
+        let number = number.as_integer().and_then(read);
+        if number.is_none() {
+            p.add(&self.at(key), format!("expected {expected}"));
+        }
+        number
+    }
+}

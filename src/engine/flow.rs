@@ -1,0 +1,171 @@
+//! What starts on a route: how much runs now, how many starts its rate allows, and who is woken when that changes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::intake::Lane;
+
+/// How long starts that were granted may wait to be used. What is older is lost: a route that starts late must not start
+/// more at once than its rate says.
+const GRANT_LASTS: Duration = Duration::from_secs(1);
+
+/// Wakes those who dispatch, and who asks for starts.
+#[derive(Debug, Default)]
+pub struct Gate {
+    fresh: Notify,
+    swept: Notify,
+    /// Signals wait that may not start: who ends next says so.
+    held: AtomicBool,
+    /// A route with a rate has signals and no starts.
+    pub starved: Notify,
+    /// There is room for a sweep again, where there was little.
+    pub drained: Notify,
+}
+
+impl Gate {
+    /// Something arrived in this lane, or may start now.
+    pub fn arrived(&self, lane: Lane) -> &Notify {
+        match lane {
+            Lane::Fresh => &self.fresh,
+            Lane::Swept => &self.swept,
+        }
+    }
+
+    /// Something is about to be found waiting that may not start. Said *before* looking: a run that ends in between is
+    /// then seen, or heard.
+    pub fn listen_for_ends(&self) {
+        self.held.store(true, Ordering::SeqCst);
+    }
+
+    /// What may start has changed.
+    pub fn open(&self) {
+        self.fresh.notify_one();
+        self.swept.notify_one();
+    }
+
+    fn ended(&self) {
+        if self.held.swap(false, Ordering::SeqCst) {
+            self.open();
+        }
+    }
+}
+
+/// What goes on on one route. It outlives a reload of the routes.
+#[derive(Debug)]
+pub struct Flow {
+    running: AtomicUsize,
+    hand: Mutex<Hand>,
+    gate: Arc<Gate>,
+}
+
+/// Starts that were granted and are not used yet.
+#[derive(Debug, Default)]
+struct Hand {
+    starts: u32,
+    since: Option<Instant>,
+}
+
+impl Flow {
+    /// Nothing runs.
+    pub fn new(gate: Arc<Gate>) -> Self {
+        Self {
+            running: AtomicUsize::new(0),
+            hand: Mutex::default(),
+            gate,
+        }
+    }
+
+    /// Runs, and claims that may become runs.
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    /// How many starts are in hand.
+    pub fn starts(&self) -> u32 {
+        self.hand().fresh()
+    }
+
+    /// So many more starts were granted.
+    pub fn grant(&self, starts: u32) {
+        let mut hand = self.hand();
+        hand.starts = hand.fresh().saturating_add(starts);
+        hand.since = Some(Instant::now());
+    }
+
+    /// Takes a seat, and one of the starts in hand where they are counted.
+    pub fn seat(self: &Arc<Self>, counted: bool) -> Seat {
+        if counted {
+            let mut hand = self.hand();
+            hand.starts = hand.fresh().saturating_sub(1);
+        }
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Seat {
+            flow: Arc::clone(self),
+            unused: counted,
+        }
+    }
+
+    fn hand(&self) -> MutexGuard<'_, Hand> {
+        self.hand.lock().expect("nothing panics while holding it")
+    }
+}
+
+impl Hand {
+    fn fresh(&self) -> u32 {
+        let fresh = self
+            .since
+            .is_some_and(|since| since.elapsed() < GRANT_LASTS);
+        if fresh { self.starts } else { 0 }
+    }
+}
+
+/// A signal's right to one run of its route, from before the claim until the run has ended.
+#[derive(Debug)]
+pub struct Seat {
+    flow: Arc<Flow>,
+    /// It took one of the starts in hand, and nothing has started.
+    unused: bool,
+}
+
+impl Seat {
+    /// A run starts on it.
+    pub fn start(&mut self) {
+        self.unused = false;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.unused {
+            // The claim was lost: the next one may have it.
+            let mut hand = self.flow.hand();
+            hand.starts = hand.fresh().saturating_add(1);
+        }
+        self.flow.running.fetch_sub(1, Ordering::SeqCst);
+        self.flow.gate.ended();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_was_not_used_goes_to_the_next_and_none_lasts() {
+        let flow = Arc::new(Flow::new(Arc::default()));
+        flow.grant(2);
+        let (lost, mut won) = (flow.seat(true), flow.seat(true));
+        assert_eq!((flow.running(), flow.starts()), (2, 0));
+        won.start();
+        drop((lost, won));
+        assert_eq!((flow.running(), flow.starts()), (0, 1));
+        tokio::time::advance(GRANT_LASTS).await;
+        assert_eq!(flow.starts(), 0);
+        flow.grant(3);
+        assert_eq!(flow.starts(), 3);
+    }
+}

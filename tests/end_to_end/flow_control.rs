@@ -1,0 +1,277 @@
+//! Concurrency, rates, priorities, and routes that leave each other alone.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lapsed::limiter::RateLimiter;
+use lapsed::limiter::redis_limiter::RedisLimiter;
+use lapsed::{Due, HandlerRegistry, Limits, Rate, Task, TaskContext, UnixMs};
+use tokio::time::{Instant, sleep};
+
+use crate::rig::{Daemon, Rig, until, until_within};
+
+/// What started, and when.
+#[derive(Debug, Clone, Default)]
+struct Starts(Arc<Mutex<Vec<(String, Instant)>>>);
+
+impl Starts {
+    fn add(&self, task: &TaskContext) {
+        let start = (task.key().as_str().to_owned(), Instant::now());
+        self.0.lock().unwrap().push(start);
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let starts = self.0.lock().unwrap();
+        starts.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Most starts in any span of this length, and the time from the first to the last.
+    fn most_within(&self, span: Duration) -> (usize, Duration) {
+        let mut at: Vec<Instant> = self.0.lock().unwrap().iter().map(|(_, at)| *at).collect();
+        at.sort_unstable();
+        let within = |from: usize| {
+            at[from..]
+                .iter()
+                .filter(|to| **to - at[from] < span)
+                .count()
+        };
+        let most = (0..at.len()).map(within).max().unwrap_or(0);
+        (most, *at.last().unwrap() - at[0])
+    }
+
+    async fn reach(&self, count: usize) {
+        until_within(
+            Duration::from_secs(60),
+            format!("{count} have started"),
+            async || self.len() >= count,
+        )
+        .await;
+    }
+}
+
+/// `class@run`, which takes so long.
+fn on(handlers: &mut HandlerRegistry, class: &str, limits: Limits, takes: Duration) -> Starts {
+    let starts = Starts::default();
+    let started = starts.clone();
+    let run = move |task: TaskContext, _: Vec<String>| {
+        started.add(&task);
+        async move {
+            sleep(takes).await;
+            Ok(())
+        }
+    };
+    handlers.on(class, "run", run).limit(class, "run", limits);
+    starts
+}
+
+fn rate(text: &str, burst: u32) -> Limits {
+    Limits::new().rate(text.parse::<Rate>().unwrap().with_burst(burst).unwrap())
+}
+
+/// So many tasks `class@run@n`, the first due at this moment, the others so far apart.
+async fn create(rig: &Rig, class: &str, count: i64, first: i64, apart_ms: i64) {
+    let tasks = (0..count).map(|n| {
+        let due = Due::at(UnixMs(first + n * apart_ms)).unwrap();
+        (Task::new(class, "run", [n]).unwrap(), due)
+    });
+    rig.client()
+        .await
+        .create_many(tasks.collect())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_rate_holds_over_two_daemons_and_its_backlog_holds_no_lease() {
+    let rig = Rig::new("").await;
+    let mut handlers = HandlerRegistry::new();
+    let starts = on(&mut handlers, "Paced", rate("20/s", 5), Duration::ZERO);
+    let daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
+    for daemon in &daemons {
+        daemon.hears_events().await;
+    }
+    create(&rig, "Paced", 105, rig.now_ms().await + 1_000, 0).await;
+    starts.reach(25).await;
+    let leased = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0 AND lease_until > UNIX_TIMESTAMP(NOW(3))";
+    let leased = rig.number(leased).await;
+    assert!(leased <= 25, "{leased} are leased");
+    rig.until_done(105).await;
+    let (most, took) = starts.most_within(Duration::from_secs(1));
+    // What was granted may wait for a claim, so that starts come somewhat closer together than the grants.
+    assert!(most <= 2 * 20 + 5, "{most} in a second");
+    assert!(took >= Duration::from_millis(4_000), "all in {took:?}");
+    assert_eq!(starts.len(), 105);
+    let info: String = rig.redis_says(&["INFO", "commandstats"]).await;
+    let asked = info.lines().find(|line| line.starts_with("cmdstat_eval:"));
+    let asked = asked.expect("the daemons asked redis");
+    assert!(asked.contains("failed_calls=0"), "{asked}");
+}
+
+#[tokio::test]
+async fn a_bucket_in_redis_gives_its_burst_then_its_rate_and_goes_by_itself() {
+    let rig = Rig::new("").await;
+    let limiter = RedisLimiter::new(&rig.config().redis, "app.tb").unwrap();
+    let rate = "10/s".parse::<Rate>().unwrap().with_burst(3).unwrap();
+    let take = async |wanted| limiter.take("^Mail@", rate, wanted).await.unwrap();
+    let first = take(5).await;
+    assert_eq!(first.granted, 3);
+    assert!(first.next_in <= Duration::from_millis(100), "{first:?}");
+    let lives_ms = rig.pttl("#lapsed:rate:app.tb:^Mail@").await;
+    assert!((1..=302).contains(&lives_ms), "{lives_ms}");
+    let (began, mut granted) = (Instant::now(), 0);
+    while granted < 10 {
+        let grant = take(5).await;
+        granted += grant.granted;
+        sleep(grant.next_in).await;
+    }
+    let most = 3.0 + began.elapsed().as_secs_f64() * 10.0;
+    assert!(f64::from(granted) <= most, "{granted} of {most}");
+    until("the bucket is full, and gone", async || {
+        rig.pttl("#lapsed:rate:app.tb:^Mail@").await == -2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_redis_runs_no_scripts_a_rate_holds_in_each_daemon() {
+    let rig = Rig::new("").await;
+    let () = rig
+        .redis_says(&["ACL", "SETUSER", "default", "-eval"])
+        .await;
+    let mut handlers = HandlerRegistry::new();
+    let starts = on(&mut handlers, "Paced", rate("20/s", 5), Duration::ZERO);
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    create(&rig, "Paced", 65, rig.now_ms().await + 1_000, 0).await;
+    rig.until_done(65).await;
+    let (most, took) = starts.most_within(Duration::from_secs(1));
+    assert!(most <= 2 * 20 + 5, "{most} in a second");
+    assert!(took >= Duration::from_millis(2_000), "all in {took:?}");
+}
+
+#[tokio::test]
+async fn without_redis_a_route_with_a_rate_goes_on_at_it() {
+    let routes = "[[routes]]\nmatch = '^Paced@'\nlog = {}\nrate = '20/s'\nburst = 5\n";
+    let mut rig = Rig::new(routes).await;
+    let daemon = Daemon::start(&rig.config(), HandlerRegistry::new());
+    daemon.hears_events().await;
+    create(&rig, "Paced", 150, rig.now_ms().await + 1_000, 0).await;
+    until("some are done", async || rig.with_status(1).await >= 20).await;
+    rig.redis.kill();
+    let (done, began) = (rig.with_status(1).await, Instant::now());
+    assert!(done < 120, "{done} are done already");
+    rig.until_done(150).await;
+    let took = began.elapsed().as_secs_f64();
+    let per_s = (150 - done) as f64 / took;
+    assert!(per_s <= 40.0, "{per_s} a second");
+}
+
+#[tokio::test]
+async fn of_what_waits_the_highest_priority_starts_first() {
+    let rig = Rig::new("engine.concurrency = 1").await;
+    let mut handlers = HandlerRegistry::new();
+    let takes = Duration::from_millis(5);
+    let order = on(&mut handlers, "Low", Limits::new(), takes);
+    let high = on(&mut handlers, "High", Limits::new().priority(10), takes);
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    let due = rig.now_ms().await + 2_000;
+    create(&rig, "Low", 60, due, 0).await;
+    create(&rig, "High", 60, due + 5, 0).await;
+    rig.until_done(120).await;
+    let last_high = high
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, at)| *at)
+        .max()
+        .unwrap();
+    let before = order.0.lock().unwrap();
+    let before = before.iter().filter(|(_, at)| *at < last_high).count();
+    // Those that were claimed before the others fell due.
+    assert!(
+        before <= 15,
+        "{before} of 60 before the last of those that go first"
+    );
+}
+
+#[tokio::test]
+async fn no_more_of_a_route_runs_than_its_concurrency_and_others_go_on() {
+    let rig = Rig::new("").await;
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut handlers = HandlerRegistry::new();
+    let counted = (Arc::clone(&running), Arc::clone(&most));
+    handlers
+        .on("Few", "run", move |_: TaskContext, _: Vec<String>| {
+            let (running, most) = counted.clone();
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(Duration::from_millis(100)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }
+        })
+        .limit("Few", "run", Limits::new().concurrency(3));
+    let others = on(&mut handlers, "Other", Limits::new(), Duration::ZERO);
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    let due = rig.now_ms().await + 1_500;
+    create(&rig, "Few", 60, due, 0).await;
+    create(&rig, "Other", 60, due, 0).await;
+    others.reach(60).await;
+    let left = rig
+        .number("SELECT COUNT(*) FROM tb_time_limit_task WHERE `key` LIKE 'Few%' AND status = 0");
+    assert!(left.await > 0, "the others did not wait for them");
+    rig.until_done(120).await;
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+    // A queue that is held costs nothing: what waits is not claimed in vain.
+    let missed = daemon.metric("lapsed_claims_total{result=\"missed\"}");
+    assert!(missed <= 5.0, "{missed} claims in vain");
+}
+
+#[tokio::test]
+async fn a_burst_of_a_slow_class_leaves_another_class_punctual() {
+    let rig = Rig::new("engine.concurrency = 32").await;
+    let mut handlers = HandlerRegistry::new();
+    let slow = on(
+        &mut handlers,
+        "Slow",
+        Limits::new(),
+        Duration::from_millis(200),
+    );
+    let lateness = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&lateness);
+    handlers.on("Quick", "run", move |task: TaskContext, _: Vec<String>| {
+        told.lock().unwrap().push(task.lateness_ms());
+        async { Ok(()) }
+    });
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    let due = rig.now_ms().await + 3_000;
+    // 12 s of work for all slots.
+    create(&rig, "Slow", 2_000, due, 0).await;
+    create(&rig, "Quick", 50, due + 500, 100).await;
+    until("all of the quick class have run", async || {
+        lateness.lock().unwrap().len() == 50
+    })
+    .await;
+    assert!(slow.len() < 1_900, "the slow class was not in the way");
+    let mut lateness = lateness.lock().unwrap().clone();
+    lateness.sort_unstable();
+    println!("lateness of the quick class: {lateness:?}");
+    assert!(lateness[44] < 500, "p90 {} ms", lateness[44]);
+    assert!(starts_left(&slow), "{:?}", slow.names().len());
+}
+
+/// All slow ones that started did so once.
+fn starts_left(slow: &Starts) -> bool {
+    let names = slow.names();
+    let once: std::collections::HashSet<&String> = names.iter().collect();
+    once.len() == names.len()
+}
