@@ -121,6 +121,7 @@ async fn an_installation_that_is_well_has_no_warning() -> Result {
         "ledger.connections",
         "ledger.table",
         "ledger.grants",
+        "ledger.pauses",
         "ledger.index",
         "ledger.id",
         "ledger.buffer_pool",
@@ -440,7 +441,8 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
     let url = ledger("grants").await?;
     sql(
         &url,
-        "CREATE USER reader@'%' IDENTIFIED BY 's3cret'; GRANT SELECT ON grants.tb_time_limit_task TO reader@'%'",
+        "CREATE USER reader@'%' IDENTIFIED BY 's3cret'; GRANT SELECT ON grants.tb_time_limit_task TO reader@'%'; \
+         GRANT SELECT ON grants.tb_time_limit_task_pauses TO reader@'%'",
     )
     .await?;
     let config = ledger_only(&url.replace("root@", "reader:s3cret@"))?;
@@ -452,6 +454,9 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
         "GRANT INSERT, UPDATE ON grants.tb_time_limit_task TO 'reader'@'%'",
     );
     finding(&report, "ledger.index", Severity::Ok);
+    let pausing = finding(&report, "ledger.pauses", Severity::Note);
+    assert_contains(&pausing.found, "may not INSERT, DELETE");
+    assert_contains(remedy(pausing), "GRANT SELECT, INSERT, DELETE ON");
     assert!(!report.to_string().contains("s3cret"), "{report}");
     Ok(())
 }

@@ -18,10 +18,11 @@ use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
     Claimant, Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask,
-    Renewal, RescheduleAnswer, Settled, Settlement, Standing, TaskRecord,
+    PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    TaskRecord,
 };
 use lapsed::limiter::MemoryLimiter;
-use lapsed::task::{Countdown, State, TaskKey, UnixMs};
+use lapsed::task::{Countdown, Pause, Paused, Scope, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::timer::{
@@ -110,6 +111,8 @@ struct Faults {
     clock_ahead: Mutex<Duration>,
     /// Scans so far.
     scans: AtomicU32,
+    /// Asking what is paused fails.
+    pauses_fail: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -145,6 +148,10 @@ impl Ledger for Faulty {
 
     async fn check(&self) -> Result<(), LedgerError> {
         self.inner.check().await
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
@@ -240,6 +247,41 @@ impl Ledger for Faulty {
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
         self.inner.revive(arming).await
+    }
+}
+
+#[async_trait]
+impl Pauses for Faulty {
+    async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
+        match self.faults.pauses_fail.load(Ordering::SeqCst) {
+            true => Err(refused()),
+            false => self.inner.all().await,
+        }
+    }
+
+    async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+        self.inner.set(scope, by, reason).await
+    }
+
+    async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
+        self.inner.lift(scope).await
+    }
+
+    async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+        self.inner.hold(by, reason).await
+    }
+
+    async fn release(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, LedgerError> {
+        self.inner.release(scope, by).await
+    }
+
+    async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError> {
+        self.inner.count_overdue(before, limit).await
+    }
+
+    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan_unpaused(scan, paused).await
     }
 }
 
@@ -1240,5 +1282,112 @@ async fn a_reload_changes_what_limits_a_route() {
     rig.parts.router.reload(&Config::from_toml(route).unwrap());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(rig.ledger.stats().await.unwrap().done, 50);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_unless_it_is_known_what_is_paused() {
+    let faults = Arc::<Faults>::default();
+    faults.pauses_fail.store(true, Ordering::SeqCst);
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let count = Arc::new(AtomicU32::new(0));
+    let rig = start_with(
+        Arc::clone(&ledger),
+        Arc::clone(&faults),
+        "",
+        counting(&count),
+    );
+    let failed = rig.running.await.unwrap().unwrap_err();
+    assert_eq!(failed.to_string(), "ledger refused: no");
+
+    faults.pauses_fail.store(false, Ordering::SeqCst);
+    let rig = start_with(ledger, Arc::clone(&faults), "", counting(&count));
+    let create = async |number: u32| {
+        let made = rig.tasks.create("Job", "count", [number], Duration::ZERO);
+        made.await.unwrap();
+    };
+    create(1).await;
+    rig.until("Job@count@1", State::Done).await;
+
+    // What was read last is believed for a while, and no longer.
+    faults.pauses_fail.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    create(2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    assert!(
+        rig.metric("lapsed_claims_total{result=\"won\"} 1"),
+        "no claim either"
+    );
+    faults.pauses_fail.store(false, Ordering::SeqCst);
+    rig.until("Job@count@2", State::Done).await;
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_paused_while_its_claim_was_on_its_way_is_given_back() {
+    let faults = Arc::<Faults>::default();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let count = Arc::new(AtomicU32::new(0));
+    let rig = start_with(ledger, Arc::clone(&faults), "", counting(&count));
+    *faults.claim_answer_takes.lock().unwrap() = Duration::from_secs(3);
+    let made = rig.tasks.create("Job", "count", [1], Duration::ZERO);
+    made.await.unwrap();
+    rig.until("Job@count@1", State::Running).await;
+    let job = Scope::class("Job").unwrap();
+    rig.tasks.pause(&job, "test", "").await.unwrap();
+    let record = rig.until("Job@count@1", State::Pending).await;
+    assert_eq!((record.attempt, record.crashes), (0, 0));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    rig.tasks.resume(&job).await.unwrap().unwrap();
+    let record = rig.until("Job@count@1", State::Done).await;
+    assert_eq!(record.attempt, 1);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_resumed_is_swept_at_once() {
+    let count = Arc::new(AtomicU32::new(0));
+    // Left alone, the sweep would come much later.
+    let rig = start("sweep.interval = '1h'", counting(&count));
+    let job = Scope::method("Job", "count").unwrap();
+    rig.tasks.pause(&job, "test", "").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let made = rig.tasks.create("Job", "count", [1], Duration::ZERO);
+    made.await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    rig.tasks.resume(&job).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_holds_what_is_overdue_runs_what_falls_due_later() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let old = |name: &str| {
+        let due = UnixMs(START.0 - 1_000);
+        NewTask::new(TaskKey::build("Job", "count", [name]).unwrap(), due)
+    };
+    ledger.create(&[old("a"), old("b")]).await.unwrap();
+    let count = Arc::new(AtomicU32::new(0));
+    let rig = start_on(ledger, "engine.hold_overdue = true", counting(&count));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    rig.tasks
+        .create("Job", "count", ["new"], Duration::ZERO)
+        .await
+        .unwrap();
+    rig.until("Job@count@new", State::Done).await;
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    rig.tasks
+        .resume_held(&Scope::EVERYTHING, "test")
+        .await
+        .unwrap();
+    rig.until("Job@count@a", State::Done).await;
+    rig.until("Job@count@b", State::Done).await;
+    assert_eq!(count.load(Ordering::SeqCst), 3);
     rig.stop().await;
 }

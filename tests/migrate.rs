@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::migrate::{
-    Method, MigrateError, Options, Plan, Progress, Step, Table, apply, check, plan,
+    Method, MigrateError, Options, Plan, Progress, Step, Table, apply, check, check_tasks, plan,
 };
 use lapsed::sandbox::PrivateMaria;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
@@ -167,7 +167,10 @@ async fn an_absent_table_is_created() -> Result {
 
     assert_eq!(
         database.migrate().await?,
-        [(Step::CreateTable, Method::Plain)]
+        [
+            (Step::CreateTable, Method::Plain),
+            (Step::CreatePauses, Method::Plain)
+        ]
     );
 
     database.check().await?;
@@ -399,6 +402,18 @@ ADD COLUMN `finished_at` DECIMAL(13,3) NULL
 9. add key `ix_tag`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_tag` (`tag`)
+10. create a table for what is paused
+   no ALTER TABLE, at most row locks
+   CREATE TABLE `tb_pauses` (
+     `kind`       VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- pause; hold: what was due before; release: not held any more
+     `class`      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- '' = every class
+     `method`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- '' = every method
+     `since`      DECIMAL(13,3) NOT NULL, -- set then
+     `due_before` DECIMAL(13,3) NULL, -- of a hold: it keeps back what has an earlier end_time
+     `set_by`     VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- by whom, for people
+     `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
+     PRIMARY KEY (`kind`, `class`, `method`)
+   ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 ";
 
 #[tokio::test]
@@ -583,6 +598,34 @@ async fn a_table_that_lacks_one_thing_is_told_which() -> Result {
         database.migrate().await?;
         database.check().await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_table_of_pauses_is_wanted_and_kept() -> Result {
+    let mut database = Database::new("pauses").await?;
+    database.migrate().await?;
+    database.run("DROP TABLE tb_pauses").await?;
+    assert_eq!(
+        database.check().await.expect_err("outdated").to_string(),
+        "table `tb` lacks its table of pauses, or this user has no right on that: run `lapsed migrate`"
+    );
+    check_tasks(&mut database.conn, &tb()).await?;
+    assert_eq!(
+        database.migrate().await?,
+        [(Step::CreatePauses, Method::Plain)]
+    );
+    database
+        .run("INSERT INTO tb_pauses (kind, class, method, since) VALUES ('pause', 'A', '', 1)")
+        .await?;
+    assert_eq!(database.migrate().await?, []);
+    assert_eq!(database.number("SELECT COUNT(*) FROM tb_pauses").await?, 1);
+
+    database.run("ALTER TABLE tb_pauses DROP set_by").await?;
+    assert_eq!(
+        database.refusal().await?,
+        "table `tb` cannot be adopted: table `tb_pauses` for its pauses exists, but lacks column `set_by`: rename it"
+    );
     Ok(())
 }
 

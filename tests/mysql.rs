@@ -6,11 +6,11 @@ use std::time::Duration;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
-    Arming, Catalog, Claimant, DueScan, IfPending, Ledger, NewTask, Renewal, Ruling, Settled,
-    Settlement, Window,
+    Arming, Catalog, Claimant, DueScan, IfPending, Ledger, NewTask, Pauses, Renewal, Ruling,
+    Settled, Settlement, Window,
 };
 use lapsed::sandbox::PrivateMaria;
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{Paused, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, TaskClient};
 use sqlx::mysql::MySqlRow;
@@ -97,6 +97,8 @@ async fn every_statement_can_be_prepared() {
         queries.with_keys(queries::STANDING, 2),
         queries.with_keys(queries::CANCEL, 2),
         queries.plain(queries::RECORD) + queries::RECORD_BY_KEY,
+        queries.unpaused(queries::UNPAUSED_OLDEST, 2, 4),
+        queries.unpaused(queries::UNPAUSED_NEWEST, 1, 1),
     ];
     let of_rows = [
         queries::CLAIM,
@@ -148,6 +150,16 @@ async fn every_statement_can_be_prepared() {
         queries::STATS,
         queries::IDS_OF_TAG,
         queries::IDS_OF_KEYS,
+        queries::PAUSES,
+        queries::PAUSE,
+        queries::SET_PAUSE,
+        queries::LIFT_PAUSE,
+        queries::SET_HOLD,
+        queries::RELEASE_SOME,
+        queries::RELEASE_ALL,
+        queries::COUNT_OVERDUE,
+        queries::STRETCH_OLDEST,
+        queries::STRETCH_NEWEST,
     ];
     let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
     let plain = plain.map(|template| queries.plain(template));
@@ -193,6 +205,8 @@ async fn statements_use_the_index_that_is_meant_for_them() {
                 + "id > 3 AND `key` >= 'Lock@row@1777' AND `key` < 'Lock@row@1778' ORDER BY id LIMIT 9",
             "uk_key",
         ),
+        (queries.plain(queries::STRETCH_OLDEST), "ix_due"),
+        (queries.plain(queries::STRETCH_NEWEST), "ix_due"),
         (queries.plain(queries::RETRY), "PRIMARY"),
         (queries.plain(queries::GO_ON), "PRIMARY"),
         (queries.plain(queries::RECUR_SAME), "PRIMARY"),
@@ -269,12 +283,81 @@ async fn a_row_that_another_session_has_locked_holds_up_no_redrive() {
 async fn looking_again_at_what_is_known_reads_the_index_alone() {
     let (_server, ledger, _) = start().await;
     overdue(&ledger, 2_000).await;
-    let glance = Queries::new(ledger.table()).plain(queries::GLANCE_AHEAD);
+    let queries = Queries::new(ledger.table());
     let mut connection = ledger.connection().await.unwrap();
-    let row = explain(&mut connection, &glance).await;
-    let extra: String = row.try_get("Extra").unwrap();
-    assert!(extra.contains("Using index"), "{extra}");
-    assert!(!extra.contains("filesort"), "{extra}");
+    let templates = [
+        queries::GLANCE_AHEAD,
+        queries::STRETCH_OLDEST,
+        queries::STRETCH_NEWEST,
+    ];
+    for template in templates {
+        let row = explain(&mut connection, &queries.plain(template)).await;
+        let extra: String = row.try_get("Extra").unwrap();
+        assert!(extra.contains("Using index"), "{extra}");
+        assert!(!extra.contains("filesort"), "{extra}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_goes_past_many_paused_rows_in_bounded_stretches() {
+    const PAUSED: i64 = 25_000;
+    let (_server, ledger, _) = start().await;
+    let mut connection = ledger.connection().await.unwrap();
+    // One that may start before, in the middle of and behind those that may not.
+    let insert = format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
+         SELECT CONCAT(IF(seq % ({PAUSED} / 2) = 0, 'Live', 'Stuck'), '@go@', seq), 0, 1, \
+           1000 + seq DIV 3, 0 FROM seq_0_to_{PAUSED}"
+    );
+    connection.execute(&*insert.leak()).await.unwrap();
+    let stuck = "Stuck".parse().unwrap();
+    ledger.set(&stuck, "me", "").await.unwrap();
+    let paused = Paused::of(&ledger.all().await.unwrap());
+    around_stuck(&ledger, &paused).await;
+    // As in tables of older programs.
+    connection
+        .execute(
+            "ALTER TABLE tb_time_limit_task MODIFY `key` VARCHAR(255) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL",
+        )
+        .await
+        .unwrap();
+    around_stuck(&ledger, &paused).await;
+}
+
+/// From both ends, in pages of 10,000 rows, only what may start is found.
+async fn around_stuck(ledger: &MysqlLedger, paused: &Paused) {
+    for (window, expected) in [
+        (
+            Window::OverdueOldest(Duration::ZERO),
+            ["0", "12500", "25000"],
+        ),
+        (
+            Window::OverdueNewest(Duration::ZERO),
+            ["25000", "12500", "0"],
+        ),
+    ] {
+        let (mut found, mut pages, mut after) = (Vec::new(), 0, None);
+        loop {
+            let scan = DueScan {
+                window,
+                after,
+                limit: 1_000,
+            };
+            let page = ledger.scan_unpaused(scan, paused).await.unwrap();
+            found.extend(
+                page.rows
+                    .iter()
+                    .map(|row| row.key.args().next().unwrap().to_owned()),
+            );
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, expected);
+        assert_eq!(pages, 3, "of 10,000 rows each");
+    }
 }
 
 #[tokio::test]

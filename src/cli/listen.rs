@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::engine::Status;
 use lapsed::handler::Router;
@@ -22,7 +23,21 @@ const STATUS_EVERY: Duration = Duration::from_secs(5);
 /// How long open HTTP connections may take to end.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
 
-pub async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+#[derive(Args)]
+pub struct Listen {
+    /// Hold what is overdue now for review, as after restoring a dump, until `lapsed resume --held`
+    #[arg(long)]
+    hold_overdue: bool,
+}
+
+impl Listen {
+    pub async fn run(self, mut config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+        config.engine.hold_overdue |= self.hold_overdue;
+        listen(config, file).await
+    }
+}
+
+async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let adapters = Adapters::new(&config)?;
     let engine = adapters.engine(&config, HandlerRegistry::new());
     let status = engine.status()?;

@@ -8,6 +8,7 @@ mod filters;
 mod listen;
 mod migrate;
 mod output;
+mod pauses;
 mod prune;
 mod recur;
 mod tasks;
@@ -76,7 +77,7 @@ enum Command {
     /// counting an attempt. A second one stops at once. SIGHUP takes the routes and the recurring tasks of the configuration as
     /// it is then.
     /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
-    Listen,
+    Listen(listen::Listen),
     /// Create the ledger's table, or adopt an existing one
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
@@ -100,6 +101,12 @@ enum Command {
     ///
     /// Whatever is pending stays. A task that was called off stays until its due time has passed, too.
     Prune(prune::Prune),
+    /// Stop starting the tasks of a class; nothing is lost meanwhile
+    Pause(pauses::PauseTasks),
+    /// Go on with what was paused, or let go what is held for review
+    Resume(pauses::Resume),
+    /// List what is paused and held
+    Pauses,
     /// Show one task
     Show(tasks::OneKey),
     /// List tasks
@@ -156,7 +163,7 @@ impl Cli {
             json: self.global.json,
         };
         match self.command {
-            Command::Listen => listen::listen(config, self.global.config).await,
+            Command::Listen(listen) => listen.run(config, self.global.config).await,
             Command::Migrate(migrate) => migrate.run(&config).await,
             Command::Schedule(schedule) => schedule.run(&config, output).await,
             Command::Cancel(cancel) => cancel.run(&config, output).await,
@@ -166,6 +173,9 @@ impl Cli {
             Command::Redrive(redrive) => redrive.run(&config, output).await,
             Command::Discard(discard) => discard.run(&config, output).await,
             Command::Prune(prune) => prune.run(&config, output).await,
+            Command::Pause(pause) => pause.run(&config, output).await,
+            Command::Resume(resume) => resume.run(&config, output).await,
+            Command::Pauses => pauses::list(&config, output).await,
             Command::Show(one) => one.show(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,

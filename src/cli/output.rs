@@ -5,7 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
-use lapsed::task::Mishap;
+use lapsed::task::{Hindrance, Mishap, Paused, State};
 use serde::Serialize;
 
 use super::recur;
@@ -28,25 +28,28 @@ impl Output {
         say(&line)
     }
 
-    /// Many tasks: JSON lines, or a table.
-    pub fn tasks(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
+    /// Many tasks, and what keeps them from starting: JSON lines, or a table.
+    pub fn tasks(self, tasks: &[TaskRecord], paused: &Paused) -> anyhow::Result<()> {
+        let come_again = tasks.iter().any(|task| task.recurrence.is_some());
+        let mut tasks = tasks.iter().map(|task| Listed::new(task, paused));
         if self.json {
-            return tasks
-                .iter()
-                .try_for_each(|task| say(&serde_json::to_string(task)?));
+            return tasks.try_for_each(|task| say(&serde_json::to_string(&task)?));
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        let come_again = tasks.iter().any(|task| task.recurrence.is_some());
         let mut header = vec!["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"];
         if come_again {
             header.push("COMES AGAIN");
         }
         table.set_header(header);
-        for task in tasks {
+        for Listed { task, kept_back } in tasks {
+            let state = match kept_back {
+                None => task.state.to_string(),
+                Some(hindrance) => format!("{}, {}", task.state, hindrance.as_str()),
+            };
             let mut row = vec![
                 task.key.to_string(),
-                task.state.to_string(),
+                state,
                 task.due_at.to_string(),
                 task.attempt.to_string(),
                 task.tag.clone().unwrap_or_default(),
@@ -69,7 +72,7 @@ impl Output {
     /// Dead tasks: what people want to know of these.
     pub fn dead(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
         if self.json {
-            return self.tasks(tasks);
+            return self.tasks(tasks, &Paused::default());
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -89,6 +92,28 @@ impl Output {
             ]);
         }
         say(&table.trim_fmt())
+    }
+}
+
+/// A task, and what keeps it from starting.
+#[derive(Serialize)]
+pub struct Listed<'a> {
+    #[serde(flatten)]
+    pub task: &'a TaskRecord,
+    kept_back: Option<Hindrance>,
+}
+
+impl<'a> Listed<'a> {
+    /// Nothing keeps back what runs or has finished.
+    pub fn new(task: &'a TaskRecord, paused: &Paused) -> Self {
+        let waits = matches!(task.state, State::Pending | State::Waiting);
+        let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
+        Self { task, kept_back }
+    }
+
+    /// Whether something does.
+    pub fn is_kept_back(&self) -> bool {
+        self.kept_back.is_some()
     }
 }
 

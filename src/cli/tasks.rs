@@ -9,12 +9,13 @@ use clap::{ArgGroup, Args};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
-use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, RescheduleAnswer, TaskRecord};
-use lapsed::task::{Due, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent, UnixMs};
+use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, Pauses, RescheduleAnswer};
+use lapsed::task::{Due, Paused, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent, UnixMs};
 use lapsed::{Config, IfPending, Task, TaskClient};
 use serde_json::json;
 
-use super::output::{Output, say, task_lines};
+use super::output::{Listed, Output, say, task_lines};
+use super::pauses::kept_back;
 use super::recur::Recur;
 use super::{EXIT_FAILED, bulk, recur};
 
@@ -269,7 +270,15 @@ impl OneKey {
         let adapters = Adapters::new(config)?;
         match adapters.ledger.find(&self.key).await? {
             Some(task) => {
-                output.print(&shown(&task)?, task_lines(&task))?;
+                let pauses = adapters.ledger.all().await?;
+                let listed = Listed::new(&task, &Paused::of(&pauses));
+                let mut text = task_lines(&task);
+                if listed.is_kept_back()
+                    && let (_, Some(why)) = kept_back(&pauses, &task.key, task.due)
+                {
+                    text += &format!("\n{:<13} {why}", "kept back");
+                }
+                output.print(&shown(&listed)?, text)?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -304,8 +313,14 @@ impl OneKey {
         match answer {
             NudgeAnswer::Due(arming) => {
                 adapters.client().arm_again(&self.key, arming).await;
-                let value = json!({ "id": arming.to_string(), "key": self.key.as_str() });
-                output.print(&value, format!("{} is due now (id {arming})", self.key))?;
+                let pauses = adapters.ledger.all().await?;
+                let (kept_back, why) = kept_back(&pauses, &self.key, arming.due);
+                let value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
+                let but = why.map_or_else(String::new, |why| format!(", but stays pending: {why}"));
+                output.print(
+                    &value,
+                    format!("{} is due now (id {arming}){but}", self.key),
+                )?;
                 Ok(ExitCode::SUCCESS)
             }
             NudgeAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),
@@ -315,8 +330,9 @@ impl OneKey {
 }
 
 /// The task as JSON, and if it comes again, when.
-fn shown(task: &TaskRecord) -> anyhow::Result<serde_json::Value> {
-    let mut value = serde_json::to_value(task)?;
+fn shown(listed: &Listed<'_>) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(listed)?;
+    let task = listed.task;
     if task.recurrence.is_some()
         && let Some(fields) = value.as_object_mut()
     {

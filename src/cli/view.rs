@@ -6,14 +6,15 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
 use lapsed::doctor::{self, Severity};
-use lapsed::ledger::{Catalog, ListFilter, StateFilter, Stats as Counts};
-use lapsed::task::{Due, ScheduleError, State, UnixMs};
+use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter, Stats as Counts};
+use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
 
 use super::EXIT_SICK;
 use super::filters::Filters;
 use super::output::{Output, say};
+use super::pauses;
 
 #[derive(Args)]
 pub struct List {
@@ -84,9 +85,10 @@ impl List {
             ..self.filters.resolve(&adapters.client()).await?
         };
         let page = adapters.ledger.list(&filter).await?;
+        let paused = Paused::of(&adapters.ledger.all().await?);
         match only_dead {
             true => output.dead(&page.tasks)?,
-            false => output.tasks(&page.tasks)?,
+            false => output.tasks(&page.tasks, &paused)?,
         }
         if let Some(next) = page.next {
             eprintln!("there may be more: --cursor {next}");
@@ -107,8 +109,14 @@ impl Stats {
         const WATCH_EVERY: Duration = Duration::from_secs(1);
         let ledger = Adapters::new(config)?.ledger;
         loop {
-            let stats = ledger.stats().await?;
-            output.print(&stats, stats_lines(&stats))?;
+            let (stats, pauses) = (ledger.stats().await?, ledger.all().await?);
+            let lines: Vec<String> = [stats_lines(&stats)]
+                .into_iter()
+                .chain(pauses::lines(&pauses))
+                .collect();
+            let mut value = serde_json::to_value(stats)?;
+            value["pauses"] = json!(pauses);
+            output.print(&value, lines.join("\n"))?;
             if !self.watch {
                 return Ok(ExitCode::SUCCESS);
             }

@@ -3,6 +3,7 @@
 mod creations;
 mod endings;
 mod many;
+mod pauses;
 mod recurring;
 mod task;
 mod unique;
@@ -21,8 +22,8 @@ use crate::ledger::{
     Arming, CancelAnswer, Catalog, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
 };
 use crate::task::{
-    Due, KeyError, RecurrenceError, ScheduleError, State, TaskKey, Traceparent, TraceparentError,
-    UnixMs,
+    Due, KeyError, RecurrenceError, ScheduleError, ScopeError, State, TaskKey, Traceparent,
+    TraceparentError, UnixMs,
 };
 use crate::timer::{Alarm, ArmMode, Timer};
 use crate::trace;
@@ -535,6 +536,9 @@ pub enum ClientError {
     /// The time is refused.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// What is to be paused is.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
     /// The trace is.
     #[error(transparent)]
     Trace(#[from] TraceparentError),

@@ -163,6 +163,8 @@ pub struct EngineConfig {
     pub timeout: Duration,
     /// How long a graceful stop waits for runs.
     pub drain_timeout: Duration,
+    /// What is overdue at the start is held for review.
+    pub hold_overdue: bool,
 }
 
 /// `[fleet]`

@@ -166,12 +166,14 @@ impl Reader {
         let lease = self.duration("lease", p, Duration::from_secs(1));
         let timeout = self.duration("timeout", p, Duration::from_millis(1));
         let drain_timeout = self.duration("drain_timeout", p, Duration::ZERO);
+        let hold_overdue = self.take("hold_overdue", p);
         self.done(p);
         Some(EngineConfig {
             concurrency: concurrency?,
             lease: lease?,
             timeout: timeout?,
             drain_timeout: drain_timeout?,
+            hold_overdue: hold_overdue?,
         })
     }
 

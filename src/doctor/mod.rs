@@ -14,6 +14,7 @@ mod checkup;
 mod clocks;
 mod finding;
 mod ledger;
+mod pauses;
 mod redis;
 mod report;
 mod server;

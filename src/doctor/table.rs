@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Column, MySql, MySqlConnection, Row};
 
 use super::checkup::{Checkup, Silent};
 use super::ledger::{clock, number};
+use super::pauses;
 use super::server::Variables;
 use super::units::{bytes, count, span};
 use super::{Finding, Severity};
@@ -83,6 +84,7 @@ pub(super) async fn examine(
         checkup.add(grants(table, &identity, &refused));
     }
     if shape.is_ok() {
+        pauses::examine(conn, &queries, checkup).await?;
         let plan = checkup.learn(&[INDEX], explain(conn, &queries)).await?;
         checkup.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
     }

@@ -59,6 +59,8 @@ impl ByHand {
             // One at a time: no limit of a route is ever reached.
             seat: Arc::new(Flow::new(Arc::default())).seat(false),
         };
+        // Nothing starts unless it is known what is paused.
+        shared.read_pauses().await?;
         let (claims, _) = shared.claim_due(vec![picked]).await?;
         let Some(Claimed { claim, route, seat }) = claims.into_iter().next() else {
             return Ok(None);

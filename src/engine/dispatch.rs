@@ -37,7 +37,9 @@ impl Shared {
     pub(super) async fn dispatch(self: Arc<Self>, lane: Lane, ended: mpsc::Sender<Ended>) {
         let room = async || {
             let waiting = self.intake.ready(lane).await;
-            self.free_slots(lane, waiting).await
+            let slots = self.free_slots(lane, waiting).await;
+            self.pauses.fresh().await;
+            slots
         };
         while let Some(slots) = self.stopping.run_until_cancelled(room()).await {
             let picked = self.intake.take(lane, slots.count());
@@ -56,7 +58,7 @@ impl Shared {
     }
 
     /// From signals to claims: what nothing here can run never got so far, the ledger says which row a key is
-    /// and whether it is due, and the claim decides. Answers what it did not get, too.
+    /// and whether it is due, what is paused is left alone too, and the claim decides. Answers what it did not get, too.
     pub(super) async fn claim_due(
         &self,
         picked: Vec<Picked>,
@@ -71,6 +73,8 @@ impl Shared {
                 .into_iter()
                 .map(|(signal, _)| signal),
         );
+        // Not before: a key whose row was never written is adopted, paused or not.
+        self.leave_paused(&mut due);
         let armings: Vec<Arming> = due.iter().filter_map(|signal| signal.arming).collect();
         if armings.is_empty() {
             return Ok((Vec::new(), Vec::new()));

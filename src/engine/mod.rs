@@ -22,6 +22,7 @@ mod lines;
 mod look_ahead;
 mod muster;
 mod observe;
+mod pauses;
 mod ration;
 mod reconcile;
 mod retention;
@@ -44,6 +45,7 @@ use self::dispatch::Strangers;
 use self::door::Door;
 use self::intake::{Intake, Lane};
 use self::lease::Leases;
+use self::pauses::PauseWatch;
 use self::ration::Rations;
 use self::run::Ended;
 use self::sightings::Sightings;
@@ -109,6 +111,8 @@ pub(crate) struct Shared {
     share: Arc<Share>,
     /// Some have another owner than before.
     shares_changed: Notify,
+    /// What is paused.
+    pauses: PauseWatch,
     /// Keys that wait to be adopted.
     sightings: Arc<Sightings>,
     slots: Arc<Semaphore>,
@@ -164,6 +168,7 @@ impl Engine {
                 )),
                 share,
                 shares_changed: Notify::new(),
+                pauses: PauseWatch::default(),
                 sightings: Arc::new(Sightings::new(parts.ledger.clock().clone())),
                 slots,
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
@@ -232,6 +237,10 @@ impl Engine {
         let shared = self.shared?;
         shared.parts.ledger.check().await?;
         shared.ledger_answers.store(true, Ordering::Relaxed);
+        if shared.config.hold_overdue {
+            shared.hold_overdue().await?;
+        }
+        shared.read_pauses().await?;
         if shared.parts.router.is_empty() {
             tracing::warn!("no handler and no route: every task stays pending");
         }
@@ -257,6 +266,7 @@ impl Engine {
         shared.intake.sweep(Cause::Start);
         shared.intake.audit(Cause::Start);
         let _stop = shared.stopping.clone().drop_guard();
+        helpers.spawn(shared.watched(Arc::clone(&shared).watch_pauses_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
         helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));

@@ -10,7 +10,7 @@ use super::intake::Lane;
 use super::lines::Refused;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
-use crate::task::UnixMs;
+use crate::task::{Paused, UnixMs};
 use crate::timer::{Signal, Source};
 
 /// Rows of one page.
@@ -38,6 +38,9 @@ const PASSED_BY_MAX: usize = 8 * PAGE as usize;
 
 /// What has been overdue for longer than this is a backlog.
 const STILL_FRESH: Duration = Duration::from_secs(5);
+
+/// How long one sweep goes through old rows among which many are paused; the next one goes on from there.
+const AROUND_PAUSED: Duration = Duration::from_millis(100);
 
 /// Rest between two sweeps, at least.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
@@ -136,27 +139,29 @@ impl Shared {
             after: None,
             limit: PAGE,
         };
-        let newest = self.parts.ledger.scan(newest).await?;
+        let paused = self.pauses.paused();
+        let newest = self.scan_overdue(newest, &paused).await?;
         let more = newest.next.is_some();
         let has_room = self.has_room();
         self.hand_in(newest, &mut seen);
         if !more {
             cursors.sweep = None;
         }
+        let began = Instant::now();
         for _ in 0..PAGES_MAX {
             let passed_by = seen.passed_by >= PASSED_BY_MAX;
             if !more || passed_by || !self.intake.has_room_to_sweep(PAGE as usize) {
                 break;
             }
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::OverdueOldest(SWEEP_GRACE),
-                    after: cursors.sweep,
-                    limit: PAGE,
-                })
-                .await?;
+            if !paused.is_empty() && began.elapsed() >= AROUND_PAUSED {
+                break;
+            }
+            let oldest = DueScan {
+                window: Window::OverdueOldest(SWEEP_GRACE),
+                after: cursors.sweep,
+                limit: PAGE,
+            };
+            let page = self.scan_overdue(oldest, &paused).await?;
             cursors.sweep = page.next;
             self.hand_in(page, &mut seen);
             if cursors.sweep.is_none() {
@@ -174,6 +179,14 @@ impl Shared {
             cursors.ripe_in = ripe_in;
         }
         Ok(report)
+    }
+
+    /// A page of what is overdue and may start.
+    async fn scan_overdue(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        match paused.is_empty() {
+            true => self.parts.ledger.scan(scan).await,
+            false => self.parts.ledger.pauses().scan_unpaused(scan, paused).await,
+        }
     }
 
     /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not

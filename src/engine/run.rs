@@ -97,6 +97,10 @@ impl Shared {
                 return (Outcome::Expired { late, limit }, None);
             }
         }
+        if !self.pauses.may_start(claim) {
+            self.parts.metrics.dropped("paused", 1);
+            return (Outcome::Interrupted, None);
+        }
         let due = claim.due_at.max(claim.created);
         let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())
             .unwrap_or(u64::MAX);

@@ -293,7 +293,8 @@ pub trait Catalog: Send + Sync + 'static {
     /// Counts.
     async fn stats(&self) -> Result<Stats, LedgerError>;
 
-    /// Makes a pending or waiting task due now. One that comes again runs once more than it would.
+    /// Makes a pending or waiting task due now. One that comes again runs once more than it would. One that a
+    /// [hold](super::Pauses::hold) keeps back is held no longer: it gets a due time of its own, now.
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
 
     /// Brings a dead task back to pending: the same due time, so the same stable id, and its history; its counters

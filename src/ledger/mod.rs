@@ -1,7 +1,7 @@
 //! The seam to the durable book of record: which tasks there are, and who may run which.
 //!
 //! [`Ledger`] has the verbs of the engine and the producers, [`Catalog`] those of people who look
-//! and mend. Both are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
+//! and mend, [`Pauses`] those of pausing. All are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
 //! [`MemoryLedger`](memory::MemoryLedger) obeys the same conformance suite without a server.
 //!
 //! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
@@ -12,12 +12,16 @@ mod catalog;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
+mod pauses;
 pub mod recurring;
 
 pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
     Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, PruneCursor, Pruned, StateFilter,
     Stats, TaskRecord,
+};
+pub use self::pauses::{
+    BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
 
 use std::fmt;
@@ -495,8 +499,12 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// Asks the ledger for its time, so that [`clock`](Self::clock) follows; tells whether the ledger answers.
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError>;
 
-    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted.
+    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted. Who also wants to know what is
+    /// paused asks for [that](Pauses::all).
     async fn check(&self) -> Result<(), LedgerError>;
+
+    /// What is paused and held, in the same ledger.
+    fn pauses(&self) -> &dyn Pauses;
 
     /// Creates tasks; where one of the key exists with another due time, its [`IfPending`] decides. Answers in the order
     /// of `tasks`. The same key and due time again changes nothing. Where one call names a key more than once, those that

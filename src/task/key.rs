@@ -327,7 +327,7 @@ fn is_suffix(arg: &str) -> bool {
     })
 }
 
-fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
+pub(super) fn check_name(part: Part, text: &str) -> Result<(), KeyError> {
     let mut bytes = text.bytes();
     let starts = bytes
         .next()

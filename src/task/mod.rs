@@ -10,6 +10,7 @@ mod history;
 mod key;
 mod lifecycle;
 mod limits;
+mod pause;
 mod rate;
 mod recurrence;
 mod retry;
@@ -29,6 +30,7 @@ pub use lifecycle::{
     Verdict, judge,
 };
 pub use limits::Limits;
+pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
     CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said, TIMES_MAX,

@@ -61,6 +61,7 @@ pub struct Metrics {
     audits_skipped: Counter,
     rearmed: Counter,
     members: Gauge,
+    pauses: Gauge,
     adopted: Family<ByReason, Counter>,
     withdrawn: Counter,
     waiting: Family<Route, Gauge>,
@@ -90,6 +91,7 @@ impl Default for Metrics {
             audits_skipped: Counter::default(),
             rearmed: Counter::default(),
             members: Gauge::default(),
+            pauses: Gauge::default(),
             adopted: Family::default(),
             withdrawn: Counter::default(),
             waiting: Family::default(),
@@ -182,6 +184,11 @@ impl Metrics {
             "rearmed",
             "Keys armed again because the timer had lost them",
             self.rearmed.clone(),
+        );
+        r.register(
+            "pauses",
+            "Pauses, holds and releases that stand",
+            self.pauses.clone(),
         );
         r.register(
             "members",
@@ -364,6 +371,11 @@ impl Metrics {
     /// So many daemons share the ledger.
     pub fn members(&self, count: usize) {
         self.members.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// So many pauses, holds and releases stand.
+    pub fn pauses(&self, count: usize) {
+        self.pauses.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// An audit was left to another daemon.

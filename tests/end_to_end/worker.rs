@@ -74,6 +74,15 @@ impl Process {
         Self::listen_with(config_file(rig), env)
     }
 
+    /// `lapsed listen --hold-overdue`.
+    pub fn listen_holding(rig: &Rig) -> Self {
+        let config = config_file(rig);
+        let mut command = lapsed();
+        command.args(["listen", "--hold-overdue", "--config"]);
+        command.arg(config.path());
+        Self::start(command, config)
+    }
+
     /// `lapsed listen` with this configuration, which may change later.
     pub fn listen_with(config: NamedTempFile, env: &[(&str, &str)]) -> Self {
         let mut command = lapsed();

@@ -2,6 +2,7 @@
 //!
 //! Its clock is tokio's, so a test that pauses time moves it by hand. Nothing survives the process.
 
+mod pauses;
 mod row;
 
 use std::collections::BTreeMap;
@@ -16,12 +17,12 @@ use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
     Claimant, Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError,
-    ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Picked, Prune, PruneCursor, Pruned, Renewal,
-    RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats, TaskRecord,
-    Upcoming, WITHDRAW_AHEAD, Window,
+    ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Pauses, Picked, Prune, PruneCursor, Pruned,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats,
+    TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Origin, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{Attempt, Origin, Pause, Paused, Recurrence, State, TaskKey, UnixMs};
 
 /// A ledger without a server.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ struct Book {
     by_key: BTreeMap<TaskKey, u64>,
     /// The id of the latest row: a deleted one's is not given again.
     latest: u64,
+    /// The oldest first.
+    pauses: Vec<Pause>,
 }
 
 impl Book {
@@ -113,6 +116,10 @@ impl Ledger for MemoryLedger {
 
     async fn check(&self) -> Result<(), LedgerError> {
         Ok(())
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
@@ -447,6 +454,7 @@ impl Catalog for MemoryLedger {
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+        let held_before = Paused::of(&self.book().pauses).held_before_of(key);
         Ok(self.mend(key, |row, now| {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
@@ -454,9 +462,12 @@ impl Catalog for MemoryLedger {
                     let before = UnixMs(row.end_time.0 - 1);
                     let one_more = |recurrence: Recurrence| recurrence.moved(before);
                     row.recurrence = row.recurrence.take().map(one_more);
-                    row.origin = Origin::Row;
                 }
-                row.end_time = row.end_time.min(now);
+                let held = held_before.is_some_and(|before| row.end_time < before);
+                if row.end_time > now || held {
+                    row.origin = Origin::Row;
+                    row.end_time = now;
+                }
                 row.retry_at = NEVER;
             }
             pending

@@ -14,6 +14,7 @@
 mod duplicates;
 mod error;
 mod found;
+mod pauses;
 mod session;
 mod shape;
 mod step;
@@ -90,19 +91,40 @@ pub enum Progress<'a> {
     StartedOver(&'a Step),
 }
 
-/// Checks that the table has the wanted shape. Reads `information_schema` alone, so it is cheap.
+/// Checks that the table has the wanted shape, and that of pauses is there. Reads `information_schema` alone, so it is
+/// cheap.
 ///
 /// # Errors
 /// When the table is absent, outdated, or none that could be adopted.
 pub async fn check(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+    let mut steps = steps_of_tasks(conn, table).await?;
+    steps.extend(pauses::step(conn, table).await?);
+    refuse_lacks(table, &steps)
+}
+
+/// As [`check`], of the tasks' table alone: who only creates tasks needs no right on the other.
+///
+/// # Errors
+/// As [`check`].
+pub async fn check_tasks(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+    refuse_lacks(table, &steps_of_tasks(conn, table).await?)
+}
+
+async fn steps_of_tasks(
+    conn: &mut MySqlConnection,
+    table: &Table,
+) -> Result<Vec<Step>, MigrateError> {
     require_database(conn).await?;
     let found = Found::read(conn, table.as_str())
         .await?
         .ok_or_else(|| MigrateError::Absent {
             table: table.clone(),
         })?;
-    let steps = shape::steps(table, &found, 0, None)?;
-    match shape::first_lack(&steps) {
+    shape::steps(table, &found, 0, None)
+}
+
+fn refuse_lacks(table: &Table, steps: &[Step]) -> Result<(), MigrateError> {
+    match shape::first_lack(steps) {
         None => Ok(()),
         Some(lack) => Err(MigrateError::Outdated {
             table: table.clone(),
@@ -124,7 +146,9 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         rows_estimate,
     };
     let Some(found) = Found::read(conn, table.as_str()).await? else {
-        return Ok(plan(vec![Step::CreateTable], 0));
+        let pauses = pauses::step(conn, table).await?;
+        let steps = [Step::CreateTable].into_iter().chain(pauses);
+        return Ok(plan(steps.collect(), 0));
     };
     // Refuses what cannot be adopted before it reads a single row of it.
     let mut steps = shape::steps(table, &found, 0, None)?;
@@ -133,6 +157,7 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         let there = Found::read(conn, &table.duplicates()).await?;
         steps = shape::steps(table, &found, surplus, there.as_ref())?;
     }
+    steps.extend(pauses::step(conn, table).await?);
     Ok(plan(steps, found.rows_estimate))
 }
 

@@ -90,8 +90,12 @@ const SEED_COLUMNS: [&str; 5] = ["id", KEY, "status", "start_time", "end_time"];
 const DEFAULT_ZERO: [&str; 2] = ["status", "sts"];
 
 pub(super) fn create_statement(table: &Table) -> String {
-    CREATE
-        .lines()
+    statement_of(CREATE, table)
+}
+
+/// A file of a statement, for this table.
+pub(super) fn statement_of(file: &str, table: &Table) -> String {
+    file.lines()
         .filter(|line| !line.starts_with("--"))
         .map(|line| line.replace("{table}", table.as_str()))
         .collect::<Vec<_>>()
@@ -170,6 +174,9 @@ pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
     match missing[..] {
         [] => steps.first().map(|step| match step {
             Step::AddIndex(index) => format!("lacks index `{}`", index.name),
+            Step::CreatePauses => {
+                "lacks its table of pauses, or this user has no right on that".to_owned()
+            }
             other => format!("is not up to date ({other})"),
         }),
         [only] => Some(format!("lacks column `{only}`")),

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::Table;
+use super::pauses;
 use super::shape::{self, Index};
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
@@ -35,6 +36,8 @@ pub enum Step {
     },
     /// One that is missing.
     AddIndex(&'static Index),
+    /// The table that says what is paused.
+    CreatePauses,
 }
 
 /// How the server changes a table, and what others may do meanwhile.
@@ -86,15 +89,17 @@ impl Step {
                 table.duplicates()
             ),
             Self::AddIndex(index) => alter + &format!("ADD {}", index.definition()),
+            Self::CreatePauses => pauses::create_statement(table),
         }
     }
 
     /// The methods to ask for, best first; the last one is always accepted.
     pub(super) fn methods(&self) -> &'static [Method] {
         match self {
-            Self::CreateTable | Self::CreateDuplicates | Self::MoveDuplicates { .. } => {
-                &[Method::Plain]
-            }
+            Self::CreateTable
+            | Self::CreateDuplicates
+            | Self::MoveDuplicates { .. }
+            | Self::CreatePauses => &[Method::Plain],
             Self::ChangeKey { .. } => &[Method::Copy, Method::ServersChoice],
             Self::AddColumns(_) | Self::AddDueAt | Self::DefaultZero(_) => &[
                 Method::Instant,
@@ -138,6 +143,7 @@ impl fmt::Display for Step {
             ),
             Self::AddIndex(index) if index.unique => write!(f, "add unique key `{}`", index.name),
             Self::AddIndex(index) => write!(f, "add key `{}`", index.name),
+            Self::CreatePauses => f.write_str("create a table for what is paused"),
         }
     }
 }

@@ -29,6 +29,11 @@ impl Table {
         &self.0
     }
 
+    /// Where it is kept what is paused.
+    pub(super) fn pauses(&self) -> String {
+        format!("{}_pauses", self.0)
+    }
+
     /// Where the surplus rows of duplicated keys are kept.
     pub(super) fn duplicates(&self) -> String {
         format!("{}_duplicates", self.0)

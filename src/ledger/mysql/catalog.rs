@@ -7,10 +7,10 @@ use super::connection::{Conn, error, statement};
 use super::filter::Conditions;
 use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::{
-    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Picked, Prune, Pruned, Stats,
+    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Pauses, Picked, Prune, Pruned, Stats,
     TaskRecord,
 };
-use crate::task::{State, TaskKey};
+use crate::task::{Paused, State, TaskKey};
 
 #[async_trait]
 impl Catalog for MysqlLedger {
@@ -76,11 +76,13 @@ impl Catalog for MysqlLedger {
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
-        self.mend(queries::RUN_NOW, key).await
+        let paused = Paused::of(&Pauses::all(self).await?);
+        let held_before = paused.held_before_of(key).unwrap_or_default().0;
+        self.mend(queries::RUN_NOW, &[held_before; 2], key).await
     }
 
     async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
-        self.mend(queries::REDRIVE, key).await
+        self.mend(queries::REDRIVE, &[], key).await
     }
 
     async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
@@ -105,17 +107,24 @@ impl Catalog for MysqlLedger {
 }
 
 impl MysqlLedger {
-    async fn mend(&self, template: &str, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
-        retried!(self, |conn| self.mend_once(conn, template, key))
+    async fn mend(
+        &self,
+        template: &str,
+        times: &[i64],
+        key: &TaskKey,
+    ) -> Result<NudgeAnswer, LedgerError> {
+        retried!(self, |conn| self.mend_once(conn, template, times, key))
     }
 
     async fn mend_once(
         &self,
         conn: &mut Conn,
         template: &str,
+        times: &[i64],
         key: &TaskKey,
     ) -> sqlx::Result<NudgeAnswer> {
         let update = statement(self.queries.plain(template));
+        let update = times.iter().fold(update, |update, time| update.bind(*time));
         let (matched, standing) = self.change(conn, update, key).await?;
         Ok(match standing {
             None => NudgeAnswer::Unknown,

@@ -8,6 +8,7 @@ mod connection;
 mod endings;
 mod filter;
 mod locks;
+mod pauses;
 mod pool;
 pub mod queries;
 mod rows;
@@ -33,7 +34,7 @@ use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
     Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError, NewTask,
-    Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -274,7 +275,7 @@ impl Ledger for MysqlLedger {
     async fn check(&self) -> Result<(), LedgerError> {
         self.sync_clock().await?;
         let mut connection = self.connection().await?;
-        migrate::check(&mut connection, &self.table)
+        migrate::check_tasks(&mut connection, &self.table)
             .await
             .map_err(|error| LedgerError::Refused {
                 message: error.to_string(),
@@ -289,6 +290,10 @@ impl Ledger for MysqlLedger {
             .bind(vec![0u8; 16]);
         conn.execute(probe).await.map_err(error)?;
         Ok(())
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {

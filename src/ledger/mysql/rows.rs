@@ -13,7 +13,9 @@ use super::super::{
     TaskRecord, Upcoming,
 };
 use super::cancel::Cancellable;
-use crate::task::{Attempt, Envelope, Mishap, Origin, State, TaskKey, UnixMs};
+use crate::task::{
+    Attempt, Envelope, Mishap, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs,
+};
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
@@ -340,5 +342,29 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
         result: row.try_get("result")?,
         finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
         adopted: origin(row)? != Origin::Row,
+    }))
+}
+
+/// A row of the query `PAUSES`; `None` for one that nobody here has written.
+pub(super) fn pause(row: &MySqlRow) -> sqlx::Result<Option<Pause>> {
+    let kind: String = row.try_get("kind")?;
+    let kinds = [PauseKind::Pause, PauseKind::Hold, PauseKind::Release];
+    let kind = kinds.into_iter().find(|known| known.as_str() == kind);
+    let (class, method): (String, String) = (row.try_get("class")?, row.try_get("method")?);
+    let scope = match (class.as_str(), method.as_str()) {
+        ("", "") => Ok(Scope::EVERYTHING),
+        (class, "") => Scope::class(class),
+        (class, method) => Scope::method(class, method),
+    };
+    let (Some(kind), Ok(scope)) = (kind, scope) else {
+        return Ok(None);
+    };
+    Ok(Some(Pause {
+        kind,
+        scope,
+        since: ms(row, "since_ms")?,
+        due_before: row.try_get::<Option<i64>, _>("due_before_ms")?.map(UnixMs),
+        by: row.try_get("set_by")?,
+        reason: row.try_get("reason")?,
     }))
 }

@@ -10,7 +10,7 @@ use crate::ledger::{DuePage, DueScan, Known, LedgerError, Upcoming, Window};
 use crate::task::UnixMs;
 
 /// Behind every row.
-const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
+pub(super) const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
 
 impl MysqlLedger {
     pub(super) async fn scan_page(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
@@ -93,6 +93,6 @@ impl MysqlLedger {
     }
 }
 
-fn ms(span: Duration) -> i64 {
+pub(super) fn ms(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2)
 }

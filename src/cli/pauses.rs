@@ -1,0 +1,221 @@
+//! `lapsed pause`, `resume` and `pauses`.
+
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args};
+use comfy_table::{Table, presets};
+use lapsed::Config;
+use lapsed::compose::Adapters;
+use lapsed::ledger::{PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer};
+use lapsed::task::{Hindrance, Pause, PauseKind, Paused, Scope, TaskKey, UnixMs};
+use serde_json::{Value, json};
+
+use super::EXIT_FAILED;
+use super::output::{Output, say};
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["scope", "all"]))]
+pub struct PauseTasks {
+    /// Class, or Class@method
+    #[arg(value_name = "CLASS[@METHOD]")]
+    scope: Option<Scope>,
+    /// Everything
+    #[arg(long)]
+    all: bool,
+    /// Why, for whoever finds it paused
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = reason)]
+    reason: String,
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    let chars = text.chars().count();
+    match chars <= REASON_CHARS_MAX && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "has {chars} characters, expected at most {REASON_CHARS_MAX} in one line"
+        )),
+    }
+}
+
+impl PauseTasks {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let scope = self.scope.unwrap_or(Scope::EVERYTHING);
+        let ledger = Adapters::new(config)?.ledger;
+        let PauseAnswer { pause, already } = ledger.set(&scope, &operator(), &self.reason).await?;
+        let text = match already {
+            true => format!("{} was paused already, {}", named(&scope), pause.origin()),
+            false => format!(
+                "{} is paused: what runs goes on, and nothing of it starts later than 2 s from now",
+                named(&scope)
+            ),
+        };
+        let mut value = serde_json::to_value(&pause)?;
+        value["already"] = json!(already);
+        output.print(&value, text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["scope", "all", "held"]))]
+pub struct Resume {
+    /// Class, or Class@method, as it was paused
+    #[arg(value_name = "CLASS[@METHOD]", conflicts_with = "all")]
+    scope: Option<Scope>,
+    /// Lift the pause of everything; single classes stay paused
+    #[arg(long)]
+    all: bool,
+    /// Let tasks go that `listen --hold-overdue` holds for review: all, or those of a class
+    #[arg(long, conflicts_with = "all")]
+    held: bool,
+}
+
+impl Resume {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let scope = self.scope.unwrap_or(Scope::EVERYTHING);
+        let ledger = Adapters::new(config)?.ledger;
+        let was = match self.held {
+            true => release(&*ledger, &scope).await?,
+            false => lift(&*ledger, &scope).await?,
+        };
+        let still = ledger.all().await?.into_iter().filter(|pause| {
+            let meets = pause.scope.includes(&scope) || scope.includes(&pause.scope);
+            pause.kind == PauseKind::Pause && meets
+        });
+        let still: Vec<Pause> = still.collect();
+        let stays = still.iter().any(|pause| pause.scope.includes(&scope));
+        let Lifted { was, text } = was;
+        let text = match stays && was.is_some() {
+            true => format!("{text}; but nothing starts yet"),
+            false => text,
+        };
+        let value = json!({ "resumed": was.is_some(), "was": was, "still": still });
+        output.print(&value, text)?;
+        for pause in &still {
+            eprintln!(
+                "warning: still paused: {}, {}",
+                named(&pause.scope),
+                pause.origin()
+            );
+        }
+        Ok(match was.is_none() && stays {
+            true => ExitCode::from(EXIT_FAILED),
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
+
+/// What was lifted, and that in words.
+struct Lifted {
+    was: Option<Pause>,
+    text: String,
+}
+
+async fn lift(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
+    let was = ledger.lift(scope).await?;
+    let text = match &was {
+        Some(pause) => format!("{} is resumed; paused {}", named(scope), pause.origin()),
+        None => format!("{} was not paused by that name", named(scope)),
+    };
+    Ok(Lifted { was, text })
+}
+
+async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
+    let of = match scope.is_everything() {
+        true => "tasks".to_owned(),
+        false => format!("tasks of {}", named(scope)),
+    };
+    let (was, text) = match ledger.release(scope, &operator()).await? {
+        ReleaseAnswer::Released(hold) => {
+            let text = format!("held {of} are let go; held {}", hold.origin());
+            (Some(hold), text)
+        }
+        ReleaseAnswer::Already(_) => (None, format!("held {of} had been let go already")),
+        ReleaseAnswer::NoHold => (None, "nothing is held".to_owned()),
+    };
+    Ok(Lifted { was, text })
+}
+
+/// Lists what is paused and held.
+pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let pauses = Adapters::new(config)?.ledger.all().await?;
+    if output.json {
+        for pause in &pauses {
+            say(&serde_json::to_string(pause)?)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if pauses.is_empty() {
+        say("nothing is paused")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["WHAT", "IS", "SINCE", "BY", "REASON"]);
+    for pause in &pauses {
+        let is = match (pause.kind, pause.due_before) {
+            (PauseKind::Pause, _) => "paused".to_owned(),
+            (PauseKind::Hold, before) => {
+                format!("held if due before {}", before.unwrap_or(pause.since))
+            }
+            (PauseKind::Release, _) => "held no longer".to_owned(),
+        };
+        let (what, since) = (pause.scope.to_string(), pause.since.to_string());
+        table.add_row([what, is, since, pause.by.clone(), pause.reason.clone()]);
+    }
+    say(&table.trim_fmt())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is paused, each in a line, for the counts.
+pub fn lines(pauses: &[Pause]) -> impl Iterator<Item = String> {
+    let lines = pauses.iter().map(|pause| match pause.kind {
+        PauseKind::Pause => Some(format!("paused: {}, {}", pause.scope, pause.origin())),
+        PauseKind::Hold => Some(format!(
+            "held: what was due before {}, {}",
+            pause.due_before.unwrap_or(pause.since),
+            pause.origin()
+        )),
+        PauseKind::Release => None,
+    });
+    lines.flatten()
+}
+
+/// What keeps a pending task from starting, for programs and for people.
+pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option<String>) {
+    let hindrance = Paused::of(pauses).hinders(key, due);
+    let kind = match hindrance {
+        None => return (Value::Null, None),
+        Some(Hindrance::Paused) => PauseKind::Pause,
+        Some(Hindrance::Held) => PauseKind::Hold,
+    };
+    let mut of_kind = pauses.iter().filter(|pause| pause.kind == kind);
+    let text = of_kind
+        .find(|pause| pause.scope.covers(key))
+        .map(|pause| match kind {
+            PauseKind::Hold => format!("it is held for review, {}", pause.origin()),
+            _ => format!("{} is paused, {}", named(&pause.scope), pause.origin()),
+        });
+    (json!(hindrance), text)
+}
+
+fn named(scope: &Scope) -> String {
+    match scope.is_everything() {
+        true => "everything".to_owned(),
+        false => format!("`{scope}`"),
+    }
+}
+
+/// Who runs this command, for people who look at it later.
+fn operator() -> String {
+    let names = ["SUDO_USER", "USER", "LOGNAME"];
+    let user = names
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host.into_owned(),
+    }
+}

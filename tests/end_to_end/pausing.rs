@@ -1,0 +1,349 @@
+//! What is paused does not start, in no daemon, and is not lost.
+
+use std::time::Duration;
+
+use lapsed::task::{Scope, State};
+use lapsed::{Due, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext, UnixMs};
+
+use crate::rig::{Daemon, Rig, create, handlers, key, until, write_down};
+
+/// What is promised: so long after the answer, nothing starts any more.
+const BOUND_MS: i64 = 2_000;
+
+pub fn scope(name: &str) -> Scope {
+    name.parse().unwrap()
+}
+
+/// Pauses, and tells the database's time when that was acknowledged.
+async fn pause(rig: &Rig, client: &TaskClient, name: &str) -> i64 {
+    client.pause(&scope(name), "test", "").await.unwrap();
+    rig.now_ms().await
+}
+
+/// Tasks that fall due one after another, from so long from now on.
+async fn create_many(client: &TaskClient, name: &str, count: i64, first_ms: i64, apart_ms: i64) {
+    let (class, method) = name.split_once('@').unwrap();
+    let now = client.now().await.unwrap();
+    let tasks = (0..count).map(|number| {
+        let task = Task::new(class, method, [number]).unwrap();
+        let due = UnixMs(now.0 + first_ms + number * apart_ms);
+        (task, Due::at(due).unwrap())
+    });
+    client.create_many(tasks.collect()).await.unwrap();
+}
+
+/// Besides [`handlers`]: `Jobs@record` and `Job@records`, which are other tasks than `Job@record`.
+fn namesakes() -> HandlerRegistry {
+    let mut handlers = handlers();
+    for (class, method) in [("Jobs", "record"), ("Job", "records")] {
+        handlers.on(
+            class,
+            method,
+            |task: TaskContext, _: Vec<String>| async move { write_down(&task).await },
+        );
+    }
+    handlers
+}
+
+async fn overdue(rig: &Rig, prefix: &str) -> i64 {
+    rig.number(format!(
+        "SELECT COUNT(*) FROM tb_time_limit_task WHERE `key` LIKE '{prefix}@%' AND status = 0 \
+           AND lease_until = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3))"
+    ))
+    .await
+}
+
+/// No run of this began later than that.
+async fn none_started_after(rig: &Rig, prefix: &str, moment_ms: i64) {
+    for run in rig.runs().await {
+        let ours = run.name.starts_with(&format!("{prefix}@"));
+        assert!(!ours || run.at_ms <= moment_ms, "{moment_ms}: {run:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_paused_class_starts_in_no_daemon_and_runs_once_when_it_is_resumed() {
+    let rig = Rig::new("").await;
+    let daemons: [Daemon; 2] = std::array::from_fn(|_| rig.daemon_with(namesakes()));
+    for daemon in &daemons {
+        daemon.hears_events().await;
+    }
+    let client = rig.client().await;
+    create_many(&client, "Job@record", 300, 500, 20).await;
+    create_many(&client, "Job@records", 100, 500, 60).await;
+    create_many(&client, "Jobs@record", 100, 500, 60).await;
+    until("some have run", async || {
+        rig.runs()
+            .await
+            .iter()
+            .any(|run| run.name == "Job@record@5")
+    })
+    .await;
+    let paused_at = pause(&rig, &client, "Job@record").await;
+
+    until("the others have run", async || {
+        let runs = rig.runs().await;
+        let others = runs
+            .iter()
+            .filter(|run| !run.name.starts_with("Job@record@"));
+        others.count() == 200
+    })
+    .await;
+    rig.until_clock(UnixMs(paused_at + BOUND_MS)).await;
+    let kept_back = overdue(&rig, "Job@record").await;
+    assert!(kept_back > 100, "{kept_back} are overdue");
+    // Both have come by each of them, more than once.
+    until("their signals were dropped", async || {
+        let dropped = daemons.iter().map(|daemon| daemon.dropped("paused"));
+        dropped.sum::<f64>() >= kept_back as f64
+    })
+    .await;
+    for daemon in &daemons {
+        assert_eq!(daemon.metric("lapsed_pauses"), 1.0);
+    }
+    none_started_after(&rig, "Job@record", paused_at + BOUND_MS).await;
+
+    let lifted = client.resume(&scope("Job@record")).await.unwrap();
+    assert!(lifted.is_some());
+    rig.until_done(500).await;
+    rig.each_ran_once(500).await;
+}
+
+#[tokio::test]
+async fn a_pause_lasts_over_a_restart() {
+    let rig = Rig::new("").await;
+    let client = rig.client().await;
+    pause(&rig, &client, "Job").await;
+    let daemon = rig.listening_daemon().await;
+    create_many(&client, "Job@record", 20, 0, 10).await;
+    until("signals were dropped", async || {
+        daemon.dropped("paused") >= 1.0
+    })
+    .await;
+    daemon.stop().await;
+    create_many(&client, "Job@effect", 20, 0, 0).await;
+
+    let daemon = rig.listening_daemon().await;
+    daemon.create("Job@record@last", 300).await;
+    until("the last has come to nothing", async || {
+        overdue(&rig, "Job@record").await == 21 && daemon.dropped("paused") >= 1.0
+    })
+    .await;
+    assert_eq!(rig.with_status(0).await, 41);
+    assert_eq!(daemon.metric("lapsed_claims_total{result=\"won\"}"), 0.0);
+    client.resume(&scope("Job")).await.unwrap().unwrap();
+    rig.until_done(41).await;
+    rig.each_ran_once(21).await;
+    rig.each_effect_once(20).await;
+}
+
+#[tokio::test]
+async fn a_pause_in_the_middle_of_a_burst_ends_it_and_what_runs_goes_on() {
+    let rig = Rig::new("engine.concurrency = 16").await;
+    let mut handlers = HandlerRegistry::new();
+    handlers.on(
+        "Burst",
+        "slow",
+        |task: TaskContext, _: Vec<String>| async move {
+            write_down(&task).await?;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok(())
+        },
+    );
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    let client = rig.client().await;
+    create_many(&client, "Burst@slow", 400, 500, 0).await;
+    until("it has begun", async || rig.runs().await.len() > 20).await;
+    let paused_at = pause(&rig, &client, "Burst").await;
+    rig.until_clock(UnixMs(paused_at + BOUND_MS + 500)).await;
+    none_started_after(&rig, "Burst", paused_at + BOUND_MS).await;
+    until("what ran has ended well", async || {
+        rig.with_status(1).await == rig.runs().await.len() as i64
+    })
+    .await;
+    let left = rig.with_status(0).await;
+    assert!(left > 100, "{left} are left");
+
+    client.resume(&scope("Burst")).await.unwrap();
+    rig.until_done(400).await;
+    rig.each_ran_once(400).await;
+}
+
+#[tokio::test]
+async fn a_bare_key_of_a_paused_class_becomes_a_task_and_waits() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let client = rig.client().await;
+    pause(&rig, &client, "Job@record").await;
+    until("the daemon knows", async || {
+        daemon.metric("lapsed_pauses") == 1.0
+    })
+    .await;
+    rig.arm("Job@record@armed", 1_500).await;
+    // Whose arming nobody has heard of: its event is all that is left of it.
+    rig.publish_expired("Job@record@unheard").await;
+    for name in ["Job@record@armed", "Job@record@unheard"] {
+        rig.until_adopted(name).await;
+        until("it is overdue", async || {
+            let record = rig.record(name).await;
+            record.due.0 < rig.now_ms().await
+        })
+        .await;
+    }
+    until("both were dropped", async || {
+        daemon.dropped("paused") >= 2.0
+    })
+    .await;
+    assert_eq!(rig.runs().await, []);
+    client.resume(&scope("Job@record")).await.unwrap();
+    rig.until_done(2).await;
+    rig.each_ran_once(2).await;
+}
+
+#[tokio::test]
+async fn a_retry_of_a_paused_class_waits_and_keeps_its_attempts() {
+    let rig = Rig::new("").await;
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "flaky", |task: TaskContext, ()| async move {
+        write_down(&task).await?;
+        if task.attempt() > 1 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        Err(HandlerError::new("not yet"))
+    });
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    daemon.create("Job@flaky", 0).await;
+    until("it runs", async || rig.runs().await.len() == 1).await;
+    pause(&rig, &daemon.tasks, "Job").await;
+    until("its retry was dropped", async || {
+        daemon.dropped("paused") >= 1.0
+    })
+    .await;
+    assert_eq!(rig.runs().await.len(), 1);
+    assert_eq!(rig.state("Job@flaky").await, State::Pending);
+    daemon.tasks.resume(&scope("Job")).await.unwrap();
+    rig.until_state("Job@flaky", State::Done).await;
+    assert_eq!(rig.record("Job@flaky").await.attempt, 2);
+}
+
+/// 100,000 rows that are overdue, as a class that was paused for a day leaves them behind.
+async fn paused_backlog(rig: &Rig, class: &str) {
+    rig.run_sql(&format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
+         SELECT CONCAT('{class}@record@', seq), 0, 1, UNIX_TIMESTAMP(NOW(3)) - seq / 1000, 0 FROM seq_1_to_100000"
+    ))
+    .await;
+}
+
+async fn lateness_ms(rig: &Rig, prefix: &str) -> Vec<i64> {
+    let runs = rig.runs().await;
+    let ours = runs.iter().filter(|run| run.name.starts_with(prefix));
+    let mut late: Vec<i64> = ours.map(|run| run.at_ms - run.due_ms).collect();
+    late.sort_unstable();
+    late
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
+    let rig = Rig::new("").await;
+    let client = rig.client().await;
+    pause(&rig, &client, "Jobs").await;
+    pause(&rig, &client, "Away@home").await;
+    let daemon = rig.daemon_with(namesakes());
+    daemon.hears_events().await;
+    create_many(&client, "Job@record", 200, 500, 10).await;
+    rig.until_done(200).await;
+    let without = lateness_ms(&rig, "Job@record@").await;
+
+    paused_backlog(&rig, "Jobs").await;
+    create_many(&client, "Job@records", 200, 1_000, 10).await;
+    // What no signal names, and only a sweep finds: old, new, and in the middle of the backlog.
+    let stray = |number: i64, seconds_ago: f64| {
+        format!(
+            "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
+             VALUES ('Job@record@stray{number}', 0, 1, UNIX_TIMESTAMP(NOW(3)) - {seconds_ago}, 0)"
+        )
+    };
+    let since = rig.now_ms().await;
+    for (number, seconds_ago) in [(0, 0.0), (1, 1_000.0), (2, 50.0)] {
+        rig.run_sql(&stray(number, seconds_ago)).await;
+    }
+    until("all of them have run", async || {
+        rig.with_status(1).await == 403
+    })
+    .await;
+    let with = lateness_ms(&rig, "Job@records@").await;
+    let found = rig.runs().await;
+    let strays = found.iter().filter(|run| run.name.contains("stray"));
+    let strays: Vec<i64> = strays.map(|run| run.at_ms - since).collect();
+    println!(
+        "lateness in ms, middle and worst: without {:?}, with {:?}; strays found after {strays:?}",
+        (without[100], without[199]),
+        (with[100], with[199])
+    );
+    assert!(with[100] < without[100] + 100, "{with:?}");
+    assert!(strays.iter().all(|after| *after < 5_000), "{strays:?}");
+    assert_eq!(overdue(&rig, "Jobs").await, 100_000);
+
+    // Let go, they are a backlog: what falls due now is not behind them.
+    client.resume(&scope("Jobs")).await.unwrap();
+    until("they go on", async || overdue(&rig, "Jobs").await < 99_000).await;
+    let fresh = create(&client, "Job@record@fresh", 200).await;
+    until("the fresh one has run", async || {
+        !rig.runs_of("Job@record@fresh").await.is_empty()
+    })
+    .await;
+    assert!(overdue(&rig, "Jobs").await > 1_000, "it was not the last");
+    let ran = rig.runs_of("Job@record@fresh").await[0].at_ms;
+    assert!(
+        ran - fresh.due().0 < 2_000,
+        "{} ms late",
+        ran - fresh.due().0
+    );
+    client
+        .pause(&scope("Jobs"), "test", "enough")
+        .await
+        .unwrap();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn everything_can_be_paused_and_a_single_class_stays_so_afterwards() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let client = &daemon.tasks;
+    client
+        .pause(&scope("Job@effect"), "test", "")
+        .await
+        .unwrap();
+    client.pause(&Scope::EVERYTHING, "test", "").await.unwrap();
+    until("the daemon knows", async || {
+        daemon.metric("lapsed_pauses") == 2.0
+    })
+    .await;
+    for name in ["Job@record@1", "Job@effect@1"] {
+        daemon.create(name, 0).await;
+    }
+    until("both were dropped", async || {
+        daemon.dropped("paused") >= 2.0
+    })
+    .await;
+    assert_eq!(rig.with_status(0).await, 2);
+    client.resume(&Scope::EVERYTHING).await.unwrap().unwrap();
+    rig.until_state("Job@record@1", State::Done).await;
+    assert_eq!(rig.state("Job@effect@1").await, State::Pending);
+    // Moving it does not help it.
+    let now = Due::after_ms(0).unwrap();
+    let dropped = daemon.dropped("paused");
+    client.reschedule(&key("Job@effect@1"), now).await.unwrap();
+    until("it was dropped again", async || {
+        daemon.dropped("paused") > dropped
+    })
+    .await;
+    assert_eq!(rig.state("Job@effect@1").await, State::Pending);
+    client.resume(&scope("Job@effect")).await.unwrap().unwrap();
+    rig.until_done(2).await;
+}
