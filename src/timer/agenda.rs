@@ -1,6 +1,6 @@
 //! Due times in memory: what falls due in the next seconds, in order.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
@@ -98,31 +98,6 @@ impl Agenda {
         }
     }
 
-    /// As [`due`](Self::due), a part at a time, where `late` is what is left of the parts before: what has just fallen due
-    /// does not wait for the rest of a burst.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn due_in_parts(
-        &self,
-        late: &mut VecDeque<Alarm>,
-        clock: &LedgerClock,
-        alarm_clock: &mut AlarmClock,
-    ) -> Vec<Alarm> {
-        /// A fraction of a millisecond of work.
-        const PART: usize = 256;
-        let mut due = if late.is_empty() {
-            self.due(clock, alarm_clock).await
-        } else {
-            tokio::task::yield_now().await;
-            self.held().take_until(clock.surely())
-        };
-        let rest = due.split_off(due.len().min(PART));
-        due.extend(late.drain(..late.len().min(PART)));
-        late.extend(rest);
-        due
-    }
-
     fn earliest(&self) -> Option<UnixMs> {
         self.held().earliest()
     }
@@ -211,34 +186,6 @@ mod tests {
             ["late"]
         );
         assert!(agenda.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_has_just_fallen_due_does_not_wait_for_the_rest_of_a_burst() {
-        let clock = LedgerClock::starting_at(UnixMs(0));
-        let agenda = Agenda::new(10_000);
-        agenda.insert((0..1_000).map(|n| alarm(&n.to_string(), 100)));
-        agenda.insert([alarm("other", 101)]);
-        let mut late = VecDeque::new();
-        let mut alarm_clock = AlarmClock::of_the_runtime();
-        let part = agenda
-            .due_in_parts(&mut late, &clock, &mut alarm_clock)
-            .await;
-        assert!(part.len() < 500 && clock.now() == UnixMs(100));
-        tokio::time::advance(Duration::from_millis(1)).await;
-        let mut all = part.len();
-        let part = agenda
-            .due_in_parts(&mut late, &clock, &mut alarm_clock)
-            .await;
-        assert_eq!(names(&part)[0], "other");
-        all += part.len();
-        while !late.is_empty() {
-            all += agenda
-                .due_in_parts(&mut late, &clock, &mut alarm_clock)
-                .await
-                .len();
-        }
-        assert_eq!(all, 1_001);
     }
 
     #[tokio::test(start_paused = true)]

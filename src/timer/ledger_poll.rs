@@ -1,6 +1,5 @@
 //! A timer without a server: due times come from the look-ahead and the sweep alone.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -54,16 +53,12 @@ impl Timer for LedgerPoll {
                 true => AlarmClock::of_the_kernel(),
                 false => AlarmClock::of_the_runtime(),
             };
-            let mut late = VecDeque::new();
             loop {
-                let due = self
-                    .agenda
-                    .due_in_parts(&mut late, &self.clock, &mut alarm_clock);
                 for Alarm {
                     key,
                     due: _,
                     arming,
-                } in due.await
+                } in self.agenda.due(&self.clock, &mut alarm_clock).await
                 {
                     sink.raise(Signal {
                         key,

@@ -9,7 +9,6 @@
 //!    task is due;
 //! 3. *touch* the key right after it, which makes Redis drop it and tell every listener.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,14 +129,13 @@ impl Nudge {
             for alarm in &mut near {
                 alarm.due = alarm.due.plus(ASK_AHEAD);
             }
+            self.expected.insert(near.iter().cloned());
             for batch in near.chunks(BATCH) {
-                self.expected.insert(batch.iter().cloned());
                 // With no pipeline free they are raised unasked.
-                if let Ok(slot) = Arc::clone(&slots).try_acquire_owned() {
-                    asking.spawn(Arc::clone(self).ask(batch.to_vec(), slot));
-                }
-                // What falls due meanwhile is raised meanwhile.
-                tokio::task::yield_now().await;
+                let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+                    break;
+                };
+                asking.spawn(Arc::clone(self).ask(batch.to_vec(), slot));
             }
             while asking.try_join_next().is_some() {}
         }
@@ -179,12 +177,8 @@ impl Nudge {
 
     async fn raise_when_due(&self, sink: &dyn SignalSink) {
         let mut alarm_clock = AlarmClock::of_the_kernel();
-        let mut late = VecDeque::new();
         loop {
-            let due = self
-                .expected
-                .due_in_parts(&mut late, &self.clock, &mut alarm_clock)
-                .await;
+            let due = self.expected.due(&self.clock, &mut alarm_clock).await;
             self.touch_soon(due.iter().map(|alarm| (alarm.key.clone(), TOUCHED_AFTER)));
             due.into_iter().for_each(|alarm| raise(alarm, sink));
         }
