@@ -192,10 +192,16 @@ pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode>
     let value = json!({
         "ok": true, "routes": routes, "targets": targets, "recurring": recurring,
     });
-    let mut text =
-        format!("the configuration is in order, {routes} routes, {recurring} recurring tasks");
+    let mut text = format!("the configuration is in order, {routes} routes");
+    if recurring > 0 {
+        text += &format!(", {recurring} recurring tasks");
+    }
     for route in &config.routes {
-        text.push_str(&format!("\n  {}  ->  {}", route.matches, route.target));
+        text += &format!("\n  {}  ->  {}", route.matches, route.target);
+    }
+    for series in &config.recurring {
+        let recurrence = series.recurrence.summary();
+        text += &format!("\n  {}  comes again: {recurrence}", series.key);
     }
     output.print(&value, text)?;
     Ok(ExitCode::SUCCESS)

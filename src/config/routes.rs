@@ -8,7 +8,7 @@ use toml::Table;
 
 use super::reader::{Problems, Reader};
 use super::retry::RetryKeys;
-use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, Secret, TargetConfig};
+use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, Secret, TargetConfig, WebhookConfig};
 use crate::task::SECRET_BYTES_MIN;
 
 /// A text, or a list of them.
@@ -152,7 +152,13 @@ impl Reader {
                 }
                 "webhook" => {
                     let webhook = self.section("webhook", p).webhook(p);
-                    webhook.map(|webhook| TargetConfig::Webhook(Box::new(webhook)))
+                    let keep_result = self.optional("keep_result", p).unwrap_or(false);
+                    webhook.map(|webhook| {
+                        TargetConfig::Webhook(Box::new(WebhookConfig {
+                            keep_result,
+                            ..webhook
+                        }))
+                    })
                 }
                 place => {
                     let section = self.section(place, p);

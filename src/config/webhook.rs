@@ -35,6 +35,8 @@ pub struct WebhookConfig {
     pub connect_timeout: Duration,
     /// Bytes of the answer that are read at most.
     pub response_bytes_max: u64,
+    /// Whether what it answers to a task that succeeded is kept with it.
+    pub keep_result: bool,
     /// Where it may lead.
     pub reach: Reach,
     /// Authorities that are trusted besides those of this machine.
@@ -60,6 +62,7 @@ impl fmt::Debug for WebhookConfig {
             headers,
             connect_timeout,
             response_bytes_max,
+            keep_result,
             reach,
             authorities,
         } = self;
@@ -69,6 +72,7 @@ impl fmt::Debug for WebhookConfig {
             .field("headers", &headers.keys())
             .field("connect_timeout", connect_timeout)
             .field("response_bytes_max", response_bytes_max)
+            .field("keep_result", keep_result)
             .field("reach", reach)
             .field("authorities", &authorities.len())
             .finish()
@@ -117,6 +121,7 @@ impl Reader {
             headers: headers?,
             connect_timeout: connect_timeout?,
             response_bytes_max: response_bytes_max?,
+            keep_result: false,
             reach: reach?,
             authorities: authorities?,
         })

@@ -191,7 +191,15 @@ async fn a_dead_occurrence_does_not_end_its_series() {
         let of_the_first = runs.iter().filter(|run| run.due_ms == runs[0].due_ms);
         assert_eq!(of_the_first.count(), attempts, "{runs:?}");
     }
-    assert!(daemon.metric("lapsed_dead_total{route=\"Job@fails\"}") >= 6.0);
+    for reason in ["permanent", "exhausted"] {
+        let metric = format!("lapsed_dead_total{{route=\"Job@fails\",reason=\"{reason}\"}}");
+        assert!(daemon.metric(&metric) >= 2.0, "{reason}");
+    }
+    let history = rig.record("Job@fails@again").await.history;
+    assert!(
+        history.len() >= 4,
+        "of all occurrences, not only the latest"
+    );
     assert_eq!(rig.with_status(2).await, 0);
 }
 

@@ -329,3 +329,31 @@ async fn keys_change_with_a_hangup_no_proxy_is_asked_and_nothing_secret_is_logge
         assert_eq!(shown, None, "{secret}");
     }
 }
+
+#[tokio::test]
+async fn what_is_answered_is_kept_with_the_task_if_the_route_says_so() {
+    let receiver = Receiver::start(|request, _| match &request.path[..] {
+        "/json" => Answer::Say(200, "", r#"{"charged": 12.50}"#.to_owned()),
+        "/text" => Answer::Say(201, "", "paid".to_owned()),
+        "/refused" => Answer::Say(410, "", "gone".to_owned()),
+        _ => Answer::status(204),
+    })
+    .await;
+    let settings = format!(
+        "[[routes]]\nmatch = '.'\nwebhook = {{ url = '{}', allow = ['127.0.0.1'] }}\nkeep_result = true\n",
+        receiver.url("/{method}")
+    );
+    let rig = Rig::new(&settings).await;
+    let daemon = rig.daemon_with(HandlerRegistry::new());
+    for (method, state, result) in [
+        ("json", State::Done, Some(r#"{"charged": 12.50}"#)),
+        ("text", State::Done, Some(r#""paid""#)),
+        ("nothing", State::Done, None),
+        ("refused", State::Dead, None),
+    ] {
+        let name = format!("Hook@{method}");
+        daemon.create(&name, 0).await;
+        rig.until_state(&name, state).await;
+        assert_eq!(rig.record(&name).await.result.as_deref(), result, "{name}");
+    }
+}

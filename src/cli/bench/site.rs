@@ -346,10 +346,13 @@ impl Site {
         self.writers.wait().await;
         let table = self.config.ledger.table.clone();
         let mut sql = self.sql().await?;
-        sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS `{table}`")))
+        let drop = format!("DROP TABLE IF EXISTS `{table}`, `{table}_pauses`");
+        sqlx::query(AssertSqlSafe(drop))
             .execute(&mut sql)
             .await
-            .with_context(|| format!("drop the table `{table}` of this measurement"))?;
+            .with_context(|| {
+                format!("drop the tables `{table}` and `{table}_pauses` of this measurement")
+            })?;
         let prefix = &self.config.redis.key_prefix;
         if let Some(mut redis) = self.redis().await {
             delete_keys(&mut redis, prefix)

@@ -9,7 +9,7 @@ mod signature;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
 
 pub(super) use self::client::ClientKey;
@@ -19,11 +19,12 @@ use self::signature::sign;
 use super::{Handler, HandlerError, TaskContext};
 use crate::clock;
 use crate::config::WebhookConfig;
+use crate::ledger::RESULT_BYTES_MAX;
 
 /// What of an answer may get into the task's error.
 const EXCERPT_BYTES: usize = 1024;
 
-/// How long the rest of a failure may take to say what it has to say.
+/// How long the rest of an answer may take, where it has something to say: why it failed, or what is kept.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the rest of a success may take, which nobody reads: it is only in the way of the next request.
@@ -55,6 +56,9 @@ impl Webhook {
         headers.insert("lapsed-attempt", HeaderValue::from(context.attempt()));
         headers.insert("webhook-id", value(&id)?);
         headers.insert("webhook-timestamp", value(&timestamp)?);
+        if let Some(trace) = context.traceparent() {
+            headers.insert("traceparent", value(&trace.to_string())?);
+        }
         if !self.config.keys.is_empty() {
             let signatures = sign(&self.config.keys, &id, &timestamp, body.as_bytes());
             headers.insert("webhook-signature", value(&signatures)?);
@@ -66,16 +70,8 @@ impl Webhook {
         let url = &self.config.url;
         let client = self.client.as_ref().map_err(HandlerError::new)?;
         let key = context.key();
-        let task = context.to_json();
-        let body = task.to_string();
-        let mut headers = self.headers(context, &body)?;
-        if let Some(parent) = task["traceparent"]
-            .as_str()
-            .filter(|text| is_traceparent(text))
-        {
-            let name = HeaderName::from_static("traceparent");
-            headers.insert(name, HeaderValue::from_str(parent)?);
-        }
+        let body = context.to_json().to_string();
+        let headers = self.headers(context, &body)?;
         let full = url.fill(key.class(), key.method(), &context.id())?;
         let sent = client.post(full).headers(headers).body(body).send().await;
         let response = sent.map_err(|error| {
@@ -84,23 +80,26 @@ impl Webhook {
         Ok(self.read(response).await)
     }
 
-    /// The first line decides. The rest is read for what it may say, and so that the connection can be used again;
-    /// nobody waits for it long, or reads more of it than is allowed.
+    /// The first line decides. The rest is read for what it may say or what is kept of it, and so that the connection can be
+    /// used again; nobody waits for it long, or reads more of it than is allowed.
     async fn read(&self, mut response: Response) -> Reply {
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let mut excerpt = Vec::new();
+        let (mut body, mut keeps) = (Vec::new(), EXCERPT_BYTES);
+        if status.is_success() && self.config.keep_result {
+            keeps = RESULT_BYTES_MAX;
+        }
         let rest = async {
             let mut bytes = 0;
             while let Ok(Some(chunk)) = response.chunk().await {
-                let room = EXCERPT_BYTES - excerpt.len();
-                excerpt.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                let room = keeps - body.len();
+                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
                 bytes += chunk.len() as u64;
                 if bytes > self.config.response_bytes_max {
                     break;
                 }
             }
         };
-        let patience = match status.is_success() {
+        let patience = match status.is_success() && !self.config.keep_result {
             true => DRAIN_TIMEOUT,
             false => BODY_TIMEOUT,
         };
@@ -109,7 +108,7 @@ impl Webhook {
         Reply {
             status,
             headers,
-            excerpt: String::from_utf8_lossy(&excerpt).into_owned(),
+            body,
         }
     }
 
@@ -145,51 +144,9 @@ impl Handler for Webhook {
     async fn run(&self, context: TaskContext) -> Result<(), HandlerError> {
         let reply = self.post(&context).await?;
         tracing::debug!(task.key = %context.key(), status = reply.status.as_u16(), webhook = %self.config.url, "webhook answered");
+        if self.config.keep_result && reply.status.is_success() && !reply.body.is_empty() {
+            context.keep_output(&reply.body);
+        }
         reply.verdict(&self.config.url, clock::wall())
-    }
-}
-
-/// Whether it is a W3C trace context of a known length: `00-<32 hex>-<16 hex>-<2 hex>`, not all zeros.
-fn is_traceparent(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let hex = |part: &str, digits| {
-        let lower = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
-        part.len() == digits && part.bytes().all(lower)
-    };
-    let some = |part: &str| part.bytes().any(|c| c != b'0');
-    match parts[..] {
-        [version, trace, parent, flags] => {
-            hex(version, 2)
-                && version != "ff"
-                && hex(trace, 32)
-                && some(trace)
-                && hex(parent, 16)
-                && some(parent)
-                && hex(flags, 2)
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_sound_trace_context_is_sent_on() {
-        let sound = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert!(is_traceparent(sound));
-        let refused = [
-            "",
-            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331\r\nx: y-01",
-        ];
-        for text in refused {
-            assert!(!is_traceparent(text), "{text}");
-        }
     }
 }

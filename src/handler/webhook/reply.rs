@@ -28,7 +28,7 @@ pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// How its body begins.
-    pub(super) excerpt: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Reply {
@@ -52,7 +52,8 @@ impl Reply {
         if self.status.is_redirection() {
             text.push_str(" (redirects are not followed: let `url` name the place itself)");
         }
-        let excerpt = self.excerpt.trim();
+        let body = String::from_utf8_lossy(&self.body);
+        let excerpt = body.trim();
         if !excerpt.is_empty() {
             text.push_str(": ");
             for c in excerpt.chars().take(EXCERPT_CHARS) {
@@ -117,7 +118,7 @@ mod tests {
         let reply = Reply {
             status: StatusCode::from_u16(status).unwrap(),
             headers: headers.collect(),
-            excerpt: body.to_owned(),
+            body: body.into(),
         };
         reply.verdict(
             &UrlTemplate::parse("https://shop.example/hooks/token").unwrap(),
