@@ -177,13 +177,17 @@ impl Table {
             };
             (name.to_owned(), route)
         };
-        let handlers = handlers.all().map(registered).collect();
+        let handlers: HashMap<String, Route> = handlers.all().map(registered).collect();
         let routes = config
             .routes
             .iter()
             .zip(targets.of(config))
             .map(|(route, target)| {
-                let found = Self::route(route, target, timeout, &retry, config.adopt.enabled);
+                let mut found = Self::route(route, target, timeout, &retry, config.adopt.enabled);
+                if handlers.contains_key(&*found.name) {
+                    // What is known by a name is one and the same: what waits, what runs, what is counted.
+                    found.name = Arc::from(format!("/{}/", found.name));
+                }
                 (route.matches.clone(), found)
             })
             .collect();
@@ -278,6 +282,16 @@ mod tests {
         assert_eq!(name(&router, "Order@open@1").as_deref(), Some("^Order@"));
         assert_eq!(name(&router, "Shop@open").as_deref(), Some("@open"));
         assert_eq!(name(&router, "Shop@close"), None);
+    }
+
+    #[test]
+    fn a_route_whose_expression_reads_like_a_handler_has_another_name() {
+        let router = router(
+            "[[routes]]\nmatch = 'Order@close'\nlog = {}\n[[routes]]\nmatch = '@open'\nlog = {}\n",
+        );
+        let names = ["Order@close@1", "Order@close_all@1", "Order@open"];
+        let names = names.map(|key| name(&router, key).unwrap());
+        assert_eq!(names, ["Order@close", "/Order@close/", "@open"]);
     }
 
     #[test]
