@@ -14,7 +14,7 @@ use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, Ledger
 use crate::task::TaskKey;
 
 /// Index entries of one page.
-const PAGE: usize = 4096;
+const PAGE: usize = 16_384;
 
 /// Batches of a page that are on their way at once: while one commits, another is read.
 const CONNECTIONS: usize = 3;
