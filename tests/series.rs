@@ -1,10 +1,15 @@
 //! Series on the ledger in memory: no server, and time moves only when nothing else can.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lapsed::ledger::Catalog;
 use lapsed::task::{CatchUp, State};
-use lapsed::{Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, UnixMs};
+use lapsed::testing::{Ran, TestKit};
+use lapsed::{
+    Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, TaskKey, UnixMs,
+};
 
 /// When each run was due, and what it is to come to.
 type Runs = Arc<Mutex<Vec<UnixMs>>>;
@@ -74,4 +79,55 @@ async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
         refused.to_string(),
         "no occurrence lies ahead: it was to end before"
     );
+}
+
+/// `Job@run`, whose runs end one after another as these say; behind the last all succeed.
+fn ending(ends: &'static [fn(&TaskContext) -> Result<(), HandlerError>]) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let run = Arc::new(AtomicUsize::new(0));
+    handlers.on("Job", "run", move |ctx: TaskContext, ()| {
+        let end = ends.get(run.fetch_add(1, Ordering::SeqCst));
+        let end = end.map_or(Ok(()), |end| end(&ctx));
+        async move { end }
+    });
+    handlers
+}
+
+fn fails(_: &TaskContext) -> Result<(), HandlerError> {
+    Err(HandlerError::permanent("no"))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+async fn begin(kit: &TestKit, recurrence: Recurrence) -> UnixMs {
+    let task = Task::new("Job", "run", [""; 0]).unwrap();
+    let made = kit.tasks().create_recurring(task, recurrence).await;
+    made.unwrap().due()
+}
+
+fn outcomes(ran: &[Ran]) -> Vec<&'static str> {
+    ran.iter().map(|ran| ran.outcome.as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_occurrence_that_was_snoozed_is_run_again_though_its_due_time_is_long_ago() {
+    let mut kit = TestKit::new(ending(&[|_| Err(HandlerError::snooze(secs(600)))]));
+    let due = begin(&kit, Recurrence::every(secs(3_600)).unwrap()).await;
+    let ran = kit.advance(secs(3_600 + 900)).await;
+    assert_eq!(outcomes(&ran), ["snoozed", "succeeded"]);
+    assert_eq!(kit.task("Job@run").unwrap().due, due.plus(secs(3_600)));
+}
+
+#[tokio::test]
+async fn a_last_occurrence_that_is_redriven_is_run() {
+    let mut kit = TestKit::new(ending(&[fails]));
+    let once = Recurrence::every(secs(60)).unwrap().times(1).unwrap();
+    begin(&kit, once).await;
+    assert_eq!(outcomes(&kit.advance(secs(3_600)).await), ["failed"]);
+    assert_eq!(kit.task("Job@run").unwrap().state, State::Dead);
+    let key = TaskKey::parse("Job@run").unwrap();
+    kit.ledger().redrive(&key).await.unwrap();
+    assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["succeeded"]);
 }

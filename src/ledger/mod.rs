@@ -381,6 +381,7 @@ impl Claim {
         Some(Occurrence {
             recurrence,
             due: self.lease.arming.due,
+            ready: self.due_at.max(self.attempt.since),
             started: UnixMs(now.0.saturating_sub(elapsed_ms)),
         })
     }

@@ -29,7 +29,7 @@ async fn begun_ago(rig: &Rig, name: &str, recurrence: Recurrence, ago_ms: i64) -
     let client = rig.client().await;
     begin(&client, name, recurrence.starting(start)).await;
     rig.run_sql(&format!(
-        "UPDATE tb_time_limit_task SET end_time = {} / 1000 WHERE `key` = '{name}'",
+        "UPDATE tb_time_limit_task SET start_time = {0} / 1000, end_time = {0} / 1000 WHERE `key` = '{name}'",
         start.0
     ))
     .await;
