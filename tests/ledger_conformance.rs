@@ -167,6 +167,7 @@ rules! {
     a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
     a_series_that_is_dead_goes_on_when_it_is_redriven
+    a_run_of_a_series_that_is_released_counts_as_an_attempt
     a_pause_stands_until_it_is_lifted
     pausing_twice_changes_nothing_and_says_who_was_first
     a_reason_that_is_too_long_is_refused
@@ -1893,6 +1894,19 @@ async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger
         settle(ledger, &claimed, go_on(next, None)).await,
         Settled::Applied
     );
+}
+
+async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-released", 1);
+    let arming = hourly(ledger, &key).await;
+    for number in 1..4 {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.number, number);
+        let settled = settle(ledger, &claimed, Ruling::Release).await;
+        assert_eq!(settled, Settled::Applied);
+    }
 }
 
 /// A series as it is wanted.

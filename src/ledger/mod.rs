@@ -428,7 +428,8 @@ pub enum Ruling {
         /// The newest entry of the history.
         mishap: Mishap,
     },
-    /// Pending again; the attempt is not counted.
+    /// Pending again; the attempt is not counted. That of a task that comes again is, so that what was begun is not taken
+    /// for missed.
     Release,
     /// Pending again under its next arming: another stable id, counters that begin anew.
     GoOn {

@@ -361,7 +361,8 @@ impl Row {
                 Settled::Applied
             }
             Ruling::Release => {
-                self.attempt = self.attempt.saturating_sub(1);
+                let given_back = u16::from(self.recurrence.is_none());
+                self.attempt = self.attempt.saturating_sub(given_back);
                 self.reopen(now)
             }
         }

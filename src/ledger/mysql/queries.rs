@@ -188,8 +188,9 @@ pub const COMPLETE_WITH: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status =
 
 /// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
 /// A cancellation that waited for the run's end takes effect. `attempt` is 0 if the key was moved away and
-/// back meanwhile. Primary key.
-pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
+/// back meanwhile. An occurrence of a series keeps its attempt: what was begun is not missed, however late it is begun again.
+/// Primary key.
+pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = IF(recurrence IS NULL, GREATEST(attempt, 1) - 1, attempt), lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
