@@ -12,7 +12,7 @@ use lapsed::ledger::recurring::{Established, Insistence, SeriesRow, establish};
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelFilter, Catalog, Claim, Claimant, Created, DueScan,
     Foundling, IfPending, Ledger, ListFilter, NewTask, NudgeAnswer, PAUSES_MAX, PAYLOAD_READ_MAX,
-    PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
+    PauseAnswer, Pauses, Prune, REASON_CHARS_MAX, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
     Settled, Settlement, Standing, Stands, StateFilter, Window,
 };
 use lapsed::sandbox::PrivateMaria;
@@ -168,6 +168,7 @@ rules! {
     a_task_created_over_a_series_runs_once
     a_series_that_is_dead_goes_on_when_it_is_redriven
     a_run_of_a_series_that_is_released_counts_as_an_attempt
+    a_series_that_has_ended_is_not_pruned
     a_pause_stands_until_it_is_lifted
     pausing_twice_changes_nothing_and_says_who_was_first
     a_reason_that_is_too_long_is_refused
@@ -1896,9 +1897,7 @@ async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger
     );
 }
 
-async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl Ledger + Catalog)) {
     let key = key("series-released", 1);
     let arming = hourly(ledger, &key).await;
     for number in 1..4 {
@@ -1906,6 +1905,33 @@ async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(
         assert_eq!(claimed.attempt.number, number);
         let settled = settle(ledger, &claimed, Ruling::Release).await;
         assert_eq!(settled, Settled::Applied);
+    }
+}
+
+async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog)) {
+    let keys = ["done", "dead", "cancelled"].map(|end| key("series-pruned", end));
+    for (key, ruling) in keys.iter().zip([Ruling::Complete, bury()]) {
+        let arming = hourly(ledger, key).await;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        settle(ledger, &claimed, ruling).await;
+    }
+    hourly(ledger, &keys[2]).await;
+    cancel(ledger, &keys[2]).await;
+    let finished = ledger.find(&keys[2]).await.unwrap().unwrap().finished;
+    pass(ledger, UnixMs(finished.unwrap().0 + 60)).await;
+    for state in [State::Done, State::Dead, State::Cancelled] {
+        let prune = Prune {
+            state,
+            age: Some(Duration::from_millis(50)),
+            surplus: 1_000,
+            after: None,
+            limit: 100,
+            dry_run: false,
+        };
+        prune_all(ledger, prune).await;
+    }
+    for key in &keys {
+        assert!(ledger.find(key).await.unwrap().is_some(), "{key}");
     }
 }
 

@@ -531,7 +531,7 @@ impl Catalog for MemoryLedger {
         let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
             .rows
             .values()
-            .filter(|row| row.status == status)
+            .filter(|row| row.status == status && row.recurrence.is_none())
             .map(|row| (row.due_at(), row.id, since(row)))
             .collect();
         rows.sort_unstable();
