@@ -234,7 +234,7 @@ impl Shared {
                 self.parts.metrics.fenced();
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, wrote = ?wrote, "result discarded: the claim was no longer ours");
             }
-            (Some(Settled::Cancelled), _) => {
+            (Some(Settled::Cancelled | Settled::Ended), _) => {
                 tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
             }
             (_, Verdict::RetryAt { at, error }) if wrote == Some(Settled::Applied) => {

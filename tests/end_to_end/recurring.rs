@@ -375,6 +375,63 @@ async fn a_handler_that_marks_its_row_processed_does_not_end_its_series() {
 }
 
 #[tokio::test]
+async fn a_series_that_is_cancelled_during_its_run_is_not_armed_again() {
+    const WAYS: [(&str, State); 4] = [
+        ("returns", State::Done),
+        ("completes", State::Done),
+        ("again", State::Done),
+        ("fails", State::Cancelled),
+    ];
+    let rig = Rig::new("").await;
+    let (entered, mut running) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let open = Arc::clone(&gate);
+    let mut handlers = handlers();
+    handlers.on(
+        "Job",
+        "gated",
+        move |task: TaskContext, (way,): (String,)| {
+            let (entered, gate) = (entered.clone(), Arc::clone(&gate));
+            async move {
+                entered.send(()).unwrap();
+                drop(gate.acquire().await);
+                match way.as_str() {
+                    "completes" => task.complete_in(task.begin().await?).await,
+                    "again" => {
+                        let tx = task.begin().await?;
+                        task.again_in(tx, Due::after_ms(3_600_000)?).await
+                    }
+                    "fails" => Err(HandlerError::permanent("no")),
+                    _ => Ok(()),
+                }
+            }
+        },
+    );
+    let daemon = rig.daemon_with(handlers);
+    let soon = UnixMs(rig.now_ms().await + 500);
+    for (way, _) in WAYS {
+        let hourly = every(3_600_000).starting(soon);
+        begin(&daemon.tasks, &format!("Job@gated@{way}"), hourly).await;
+    }
+    for (way, _) in WAYS {
+        running.recv().await.unwrap_or_else(|| panic!("{way} runs"));
+    }
+    for (way, _) in WAYS {
+        let key = key(&format!("Job@gated@{way}"));
+        daemon.tasks.cancel_key(&key).await.unwrap();
+    }
+    open.add_permits(WAYS.len());
+    for (way, state) in WAYS {
+        rig.until_state(&format!("Job@gated@{way}"), state).await;
+    }
+    // What it had to write to Redis is written then.
+    daemon.stop().await;
+    for (way, _) in WAYS {
+        assert_eq!(rig.pttl(&format!("Job@gated@{way}")).await, -2, "{way}");
+    }
+}
+
+#[tokio::test]
 async fn a_bare_setex_moves_the_next_occurrence_and_no_more() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;

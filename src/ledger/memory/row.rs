@@ -348,7 +348,7 @@ impl Row {
                 self.recurrence = self.recurrence.take().map(Recurrence::settled);
                 if self.deleted {
                     let (status, settled) = match error {
-                        None => (Status::Processed, Settled::Applied),
+                        None => (Status::Processed, Settled::Ended),
                         Some(_) => (Status::Cancelled, Settled::Cancelled),
                     };
                     self.finish(status, now);
@@ -406,6 +406,7 @@ impl Row {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
             Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
+            Status::Processed if matches!(ruling, Ruling::GoOn { .. }) => Settled::Ended,
             Status::Cancelled => Settled::Cancelled,
             _ => Settled::Applied,
         }

@@ -215,8 +215,9 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts =
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle` and `complete_in` of a series: its next arming, in place of the completion. A task that was cancelled during the
-/// run only ends: the first value says how. A handler that marked the row processed itself, as programs do that know only the
+/// `settle` and `complete_in` of a series: its next arming, in place of the completion. One that was cancelled during the
+/// run only ends, as the first value says. Which of the two it is to be is said by `sts`, so that whoever writes it knows what
+/// was written. A handler that marked the row processed itself, as programs do that know only the
 /// first six columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary key.
 pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, ?, 0), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = ?, result = ?, adopted = IF(sts = 1, adopted, 0), \
@@ -224,7 +225,7 @@ pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF
          NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), ''), \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
        end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status IN (0, 1) AND lease_until > 0";
+     WHERE sts = ? AND status <= 1 AND lease_until > 0 AND id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ?";
 
 /// `series`: where a key stands, and how it comes again. Unique key.
 pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
@@ -366,13 +367,13 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
        result = ? \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
-/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
-/// that was cancelled during the run is only completed. Primary key.
-pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
-       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = IF(sts = 1, ?, NULL), history = IF(sts = 1, history, NULL), owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
+/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. For a task that was cancelled
+/// during the run there is [`COMPLETE_IN`]. Primary key.
+pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
-       start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
+       start_time = CAST(? AS SIGNED) / 1000, end_time = CAST(? AS SIGNED) / 1000 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND sts = 0";
 
 /// `list` and `find`: a whole row. Filters are added behind it.
 pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
