@@ -90,7 +90,7 @@ impl Shared {
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
-        let mut locked = Vec::new();
+        let (mut locked, mut marked) = (Vec::new(), Vec::new());
         for (ended, verdict) in judged {
             let wrote = if is_written(&verdict) {
                 settled.next().flatten()
@@ -99,6 +99,15 @@ impl Shared {
             };
             if wrote == Some(Settled::Locked) {
                 locked.extend(self.settle_later(ended, again));
+                continue;
+            }
+            if wrote == Some(Settled::ByHandler) && has_failed_in_a_series(&ended, &verdict) {
+                // Its row says that it has succeeded, so its series goes on.
+                marked.push(Ended {
+                    outcome: Outcome::Succeeded,
+                    result: None,
+                    ..ended
+                });
                 continue;
             }
             self.tell(&ended, &verdict, wrote);
@@ -119,6 +128,10 @@ impl Shared {
         self.intake
             .land(open.iter().map(|(ended, _)| &ended.claim.key));
         self.hold(alarms);
+        if !marked.is_empty() {
+            // Once: none of these has failed.
+            locked.extend(Box::pin(self.settle_batch(marked, again)).await);
+        }
         locked
     }
 
@@ -315,6 +328,14 @@ impl Shared {
             },
         })
     }
+}
+
+fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
+    let succeeded = matches!(
+        verdict,
+        Verdict::Complete | Verdict::GoOn { died: None, .. }
+    );
+    ended.claim.recurrence.is_some() && !succeeded
 }
 
 /// Whether the ledger has something to write; nothing if the handler's own transaction has.

@@ -351,27 +351,49 @@ async fn a_handler_that_marks_its_row_processed_does_not_end_its_series() {
     let rig = Rig::new("").await;
     let mut handlers = handlers();
     let sql = rig.sql.clone();
-    handlers.on("Job", "legacy", move |task: TaskContext, ()| {
-        let sql = sql.clone();
-        async move {
-            write_down(&task).await?;
-            let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = 'Job@legacy'";
-            sqlx::query(mark).execute(&sql).await?;
-            Ok(())
-        }
-    });
+    handlers.on(
+        "Job",
+        "legacy",
+        move |task: TaskContext, (way,): (String,)| {
+            let sql = sql.clone();
+            async move {
+                write_down(&task).await?;
+                let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = ?";
+                let mark = sqlx::query(mark).bind(task.key().as_str());
+                mark.execute(&sql).await?;
+                match way.as_str() {
+                    "fails" => Err(HandlerError::new("not now")),
+                    "dies" => Err(HandlerError::permanent("never")),
+                    "snoozes" => Err(HandlerError::snooze(Duration::from_millis(1))),
+                    _ => Ok(()),
+                }
+            }
+        },
+    );
     let daemon = rig.daemon_with(handlers);
-    begin(
-        &daemon.tasks,
-        "Job@legacy",
-        every(1_000).catch_up(CatchUp::All),
-    )
-    .await;
-    until("it has run some times", async || {
-        rig.runs().await.len() >= 3
+    let ways = ["returns", "fails", "dies", "snoozes"].map(|way| format!("Job@legacy@{way}"));
+    for name in &ways {
+        begin(&daemon.tasks, name, every(1_000).catch_up(CatchUp::All)).await;
+    }
+    for name in &ways {
+        until(format!("{name} has run some times"), async || {
+            rig.runs_of(name).await.len() >= 3
+        })
+        .await;
+        assert_eq!(rig.record(name).await.last_error, None, "{name}");
+    }
+    each_once(&rig.runs().await);
+
+    // The last of a series is done.
+    let once = every(1_000).times(1).unwrap();
+    begin(&daemon.tasks, "Job@legacy@dies", once).await;
+    rig.until_state("Job@legacy@dies", State::Done).await;
+    until("its lease is given back", async || {
+        rig.number("SELECT lease_until > 0 FROM tb_time_limit_task WHERE status = 1")
+            .await
+            == 0
     })
     .await;
-    each_once(&rig.runs().await);
 }
 
 #[tokio::test]

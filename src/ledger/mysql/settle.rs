@@ -148,6 +148,7 @@ impl MysqlLedger {
     /// [`queries::GO_ON`], without the fence that comes last: of a series that goes on, or of one that was cancelled during the
     /// run.
     pub(super) fn going_on(&self, written: GoingOn<'_>, cancelled: bool) -> Statement<'static> {
+        const PENDING: i64 = 0;
         const DONE: i64 = 1;
         const CANCELLED: i64 = 3;
         let GoingOn {
@@ -163,6 +164,8 @@ impl MysqlLedger {
             .bind(mishap.map(Mishap::to_line))
             .bind(next.0)
             .bind(i64::from(cancelled))
+            // Marked processed, it has not failed.
+            .bind(error.map_or(DONE, |_| PENDING))
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
@@ -204,10 +207,14 @@ impl MysqlLedger {
                     self.afterwards(conn, queries::GIVE_BACK, *lease, Settled::Superseded)
                         .await?
                 }
+                // The lease is left for whoever says that it has succeeded.
+                Some(row) if row.marked() && row.comes_again && !ruling.is_success() => {
+                    Settled::ByHandler
+                }
                 Some(row) if row.lease_left && matches!(ruling, Ruling::GoOn { .. }) => {
                     self.end_with_it(conn, *lease, ruling).await?
                 }
-                Some(row) if row.status == 1 && row.lease_left => {
+                Some(row) if row.marked() => {
                     self.afterwards(conn, queries::TIDY, *lease, Settled::ByHandler)
                         .await?
                 }
