@@ -169,6 +169,7 @@ rules! {
     a_series_that_is_dead_goes_on_when_it_is_redriven
     a_run_of_a_series_that_is_released_counts_as_an_attempt
     a_series_that_has_ended_is_not_pruned
+    a_series_whose_key_is_deleted_is_not_called_off
     a_pause_stands_until_it_is_lifted
     pausing_twice_changes_nothing_and_says_who_was_first
     a_reason_that_is_too_long_is_refused
@@ -1938,6 +1939,16 @@ async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog))
     for key in &keys {
         assert!(ledger.find(key).await.unwrap().is_some(), "{key}");
     }
+}
+
+async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-withdrawn", 1);
+    hourly(ledger, &key).await;
+    let over = standing(ledger, &key).await;
+    let due = in_ms(ledger, 60_000).await;
+    let arming = written(adopt(ledger, &key, due, over).await);
+    assert!(!ledger.withdraw(arming).await.unwrap());
+    assert_eq!(state(ledger, &key).await, State::Pending);
 }
 
 /// A series as it is wanted.

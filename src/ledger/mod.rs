@@ -590,8 +590,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// The tasks exist, as after [`create`](Self::create). Adopting them again finds them there.
     async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError>;
 
-    /// Calls off an adopted task whose key was deleted: only if it was adopted, is pending under this very arming,
-    /// and falls due in more than [`WITHDRAW_AHEAD`]. Tells whether it did.
+    /// Calls off an adopted task whose key was deleted: only if it was adopted, does not come again, is pending
+    /// under this very arming, and falls due in more than [`WITHDRAW_AHEAD`]. Tells whether it did.
     async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError>;
 
     /// Takes back the deletion of a row by a legacy program that has since armed the key again

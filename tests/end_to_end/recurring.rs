@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lapsed::client::NotArmed;
 use lapsed::task::{CatchUp, Overlap, State};
 use lapsed::{
     Due, HandlerError, HandlerRegistry, MysqlTask, Recurrence, Task, TaskClient, TaskContext,
@@ -466,6 +467,20 @@ async fn a_bare_setex_moves_the_next_occurrence_and_no_more() {
         rig.record("Job@record@1").await.due.0 == start
     })
     .await;
+}
+
+#[tokio::test]
+async fn asking_for_a_series_that_is_there_touches_no_key() {
+    let rig = Rig::new("").await;
+    let tasks = rig.client().await;
+    let made = begin(&tasks, "Job@record@1", every(3_600_000)).await;
+    assert!(made.armed);
+    // Somebody moves it, and no daemon has seen that yet.
+    let () = rig.redis_says(&["SETEX", "Job@record@1", "60", ""]).await;
+    let again = begin(&tasks, "Job@record@1", every(3_600_000)).await;
+    assert_eq!(again.not_armed(), Some(NotArmed::LeftAsItIs));
+    assert_eq!(again.arming(), made.arming());
+    assert!(rig.pttl("Job@record@1").await <= 60_000);
 }
 
 #[tokio::test]

@@ -376,6 +376,7 @@ impl Ledger for MemoryLedger {
         let row = book.rows.get_mut(&arming.row).filter(|row| {
             row.arming() == arming
                 && row.origin == Origin::Key
+                && row.recurrence.is_none()
                 && !row.deleted
                 && matches!(row.state(now), State::Pending | State::Waiting)
                 && row.end_time > now.plus(WITHDRAW_AHEAD)

@@ -95,10 +95,11 @@ pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
 /// `withdraw`: an adopted task that is pending and not about to fall due; its key was deleted. `adopted = 2` says
-/// so, since the next key of this name is then a new one whatever its time. Primary key.
+/// so, since the next key of this name is then a new one whatever its time. A series that somebody's key has moved is more
+/// than that key. Primary key.
 pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, status = 3, adopted = 2, owner = NULL, lease_until = 0, \
        finished_at = UNIX_TIMESTAMP(NOW(3)) \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND adopted = 1 AND status = 0 AND sts = 0 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND adopted = 1 AND status = 0 AND sts = 0 AND recurrence IS NULL \
        AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND end_time > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000";
 
 /// `scan`, overdue and free, the oldest first. Range on `ix_due`.
