@@ -170,6 +170,7 @@ rules! {
     a_run_of_a_series_that_is_released_counts_as_an_attempt
     a_series_that_has_ended_is_not_pruned
     a_series_whose_key_is_deleted_is_not_called_off
+    an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before
     a_pause_stands_until_it_is_lifted
     pausing_twice_changes_nothing_and_says_who_was_first
     a_reason_that_is_too_long_is_refused
@@ -1640,6 +1641,7 @@ async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
 fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
     Ruling::GoOn {
         next,
+        ran: true,
         error: error.map(str::to_owned),
         mishap: error.map(|error| mishap(How::Failed, 1, error)),
         result: error.is_none().then(|| "7".to_owned()),
@@ -1949,6 +1951,36 @@ async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger +
     let arming = written(adopt(ledger, &key, due, over).await);
     assert!(!ledger.withdraw(arming).await.unwrap());
     assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-not-run", 1);
+    let mut arming = hourly(ledger, &key).await;
+    let missed = |next| Ruling::GoOn {
+        next,
+        ran: false,
+        error: None,
+        mishap: None,
+        result: None,
+    };
+    for ruling in [go_on as fn(UnixMs, Option<&str>) -> Ruling, |next, _| {
+        go_on(next, Some("no"))
+    }] {
+        let mut known = Vec::new();
+        for missed in [None, Some(missed)] {
+            let claimed = claim(ledger, arming, LEASE).await.unwrap();
+            arming.due = UnixMs(arming.due.0 + 1);
+            let ruling = missed.map_or_else(|| ruling(arming.due, None), |it| it(arming.due));
+            let settled = settle(ledger, &claimed, ruling).await;
+            assert_eq!(settled, Settled::Applied);
+            let record = ledger.find(&key).await.unwrap().unwrap();
+            known.push((record.last_error, record.result));
+        }
+        assert_eq!(known[0], known[1]);
+        assert_ne!(known[0], (None, None));
+    }
 }
 
 /// A series as it is wanted.

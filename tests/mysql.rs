@@ -862,6 +862,7 @@ async fn a_series_that_is_claimed_again_before_it_is_looked_at_has_gone_on() {
     }
     let go_on = Ruling::GoOn {
         next: UnixMs(claims[1].lease.arming.due.0 + 1),
+        ran: true,
         error: None,
         mishap: None,
         result: None,

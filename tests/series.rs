@@ -131,3 +131,32 @@ async fn a_last_occurrence_that_is_redriven_is_run() {
     kit.ledger().redrive(&key).await.unwrap();
     assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["succeeded"]);
 }
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_run_that_failed() {
+    let mut kit = TestKit::new(ending(&[
+        |ctx| ctx.keep_result(1),
+        |ctx| {
+            ctx.keep_result(2)?;
+            fails(ctx)
+        },
+    ]));
+    begin(&kit, Recurrence::every(secs(60)).unwrap()).await;
+    let result = |kit: &TestKit| kit.task("Job@run").unwrap().result;
+    kit.advance(secs(60)).await;
+    assert_eq!(result(&kit).as_deref(), Some("1"));
+    kit.advance(secs(60)).await;
+    assert_eq!(result(&kit), None);
+}
+
+#[tokio::test]
+async fn an_occurrence_that_was_missed_leaves_what_is_known_of_the_one_before() {
+    let mut kit = TestKit::new(ending(&[fails]));
+    begin(&kit, Recurrence::every(secs(3_600)).unwrap()).await;
+    kit.advance(secs(3_600)).await;
+    let error = kit.task("Job@run").unwrap().last_error;
+    assert!(error.is_some());
+    kit.set_now(kit.now().plus(secs(5_000)));
+    assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["missed"]);
+    assert_eq!(kit.task("Job@run").unwrap().last_error, error);
+}

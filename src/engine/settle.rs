@@ -322,9 +322,14 @@ impl Shared {
             Verdict::Release => Ruling::Release,
             Verdict::GoOn { next, died } => Ruling::GoOn {
                 next: *next,
+                // Missed, handed on, or snoozed for so long that the next one comes first.
+                ran: died.is_some() || *outcome == Outcome::Succeeded,
                 error: died.as_ref().map(|(_, error)| error.clone()),
                 mishap: died.as_ref().map(|(_, error)| failed(error)),
-                result: result.clone(),
+                result: match outcome {
+                    Outcome::Succeeded => result.clone(),
+                    _ => None,
+                },
             },
         })
     }

@@ -435,6 +435,8 @@ pub enum Ruling {
     GoOn {
         /// When that is due; not the same time as that of the run.
         next: UnixMs,
+        /// Whether the occurrence was run. One that was not leaves error and result of the one before where they are.
+        ran: bool,
         /// Why this occurrence failed for good, if it did; cut to [`ERROR_BYTES_MAX`].
         error: Option<String>,
         /// For the history, if it did.

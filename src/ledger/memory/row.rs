@@ -333,12 +333,15 @@ impl Row {
             }
             Ruling::GoOn {
                 next,
+                ran,
                 error,
                 mishap,
                 result,
             } => {
-                self.last_error = error.as_deref().map(cut);
-                self.result = result.clone();
+                if *ran {
+                    self.last_error = error.as_deref().map(cut);
+                    self.result = result.clone();
+                }
                 if self.snoozes() > 0 {
                     self.history.remove(0);
                 }

@@ -153,13 +153,16 @@ impl MysqlLedger {
         const CANCELLED: i64 = 3;
         let GoingOn {
             next,
+            ran,
             error,
             mishap,
             result,
         } = written;
         statement(self.queries.plain(queries::GO_ON))
             .bind(error.map_or(DONE, |_| CANCELLED))
+            .bind(i64::from(ran))
             .bind(error.map(str::to_owned))
+            .bind(i64::from(ran))
             .bind(result)
             .bind(mishap.map(Mishap::to_line))
             .bind(next.0)
@@ -301,6 +304,7 @@ impl Reached {
 /// What [`queries::GO_ON`] writes.
 pub(super) struct GoingOn<'a> {
     next: UnixMs,
+    ran: bool,
     error: Option<&'a str>,
     mishap: Option<&'a Mishap>,
     result: Option<String>,
@@ -310,6 +314,7 @@ impl<'a> GoingOn<'a> {
     pub fn succeeded(next: UnixMs, result: Option<String>) -> Self {
         Self {
             next,
+            ran: true,
             error: None,
             mishap: None,
             result,
@@ -319,6 +324,7 @@ impl<'a> GoingOn<'a> {
     fn of(ruling: &'a Ruling) -> Option<Self> {
         let Ruling::GoOn {
             next,
+            ran,
             error,
             mishap,
             result,
@@ -328,6 +334,7 @@ impl<'a> GoingOn<'a> {
         };
         Some(Self {
             next: *next,
+            ran: *ran,
             error: error.as_deref().map(cut),
             mishap: mishap.as_ref(),
             result: result.clone(),
