@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lapsed::ledger::Catalog;
-use lapsed::task::{CatchUp, State};
+use lapsed::task::{CatchUp, Overlap, State};
 use lapsed::testing::{Ran, TestKit};
 use lapsed::{
     Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, TaskKey, UnixMs,
@@ -159,4 +159,20 @@ async fn an_occurrence_that_was_missed_leaves_what_is_known_of_the_one_before() 
     kit.set_now(kit.now().plus(secs(5_000)));
     assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["missed"]);
     assert_eq!(kit.task("Job@run").unwrap().last_error, error);
+}
+
+#[tokio::test]
+async fn occurrences_of_a_key_that_has_a_suffix_cannot_overlap() {
+    let kit = TestKit::new(ending(&[]));
+    let task = Task::from(TaskKey::parse("Job@run@~0000000000abc").unwrap());
+    let rule = Recurrence::every(secs(60)).unwrap();
+    let tasks = kit.tasks();
+    let made = tasks.create_recurring(task.clone(), rule.clone()).await;
+    assert!(made.is_ok(), "{made:?}");
+    let rule = rule.overlap(Overlap::Allow);
+    let refused = tasks.create_recurring(task, rule).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "key ends in the suffix `@~0000000000abc`, expected none where occurrences may overlap: each has a suffix of its own"
+    );
 }

@@ -45,10 +45,15 @@ impl Recurrence {
     /// Whether each occurrence of this key can be a task of its own, where that is wanted.
     ///
     /// # Errors
-    /// [`RecurrenceError::KeyTooLong`].
+    /// [`RecurrenceError::KeyTooLong`], [`RecurrenceError::KeyHasSuffix`].
     pub fn check_room(&self, key: &TaskKey) -> Result<(), RecurrenceError> {
         const SUFFIX_BYTES: usize = "@~1763750000000".len();
         let bytes = key.as_str().len();
+        if self.may_overlap()
+            && let Some(suffix) = key.suffix()
+        {
+            return Err(RecurrenceError::KeyHasSuffix(suffix.to_owned()));
+        }
         match self.may_overlap() && bytes + SUFFIX_BYTES > KEY_BYTES_MAX {
             true => Err(RecurrenceError::KeyTooLong {
                 bytes,
