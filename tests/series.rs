@@ -176,3 +176,21 @@ async fn occurrences_of_a_key_that_has_a_suffix_cannot_overlap() {
         "key ends in the suffix `@~0000000000abc`, expected none where occurrences may overlap: each has a suffix of its own"
     );
 }
+
+#[tokio::test]
+async fn an_occurrence_that_a_person_called_off_stays_called_off() {
+    let mut kit = TestKit::new(ending(&[]));
+    let rule = Recurrence::every(secs(60)).unwrap();
+    let due = begin(&kit, rule.overlap(Overlap::Allow)).await;
+    let instance = TaskKey::parse(&format!("Job@run@~{}", due.0)).unwrap();
+    let tasks = kit.tasks();
+    tasks
+        .create_task(instance.clone().into(), due)
+        .await
+        .unwrap();
+    tasks.cancel_key(&instance).await.unwrap();
+    let ran = kit.advance(secs(90)).await;
+    assert_eq!(outcomes(&ran), ["handed_on"]);
+    let state = kit.task(instance.as_str()).unwrap().state;
+    assert_eq!(state, State::Cancelled);
+}

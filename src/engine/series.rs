@@ -55,15 +55,15 @@ impl Shared {
             max_attempts: claim.attempt.max_attempts,
             ..NewTask::new(key.clone(), due)
         };
-        match self.parts.ledger.create(&[task]).await {
-            Ok(created) => {
-                let created = created.first().filter(|one| !one.state.is_finished());
-                let alarms = created.map(|created| Alarm {
+        // Only where there is none: one that is there has been made before, and may have been called off since.
+        match self.parts.ledger.recur(&task, None).await {
+            Ok(made) => {
+                let alarm = |arming| Alarm {
                     key,
                     due,
-                    arming: Some(created.arming),
-                });
-                self.hold(alarms.into_iter().collect());
+                    arming: Some(arming),
+                };
+                self.hold(made.map(alarm).into_iter().collect());
                 Outcome::HandedOn
             }
             Err(error) if error.is_transient() => {
