@@ -22,6 +22,11 @@ impl Shared {
             Ok(recurrence) => recurrence,
             Err(error) => return Some(never(error.to_string())),
         };
+        // What is paused is neither missed nor handed on.
+        if !self.pauses.may_start(claim) {
+            self.parts.metrics.dropped("paused", 1);
+            return Some(Outcome::Interrupted);
+        }
         let now = self.parts.ledger.clock().now();
         let is_missed = claim
             .occurrence(now)
