@@ -120,6 +120,9 @@ impl Shared {
                 if let Some(before) = before.replace(keys.clone()) {
                     tell_removed(before.difference(&keys));
                 }
+                for one in series.iter() {
+                    self.tell_if_nothing_runs(&one.key);
+                }
                 let mut open: Vec<&RecurringConfig> = series.iter().collect();
                 while !open.is_empty() {
                     let mut later = Vec::new();
@@ -153,12 +156,6 @@ impl Shared {
     /// Whether nothing is left to be done about it.
     async fn is_established(&self, wanted: &RecurringConfig) -> bool {
         let key = &wanted.key;
-        if self.parts.router.find(key).is_none() {
-            tracing::warn!(
-                task.class_method = key.class_method(),
-                "nothing here runs this recurring task"
-            );
-        }
         let ledger = &*self.parts.ledger;
         let task = wanted.task();
         match establish(ledger, &task, Insistence::Standing).await {
@@ -183,6 +180,15 @@ impl Shared {
             }
         }
         true
+    }
+
+    fn tell_if_nothing_runs(&self, key: &TaskKey) {
+        if self.parts.router.find(key).is_none() {
+            tracing::warn!(
+                task.class_method = key.class_method(),
+                "nothing here runs this recurring task"
+            );
+        }
     }
 
     fn tell_series(&self, key: &TaskKey, what: &'static str, due: UnixMs) {
