@@ -692,6 +692,29 @@ async fn what_outlives_the_drain_is_released_without_counting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_occurrence_that_a_stop_interrupted_is_run_again_however_late() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let rig = start(
+        "engine.drain_timeout = '3s'",
+        held(started, &Arc::default()),
+    );
+    let hourly = Recurrence::every(Duration::from_secs(3_600)).unwrap();
+    let task = Task::new("Job", "held", [""; 0]).unwrap();
+    rig.tasks.create_recurring(task, hourly).await.unwrap();
+    let interrupted = runs.recv().await.unwrap();
+    let ledger = rig.stop().await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let rig = start_on(
+        ledger,
+        "engine.drain_timeout = '3s'",
+        held(started, &Arc::default()),
+    );
+    assert_eq!(runs.recv().await.unwrap(), interrupted);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_discarded() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());

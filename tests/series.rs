@@ -81,8 +81,11 @@ async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
     );
 }
 
+/// How a run ends.
+type End = fn(&TaskContext) -> Result<(), HandlerError>;
+
 /// `Job@run`, whose runs end one after another as these say; behind the last all succeed.
-fn ending(ends: &'static [fn(&TaskContext) -> Result<(), HandlerError>]) -> HandlerRegistry {
+fn ending(ends: &'static [End]) -> HandlerRegistry {
     let mut handlers = HandlerRegistry::new();
     let run = Arc::new(AtomicUsize::new(0));
     handlers.on("Job", "run", move |ctx: TaskContext, ()| {
