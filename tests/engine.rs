@@ -22,13 +22,15 @@ use lapsed::ledger::{
     TaskRecord,
 };
 use lapsed::limiter::MemoryLimiter;
-use lapsed::task::{Countdown, Pause, Paused, Scope, State, TaskKey, UnixMs};
+use lapsed::task::{Countdown, Overlap, Pause, Paused, Scope, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::timer::{
     Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
 };
-use lapsed::{Config, Engine, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
+use lapsed::{
+    Config, Engine, HandlerError, HandlerRegistry, Recurrence, Task, TaskClient, TaskContext,
+};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -690,6 +692,29 @@ async fn what_outlives_the_drain_is_released_without_counting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_occurrence_that_a_stop_interrupted_is_run_again_however_late() {
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let rig = start(
+        "engine.drain_timeout = '3s'",
+        held(started, &Arc::default()),
+    );
+    let hourly = Recurrence::every(Duration::from_secs(3_600)).unwrap();
+    let task = Task::new("Job", "held", [""; 0]).unwrap();
+    rig.tasks.create_recurring(task, hourly).await.unwrap();
+    let interrupted = runs.recv().await.unwrap();
+    let ledger = rig.stop().await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let (started, mut runs) = mpsc::unbounded_channel();
+    let rig = start_on(
+        ledger,
+        "engine.drain_timeout = '3s'",
+        held(started, &Arc::default()),
+    );
+    assert_eq!(runs.recv().await.unwrap(), interrupted);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_discarded() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
@@ -1344,6 +1369,34 @@ async fn what_was_paused_while_its_claim_was_on_its_way_is_given_back() {
     let record = rig.until("Job@count@1", State::Done).await;
     assert_eq!(record.attempt, 1);
     assert_eq!(count.load(Ordering::SeqCst), 1);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_occurrence_that_was_paused_while_its_claim_was_on_its_way_is_not_handed_on() {
+    let faults = Arc::<Faults>::default();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let count = Arc::new(AtomicU32::new(0));
+    let rig = start_with(ledger, Arc::clone(&faults), "", counting(&count));
+    *faults.claim_answer_takes.lock().unwrap() = Duration::from_secs(3);
+    let rule = Recurrence::every(Duration::from_secs(10)).unwrap();
+    let task = Task::new("Job", "count", [1]).unwrap();
+    let made = rig
+        .tasks
+        .create_recurring(task, rule.overlap(Overlap::Allow));
+    let due = made.await.unwrap().due();
+    rig.until("Job@count@1", State::Running).await;
+    let job = Scope::class("Job").unwrap();
+    rig.tasks.pause(&job, "test", "").await.unwrap();
+    let record = rig.until("Job@count@1", State::Pending).await;
+    assert_eq!(record.due, due);
+    *faults.claim_answer_takes.lock().unwrap() = Duration::ZERO;
+    rig.tasks.resume(&job).await.unwrap().unwrap();
+    while rig.record("Job@count@1").await.due == due {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let instance = format!("Job@count@1@~{}", due.0);
+    rig.until(&instance, State::Done).await;
     rig.stop().await;
 }
 

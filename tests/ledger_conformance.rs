@@ -12,7 +12,7 @@ use lapsed::ledger::recurring::{Established, Insistence, SeriesRow, establish};
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelFilter, Catalog, Claim, Claimant, Created, DueScan,
     Foundling, IfPending, Ledger, ListFilter, NewTask, NudgeAnswer, PAUSES_MAX, PAYLOAD_READ_MAX,
-    PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
+    PauseAnswer, Pauses, Prune, REASON_CHARS_MAX, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
     Settled, Settlement, Standing, Stands, StateFilter, Window,
 };
 use lapsed::sandbox::PrivateMaria;
@@ -167,6 +167,10 @@ rules! {
     a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
     a_series_that_is_dead_goes_on_when_it_is_redriven
+    a_run_of_a_series_that_is_released_counts_as_an_attempt
+    a_series_that_has_ended_is_not_pruned
+    a_series_whose_key_is_deleted_is_not_called_off
+    an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before
     a_pause_stands_until_it_is_lifted
     pausing_twice_changes_nothing_and_says_who_was_first
     a_reason_that_is_too_long_is_refused
@@ -1637,6 +1641,7 @@ async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
 fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
     Ruling::GoOn {
         next,
+        ran: true,
         error: error.map(str::to_owned),
         mishap: error.map(|error| mishap(How::Failed, 1, error)),
         result: error.is_none().then(|| "7".to_owned()),
@@ -1726,7 +1731,12 @@ async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Ca
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
         let next = UnixMs(arming.due.0 + 3_600_000);
-        settle(ledger, &claimed, go_on(next, error)).await;
+        // There is nothing to arm.
+        let ended = error.map_or(Settled::Ended, |_| Settled::Cancelled);
+        for _ in 0..2 {
+            let settled = settle(ledger, &claimed, go_on(next, error)).await;
+            assert_eq!(settled, ended);
+        }
         let record = ledger.find(&key).await.unwrap().unwrap();
         assert_eq!((record.state, record.due), (ends, arming.due));
     }
@@ -1893,6 +1903,84 @@ async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger
         settle(ledger, &claimed, go_on(next, None)).await,
         Settled::Applied
     );
+}
+
+async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-released", 1);
+    let arming = hourly(ledger, &key).await;
+    for number in 1..4 {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.number, number);
+        let settled = settle(ledger, &claimed, Ruling::Release).await;
+        assert_eq!(settled, Settled::Applied);
+    }
+}
+
+async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog)) {
+    let keys = ["done", "dead", "cancelled"].map(|end| key("series-pruned", end));
+    for (key, ruling) in keys.iter().zip([Ruling::Complete, bury()]) {
+        let arming = hourly(ledger, key).await;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        settle(ledger, &claimed, ruling).await;
+    }
+    hourly(ledger, &keys[2]).await;
+    cancel(ledger, &keys[2]).await;
+    let finished = ledger.find(&keys[2]).await.unwrap().unwrap().finished;
+    pass(ledger, UnixMs(finished.unwrap().0 + 60)).await;
+    for state in [State::Done, State::Dead, State::Cancelled] {
+        let prune = Prune {
+            state,
+            age: Some(Duration::from_millis(50)),
+            surplus: 1_000,
+            after: None,
+            limit: 100,
+            dry_run: false,
+        };
+        prune_all(ledger, prune).await;
+    }
+    for key in &keys {
+        assert!(ledger.find(key).await.unwrap().is_some(), "{key}");
+    }
+}
+
+async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-withdrawn", 1);
+    hourly(ledger, &key).await;
+    let over = standing(ledger, &key).await;
+    let due = in_ms(ledger, 60_000).await;
+    let arming = written(adopt(ledger, &key, due, over).await);
+    assert!(!ledger.withdraw(arming).await.unwrap());
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-not-run", 1);
+    let mut arming = hourly(ledger, &key).await;
+    let missed = |next| Ruling::GoOn {
+        next,
+        ran: false,
+        error: None,
+        mishap: None,
+        result: None,
+    };
+    for ruling in [go_on as fn(UnixMs, Option<&str>) -> Ruling, |next, _| {
+        go_on(next, Some("no"))
+    }] {
+        let mut known = Vec::new();
+        for missed in [None, Some(missed)] {
+            let claimed = claim(ledger, arming, LEASE).await.unwrap();
+            arming.due = UnixMs(arming.due.0 + 1);
+            let ruling = missed.map_or_else(|| ruling(arming.due, None), |it| it(arming.due));
+            let settled = settle(ledger, &claimed, ruling).await;
+            assert_eq!(settled, Settled::Applied);
+            let record = ledger.find(&key).await.unwrap().unwrap();
+            known.push((record.last_error, record.result));
+        }
+        assert_eq!(known[0], known[1]);
+        assert_ne!(known[0], (None, None));
+    }
 }
 
 /// A series as it is wanted.

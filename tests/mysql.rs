@@ -855,6 +855,39 @@ async fn a_superseded_row_that_is_locked_delays_no_other_settlement() {
 }
 
 #[tokio::test]
+async fn a_series_that_is_claimed_again_before_it_is_looked_at_has_gone_on() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 2).await;
+    let claims = ledger.claim(&armings, &claimant()).await.unwrap();
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    // Nobody is faster than this: whatever goes on is claimed.
+    for statement in [
+        "DELETE FROM tb_time_limit_task ORDER BY id LIMIT 1",
+        "CREATE TRIGGER at_once BEFORE UPDATE ON tb_time_limit_task FOR EACH ROW SET \
+           NEW.owner = IF(NEW.end_time > OLD.end_time, REPEAT('x', 16), NEW.owner), \
+           NEW.lease_until = IF(NEW.end_time > OLD.end_time, UNIX_TIMESTAMP() + 30, NEW.lease_until)",
+    ] {
+        other.execute(statement).await.unwrap();
+    }
+    let go_on = Ruling::GoOn {
+        next: UnixMs(claims[1].lease.arming.due.0 + 1),
+        ran: true,
+        error: None,
+        mishap: None,
+        result: None,
+    };
+    let settlements = [(&claims[0], Ruling::Complete), (&claims[1], go_on)];
+    let settlements = settlements.map(|(claim, ruling)| Settlement {
+        lease: claim.lease,
+        ruling,
+    });
+    assert_eq!(
+        ledger.settle(&settlements).await.unwrap(),
+        [Settled::Fenced, Settled::Applied]
+    );
+}
+
+#[tokio::test]
 async fn a_statement_that_the_server_cuts_short_is_no_refusal() {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 1).await;

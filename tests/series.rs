@@ -1,10 +1,15 @@
 //! Series on the ledger in memory: no server, and time moves only when nothing else can.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lapsed::task::{CatchUp, State};
-use lapsed::{Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, UnixMs};
+use lapsed::ledger::Catalog;
+use lapsed::task::{CatchUp, Overlap, State};
+use lapsed::testing::{Ran, TestKit};
+use lapsed::{
+    Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, TaskKey, UnixMs,
+};
 
 /// When each run was due, and what it is to come to.
 type Runs = Arc<Mutex<Vec<UnixMs>>>;
@@ -74,4 +79,121 @@ async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
         refused.to_string(),
         "no occurrence lies ahead: it was to end before"
     );
+}
+
+/// How a run ends.
+type End = fn(&TaskContext) -> Result<(), HandlerError>;
+
+/// `Job@run`, whose runs end one after another as these say; behind the last all succeed.
+fn ending(ends: &'static [End]) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let run = Arc::new(AtomicUsize::new(0));
+    handlers.on("Job", "run", move |ctx: TaskContext, ()| {
+        let end = ends.get(run.fetch_add(1, Ordering::SeqCst));
+        let end = end.map_or(Ok(()), |end| end(&ctx));
+        async move { end }
+    });
+    handlers
+}
+
+fn fails(_: &TaskContext) -> Result<(), HandlerError> {
+    Err(HandlerError::permanent("no"))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+async fn begin(kit: &TestKit, recurrence: Recurrence) -> UnixMs {
+    let task = Task::new("Job", "run", [""; 0]).unwrap();
+    let made = kit.tasks().create_recurring(task, recurrence).await;
+    made.unwrap().due()
+}
+
+fn outcomes(ran: &[Ran]) -> Vec<&'static str> {
+    ran.iter().map(|ran| ran.outcome.as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_occurrence_that_was_snoozed_is_run_again_though_its_due_time_is_long_ago() {
+    let mut kit = TestKit::new(ending(&[|_| Err(HandlerError::snooze(secs(600)))]));
+    let due = begin(&kit, Recurrence::every(secs(3_600)).unwrap()).await;
+    let ran = kit.advance(secs(3_600 + 900)).await;
+    assert_eq!(outcomes(&ran), ["snoozed", "succeeded"]);
+    assert_eq!(kit.task("Job@run").unwrap().due, due.plus(secs(3_600)));
+}
+
+#[tokio::test]
+async fn a_last_occurrence_that_is_redriven_is_run() {
+    let mut kit = TestKit::new(ending(&[fails]));
+    let once = Recurrence::every(secs(60)).unwrap().times(1).unwrap();
+    begin(&kit, once).await;
+    assert_eq!(outcomes(&kit.advance(secs(3_600)).await), ["failed"]);
+    assert_eq!(kit.task("Job@run").unwrap().state, State::Dead);
+    let key = TaskKey::parse("Job@run").unwrap();
+    kit.ledger().redrive(&key).await.unwrap();
+    assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["succeeded"]);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_run_that_failed() {
+    let mut kit = TestKit::new(ending(&[
+        |ctx| ctx.keep_result(1),
+        |ctx| {
+            ctx.keep_result(2)?;
+            fails(ctx)
+        },
+    ]));
+    begin(&kit, Recurrence::every(secs(60)).unwrap()).await;
+    let result = |kit: &TestKit| kit.task("Job@run").unwrap().result;
+    kit.advance(secs(60)).await;
+    assert_eq!(result(&kit).as_deref(), Some("1"));
+    kit.advance(secs(60)).await;
+    assert_eq!(result(&kit), None);
+}
+
+#[tokio::test]
+async fn an_occurrence_that_was_missed_leaves_what_is_known_of_the_one_before() {
+    let mut kit = TestKit::new(ending(&[fails]));
+    begin(&kit, Recurrence::every(secs(3_600)).unwrap()).await;
+    kit.advance(secs(3_600)).await;
+    let error = kit.task("Job@run").unwrap().last_error;
+    assert!(error.is_some());
+    kit.set_now(kit.now().plus(secs(5_000)));
+    assert_eq!(outcomes(&kit.advance(Duration::ZERO).await), ["missed"]);
+    assert_eq!(kit.task("Job@run").unwrap().last_error, error);
+}
+
+#[tokio::test]
+async fn occurrences_of_a_key_that_has_a_suffix_cannot_overlap() {
+    let kit = TestKit::new(ending(&[]));
+    let task = Task::from(TaskKey::parse("Job@run@~0000000000abc").unwrap());
+    let rule = Recurrence::every(secs(60)).unwrap();
+    let tasks = kit.tasks();
+    let made = tasks.create_recurring(task.clone(), rule.clone()).await;
+    assert!(made.is_ok(), "{made:?}");
+    let rule = rule.overlap(Overlap::Allow);
+    let refused = tasks.create_recurring(task, rule).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "key ends in the suffix `@~0000000000abc`, expected none where occurrences may overlap: each has a suffix of its own"
+    );
+}
+
+#[tokio::test]
+async fn an_occurrence_that_a_person_called_off_stays_called_off() {
+    let mut kit = TestKit::new(ending(&[]));
+    let rule = Recurrence::every(secs(60)).unwrap();
+    let due = begin(&kit, rule.overlap(Overlap::Allow)).await;
+    let instance = TaskKey::parse(&format!("Job@run@~{}", due.0)).unwrap();
+    let tasks = kit.tasks();
+    tasks
+        .create_task(instance.clone().into(), due)
+        .await
+        .unwrap();
+    tasks.cancel_key(&instance).await.unwrap();
+    let ran = kit.advance(secs(90)).await;
+    assert_eq!(outcomes(&ran), ["handed_on"]);
+    let state = kit.task(instance.as_str()).unwrap().state;
+    assert_eq!(state, State::Cancelled);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlx::MySqlConnection;
 
-use super::{ClientError, Made, Task, TaskClient, arm};
+use super::{ClientError, Made, NotArmed, Task, TaskClient, arm};
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::ledger::{CancelAnswer, Created, IfPending, NewTask, Stands};
@@ -15,7 +15,7 @@ use crate::timer::Timer;
 impl TaskClient {
     /// Creates a task that comes again, or makes the one of this key come like this from now on.
     ///
-    /// The same once more changes nothing: an application may say it at each start. What was another series, or a task that runs
+    /// The same once more changes nothing, its key neither: an application may say it at each start. What was another series, or a task that runs
     /// once, is changed; its next occurrence stays where it is if it is right, and is moved if not. One that is being run is moved
     /// too, and that run's result is discarded, as by [`create`](Self::create). One that was finished or called off begins anew.
     ///
@@ -60,16 +60,16 @@ impl TaskClient {
             ..NewTask::new(key.clone(), now)
         };
         let established = establish(&*self.ledger, &task, Insistence::Now).await?;
-        let (arming, state, older_run) = match established {
-            Established::Begun(arming) => (arming, State::Pending, false),
+        let (arming, state, older_run, written) = match established {
+            Established::Begun(arming) => (arming, State::Pending, false, true),
             Established::Changed { arming, older_run } => match older_run {
-                true => (arming, State::Running, true),
-                false => (arming, State::Pending, false),
+                true => (arming, State::Running, true, true),
+                false => (arming, State::Pending, false, true),
             },
             Established::Unchanged(arming, state) | Established::Ended(arming, state) => {
-                (arming, state, false)
+                (arming, state, false, false)
             }
-            Established::Running(arming) => (arming, State::Running, false),
+            Established::Running(arming) => (arming, State::Running, false, false),
         };
         let created = Created {
             arming,
@@ -78,6 +78,10 @@ impl TaskClient {
             since: now,
             stands: Stands::Asked,
         };
+        // Its key may be of a retry, or somebody's who moves it.
+        if !written {
+            return Ok(Made::new(created, Some(NotArmed::LeftAsItIs)));
+        }
         let not_armed = arm(&*self.timer, &*self.ledger, &[(key, created)]).await;
         Ok(Made::new(created, not_armed.into_iter().next().flatten()))
     }

@@ -587,6 +587,21 @@ mod tests {
     }
 
     #[test]
+    fn a_recurring_task_that_nobody_signs_does_not_go_to_a_route_that_wants_it_signed() {
+        let text = "[[recurring]]\nkey = 'Bill@nightly'\nevery = '1h'\n\
+             [[recurring]]\nkey = 'Feed@pull'\nevery = '1h'\n\
+             [[routes]]\nmatch = '^Feed@'\nlog = {}\n\
+             [[routes]]\nmatch = '.'\nlog = {}\npayload_secret = 'sixteen bytes or'\n";
+        assert_eq!(
+            problems(text),
+            [
+                "`recurring[0].key`: `Bill@nightly` goes to the route `match = \".\"`, which runs only what is signed with its \
+                 `payload_secret`: expected another route, or a program that signs it and creates it"
+            ]
+        );
+    }
+
+    #[test]
     fn a_route_may_have_limits() {
         let text = "[[routes]]\nmatch = 'x'\nlog = {}\nconcurrency = 32\nrate = '100/s'\nburst = 20\npriority = -3\n";
         let limits = Config::from_toml(text).unwrap().routes[0].limits;

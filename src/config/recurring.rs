@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
+use super::RouteConfig;
 use super::reader::{Problems, Reader};
 use crate::ledger::PAYLOAD_BYTES_MAX;
 use crate::ledger::TAG_CHARS_MAX;
@@ -25,7 +26,12 @@ pub struct RecurringConfig {
 }
 
 impl Reader {
-    pub(super) fn recurring(&mut self, p: &mut Problems) -> Vec<RecurringConfig> {
+    /// `routes` are all that could be read.
+    pub(super) fn recurring(
+        &mut self,
+        routes: &[RouteConfig],
+        p: &mut Problems,
+    ) -> Vec<RecurringConfig> {
         let tables: Vec<Table> = self.optional("recurring", p).unwrap_or_default();
         let readers = tables.into_iter().enumerate().map(|(index, table)| Self {
             table,
@@ -43,6 +49,19 @@ impl Reader {
                     &path,
                     format!("`{}` is here twice, expected once", series.key),
                 );
+            }
+            let route = routes
+                .iter()
+                .find(|route| route.matches.is_match(series.key.as_str()));
+            if let Some(route) = route
+                && !route.payload_secrets.is_empty()
+            {
+                let problem = format!(
+                    "`{}` goes to the route `match = \"{}\"`, which runs only what is signed with its `payload_secret`: \
+                     expected another route, or a program that signs it and creates it",
+                    series.key, route.matches
+                );
+                p.add(&path, problem);
             }
             found.push(series);
         }

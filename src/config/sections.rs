@@ -26,7 +26,7 @@ impl Reader {
         let http = self.section("http", p).http(p);
         let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
         let routes = self.routes(retry.as_ref(), key_prefix, p);
-        let recurring = self.recurring(p);
+        let recurring = self.recurring(&routes, p);
         self.done(p);
         Some(Config {
             timer: timer?,

@@ -268,7 +268,7 @@ impl Shared {
             Lane::Fresh => Slots {
                 runs: some_of(&self.slots, wanted).await,
                 backlog: None,
-                _seat: None,
+                seat: None,
             },
             Lane::Swept => self.backlog_slots(wanted).await,
         }
@@ -288,7 +288,7 @@ impl Shared {
                 return Slots {
                     runs,
                     backlog: Some(backlog),
-                    _seat: None,
+                    seat: None,
                 };
             }
             let spare = self
@@ -300,7 +300,7 @@ impl Shared {
                 return Slots {
                     runs: some_of(&self.slots, spare).await,
                     backlog: None,
-                    _seat: None,
+                    seat: None,
                 };
             }
         }
@@ -331,7 +331,7 @@ pub(super) struct Claimed {
 pub(super) struct Slots {
     runs: OwnedSemaphorePermit,
     backlog: Option<OwnedSemaphorePermit>,
-    _seat: Option<Seat>,
+    seat: Option<Seat>,
 }
 
 impl Slots {
@@ -341,6 +341,13 @@ impl Slots {
             .as_ref()
             .map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
         self.runs.num_permits().min(backlog)
+    }
+
+    /// What was claimed was not run: its start goes to the next one.
+    pub(super) fn give_start_back(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.give_back();
+        }
     }
 
     pub(super) fn split(&mut self, mut seat: Seat) -> Option<Self> {
@@ -353,7 +360,7 @@ impl Slots {
         Some(Self {
             runs,
             backlog,
-            _seat: Some(seat),
+            seat: Some(seat),
         })
     }
 }

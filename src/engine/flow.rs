@@ -105,6 +105,7 @@ impl Flow {
         self.running.fetch_add(1, Ordering::SeqCst);
         Seat {
             flow: Arc::clone(self),
+            counted,
             unused: counted,
         }
     }
@@ -127,6 +128,8 @@ impl Hand {
 #[derive(Debug)]
 pub struct Seat {
     flow: Arc<Flow>,
+    /// It took one of the starts in hand.
+    counted: bool,
     /// It took one of the starts in hand, and nothing has started.
     unused: bool,
 }
@@ -136,12 +139,17 @@ impl Seat {
     pub fn start(&mut self) {
         self.unused = false;
     }
+
+    /// Nothing was run after all.
+    pub fn give_back(&mut self) {
+        self.unused = self.counted;
+    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         if self.unused {
-            // The claim was lost: the next one may have it.
+            // The claim was lost, or nothing was run: the next one may have it.
             let mut hand = self.flow.hand();
             hand.starts = hand.fresh().saturating_add(1);
         }
@@ -165,6 +173,15 @@ mod tests {
         assert_eq!((flow.running(), flow.starts()), (0, 1));
         tokio::time::advance(GRANT_LASTS).await;
         assert_eq!(flow.starts(), 0);
+        flow.grant(1);
+        for (counted, starts) in [(true, 1), (false, 1)] {
+            let mut missed = flow.seat(counted);
+            missed.start();
+            missed.give_back();
+            drop(missed);
+            assert_eq!(flow.starts(), starts, "as many as before");
+        }
+        tokio::time::advance(GRANT_LASTS).await;
         flow.grant(3);
         assert_eq!(flow.starts(), 3);
     }

@@ -38,14 +38,17 @@ impl Shared {
         claim: Claim,
         route: Route,
         ended: CancellationToken,
-        slot: Slots,
+        mut slot: Slots,
         settler: mpsc::Sender<Ended>,
     ) {
         let (outcome, result) = match (claim.oversize, claim.attempt.crashes) {
             (Some(bytes), _) => (too_long(bytes), None),
             (None, POISON_CRASHES..) => (Outcome::Poisoned, None),
             (None, _) => match self.instead_of_running(&claim).await {
-                Some(outcome) => (outcome, None),
+                Some(outcome) => {
+                    slot.give_start_back();
+                    (outcome, None)
+                }
                 None => self.run_with_care(&claim, &route, &ended).await,
             },
         };

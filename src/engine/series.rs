@@ -22,6 +22,11 @@ impl Shared {
             Ok(recurrence) => recurrence,
             Err(error) => return Some(never(error.to_string())),
         };
+        // What is paused is neither missed nor handed on.
+        if !self.pauses.may_start(claim) {
+            self.parts.metrics.dropped("paused", 1);
+            return Some(Outcome::Interrupted);
+        }
         let now = self.parts.ledger.clock().now();
         let is_missed = claim
             .occurrence(now)
@@ -55,15 +60,15 @@ impl Shared {
             max_attempts: claim.attempt.max_attempts,
             ..NewTask::new(key.clone(), due)
         };
-        match self.parts.ledger.create(&[task]).await {
-            Ok(created) => {
-                let created = created.first().filter(|one| !one.state.is_finished());
-                let alarms = created.map(|created| Alarm {
+        // Only where there is none: one that is there has been made before, and may have been called off since.
+        match self.parts.ledger.recur(&task, None).await {
+            Ok(made) => {
+                let alarm = |arming| Alarm {
                     key,
                     due,
-                    arming: Some(created.arming),
-                });
-                self.hold(alarms.into_iter().collect());
+                    arming: Some(arming),
+                };
+                self.hold(made.map(alarm).into_iter().collect());
                 Outcome::HandedOn
             }
             Err(error) if error.is_transient() => {
@@ -115,6 +120,9 @@ impl Shared {
                 if let Some(before) = before.replace(keys.clone()) {
                     tell_removed(before.difference(&keys));
                 }
+                for one in series.iter() {
+                    self.tell_if_nothing_runs(&one.key);
+                }
                 let mut open: Vec<&RecurringConfig> = series.iter().collect();
                 while !open.is_empty() {
                     let mut later = Vec::new();
@@ -148,12 +156,6 @@ impl Shared {
     /// Whether nothing is left to be done about it.
     async fn is_established(&self, wanted: &RecurringConfig) -> bool {
         let key = &wanted.key;
-        if self.parts.router.find(key).is_none() {
-            tracing::warn!(
-                task.class_method = key.class_method(),
-                "nothing here runs this recurring task"
-            );
-        }
         let ledger = &*self.parts.ledger;
         let task = wanted.task();
         match establish(ledger, &task, Insistence::Standing).await {
@@ -178,6 +180,15 @@ impl Shared {
             }
         }
         true
+    }
+
+    fn tell_if_nothing_runs(&self, key: &TaskKey) {
+        if self.parts.router.find(key).is_none() {
+            tracing::warn!(
+                task.class_method = key.class_method(),
+                "nothing here runs this recurring task"
+            );
+        }
     }
 
     fn tell_series(&self, key: &TaskKey, what: &'static str, due: UnixMs) {

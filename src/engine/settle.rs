@@ -90,7 +90,7 @@ impl Shared {
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
-        let mut locked = Vec::new();
+        let (mut locked, mut marked) = (Vec::new(), Vec::new());
         for (ended, verdict) in judged {
             let wrote = if is_written(&verdict) {
                 settled.next().flatten()
@@ -99,6 +99,15 @@ impl Shared {
             };
             if wrote == Some(Settled::Locked) {
                 locked.extend(self.settle_later(ended, again));
+                continue;
+            }
+            if wrote == Some(Settled::ByHandler) && has_failed_in_a_series(&ended, &verdict) {
+                // Its row says that it has succeeded, so its series goes on.
+                marked.push(Ended {
+                    outcome: Outcome::Succeeded,
+                    result: None,
+                    ..ended
+                });
                 continue;
             }
             self.tell(&ended, &verdict, wrote);
@@ -119,6 +128,10 @@ impl Shared {
         self.intake
             .land(open.iter().map(|(ended, _)| &ended.claim.key));
         self.hold(alarms);
+        if !marked.is_empty() {
+            // Once: none of these has failed.
+            locked.extend(Box::pin(self.settle_batch(marked, again)).await);
+        }
         locked
     }
 
@@ -234,7 +247,7 @@ impl Shared {
                 self.parts.metrics.fenced();
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, wrote = ?wrote, "result discarded: the claim was no longer ours");
             }
-            (Some(Settled::Cancelled), _) => {
+            (Some(Settled::Cancelled | Settled::Ended), _) => {
                 tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
             }
             (_, Verdict::RetryAt { at, error }) if wrote == Some(Settled::Applied) => {
@@ -309,12 +322,25 @@ impl Shared {
             Verdict::Release => Ruling::Release,
             Verdict::GoOn { next, died } => Ruling::GoOn {
                 next: *next,
+                // Missed, handed on, or snoozed for so long that the next one comes first.
+                ran: died.is_some() || *outcome == Outcome::Succeeded,
                 error: died.as_ref().map(|(_, error)| error.clone()),
                 mishap: died.as_ref().map(|(_, error)| failed(error)),
-                result: result.clone(),
+                result: match outcome {
+                    Outcome::Succeeded => result.clone(),
+                    _ => None,
+                },
             },
         })
     }
+}
+
+fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
+    let succeeded = matches!(
+        verdict,
+        Verdict::Complete | Verdict::GoOn { died: None, .. }
+    );
+    ended.claim.recurrence.is_some() && !succeeded
 }
 
 /// Whether the ledger has something to write; nothing if the handler's own transaction has.

@@ -381,6 +381,7 @@ impl Claim {
         Some(Occurrence {
             recurrence,
             due: self.lease.arming.due,
+            ready: self.due_at.max(self.attempt.since),
             started: UnixMs(now.0.saturating_sub(elapsed_ms)),
         })
     }
@@ -427,12 +428,15 @@ pub enum Ruling {
         /// The newest entry of the history.
         mishap: Mishap,
     },
-    /// Pending again; the attempt is not counted.
+    /// Pending again; the attempt is not counted. That of a task that comes again is, so that what was begun is not taken
+    /// for missed.
     Release,
     /// Pending again under its next arming: another stable id, counters that begin anew.
     GoOn {
         /// When that is due; not the same time as that of the run.
         next: UnixMs,
+        /// Whether the occurrence was run. One that was not leaves error and result of the one before where they are.
+        ran: bool,
         /// Why this occurrence failed for good, if it did; cut to [`ERROR_BYTES_MAX`].
         error: Option<String>,
         /// For the history, if it did.
@@ -469,7 +473,10 @@ pub enum Settled {
     Applied,
     /// The task was cancelled while it ran, and the run did not succeed: it is cancelled now.
     Cancelled,
-    /// The handler had marked the row processed itself: it counts as succeeded.
+    /// The task was to come again but was cancelled while it ran, and the run succeeded: it is done now.
+    Ended,
+    /// The handler had marked the row processed itself: it counts as succeeded. If it comes again, and this is not the answer
+    /// to a success, the lease is still there: that it succeeded is to be written.
     ByHandler,
     /// The key was created anew while it ran: the result is discarded, the lease given back.
     Superseded,
@@ -585,8 +592,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// The tasks exist, as after [`create`](Self::create). Adopting them again finds them there.
     async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError>;
 
-    /// Calls off an adopted task whose key was deleted: only if it was adopted, is pending under this very arming,
-    /// and falls due in more than [`WITHDRAW_AHEAD`]. Tells whether it did.
+    /// Calls off an adopted task whose key was deleted: only if it was adopted, does not come again, is pending
+    /// under this very arming, and falls due in more than [`WITHDRAW_AHEAD`]. Tells whether it did.
     async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError>;
 
     /// Takes back the deletion of a row by a legacy program that has since armed the key again

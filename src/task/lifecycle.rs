@@ -239,7 +239,7 @@ pub enum Verdict {
         /// Why, for people.
         error: String,
     },
-    /// Pending again as if it had not been claimed: no attempt and no crash is counted.
+    /// Pending again as if it had not been claimed: no crash is counted, and no attempt but that of a task that comes again.
     Release,
     /// The series goes on with its next occurrence.
     GoOn {

@@ -488,6 +488,11 @@ pub enum RecurrenceError {
         /// How long it may be.
         max: usize,
     },
+    /// The key has a suffix already, where each occurrence is to have its own.
+    #[error(
+        "key ends in the suffix `@{0}`, expected none where occurrences may overlap: each has a suffix of its own"
+    )]
+    KeyHasSuffix(String),
     /// Not the JSON of one.
     #[error("recurrence cannot be read: {0}")]
     Json(String),

@@ -18,6 +18,8 @@ pub struct Occurrence<'a> {
     pub recurrence: &'a Recurrence,
     /// When it was due: `end_time`.
     pub due: UnixMs,
+    /// When it could begin: then, or when its latest retry or snooze was over, or when it was redriven.
+    pub ready: UnixMs,
     /// When its latest run was claimed.
     pub started: UnixMs,
 }
@@ -43,10 +45,15 @@ impl Recurrence {
     /// Whether each occurrence of this key can be a task of its own, where that is wanted.
     ///
     /// # Errors
-    /// [`RecurrenceError::KeyTooLong`].
+    /// [`RecurrenceError::KeyTooLong`], [`RecurrenceError::KeyHasSuffix`].
     pub fn check_room(&self, key: &TaskKey) -> Result<(), RecurrenceError> {
         const SUFFIX_BYTES: usize = "@~1763750000000".len();
         let bytes = key.as_str().len();
+        if self.may_overlap()
+            && let Some(suffix) = key.suffix()
+        {
+            return Err(RecurrenceError::KeyHasSuffix(suffix.to_owned()));
+        }
         match self.may_overlap() && bytes + SUFFIX_BYTES > KEY_BYTES_MAX {
             true => Err(RecurrenceError::KeyTooLong {
                 bytes,
@@ -61,7 +68,7 @@ impl Occurrence<'_> {
     /// Whether it was missed: it is not run any more. Only where missed ones are left out.
     pub fn is_missed(&self) -> bool {
         let (catch_up, _) = self.recurrence.catches_up();
-        catch_up == CatchUp::Skip && self.started.since(self.due) > self.grace(self.due)
+        catch_up == CatchUp::Skip && self.started.since(self.ready) > self.grace(self.due)
     }
 
     /// The next occurrence, seen from `now`; `None`: the series is over.
@@ -172,6 +179,7 @@ mod tests {
         Occurrence {
             recurrence,
             due: UnixMs(due * MINUTE),
+            ready: UnixMs(due * MINUTE),
             started: UnixMs(due * MINUTE + late_ms),
         }
     }
@@ -208,6 +216,17 @@ mod tests {
             let rule = every_minutes(1).catch_up(catch_up);
             assert!(!occurrence(&rule, 10, 86_400_000).is_missed());
         }
+    }
+
+    #[test]
+    fn how_late_an_occurrence_is_counts_from_when_it_could_begin() {
+        let rule = every_minutes(60);
+        let snoozed = |late_ms: i64| Occurrence {
+            ready: UnixMs(90 * MINUTE),
+            ..occurrence(&rule, 60, 30 * MINUTE + late_ms)
+        };
+        assert!(!snoozed(60_000).is_missed());
+        assert!(snoozed(60_001).is_missed());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lapsed::client::NotArmed;
 use lapsed::task::{CatchUp, Overlap, State};
 use lapsed::{
     Due, HandlerError, HandlerRegistry, MysqlTask, Recurrence, Task, TaskClient, TaskContext,
@@ -29,7 +30,7 @@ async fn begun_ago(rig: &Rig, name: &str, recurrence: Recurrence, ago_ms: i64) -
     let client = rig.client().await;
     begin(&client, name, recurrence.starting(start)).await;
     rig.run_sql(&format!(
-        "UPDATE tb_time_limit_task SET end_time = {} / 1000 WHERE `key` = '{name}'",
+        "UPDATE tb_time_limit_task SET start_time = {0} / 1000, end_time = {0} / 1000 WHERE `key` = '{name}'",
         start.0
     ))
     .await;
@@ -351,27 +352,106 @@ async fn a_handler_that_marks_its_row_processed_does_not_end_its_series() {
     let rig = Rig::new("").await;
     let mut handlers = handlers();
     let sql = rig.sql.clone();
-    handlers.on("Job", "legacy", move |task: TaskContext, ()| {
-        let sql = sql.clone();
-        async move {
-            write_down(&task).await?;
-            let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = 'Job@legacy'";
-            sqlx::query(mark).execute(&sql).await?;
-            Ok(())
-        }
-    });
+    handlers.on(
+        "Job",
+        "legacy",
+        move |task: TaskContext, (way,): (String,)| {
+            let sql = sql.clone();
+            async move {
+                write_down(&task).await?;
+                let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = ?";
+                let mark = sqlx::query(mark).bind(task.key().as_str());
+                mark.execute(&sql).await?;
+                match way.as_str() {
+                    "fails" => Err(HandlerError::new("not now")),
+                    "dies" => Err(HandlerError::permanent("never")),
+                    "snoozes" => Err(HandlerError::snooze(Duration::from_millis(1))),
+                    _ => Ok(()),
+                }
+            }
+        },
+    );
     let daemon = rig.daemon_with(handlers);
-    begin(
-        &daemon.tasks,
-        "Job@legacy",
-        every(1_000).catch_up(CatchUp::All),
-    )
-    .await;
-    until("it has run some times", async || {
-        rig.runs().await.len() >= 3
+    let ways = ["returns", "fails", "dies", "snoozes"].map(|way| format!("Job@legacy@{way}"));
+    for name in &ways {
+        begin(&daemon.tasks, name, every(1_000).catch_up(CatchUp::All)).await;
+    }
+    for name in &ways {
+        until(format!("{name} has run some times"), async || {
+            rig.runs_of(name).await.len() >= 3
+        })
+        .await;
+        assert_eq!(rig.record(name).await.last_error, None, "{name}");
+    }
+    each_once(&rig.runs().await);
+
+    // The last of a series is done.
+    let once = every(1_000).times(1).unwrap();
+    begin(&daemon.tasks, "Job@legacy@dies", once).await;
+    rig.until_state("Job@legacy@dies", State::Done).await;
+    until("its lease is given back", async || {
+        rig.number("SELECT lease_until > 0 FROM tb_time_limit_task WHERE status = 1")
+            .await
+            == 0
     })
     .await;
-    each_once(&rig.runs().await);
+}
+
+#[tokio::test]
+async fn a_series_that_is_cancelled_during_its_run_is_not_armed_again() {
+    const WAYS: [(&str, State); 4] = [
+        ("returns", State::Done),
+        ("completes", State::Done),
+        ("again", State::Done),
+        ("fails", State::Cancelled),
+    ];
+    let rig = Rig::new("").await;
+    let (entered, mut running) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let open = Arc::clone(&gate);
+    let mut handlers = handlers();
+    handlers.on(
+        "Job",
+        "gated",
+        move |task: TaskContext, (way,): (String,)| {
+            let (entered, gate) = (entered.clone(), Arc::clone(&gate));
+            async move {
+                entered.send(()).unwrap();
+                drop(gate.acquire().await);
+                match way.as_str() {
+                    "completes" => task.complete_in(task.begin().await?).await,
+                    "again" => {
+                        let tx = task.begin().await?;
+                        task.again_in(tx, Due::after_ms(3_600_000)?).await
+                    }
+                    "fails" => Err(HandlerError::permanent("no")),
+                    _ => Ok(()),
+                }
+            }
+        },
+    );
+    let daemon = rig.daemon_with(handlers);
+    let soon = UnixMs(rig.now_ms().await + 500);
+    for (way, _) in WAYS {
+        let hourly = every(3_600_000).starting(soon);
+        begin(&daemon.tasks, &format!("Job@gated@{way}"), hourly).await;
+    }
+    for (way, _) in WAYS {
+        running.recv().await.unwrap_or_else(|| panic!("{way} runs"));
+    }
+    for (way, _) in WAYS {
+        let key = key(&format!("Job@gated@{way}"));
+        daemon.tasks.cancel_key(&key).await.unwrap();
+    }
+    open.add_permits(WAYS.len());
+    for (way, state) in WAYS {
+        rig.until_state(&format!("Job@gated@{way}"), state).await;
+    }
+    // What it had to write to Redis is written then.
+    daemon.stop().await;
+    for (way, _) in WAYS {
+        assert_eq!(rig.pttl(&format!("Job@gated@{way}")).await, -2, "{way}");
+    }
 }
 
 #[tokio::test]
@@ -387,6 +467,20 @@ async fn a_bare_setex_moves_the_next_occurrence_and_no_more() {
         rig.record("Job@record@1").await.due.0 == start
     })
     .await;
+}
+
+#[tokio::test]
+async fn asking_for_a_series_that_is_there_touches_no_key() {
+    let rig = Rig::new("").await;
+    let tasks = rig.client().await;
+    let made = begin(&tasks, "Job@record@1", every(3_600_000)).await;
+    assert!(made.armed);
+    // Somebody moves it, and no daemon has seen that yet.
+    let () = rig.redis_says(&["SETEX", "Job@record@1", "60", ""]).await;
+    let again = begin(&tasks, "Job@record@1", every(3_600_000)).await;
+    assert_eq!(again.not_armed(), Some(NotArmed::LeftAsItIs));
+    assert_eq!(again.arming(), made.arming());
+    assert!(rig.pttl("Job@record@1").await <= 60_000);
 }
 
 #[tokio::test]

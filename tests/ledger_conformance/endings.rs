@@ -406,7 +406,7 @@ pub async fn only_dead_tasks_are_discarded(ledger: &(impl Ledger + Catalog)) {
     assert!(claim(ledger, arming, LEASE).await.is_some());
 }
 
-async fn prune_all(ledger: &impl Catalog, mut prune: Prune) -> Pruned {
+pub async fn prune_all(ledger: &impl Catalog, mut prune: Prune) -> Pruned {
     let mut total = Pruned::default();
     loop {
         let pruned = ledger.prune(&prune).await.unwrap();

@@ -376,6 +376,7 @@ impl Ledger for MemoryLedger {
         let row = book.rows.get_mut(&arming.row).filter(|row| {
             row.arming() == arming
                 && row.origin == Origin::Key
+                && row.recurrence.is_none()
                 && !row.deleted
                 && matches!(row.state(now), State::Pending | State::Waiting)
                 && row.end_time > now.plus(WITHDRAW_AHEAD)
@@ -531,7 +532,7 @@ impl Catalog for MemoryLedger {
         let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
             .rows
             .values()
-            .filter(|row| row.status == status)
+            .filter(|row| row.status == status && row.recurrence.is_none())
             .map(|row| (row.due_at(), row.id, since(row)))
             .collect();
         rows.sort_unstable();

@@ -333,12 +333,15 @@ impl Row {
             }
             Ruling::GoOn {
                 next,
+                ran,
                 error,
                 mishap,
                 result,
             } => {
-                self.last_error = error.as_deref().map(cut);
-                self.result = result.clone();
+                if *ran {
+                    self.last_error = error.as_deref().map(cut);
+                    self.result = result.clone();
+                }
                 if self.snoozes() > 0 {
                     self.history.remove(0);
                 }
@@ -348,7 +351,7 @@ impl Row {
                 self.recurrence = self.recurrence.take().map(Recurrence::settled);
                 if self.deleted {
                     let (status, settled) = match error {
-                        None => (Status::Processed, Settled::Applied),
+                        None => (Status::Processed, Settled::Ended),
                         Some(_) => (Status::Cancelled, Settled::Cancelled),
                     };
                     self.finish(status, now);
@@ -361,7 +364,8 @@ impl Row {
                 Settled::Applied
             }
             Ruling::Release => {
-                self.attempt = self.attempt.saturating_sub(1);
+                let given_back = u16::from(self.recurrence.is_none());
+                self.attempt = self.attempt.saturating_sub(given_back);
                 self.reopen(now)
             }
         }
@@ -405,6 +409,7 @@ impl Row {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
             Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
+            Status::Processed if matches!(ruling, Ruling::GoOn { .. }) => Settled::Ended,
             Status::Cancelled => Settled::Cancelled,
             _ => Settled::Applied,
         }

@@ -95,10 +95,11 @@ pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
 /// `withdraw`: an adopted task that is pending and not about to fall due; its key was deleted. `adopted = 2` says
-/// so, since the next key of this name is then a new one whatever its time. Primary key.
+/// so, since the next key of this name is then a new one whatever its time. A series that somebody's key has moved is more
+/// than that key. Primary key.
 pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, status = 3, adopted = 2, owner = NULL, lease_until = 0, \
        finished_at = UNIX_TIMESTAMP(NOW(3)) \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND adopted = 1 AND status = 0 AND sts = 0 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND adopted = 1 AND status = 0 AND sts = 0 AND recurrence IS NULL \
        AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND end_time > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000";
 
 /// `scan`, overdue and free, the oldest first. Range on `ix_due`.
@@ -188,8 +189,9 @@ pub const COMPLETE_WITH: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status =
 
 /// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
 /// A cancellation that waited for the run's end takes effect. `attempt` is 0 if the key was moved away and
-/// back meanwhile. Primary key.
-pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
+/// back meanwhile. An occurrence of a series keeps its attempt: what was begun is not missed, however late it is begun again.
+/// Primary key.
+pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = IF(recurrence IS NULL, GREATEST(attempt, 1) - 1, attempt), lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
@@ -214,16 +216,17 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts =
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle` and `complete_in` of a series: its next arming, in place of the completion. A task that was cancelled during the
-/// run only ends: the first value says how. A handler that marked the row processed itself, as programs do that know only the
+/// `settle` and `complete_in` of a series: its next arming, in place of the completion. One that was cancelled during the
+/// run only ends, as the first value says. Which of the two it is to be is said by `sts`, so that whoever writes it knows what
+/// was written. A handler that marked the row processed itself, as programs do that know only the
 /// first six columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary key.
 pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, ?, 0), \
-       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = ?, result = ?, adopted = IF(sts = 1, adopted, 0), \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = IF(?, ?, last_error), result = IF(?, ?, result), adopted = IF(sts = 1, adopted, 0), \
        history = NULLIF(SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
          NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), ''), \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
        end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status IN (0, 1) AND lease_until > 0";
+     WHERE sts = ? AND status <= ? AND lease_until > 0 AND id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ?";
 
 /// `series`: where a key stands, and how it comes again. Unique key.
 pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
@@ -253,7 +256,8 @@ pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempt
 
 /// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
-       CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left FROM `{t}` WHERE id IN ({ids})";
+       CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left, \
+       CAST(recurrence IS NOT NULL AS SIGNED) AS comes_again FROM `{t}` WHERE id IN ({ids})";
 
 /// `settle`: the key was created anew during the run: gives the lease back. Primary key.
 pub const GIVE_BACK: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0 \
@@ -350,20 +354,21 @@ pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_tim
 pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
 
 /// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is surplus
-/// has an age of its own. Ends where rows have not been due for long enough. Range on `ix_due`.
+/// has an age of its own. Ends where rows have not been due for long enough. The row of a series that has ended says so: without
+/// it, a configuration would begin it anew. Range on `ix_due`.
 pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? AND sts = ? AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
-       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) AND recurrence IS NULL \
      ORDER BY due_at, id LIMIT ?";
 
 /// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as [`DISCARD_ROWS`].
-pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \
+pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? AND recurrence IS NULL \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
 
-/// `count_finished`. Range on `ix_due`, which covers it.
+/// `count_finished`. Range on `ix_due`, which covers it; so series that have ended, which are few, are counted, too.
 pub const COUNT_FINISHED: &str = "SELECT COUNT(*) FROM `{t}` FORCE INDEX (ix_due) WHERE status = ?";
 
 /// `pick_dead`: ids of dead rows; filters are added behind it. Range on `ix_due`.
@@ -377,13 +382,13 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
        result = ? \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
-/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. A task
-/// that was cancelled during the run is only completed. Primary key.
-pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = IF(sts = 1, 1, 0), finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), \
-       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = IF(sts = 1, ?, NULL), history = IF(sts = 1, history, NULL), owner = IF(sts = 1, owner, NULL), adopted = IF(sts = 1, adopted, 0), \
+/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. For a task that was cancelled
+/// during the run there is [`COMPLETE_IN`]. Primary key.
+pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
+       lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
-       start_time = IF(sts = 1, start_time, CAST(? AS SIGNED) / 1000), end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
-     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
+       start_time = CAST(? AS SIGNED) / 1000, end_time = CAST(? AS SIGNED) / 1000 \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND sts = 0";
 
 /// `list` and `find`: a whole row. Filters are added behind it.
 pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \

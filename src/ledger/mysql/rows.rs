@@ -267,9 +267,15 @@ pub(super) struct SettledRow {
     pub status: i64,
     pub deleted: bool,
     pub lease_left: bool,
+    pub comes_again: bool,
 }
 
 impl SettledRow {
+    /// Whether somebody has marked it processed, and we have not.
+    pub fn marked(&self) -> bool {
+        self.status == 1 && self.lease_left
+    }
+
     pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
         Ok(Self {
             arming: arming(row)?,
@@ -277,6 +283,7 @@ impl SettledRow {
             status: row.try_get("status")?,
             deleted: flag(row, "sts")?,
             lease_left: flag(row, "lease_left")?,
+            comes_again: flag(row, "comes_again")?,
         })
     }
 }

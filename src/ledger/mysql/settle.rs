@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::MysqlLedger;
 use super::connection::{Conn, Statement, error, is_locked, statement};
+use super::locks::Past;
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
@@ -31,8 +32,7 @@ impl MysqlLedger {
                 .map(|settlement| settlement.lease)
                 .collect()
         };
-        let mut locked: HashSet<Lease> = HashSet::new();
-        let mut matched = 0;
+        let mut reached = Reached::default();
         for (template, leases) in [
             (
                 queries::COMPLETE,
@@ -53,8 +53,7 @@ impl MysqlLedger {
                     |conn, batch| Box::pin(conn.execute(self.fenced(template, batch))),
                 )
                 .await?;
-            matched += past.matched;
-            locked.extend(past.locked);
+            reached.add(leases, past);
         }
         let mut single: Vec<Settlement> = settlements
             .iter()
@@ -73,15 +72,29 @@ impl MysqlLedger {
                     |conn, one| Box::pin(conn.execute(self.single(&one[0]))),
                 )
                 .await?;
-            matched += past.matched;
-            locked.extend(past.locked.iter().map(|settlement| settlement.lease));
+            let locked = past.locked.iter().map(|one| one.lease).collect();
+            let matched = past.matched;
+            reached.add(vec![one[0].lease], Past { matched, locked });
         }
-        let nothing_to_learn = matched == settlements.len() as u64
-            && settlements.iter().all(|s| s.ruling.is_success());
-        if nothing_to_learn {
-            return Ok(vec![Settled::Applied; settlements.len()]);
+        // Nothing is to be learnt of these. Whoever looks may see what became of the row since: the next claim.
+        let is_known = |one: &&Settlement| {
+            let tells_all = one.ruling.is_success() || matches!(one.ruling, Ruling::GoOn { .. });
+            tells_all && reached.written.contains(&one.lease)
+        };
+        let (known, open): (Vec<&Settlement>, Vec<&Settlement>) =
+            settlements.iter().partition(is_known);
+        let mut settled: HashMap<Lease, Settled> = known
+            .into_iter()
+            .map(|one| (one.lease, Settled::Applied))
+            .collect();
+        if !open.is_empty() {
+            settled.extend(self.look_back(conn, &open, &reached).await?);
         }
-        self.look_back(conn, settlements, &locked).await
+        let answer = |one: &Settlement| settled.get(&one.lease).copied();
+        Ok(settlements
+            .iter()
+            .map(|one| answer(one).unwrap_or(Settled::Fenced))
+            .collect())
     }
 
     fn fenced(&self, template: &str, leases: &[Lease]) -> Statement<'static> {
@@ -120,14 +133,9 @@ impl MysqlLedger {
             Ruling::CompleteWith(result) => {
                 statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
             }
-            Ruling::GoOn {
-                next,
-                error,
-                mishap,
-                result,
-            } => {
-                let error = error.as_deref().map(cut);
-                self.going_on(*next, error, mishap.as_ref(), result.clone())
+            ruling @ Ruling::GoOn { .. } => {
+                let going_on = GoingOn::of(ruling).expect("it goes on");
+                self.going_on(going_on, false)
             }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
@@ -137,31 +145,39 @@ impl MysqlLedger {
             .bind(owner.0.to_vec())
     }
 
-    /// [`queries::GO_ON`], without the fence that comes last.
-    pub(super) fn going_on(
-        &self,
-        next: UnixMs,
-        error: Option<&str>,
-        mishap: Option<&Mishap>,
-        result: Option<String>,
-    ) -> Statement<'static> {
+    /// [`queries::GO_ON`], without the fence that comes last: of a series that goes on, or of one that was cancelled during the
+    /// run.
+    pub(super) fn going_on(&self, written: GoingOn<'_>, cancelled: bool) -> Statement<'static> {
+        const PENDING: i64 = 0;
         const DONE: i64 = 1;
         const CANCELLED: i64 = 3;
+        let GoingOn {
+            next,
+            ran,
+            error,
+            mishap,
+            result,
+        } = written;
         statement(self.queries.plain(queries::GO_ON))
             .bind(error.map_or(DONE, |_| CANCELLED))
+            .bind(i64::from(ran))
             .bind(error.map(str::to_owned))
+            .bind(i64::from(ran))
             .bind(result)
             .bind(mishap.map(Mishap::to_line))
             .bind(next.0)
+            .bind(i64::from(cancelled))
+            // Marked processed, it has not failed.
+            .bind(error.map_or(DONE, |_| PENDING))
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
     async fn look_back(
         &self,
         conn: &mut Conn,
-        settlements: &[Settlement],
-        locked: &HashSet<Lease>,
-    ) -> sqlx::Result<Vec<Settled>> {
+        settlements: &[&Settlement],
+        reached: &Reached,
+    ) -> sqlx::Result<Vec<(Lease, Settled)>> {
         let ids = padded(
             &settlements
                 .iter()
@@ -178,31 +194,71 @@ impl MysqlLedger {
             .map(|row| SettledRow::read(row).map(|row| (row.arming.row, row)))
             .collect::<Result<_, _>>()?;
         let mut settled = Vec::with_capacity(settlements.len());
-        for settlement in settlements {
-            let lease = settlement.lease;
-            settled.push(match rows.get(&lease.arming.row) {
-                _ if locked.contains(&lease) => Settled::Locked,
-                Some(row) if row.owner != Some(lease.owner) => Settled::Fenced,
-                Some(row) if went_on(row, &settlement.ruling) => Settled::Applied,
+        for Settlement { lease, ruling } in settlements.iter().copied() {
+            let answer = match rows.get(&lease.arming.row) {
+                _ if reached.locked.contains(lease) => Settled::Locked,
+                Some(row) if row.owner != Some(lease.owner) => {
+                    match reached.written.contains(lease) {
+                        true if row.status == 3 => Settled::Cancelled,
+                        // It was written, and has been claimed since.
+                        true => Settled::Applied,
+                        false => Settled::Fenced,
+                    }
+                }
+                Some(row) if went_on(row, ruling) => Settled::Applied,
                 Some(row) if row.arming != lease.arming => {
-                    self.afterwards(conn, queries::GIVE_BACK, lease, Settled::Superseded)
+                    self.afterwards(conn, queries::GIVE_BACK, *lease, Settled::Superseded)
                         .await?
                 }
-                Some(row) if row.status == 1 && row.lease_left => {
-                    self.afterwards(conn, queries::TIDY, lease, Settled::ByHandler)
-                        .await?
-                }
-                Some(row) if row.status == 1 && !settlement.ruling.is_success() => {
+                // The lease is left for whoever says that it has succeeded.
+                Some(row) if row.marked() && row.comes_again && !ruling.is_success() => {
                     Settled::ByHandler
+                }
+                Some(row) if row.lease_left && matches!(ruling, Ruling::GoOn { .. }) => {
+                    self.end_with_it(conn, *lease, ruling).await?
+                }
+                Some(row) if row.marked() => {
+                    self.afterwards(conn, queries::TIDY, *lease, Settled::ByHandler)
+                        .await?
+                }
+                Some(row) if row.status == 1 && !ruling.is_success() => Settled::ByHandler,
+                Some(row) if row.status == 1 && matches!(ruling, Ruling::GoOn { .. }) => {
+                    Settled::Ended
                 }
                 Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => {
                     Settled::Cancelled
                 }
                 Some(row) if !row.lease_left => Settled::Applied,
                 _ => Settled::Fenced,
-            });
+            };
+            settled.push((*lease, answer));
         }
         Ok(settled)
+    }
+
+    /// A series that was cancelled during the run ends with it. It may have been changed since it was looked at: once more,
+    /// then.
+    async fn end_with_it(
+        &self,
+        conn: &mut Conn,
+        lease: Lease,
+        ruling: &Ruling,
+    ) -> sqlx::Result<Settled> {
+        let Some(going_on) = GoingOn::of(ruling) else {
+            return Ok(Settled::Fenced);
+        };
+        let update = self
+            .going_on(going_on, true)
+            .bind(lease.arming.row)
+            .bind(lease.arming.due.0)
+            .bind(lease.owner.0.to_vec());
+        match conn.execute(update).await {
+            Ok(0) => Ok(Settled::Locked),
+            Ok(_) if ruling.is_success() => Ok(Settled::Ended),
+            Ok(_) => Ok(Settled::Cancelled),
+            Err(error) if is_locked(&error) => Ok(Settled::Locked),
+            Err(error) => Err(error),
+        }
     }
 
     /// A statement about one lease, after a look at its row. Another session may have locked that since: the others
@@ -222,6 +278,67 @@ impl MysqlLedger {
             Err(error) if is_locked(&error) => Ok(Settled::Locked),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What the statements themselves said.
+#[derive(Default)]
+struct Reached {
+    /// These have matched.
+    written: HashSet<Lease>,
+    locked: HashSet<Lease>,
+}
+
+impl Reached {
+    /// What one statement of these came to. Which ones of many it matched is known if it was all of them.
+    fn add(&mut self, leases: Vec<Lease>, past: Past<Lease>) {
+        let Past { matched, locked } = past;
+        if matched + locked.len() as u64 == leases.len() as u64 {
+            let free = leases.iter().filter(|lease| !locked.contains(lease));
+            self.written.extend(free);
+        }
+        self.locked.extend(locked);
+    }
+}
+
+/// What [`queries::GO_ON`] writes.
+pub(super) struct GoingOn<'a> {
+    next: UnixMs,
+    ran: bool,
+    error: Option<&'a str>,
+    mishap: Option<&'a Mishap>,
+    result: Option<String>,
+}
+
+impl<'a> GoingOn<'a> {
+    pub fn succeeded(next: UnixMs, result: Option<String>) -> Self {
+        Self {
+            next,
+            ran: true,
+            error: None,
+            mishap: None,
+            result,
+        }
+    }
+
+    fn of(ruling: &'a Ruling) -> Option<Self> {
+        let Ruling::GoOn {
+            next,
+            ran,
+            error,
+            mishap,
+            result,
+        } = ruling
+        else {
+            return None;
+        };
+        Some(Self {
+            next: *next,
+            ran: *ran,
+            error: error.as_deref().map(cut),
+            mishap: mishap.as_ref(),
+            result: result.clone(),
+        })
     }
 }
 

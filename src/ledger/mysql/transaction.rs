@@ -8,6 +8,7 @@ use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
 use super::connection::{Statement, error, statement};
 use super::queries;
 use super::rows::{SettledRow, StandingRow, cancel_answer};
+use super::settle::GoingOn;
 use super::{MysqlLedger, padded};
 use crate::handler::{HandlerError, TaskContext};
 use crate::ledger::{CancelAnswer, Created, Lease, LedgerError, NewTask};
@@ -65,18 +66,21 @@ impl MysqlTask for TaskContext {
 
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
         let ledger = ledger(self)?;
-        let (update, outcome) = match self.following(ledger.clock.now()) {
+        match self.following(ledger.clock.now()) {
             Some(next) => {
-                let update = ledger.going_on(next, None, None, self.result());
-                (update, Outcome::Again(next))
+                let update = |cancelled| {
+                    let done = GoingOn::succeeded(next, self.result());
+                    ledger.going_on(done, cancelled)
+                };
+                let goes_on = (update(false), Outcome::Again(next));
+                self.settle_in(tx, [goes_on, (update(true), Outcome::Completed)])
+                    .await
             }
             None => {
-                let update =
-                    statement(ledger.queries.plain(queries::COMPLETE_IN)).bind(self.result());
-                (update, Outcome::Completed)
+                let update = self.completion(ledger);
+                self.settle_in(tx, [(update, Outcome::Completed)]).await
             }
-        };
-        self.settle_in(tx, update, outcome).await
+        }
     }
 
     async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
@@ -92,34 +96,43 @@ impl MysqlTask for TaskContext {
             due
         };
         let update = statement(ledger.queries.plain(queries::AGAIN_IN))
-            .bind(self.result())
             .bind(now.0)
             .bind(due.0);
-        self.settle_in(tx, update, Outcome::Again(due)).await
+        let ways = [
+            (update, Outcome::Again(due)),
+            (self.completion(ledger), Outcome::Completed),
+        ];
+        self.settle_in(tx, ways).await
     }
 }
 
 impl TaskContext {
-    /// Runs `update`, whose last three values are the fence of this run, as the last statement of `tx`.
-    async fn settle_in(
+    fn completion(&self, ledger: &MysqlLedger) -> Statement<'static> {
+        statement(ledger.queries.plain(queries::COMPLETE_IN)).bind(self.result())
+    }
+
+    /// Runs the first of these that matches as the last statement of `tx`: the last three values of each are the fence of
+    /// this run. The second is for a task that was cancelled meanwhile.
+    async fn settle_in<const N: usize>(
         &self,
         mut tx: TaskTransaction,
-        update: Statement<'static>,
-        outcome: Outcome,
+        ways: [(Statement<'static>, Outcome); N],
     ) -> Result<(), HandlerError> {
         let Lease { arming, owner } = self.lease();
-        let update = update
-            .bind(arming.row)
-            .bind(arming.due.0)
-            .bind(owner.0.to_vec());
-        let matched = update
-            .execute(&mut *tx)
-            .await
-            .map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
-        if matched.rows_affected() == 0 {
-            return Err(HandlerError::fenced());
+        for (update, outcome) in ways {
+            let update = update
+                .bind(arming.row)
+                .bind(arming.due.0)
+                .bind(owner.0.to_vec());
+            let matched = update
+                .execute(&mut *tx)
+                .await
+                .map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
+            if matched.rows_affected() > 0 {
+                return self.close(tx, outcome).await;
+            }
         }
-        self.close(tx, outcome).await
+        Err(HandlerError::fenced())
     }
 
     /// Commits; a lost reply is resolved by reading the row.
