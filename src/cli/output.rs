@@ -201,8 +201,12 @@ fn mishap_line(mishap: &Mishap) -> String {
     if *crashes > 0 {
         line += &format!(" after {crashes} crashes");
     }
+    // Some errors begin with what has just been said: `expired: ..`.
+    let error = error
+        .strip_prefix(how.as_str())
+        .map_or(&error[..], |rest| rest.strip_prefix(": ").unwrap_or(error));
     if !error.is_empty() {
-        line += &format!(": {}", first_line(error));
+        line += &format!(": {}", beginning(error));
     }
     format!("{line}  ({daemon})")
 }
@@ -211,6 +215,17 @@ fn occurrences(task: &TaskRecord) -> Option<String> {
     let occurrences = recur::occurrences(task);
     let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
     (!occurrences.is_empty()).then(|| occurrences.join(", "))
+}
+
+/// The first line, as far as a person reads on; marked where it goes on.
+fn beginning(text: &str) -> String {
+    const BYTES_MAX: usize = 500;
+    let first = text.lines().next().unwrap_or_default();
+    let first = &first[..first.floor_char_boundary(BYTES_MAX)];
+    match first.len() < text.trim_end().len() {
+        true => format!("{first}.."),
+        false => first.to_owned(),
+    }
 }
 
 fn first_line(text: &str) -> String {
@@ -228,5 +243,21 @@ pub fn say(line: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{line}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => Ok(result?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_history_is_whole_unless_it_is_marked() {
+        assert_eq!(beginning("connection refused\n"), "connection refused");
+        assert_eq!(beginning("one\ntwo"), "one..");
+        let long = "ä".repeat(400);
+        let cut = beginning(&long);
+        assert_eq!(cut.len(), 502);
+        assert!(cut.ends_with("ä.."));
+        assert_eq!(beginning(&"x".repeat(500)).len(), 500);
     }
 }
