@@ -33,7 +33,12 @@ const EXIT_SICK: u8 = 3;
 
 /// Delayed tasks on the Redis and MySQL you already have.
 #[derive(Parser)]
-#[command(name = "lapsed", version, max_term_width = 100)]
+#[command(
+    name = "lapsed",
+    version,
+    max_term_width = 100,
+    after_help = "Exit code: 0 done, 1 failed or refused by the ledger, 2 wrong usage or configuration, 3 `doctor` found an error"
+)]
 pub struct Cli {
     #[command(flatten)]
     global: Global,
@@ -83,6 +88,8 @@ enum Command {
     /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
     Listen(listen::Listen),
     /// Create the ledger's table, or adopt an existing one
+    ///
+    /// With --json: the steps, each with its statement, algorithm and lock, and whether it is done.
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
     Schedule(tasks::Schedule),

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{Hindrance, Mishap, Paused, State};
+use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State};
 use serde::Serialize;
 
 use super::recur;
@@ -217,12 +217,13 @@ fn occurrences(task: &TaskRecord) -> Option<String> {
     (!occurrences.is_empty()).then(|| occurrences.join(", "))
 }
 
-/// The first line, as far as a person reads on; marked where it goes on.
+/// The first line of an error in the history; marked where it went on.
 fn beginning(text: &str) -> String {
-    const BYTES_MAX: usize = 500;
+    /// Most bytes of a character, less one: where the ledger cuts, it leaves out no more.
+    const SPARE: usize = 3;
     let first = text.lines().next().unwrap_or_default();
-    let first = &first[..first.floor_char_boundary(BYTES_MAX)];
-    match first.len() < text.trim_end().len() {
+    let was_cut = text.len() + SPARE >= HISTORY_ERROR_BYTES_MAX;
+    match was_cut || first.len() < text.trim_end().len() {
         true => format!("{first}.."),
         false => first.to_owned(),
     }
@@ -248,16 +249,38 @@ pub fn say(line: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use lapsed::task::{How, UnixMs};
+
     use super::*;
+
+    #[test]
+    fn how_a_run_ended_is_said_once() {
+        let mishap = |how, error: &str| Mishap {
+            how,
+            attempt: 1,
+            at: UnixMs(0),
+            error: error.to_owned(),
+            daemon: "host:1".to_owned(),
+            crashes: 0,
+            snoozes: 0,
+        };
+        for (how, error, expected) in [
+            (How::Expired, "expired: due 2 h ago", "expired: due 2 h ago"),
+            (How::Failed, "failed over", "failed: failed over"),
+            (How::Failed, "", "failed"),
+        ] {
+            let line = mishap_line(&mishap(how, error));
+            let expected = format!("1970-01-01T00:00:00.000Z  attempt 1  {expected}  (host:1)");
+            assert_eq!(line, expected);
+        }
+    }
 
     #[test]
     fn an_error_of_the_history_is_whole_unless_it_is_marked() {
         assert_eq!(beginning("connection refused\n"), "connection refused");
         assert_eq!(beginning("one\ntwo"), "one..");
-        let long = "ä".repeat(400);
-        let cut = beginning(&long);
-        assert_eq!(cut.len(), 502);
-        assert!(cut.ends_with("ä.."));
-        assert_eq!(beginning(&"x".repeat(500)).len(), 500);
+        assert_eq!(beginning(&"x".repeat(496)).len(), 496);
+        // As much as the ledger keeps: there was more.
+        assert!(beginning(&"x".repeat(HISTORY_ERROR_BYTES_MAX)).ends_with("x.."));
     }
 }

@@ -115,7 +115,7 @@ async fn lift(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     let was = ledger.lift(scope).await?;
     let text = match &was {
         Some(pause) => format!("{} is resumed; paused {}", named(scope), pause.origin()),
-        None if scope.is_everything() => "everything was not paused as a whole".to_owned(),
+        None if scope.is_everything() => "there was no pause of everything".to_owned(),
         None => format!("{} was not paused by that name", named(scope)),
     };
     Ok(Lifted { was, text })
