@@ -117,6 +117,8 @@ async fn every_statement_can_be_prepared() {
         queries::PRUNE_ROWS,
         queries::CANCELLABLE,
         queries::CANCEL_ROWS,
+        queries::CANCEL_TAGGED,
+        queries::CANCELLED_AS,
         queries::NOT_CANCELLED,
     ];
     let plain = [
@@ -195,6 +197,8 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCELLABLE, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCEL_TAGGED, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCELLED_AS, 8), "PRIMARY"),
         (queries.with_rows(queries::NOT_CANCELLED, 8), "PRIMARY"),
         (
             queries.records(true) + "id > 3 AND tag = 'a' ORDER BY id LIMIT 9",
@@ -458,6 +462,11 @@ async fn a_row_that_has_another_tag_by_now_is_not_cancelled() {
         let result = update.execute(&mut connection).await.unwrap();
         assert_eq!(result.rows_affected(), cancelled, "{tag:?}");
     }
+    let tagged = Queries::new(ledger.table()).with_rows(queries::CANCEL_TAGGED, 1);
+    let update = sqlx::query(AssertSqlSafe(tagged)).bind(vec![7u8; 16]);
+    let update = update.bind(2).bind("other");
+    let result = update.execute(&mut connection).await.unwrap();
+    assert_eq!(result.rows_affected(), 0);
 }
 
 #[tokio::test]

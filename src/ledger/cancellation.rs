@@ -101,6 +101,19 @@ impl CancelFilter {
             && method.as_ref().is_none_or(|method| key.method() == method)
     }
 
+    /// The tag, if nothing else is asked.
+    pub(super) fn only_tag(&self) -> Option<&str> {
+        match self {
+            Self {
+                tag: Some(tag),
+                prefix: None,
+                class: None,
+                method: None,
+            } => Some(tag),
+            _ => None,
+        }
+    }
+
     /// What every key begins with that fits.
     pub(super) fn common_prefix(&self) -> String {
         let of_class = match (&self.class, &self.method) {

@@ -1,6 +1,7 @@
 //! Due times in memory: what falls due in the next seconds, in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
@@ -11,7 +12,13 @@ use crate::clock::LedgerClock;
 use crate::ledger::Arming;
 use crate::task::{TaskKey, UnixMs};
 
+/// Most alarms that are taken out at once.
+pub const PART: usize = 2_048;
+
 /// A bounded set of alarms, one for each key, taken out when they fall due.
+///
+/// When more are due than [`PART`], they come out in parts, each half of the oldest and half of the newest: a burst must not
+/// make what falls due just after it wait for its end.
 ///
 /// When it is full, the alarm that lies furthest ahead gives way: whoever filled it will look ahead
 /// again before that one is due.
@@ -25,7 +32,7 @@ pub struct Agenda {
 
 #[derive(Debug, Default)]
 struct Alarms {
-    by_due: BTreeMap<(UnixMs, TaskKey), Option<Arming>>,
+    by_due: BTreeMap<UnixMs, BTreeMap<TaskKey, Option<Arming>>>,
     due_of: HashMap<TaskKey, UnixMs>,
 }
 
@@ -72,7 +79,7 @@ impl Agenda {
         self.len() == 0
     }
 
-    /// Waits until something is due, and takes out all that is, in order of its due time.
+    /// Waits until something is due, and takes it out in order of its due time; a [`PART`] of it, if that is more.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is taken out before it is returned. One caller at a time.
@@ -111,7 +118,7 @@ impl Agenda {
 
 impl Alarms {
     fn earliest(&self) -> Option<UnixMs> {
-        self.by_due.first_key_value().map(|((due, _), _)| *due)
+        self.by_due.first_key_value().map(|(due, _)| *due)
     }
 
     fn insert(&mut self, alarm: Alarm) {
@@ -119,37 +126,75 @@ impl Alarms {
         if let Some(before) = self.due_of.insert(key.clone(), due)
             && before != due
         {
-            self.by_due.remove(&(before, key.clone()));
+            self.remove_at(before, &key);
         }
-        self.by_due.insert((due, key), arming);
+        self.by_due.entry(due).or_default().insert(key, arming);
     }
 
     fn remove(&mut self, key: &TaskKey) {
         if let Some(due) = self.due_of.remove(key) {
-            self.by_due.remove(&(due, key.clone()));
+            self.remove_at(due, key);
+        }
+    }
+
+    fn remove_at(&mut self, due: UnixMs, key: &TaskKey) {
+        if let Entry::Occupied(mut same) = self.by_due.entry(due) {
+            same.get_mut().remove(key);
+            if same.get().is_empty() {
+                same.remove();
+            }
         }
     }
 
     fn drop_last(&mut self) {
-        if let Some(((_, key), _)) = self.by_due.pop_last() {
-            self.due_of.remove(&key);
+        if let Some(mut same) = self.by_due.last_entry() {
+            if let Some((key, _)) = same.get_mut().pop_last() {
+                self.due_of.remove(&key);
+            }
+            if same.get().is_empty() {
+                same.remove();
+            }
         }
     }
 
     fn take_until(&mut self, now: UnixMs) -> Vec<Alarm> {
-        let mut due = Vec::new();
-        while let Some(entry) = self.by_due.first_entry()
-            && entry.key().0 <= now
+        let mut oldest = Vec::new();
+        while oldest.len() < PART / 2
+            && let Some(due) = self.earliest()
+            && due <= now
         {
-            let ((at, key), arming) = entry.remove_entry();
-            self.due_of.remove(&key);
-            due.push(Alarm {
-                key,
-                due: at,
-                arming,
-            });
+            self.take_at(due, PART / 2 - oldest.len(), &mut oldest);
         }
-        due
+        // From the newest backwards, in parts that are each in order.
+        let mut newest = Vec::new();
+        let mut taken = 0;
+        while taken < PART / 2
+            && let Some((due, _)) = self.by_due.range(..=now).next_back()
+        {
+            let mut same = Vec::new();
+            self.take_at(*due, PART / 2 - taken, &mut same);
+            taken += same.len();
+            newest.push(same);
+        }
+        oldest.extend(newest.into_iter().rev().flatten());
+        oldest
+    }
+
+    /// Takes out at most `limit` of what falls due then.
+    fn take_at(&mut self, due: UnixMs, limit: usize, taken: &mut Vec<Alarm>) {
+        let Entry::Occupied(mut same) = self.by_due.entry(due) else {
+            return;
+        };
+        for _ in 0..limit {
+            let Some((key, arming)) = same.get_mut().pop_first() else {
+                break;
+            };
+            self.due_of.remove(&key);
+            taken.push(Alarm { key, due, arming });
+        }
+        if same.get().is_empty() {
+            same.remove();
+        }
     }
 }
 
@@ -212,6 +257,21 @@ mod tests {
             agenda.insert([alarm("soon", 80)]);
         });
         assert_eq!(names(&due), ["soon"]);
+    }
+
+    #[test]
+    fn what_falls_due_after_a_burst_does_not_wait_for_its_end() {
+        let agenda = Agenda::new(10 * PART);
+        let burst = (0..3 * PART).map(|number| alarm(&format!("burst{number}"), 5));
+        agenda.insert(burst.chain([alarm("after", 7), alarm("later", 9)]));
+        let first = agenda.held().take_until(UnixMs(8));
+        assert_eq!(first.len(), PART);
+        assert_eq!(first.last(), Some(&alarm("after", 7)));
+        let mut left = 0;
+        while let part @ 1.. = agenda.held().take_until(UnixMs(8)).len() {
+            left += part;
+        }
+        assert_eq!((left, agenda.len()), (2 * PART + 1, 1));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::agenda::PART;
 use super::{Agenda, Alarm, AlarmClock, Signal, SignalSink, Source};
 use crate::clock::LedgerClock;
 use crate::config::NudgeConfig;
@@ -41,6 +42,9 @@ const AFTER_DUE: Duration = Duration::from_millis(1);
 /// When a key is touched whose signal is out. Its expiry was rounded up to a millisecond when it was armed: sooner, many
 /// would have to be touched twice.
 const TOUCHED_AFTER: Duration = Duration::from_millis(2);
+
+/// The same in a burst, whose keys were armed in long pipelines; and Redis has enough to do just then.
+const TOUCHED_AFTER_BURST: Duration = Duration::from_millis(20);
 
 /// A key that outlives its task's due time by no more than this was armed for it, over a slow link perhaps.
 const SAME_MS: u64 = 2;
@@ -138,6 +142,9 @@ impl Nudge {
                 asking.spawn(Arc::clone(self).ask(batch.to_vec(), slot));
             }
             while asking.try_join_next().is_some() {}
+            if near.len() == PART {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -179,8 +186,17 @@ impl Nudge {
         let mut alarm_clock = AlarmClock::of_the_kernel();
         loop {
             let due = self.expected.due(&self.clock, &mut alarm_clock).await;
-            self.touch_soon(due.iter().map(|alarm| (alarm.key.clone(), TOUCHED_AFTER)));
+            let (is_burst, keys) = (due.len() == PART, due.iter().map(|alarm| alarm.key.clone()));
+            let after = match is_burst {
+                true => TOUCHED_AFTER_BURST,
+                false => TOUCHED_AFTER,
+            };
+            let touched: Vec<_> = keys.map(|key| (key, after)).collect();
             due.into_iter().for_each(|alarm| raise(alarm, sink));
+            self.touch_soon(touched.into_iter());
+            if is_burst {
+                tokio::task::yield_now().await;
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! daemon remembers; the scenarios differ in what they ask of it and in what they report.
 
 mod burst;
+mod cancel;
 mod counters;
 mod daemon;
 mod daemons;
@@ -109,6 +110,7 @@ impl Scenario {
             Self::Idle(options) => options.run(site).await,
             Self::Daemons(options) => options.run(site).await,
             Self::Fairness(options) => options.run(site).await,
+            Self::Cancel(options) => options.run(site).await,
         }
     }
 }
@@ -165,7 +167,7 @@ fn notes(scenario: &Scenario, site: &Site) -> Vec<String> {
     };
     let recorder = "recorder_mb: the measurement's own memory, which is part of the daemon's";
     let notes: &[&str] = match scenario {
-        Scenario::Enqueue(_) | Scenario::Idle(_) => &[counts],
+        Scenario::Enqueue(_) | Scenario::Idle(_) | Scenario::Cancel(_) => &[counts],
         _ => &[clock, counts, recorder],
     };
     notes.iter().map(ToString::to_string).collect()

@@ -36,6 +36,8 @@ pub enum Scenario {
     Daemons(Daemons),
     /// Many tasks of a slow class due at once, and what another class feels of it
     Fairness(Fairness),
+    /// How fast many tasks are called off by their tag
+    Cancel(Cancel),
 }
 
 /// What every scenario takes.
@@ -243,6 +245,19 @@ pub struct Fairness {
     pub common: Common,
 }
 
+#[derive(Args, Serialize)]
+pub struct Cancel {
+    /// Tasks with the tag
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
+    pub tasks: u32,
+    /// Tasks due in 1 to 24 days that are there besides
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
 impl Scenario {
     /// What every scenario takes.
     pub fn common(&self) -> &Common {
@@ -254,7 +269,8 @@ impl Scenario {
             | Self::Recovery(Recovery { common, .. })
             | Self::Idle(Idle { common, .. })
             | Self::Daemons(Daemons { common, .. })
-            | Self::Fairness(Fairness { common, .. }) => common,
+            | Self::Fairness(Fairness { common, .. })
+            | Self::Cancel(Cancel { common, .. }) => common,
         }
     }
 
@@ -270,6 +286,7 @@ impl Scenario {
             Self::Idle(options) => ("idle", to_value(options)),
             Self::Daemons(options) => ("daemons", to_value(options)),
             Self::Fairness(options) => ("fairness", to_value(options)),
+            Self::Cancel(options) => ("cancel", to_value(options)),
         }
     }
 
@@ -298,6 +315,7 @@ impl Scenario {
                 it.pending,
                 u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
             ),
+            Self::Cancel(it) => (it.pending, u64::from(it.tasks)),
         };
         (pending, u64::from(pending) + runs * rows)
     }

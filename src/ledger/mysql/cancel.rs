@@ -1,6 +1,6 @@
 //! Calling off many.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,7 +10,7 @@ use super::connection::{Conn, Statement, error, statement};
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, rows};
 use crate::ledger::cancellation::end_of_prefix;
-use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError};
+use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError, Owner};
 use crate::task::TaskKey;
 
 /// Index entries of one page.
@@ -110,6 +110,9 @@ impl MysqlLedger {
     ) -> Result<CancelPage, LedgerError> {
         let mut page = CancelPage::default();
         let mut conn = self.pools.acquire().await?;
+        if let (false, Some(tag)) = (dry_run, filter.only_tag()) {
+            return self.cancel_tagged(&mut conn, ids, tag).await.map_err(error);
+        }
         let found = self.cancellable(&mut conn, &ids, filter).await;
         let found = found.map_err(error)?;
         if found.is_empty() {
@@ -121,10 +124,11 @@ impl MysqlLedger {
             page.cancelled = free.into_iter().map(|row| row.key).collect();
             return Ok(page);
         }
-        let locked = self.cancel_patiently(&mut conn, &found, filter).await;
+        let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
+        let cancel = |batch: &[u64]| with_tag(self.of_ids(queries::CANCEL_ROWS, batch), filter);
+        let locked = self.patiently(&mut conn, ids.clone(), cancel).await;
         let locked = locked.map_err(error)?;
         page.locked = locked.len();
-        let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
         let others = conn.fetch(self.of_ids(queries::NOT_CANCELLED, &ids)).await;
         let others = others.map_err(error)?;
         let others = others.iter().map(rows::not_cancelled);
@@ -138,6 +142,42 @@ impl MysqlLedger {
                 // It had finished before it could be called off, or has been created anew since.
                 Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
             }
+        }
+        Ok(page)
+    }
+
+    /// Where nothing but the tag is asked of a row, it is called off first and looked at afterwards.
+    async fn cancel_tagged(
+        &self,
+        conn: &mut Conn,
+        ids: Vec<u64>,
+        tag: &str,
+    ) -> sqlx::Result<CancelPage> {
+        let mark = Owner::random().0.to_vec();
+        let cancel = |batch: &[u64]| {
+            let batch = padded(batch);
+            let cancel = self.queries.with_rows(queries::CANCEL_TAGGED, batch.len());
+            let cancel = statement(cancel).bind(mark.clone());
+            let cancel = batch.iter().fold(cancel, |cancel, id| cancel.bind(*id));
+            cancel.bind(tag.to_owned())
+        };
+        let locked = self.patiently(conn, ids.clone(), cancel).await?;
+        let cancelled = self.of_ids(queries::CANCELLED_AS, &ids).bind(mark.clone());
+        let mut page = CancelPage {
+            locked: locked.len(),
+            ..CancelPage::default()
+        };
+        let mut done: HashSet<u64> = locked.into_iter().collect();
+        for row in conn.fetch(cancelled).await? {
+            done.insert(rows::id(&row)?);
+            page.cancelled.extend(rows::key(&row)?);
+        }
+        let others: Vec<u64> = ids.into_iter().filter(|id| !done.contains(id)).collect();
+        if !others.is_empty() {
+            let others = self
+                .cancellable(conn, &others, &CancelFilter::tag(tag))
+                .await?;
+            page.running = others.iter().filter(|row| row.leased).count();
         }
         Ok(page)
     }
@@ -159,16 +199,14 @@ impl MysqlLedger {
     }
 
     /// Calls them off; answers the ids of those that stayed locked.
-    async fn cancel_patiently(
+    async fn patiently(
         &self,
         conn: &mut Conn,
-        found: &[Cancellable],
-        filter: &CancelFilter,
+        mut ids: Vec<u64>,
+        cancel: impl Fn(&[u64]) -> Statement<'static> + Sync,
     ) -> sqlx::Result<Vec<u64>> {
         let until = Instant::now() + LOCK_PATIENCE;
-        let mut ids: Vec<u64> = found.iter().map(|row| row.id).collect();
         loop {
-            let cancel = |batch: &[u64]| with_tag(self.of_ids(queries::CANCEL_ROWS, batch), filter);
             let past = self
                 .locks
                 .get_past(

@@ -301,6 +301,19 @@ pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
 
+/// `cancel_page`, of a tag: as [`CANCEL_ROWS`], without a look at the rows before it. A token that nobody has fences a frozen
+/// run as well as none does, and says afterwards which ones these were. Primary key.
+pub const CANCEL_TAGGED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
+       owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), ?, owner), \
+       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
+       status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
+       lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
+     WHERE id IN ({ids}) AND status = 0 AND tag = ?";
+
+/// `cancel_page`, of a tag: which ones were called off. Primary key.
+pub const CANCELLED_AS: &str =
+    "SELECT id, `key` FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND owner = ?";
+
 /// `cancel_page`: those of these rows that are not cancelled now, which are few. Primary key.
 pub const NOT_CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased \

@@ -55,7 +55,7 @@ fn origin(row: &MySqlRow) -> sqlx::Result<Origin> {
 }
 
 /// A key written by anyone may lie outside the grammar.
-fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
+pub(super) fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
     let text: String = row.try_get("key")?;
     Ok(TaskKey::parse(&text).ok())
 }

@@ -1,0 +1,90 @@
+//! How fast many tasks are called off by their tag.
+
+use anyhow::{Context, ensure};
+use lapsed::Due;
+use lapsed::ledger::CancelFilter;
+use tokio::time::Instant;
+
+use super::figures::{Figure, Row, Value};
+use super::meter::{Cost, Meter};
+use super::options::Cancel;
+use super::population::{BATCH, far_due, task};
+use super::progress::{bar, spinner};
+use super::report::Report;
+use super::site::Site;
+
+/// The tag that they all have.
+const TAG: &str = "bench";
+
+impl Cancel {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        for run in 1..=self.common.runs {
+            self.create(site).await?;
+            let counters = site.counters().await?;
+            let meter = Meter::begin(site, counters, &[]).await?;
+            let watching = spinner("calling them off".to_owned());
+            let row = self.cancel(site, run, meter).await?;
+            watching.finish_and_clear();
+            report.rows.push(row);
+        }
+        Ok(report)
+    }
+
+    /// Far tasks, rows and keys.
+    async fn create(&self, site: &mut Site) -> anyhow::Result<()> {
+        let now = site.client.now().await?;
+        let first = site.take_numbers(self.tasks);
+        let bar = bar("tagged", u64::from(self.tasks));
+        for from in (first..first + self.tasks).step_by(BATCH as usize) {
+            let to = (first + self.tasks).min(from + BATCH);
+            let tasks: Result<Vec<_>, lapsed::task::ScheduleError> = (from..to)
+                .map(|number| Ok((task(number).tag(TAG), Due::at(far_due(now, number))?)))
+                .collect();
+            let made = site.client.create_many(tasks?).await;
+            bar.inc(made.context("create tasks")?.len() as u64);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    async fn cancel(&self, site: &Site, run: u32, mut meter: Meter) -> anyhow::Result<Row> {
+        let begun = Instant::now();
+        let cancelled = site.client.cancel_where(&CancelFilter::tag(TAG)).await;
+        let took = begun.elapsed();
+        let report = cancelled.context("cancel tasks")?;
+        let costs = meter.end(site).await?;
+        ensure!(
+            report.cancelled == u64::from(self.tasks),
+            "{} of {} tasks were cancelled, {} run, {} are locked",
+            report.cancelled,
+            self.tasks,
+            report.running,
+            report.locked
+        );
+        let figure = |name, value| Figure { name, value };
+        let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
+        let seconds = took.as_secs_f64();
+        let per_task = |count: Option<u64>| {
+            let count = count.filter(|_| report.cancelled > 0);
+            Value::measured(count.map(|count| count as f64 / report.cancelled as f64), 3)
+        };
+        let figures = vec![
+            figure("cancelled", Value::Count(report.cancelled)),
+            figure("seconds", Value::Measured(seconds, 3)),
+            figure(
+                "cancelled_per_s",
+                Value::Measured(report.cancelled as f64 / seconds, 0),
+            ),
+            figure("redis_cpu_percent", cpu(costs.redis)),
+            figure("database_cpu_percent", cpu(costs.database)),
+            figure("sql_per_task", per_task(Some(costs.counts.sql))),
+            figure("redis_per_task", per_task(costs.counts.redis)),
+        ];
+        Ok(Row {
+            label: "by tag".to_owned(),
+            run: Some(run),
+            figures,
+        })
+    }
+}
