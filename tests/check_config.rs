@@ -53,3 +53,22 @@ fn all_that_is_wrong_is_said_at_once_and_the_exit_code_says_so() {
     );
     assert!(!text.contains("s3cret"), "{text}");
 }
+
+#[test]
+fn a_series_that_will_never_run_is_warned_of() {
+    let config = "[[routes]]\nmatch = '^C@'\nlog = {}\n\
+                  [[recurring]]\nkey = 'C@fine'\nevery = '1h'\n\
+                  [[recurring]]\nkey = 'D@m'\nevery = '1h'\n\
+                  [[recurring]]\nkey = 'C@over'\ncron = '@daily'\nuntil = '2020-01-01T00:00:00Z'\n\
+                  [[recurring]]\nkey = 'C@never'\nevery = '1h'\nstart = '2099-01-02T00:00:00Z'\nuntil = '2099-01-01T00:00:00Z'\n";
+    let output = check(config, &[]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let expected = "warning: `D@m` of `[[recurring]]` matches no route: only a program with a handler for it runs it\n\
+                    warning: `C@over` of `[[recurring]]` is over: its last occurrence has passed\n\
+                    warning: `C@never` of `[[recurring]]` never comes: no occurrence lies between `start` and `until`\n";
+    assert_eq!(text, expected);
+    let output = check(config, &["--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["warnings"].as_array().unwrap().len(), 3);
+}

@@ -457,6 +457,18 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
     let pausing = finding(&report, "ledger.pauses", Severity::Note);
     assert_contains(&pausing.found, "may not INSERT, DELETE");
     assert_contains(remedy(pausing), "GRANT SELECT, INSERT, DELETE ON");
+    let pruning = finding(&report, "ledger.grants", Severity::Note);
+    assert_contains(&pruning.found, "reader@% may not DELETE");
+    assert_contains(
+        remedy(pruning),
+        "GRANT DELETE ON grants.tb_time_limit_task TO 'reader'@'%'",
+    );
+    // Where the daemon itself is to delete, it is an error.
+    let mut deletes = config.clone();
+    deletes.retention.done = Some(Duration::from_secs(3_600));
+    let report = doctor::examine(&deletes).await;
+    let refused = finding(&report, "ledger.grants", Severity::Error);
+    assert_contains(&refused.found, "reader@% may not INSERT, UPDATE, DELETE");
     assert!(!report.to_string().contains("s3cret"), "{report}");
     Ok(())
 }
@@ -509,7 +521,7 @@ async fn a_backlog_is_noted_with_what_will_run_and_what_will_not() -> Result {
         "3 tasks are overdue, the oldest for 2 h 1 min",
     );
     assert_contains(&backlog.found, "2 have a route here");
-    assert_contains(&backlog.found, "1 have none");
+    assert_contains(&backlog.found, "1 has none and stays");
     finding(&report, "ledger.index", Severity::Ok);
     Ok(())
 }

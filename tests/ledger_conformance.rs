@@ -1787,8 +1787,12 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
 async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl Ledger + Catalog)) {
     let key = key("series-run-now", 1);
     let first = hourly(ledger, &key).await;
+    let begun = ledger.find(&key).await.unwrap().unwrap().created;
+    pass(ledger, UnixMs(begun.0 + 1)).await;
     // Overdue: there is nothing besides.
     ledger.run_now(&key).await.unwrap();
+    let wanted = ledger.find(&key).await.unwrap().unwrap().created;
+    assert!(wanted > begun, "what it was missed by counts from now");
     let claimed = claim(ledger, first, LEASE).await.unwrap();
     let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
     assert_eq!(read.goes_on_behind(first.due), first.due);

@@ -747,7 +747,18 @@ async fn errors_say_what_to_do() {
     let reader = url.replace("root@", "reader:pw@");
     let error = refused(&reader).await;
     assert!(
-        error.contains("grant SELECT, INSERT, UPDATE on the table"),
+        error.contains(" command denied to user 'reader'@")
+            && error.contains("; grant UPDATE on `app`"),
+        "{error}"
+    );
+    connection
+        .execute("GRANT SELECT, INSERT, UPDATE ON app.* TO reader@'%'")
+        .await
+        .unwrap();
+    let error = connect(&reader).discard_rows(&[1]).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.ends_with("; grant DELETE on `app`.`tb_time_limit_task` to this user"),
         "{error}"
     );
     let nobody_there = "mysql://root@127.0.0.1:1/app";

@@ -10,14 +10,14 @@ use lapsed::config::Secret;
 use lapsed::task::{CatchUp, Due, Overlap, TaskKey, UnixMs};
 use lapsed::{Config, IfPending, Recurrence, Task, TaskClient};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
-use super::EXIT_FAILED;
 use super::output::Output;
 use super::recur::RecurFields;
-use super::tasks::due_of;
+use super::tasks::{due_of, usage};
+use super::{EXIT_FAILED, chain};
 
 /// Tasks of one statement.
 const BATCH: usize = 500;
@@ -58,6 +58,68 @@ struct Tally {
     unarmed: u64,
 }
 
+/// Tasks that wait for company on their way to the ledger.
+struct Batch<'a> {
+    tasks: &'a TaskClient,
+    bar: &'a ProgressBar,
+    waiting: Vec<(Task, Due)>,
+    /// Which line each is from, and its key.
+    places: Vec<(u64, TaskKey)>,
+    tally: Tally,
+}
+
+impl Batch<'_> {
+    /// Takes what line `number` asks for. Lines take effect in their order: the last one about a key is the one that stands.
+    async fn take(&mut self, wanted: Wanted, number: u64) -> anyhow::Result<()> {
+        match wanted {
+            Wanted::Once(task, due) => {
+                self.places.push((number, task.key().clone()));
+                self.waiting.push((task, due));
+                if self.waiting.len() == BATCH {
+                    self.write(number).await?;
+                }
+            }
+            Wanted::Series(task, recurrence) => {
+                self.write(number).await?;
+                let made = self.tasks.create_recurring(task, recurrence).await;
+                let made = made.with_context(|| self.stopped(number))?;
+                self.tally.scheduled += 1;
+                self.tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what waits.
+    async fn write(&mut self, number: u64) -> anyhow::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let made = self.tasks.create_many(std::mem::take(&mut self.waiting));
+        let made = made.await.with_context(|| self.stopped(number))?;
+        for (made, (number, key)) in made.iter().zip(self.places.drain(..)) {
+            match made.stands() {
+                Stands::Asked => self.tally.scheduled += 1,
+                Stands::Kept => self.tally.kept += 1,
+                Stands::Refused => {
+                    self.tally.refused += 1;
+                    let exists = made.exists(key);
+                    self.bar.suspend(|| eprintln!("line {number}: {exists}"));
+                }
+            }
+            self.tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
+        }
+        Ok(())
+    }
+
+    fn stopped(&self, number: u64) -> String {
+        format!(
+            "stopped at line {number}, {} tasks written; scheduling the file again changes nothing about those of them that have `at`",
+            self.tally.scheduled
+        )
+    }
+}
+
 /// Schedules every line that can be; says which ones cannot, and why.
 pub async fn schedule(
     file: &Path,
@@ -65,14 +127,20 @@ pub async fn schedule(
     config: &Config,
     output: Output,
 ) -> anyhow::Result<ExitCode> {
+    let (mut lines, bytes) = match open(file).await {
+        Ok(open) => open,
+        Err(error) => return usage(&chain(&error)),
+    };
     let tasks = TaskClient::connect(config).await?;
-    let (mut lines, bytes) = open(file).await?;
     let bar = progress(bytes);
-    let mut tally = Tally::default();
-    let (mut batch, mut number) = (Vec::with_capacity(BATCH), 0u64);
-    // Which line each task of the batch is from, and its key.
-    let mut places = Vec::with_capacity(BATCH);
-    let mut line = Vec::new();
+    let mut batch = Batch {
+        tasks: &tasks,
+        bar: &bar,
+        waiting: Vec::with_capacity(BATCH),
+        places: Vec::with_capacity(BATCH),
+        tally: Tally::default(),
+    };
+    let (mut line, mut number) = (Vec::new(), 0u64);
     loop {
         line.clear();
         let read = lines
@@ -84,50 +152,25 @@ pub async fn schedule(
         let text = line.trim_ascii();
         if !text.is_empty() {
             match parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
-                Ok(Wanted::Once(task, due)) => {
-                    places.push((number, task.key().clone()));
-                    batch.push((task, due));
-                }
-                Ok(Wanted::Series(task, recurrence)) => {
-                    let made = tasks.create_recurring(task, recurrence).await;
-                    let made = made.with_context(|| format!("stopped at line {number}"))?;
-                    tally.scheduled += 1;
-                    tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
-                }
+                Ok(wanted) => batch.take(wanted, number).await?,
                 Err(problem) => {
-                    tally.refused += 1;
+                    batch.tally.refused += 1;
                     bar.suspend(|| eprintln!("line {number}: {problem}"));
                 }
-            }
-        }
-        if batch.len() == BATCH || (read == 0 && !batch.is_empty()) {
-            let made = tasks.create_many(std::mem::take(&mut batch)).await.with_context(|| {
-                format!("stopped at line {number}, after {} tasks; scheduling the file again changes nothing about them", tally.scheduled)
-            })?;
-            for (made, (number, key)) in made.iter().zip(places.drain(..)) {
-                match made.stands() {
-                    Stands::Asked => tally.scheduled += 1,
-                    Stands::Kept => tally.kept += 1,
-                    Stands::Refused => {
-                        tally.refused += 1;
-                        let exists = made.exists(key);
-                        bar.suspend(|| eprintln!("line {number}: {exists}"));
-                    }
-                }
-                tally.unarmed += u64::from(made.not_armed() == Some(NotArmed::Unreachable));
             }
         }
         if read == 0 {
             break;
         }
     }
+    batch.write(number).await?;
     bar.finish_and_clear();
     let Tally {
         scheduled,
         kept,
         refused,
         unarmed,
-    } = tally;
+    } = batch.tally;
     let value =
         json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
     let were_there = match kept {
@@ -168,7 +211,7 @@ fn parse(
             text.len()
         ));
     }
-    let line: Line = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let line: Line = serde_json::from_slice(text).map_err(|error| not_a_task(text, &error))?;
     let Line {
         key,
         r#in,
@@ -236,6 +279,59 @@ fn parse(
     let due = due.ok_or("has neither `in` nor `at`, nor `every` or `cron`")?;
     tasks.check(&task, due).map_err(|error| error.to_string())?;
     Ok(Wanted::Once(task, due))
+}
+
+/// Why a line is none, by the name of the field if it is one that does not fit.
+fn not_a_task(text: &[u8], error: &serde_json::Error) -> String {
+    const TEXTS: [&str; 10] = [
+        "key",
+        "in",
+        "at",
+        "tag",
+        "traceparent",
+        "if_pending",
+        "every",
+        "cron",
+        "tz",
+        "until",
+    ];
+    const NUMBERS: [(&str, u64); 3] = [
+        ("max_attempts", u16::MAX as u64),
+        ("times", u32::MAX as u64),
+        ("catch_up_max", u32::MAX as u64),
+    ];
+    const WORDS: [(&str, &[&str]); 2] = [
+        ("catch_up", &["skip", "once", "all"]),
+        ("overlap", &["skip", "allow"]),
+    ];
+    let Ok(Value::Object(fields)) = serde_json::from_slice(text) else {
+        return format!(
+            "expected a JSON object such as {{\"key\": \"Order@close@42\", \"in\": \"30m\"}}: {error}"
+        );
+    };
+    let value = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    let not_text = TEXTS
+        .iter()
+        .find(|name| value(name).is_some_and(|value| !value.is_string()));
+    let not_number = NUMBERS.iter().find(|(name, most)| {
+        let fits = |value: &Value| value.as_u64().is_some_and(|number| number <= *most);
+        value(name).is_some_and(|value| !fits(value))
+    });
+    let not_word = WORDS.iter().find(|(name, words)| {
+        let fits = |value: &Value| value.as_str().is_some_and(|word| words.contains(&word));
+        value(name).is_some_and(|value| !fits(value))
+    });
+    match (not_text, not_number, not_word) {
+        (Some(name), _, _) => format!("`{name}`: expected a text"),
+        (_, Some((name, most)), _) => format!("`{name}`: expected a whole number up to {most}"),
+        (_, _, Some((name, words))) => {
+            format!("`{name}`: expected one of `{}`", words.join("`, `"))
+        }
+        _ if value("unique").is_some_and(|value| !value.is_boolean()) => {
+            "`unique`: expected true or false".to_owned()
+        }
+        _ => error.to_string(),
+    }
 }
 
 async fn open(file: &Path) -> anyhow::Result<(Box<dyn AsyncBufRead + Unpin>, Option<u64>)> {

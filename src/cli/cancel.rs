@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{ArgGroup, Args};
 use lapsed::client::CancelReport;
-use lapsed::ledger::{CancelAnswer, CancelFilter};
-use lapsed::task::TaskKey;
+use lapsed::compose::Adapters;
+use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, Standing};
+use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
 
+use super::filters::some_text;
 use super::output::Output;
 use super::{EXIT_FAILED, EXIT_USAGE};
 
@@ -20,16 +22,16 @@ pub struct Cancel {
     #[arg(conflicts_with_all = ["tag", "prefix", "class", "dry_run"])]
     key: Option<TaskKey>,
     /// All with this tag
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     tag: Option<String>,
     /// All whose key begins with this
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     prefix: Option<String>,
     /// All of this class
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     class: Option<String>,
     /// Of that class, all of this method
-    #[arg(long, requires = "class")]
+    #[arg(long, requires = "class", value_parser = some_text)]
     method: Option<String>,
     /// Count them, and leave them as they are
     #[arg(long)]
@@ -68,8 +70,19 @@ impl Cancel {
 }
 
 async fn cancel_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let adapters = Adapters::new(config)?;
+    adapters.ledger.check().await?;
+    let before = adapters.ledger.look_up(std::slice::from_ref(key)).await?;
+    let is_cancelled =
+        |standing: &Standing| standing.state == State::Cancelled && !standing.deleted;
+    let was_cancelled = before.iter().flatten().any(is_cancelled);
     let mut report = CancelReport::default();
-    match TaskClient::connect(config).await?.cancel_key(key).await? {
+    // Even of one that is cancelled already: its key may have stayed behind.
+    match adapters.client().cancel_key(key).await? {
+        CancelAnswer::Cancelled if was_cancelled => {
+            output.print(&report, format!("`{key}` is cancelled already"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         CancelAnswer::Cancelled => report.cancelled = 1,
         CancelAnswer::Running => report.running = 1,
         CancelAnswer::Finished(state) => bail!("`{key}` is {state} already"),

@@ -13,7 +13,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{ClientError, Pace};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Catalog, ListFilter};
+use lapsed::ledger::{Catalog, ListFilter, Pauses};
 use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::EXIT_FAILED;
 use super::filters::Filters;
 use super::output::Output;
+use super::pauses;
 use super::tasks::{OneKey, usage};
 
 #[derive(Args)]
@@ -48,7 +49,7 @@ pub struct Discard {
 #[derive(Args)]
 struct Which {
     /// Class@method[@argument]*
-    #[arg(conflicts_with_all = ["class", "method", "tag", "reason", "older_than", "newer_than", "error", "limit", "all"])]
+    #[arg(conflicts_with_all = ["class", "method", "tag", "prefix", "recurring", "reason", "older_than", "newer_than", "error", "limit", "all"])]
     key: Option<TaskKey>,
     #[command(flatten)]
     filters: Filters,
@@ -74,6 +75,7 @@ impl Redrive {
         let pace = Pace::per_second(self.rate);
         let many = Many {
             verb: "redriven",
+            stays: true,
             which: self.which,
         };
         let redrive = async |tasks: &TaskClient, filter: &ListFilter, done: &Progress| {
@@ -95,6 +97,7 @@ impl Discard {
         }
         let many = Many {
             verb: "discarded",
+            stays: false,
             which: self.which,
         };
         let discard = async |tasks: &TaskClient, filter: &ListFilter, done: &Progress| {
@@ -120,7 +123,8 @@ async fn discard_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::
         discarded == 1,
         "`{key}` is not dead any more, or locked by another session; nothing was discarded"
     );
-    output.print(&json!({ "discarded": 1 }), format!("{key} is discarded"))?;
+    let value = json!({ "discarded": 1, "dry_run": false });
+    output.print(&value, format!("{key} is discarded"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -145,6 +149,8 @@ async fn dry_run_of_one(
 /// What is done to all dead tasks that fit.
 struct Many {
     verb: &'static str,
+    /// Whether they are there afterwards, and may be kept back.
+    stays: bool,
     which: Which,
 }
 
@@ -155,7 +161,7 @@ impl Many {
         output: Output,
         act: impl AsyncFn(&TaskClient, &ListFilter, &Progress) -> Result<u64, ClientError>,
     ) -> anyhow::Result<ExitCode> {
-        let Self { verb, which } = self;
+        let Self { verb, stays, which } = self;
         let Which {
             key: _,
             filters,
@@ -167,7 +173,7 @@ impl Many {
         let mut filter = filters.resolve(&tasks).await?;
         if filter.is_open() && !all {
             return usage(
-                "this is about every dead task: say which (`--class`, `--method`, `--tag`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
+                "this is about every dead task: say which (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
             );
         }
         filter.limit = limit.unwrap_or(0);
@@ -177,6 +183,7 @@ impl Many {
             output.print(&value, format!("{would_be} would be {verb}"))?;
             return Ok(ExitCode::SUCCESS);
         }
+        let (class, method) = (filter.class.clone(), filter.method.clone());
         let progress = Progress::new(would_be);
         let interrupted = Arc::clone(&progress.interrupted);
         let watch = tokio::spawn(async move {
@@ -188,7 +195,12 @@ impl Many {
         progress.bar.finish_and_clear();
         let count =
             result.with_context(|| format!("stopped after {} of {would_be}", progress.count()))?;
-        output.print(&json!({ verb: count }), format!("{count} {verb}"))?;
+        let value = json!({ verb: count, "dry_run": false });
+        output.print(&value, format!("{count} {verb}"))?;
+        if stays && count > 0 {
+            let pauses = Adapters::new(config)?.ledger.all().await?;
+            pauses::warn_of(&pauses, class.as_deref(), method.as_deref());
+        }
         if !progress.interrupted.load(Ordering::Relaxed) {
             return Ok(ExitCode::SUCCESS);
         }

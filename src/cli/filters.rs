@@ -10,16 +10,16 @@ use lapsed::task::{Due, Reason, UnixMs};
 #[derive(Args)]
 pub struct Filters {
     /// Only this class
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     class: Option<String>,
     /// Only this method
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     method: Option<String>,
     /// Only this tag
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     tag: Option<String>,
     /// Only keys that begin with this
-    #[arg(long)]
+    #[arg(long, value_parser = some_text)]
     prefix: Option<String>,
     /// Only those that come again
     #[arg(long)]
@@ -28,13 +28,13 @@ pub struct Filters {
     #[arg(long)]
     reason: Option<Reason>,
     /// Only those that finished longer ago than this, such as 2h or 7d
-    #[arg(long, value_name = "DUR", value_parser = duration)]
+    #[arg(long, value_name = "DUR", value_parser = age)]
     older_than: Option<Duration>,
     /// Only those that finished within this time, such as 2h or 7d
-    #[arg(long, value_name = "DUR", value_parser = duration)]
+    #[arg(long, value_name = "DUR", value_parser = age)]
     newer_than: Option<Duration>,
     /// Only those whose latest error contains this text, whatever its case
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = some_text)]
     error: Option<String>,
 }
 
@@ -77,6 +77,23 @@ impl Filters {
             None => UnixMs(0),
         };
         Ok(self.filter(now))
+    }
+}
+
+/// A text that says something: an empty one, as of a variable that is not set, would fit everything.
+pub fn some_text(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("it is empty, which fits everything: expected some text"),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// A length of time that leaves something out.
+fn age(text: &str) -> Result<Duration, String> {
+    let age = duration(text)?;
+    match age.is_zero() {
+        true => Err("expected more than no time at all, such as 2h or 7d".to_owned()),
+        false => Ok(age),
     }
 }
 

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use lapsed::Config;
-use lapsed::ledger::migrate::{self, Options, Progress};
+use lapsed::ledger::migrate::{self, Method, Options, Progress, Step, Table};
 use lapsed::ledger::mysql::MysqlLedger;
+use serde_json::{Value, json};
 
-use super::output::say;
+use super::output::Output;
 
 #[derive(Args)]
 pub struct Migrate {
@@ -18,21 +19,30 @@ pub struct Migrate {
 }
 
 impl Migrate {
-    pub async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let ledger = MysqlLedger::new(&config.ledger)?;
+        let table = ledger.table();
         let mut connection = ledger.connection().await.context("connect to the ledger")?;
         if self.dry_run {
-            let plan = migrate::plan(&mut connection, ledger.table())
+            let plan = migrate::plan(&mut connection, table)
                 .await
                 .context("plan migration")?;
-            say(plan.to_string().trim_end())?;
+            let steps: Vec<Value> = plan
+                .steps
+                .iter()
+                .map(|step| told(step, step.method(), table, false))
+                .collect();
+            let value = json!({
+                "table": table.as_str(), "dry_run": true, "rows_estimate": plan.rows_estimate, "steps": steps,
+            });
+            output.print(&value, plan.to_string().trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut done = 0;
+        let mut steps = Vec::new();
         let mut tell = |progress: Progress<'_>| match progress {
             Progress::Begun(step) => eprintln!("{step} ..."),
-            Progress::Done { step: _, method } => {
-                done += 1;
+            Progress::Done { step, method } => {
+                steps.push(told(step, method, table, true));
                 eprintln!("  done ({method})");
             }
             Progress::StartedOver(step) => {
@@ -40,14 +50,23 @@ impl Migrate {
             }
             _ => {}
         };
-        let table = ledger.table();
         migrate::apply(&mut connection, table, &Options::default(), &mut tell)
             .await
             .context("migrate")?;
-        match done {
-            0 => say(&format!("table `{table}` is up to date"))?,
-            _ => say(&format!("table `{table}` is ready"))?,
-        }
+        let text = match steps.is_empty() {
+            true => format!("table `{table}` is up to date"),
+            false => format!("table `{table}` is ready"),
+        };
+        let value = json!({ "table": table.as_str(), "dry_run": false, "steps": steps });
+        output.print(&value, text)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A step for programs.
+fn told(step: &Step, method: Method, table: &Table, done: bool) -> Value {
+    json!({
+        "step": step.to_string(), "sql": step.statement(table), "algorithm": method.algorithm(),
+        "lock": method.lock(), "done": done,
+    })
 }

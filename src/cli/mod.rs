@@ -18,7 +18,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use lapsed::{Config, ConfigError};
+use lapsed::ledger::LedgerError;
+use lapsed::{ClientError, Config, ConfigError};
 use tracing_subscriber::EnvFilter;
 
 use self::output::Output;
@@ -32,7 +33,12 @@ const EXIT_SICK: u8 = 3;
 
 /// Delayed tasks on the Redis and MySQL you already have.
 #[derive(Parser)]
-#[command(name = "lapsed", version, max_term_width = 100)]
+#[command(
+    name = "lapsed",
+    version,
+    max_term_width = 100,
+    after_help = "Exit code: 0 done, 1 failed or refused by the ledger, 2 wrong usage or configuration, 3 `doctor` found an error"
+)]
 pub struct Cli {
     #[command(flatten)]
     global: Global,
@@ -40,19 +46,22 @@ pub struct Cli {
     command: Command,
 }
 
+/// What help calls the options that every command has; they come last.
+const GLOBAL: &str = "Global options";
+
 #[derive(Args)]
 struct Global {
     /// Configuration file [default: LAPSED_CONFIG, ./config/lapsed.toml, /etc/lapsed/lapsed.toml, built in]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
     /// How log lines look
-    #[arg(long, global = true, value_enum, default_value = "text")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_enum, default_value = "text")]
     log_format: LogFormat,
     /// Colours in log lines
-    #[arg(long, global = true, value_enum, default_value = "auto")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_enum, default_value = "auto")]
     color: Color,
     /// Print data as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
 }
 
@@ -79,6 +88,8 @@ enum Command {
     /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
     Listen(listen::Listen),
     /// Create the ledger's table, or adopt an existing one
+    ///
+    /// With --json: the steps, each with its statement, algorithm and lock, and whether it is done.
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
     Schedule(tasks::Schedule),
@@ -138,7 +149,7 @@ impl Cli {
         match self.dispatch().await {
             Ok(code) => code,
             Err(error) => {
-                let usage = error.downcast_ref::<ConfigError>().is_some();
+                let usage = is_callers(&error);
                 for line in chain(&error).lines() {
                     eprintln!("error: {line}");
                 }
@@ -149,12 +160,10 @@ impl Cli {
 
     async fn dispatch(self) -> anyhow::Result<ExitCode> {
         if let Command::Completions { shell } = self.command {
-            clap_complete::generate(
-                shell,
-                &mut Self::command(),
-                "lapsed",
-                &mut std::io::stdout(),
-            );
+            // Into memory first: the generator has no patience with a reader that goes away.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Self::command(), "lapsed", &mut script);
+            output::say(String::from_utf8_lossy(&script).trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
         let file = self.global.config.as_deref();
@@ -164,7 +173,7 @@ impl Cli {
         };
         match self.command {
             Command::Listen(listen) => listen.run(config, self.global.config).await,
-            Command::Migrate(migrate) => migrate.run(&config).await,
+            Command::Migrate(migrate) => migrate.run(&config, output).await,
             Command::Schedule(schedule) => schedule.run(&config, output).await,
             Command::Cancel(cancel) => cancel.run(&config, output).await,
             Command::Reschedule(reschedule) => reschedule.run(&config, output).await,
@@ -187,6 +196,25 @@ impl Cli {
             Command::Completions { .. } => unreachable!("answered above"),
         }
     }
+}
+
+/// Whether it is what was said that cannot be, in the configuration or on the command line, whatever the ledger holds.
+fn is_callers(error: &anyhow::Error) -> bool {
+    let of_client = error.downcast_ref::<ClientError>().is_some_and(|error| {
+        matches!(
+            error,
+            ClientError::Key(_)
+                | ClientError::Schedule(_)
+                | ClientError::Scope(_)
+                | ClientError::Trace(_)
+                | ClientError::Recurrence(_)
+                | ClientError::Invalid(_)
+                | ClientError::Config(_)
+                | ClientError::Ledger(LedgerError::Invalid(_))
+        )
+    });
+    let of_ledger = matches!(error.downcast_ref(), Some(LedgerError::Invalid(_)));
+    of_client || of_ledger || error.downcast_ref::<ConfigError>().is_some()
 }
 
 /// An error and what caused it, leaving out what a text above has said already.

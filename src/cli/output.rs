@@ -5,7 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{Hindrance, Mishap, Paused, State};
+use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State};
 use serde::Serialize;
 
 use super::recur;
@@ -201,8 +201,12 @@ fn mishap_line(mishap: &Mishap) -> String {
     if *crashes > 0 {
         line += &format!(" after {crashes} crashes");
     }
+    // Some errors begin with what has just been said: `expired: ..`.
+    let error = error
+        .strip_prefix(how.as_str())
+        .map_or(&error[..], |rest| rest.strip_prefix(": ").unwrap_or(error));
     if !error.is_empty() {
-        line += &format!(": {}", first_line(error));
+        line += &format!(": {}", beginning(error));
     }
     format!("{line}  ({daemon})")
 }
@@ -211,6 +215,18 @@ fn occurrences(task: &TaskRecord) -> Option<String> {
     let occurrences = recur::occurrences(task);
     let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
     (!occurrences.is_empty()).then(|| occurrences.join(", "))
+}
+
+/// The first line of an error in the history; marked where it went on.
+fn beginning(text: &str) -> String {
+    /// Most bytes of a character, less one: where the ledger cuts, it leaves out no more.
+    const SPARE: usize = 3;
+    let first = text.lines().next().unwrap_or_default();
+    let was_cut = text.len() + SPARE >= HISTORY_ERROR_BYTES_MAX;
+    match was_cut || first.len() < text.trim_end().len() {
+        true => format!("{first}.."),
+        false => first.to_owned(),
+    }
 }
 
 fn first_line(text: &str) -> String {
@@ -228,5 +244,43 @@ pub fn say(line: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{line}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => Ok(result?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapsed::task::{How, UnixMs};
+
+    use super::*;
+
+    #[test]
+    fn how_a_run_ended_is_said_once() {
+        let mishap = |how, error: &str| Mishap {
+            how,
+            attempt: 1,
+            at: UnixMs(0),
+            error: error.to_owned(),
+            daemon: "host:1".to_owned(),
+            crashes: 0,
+            snoozes: 0,
+        };
+        for (how, error, expected) in [
+            (How::Expired, "expired: due 2 h ago", "expired: due 2 h ago"),
+            (How::Failed, "failed over", "failed: failed over"),
+            (How::Failed, "", "failed"),
+        ] {
+            let line = mishap_line(&mishap(how, error));
+            let expected = format!("1970-01-01T00:00:00.000Z  attempt 1  {expected}  (host:1)");
+            assert_eq!(line, expected);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_history_is_whole_unless_it_is_marked() {
+        assert_eq!(beginning("connection refused\n"), "connection refused");
+        assert_eq!(beginning("one\ntwo"), "one..");
+        assert_eq!(beginning(&"x".repeat(496)).len(), 496);
+        // As much as the ledger keeps: there was more.
+        assert!(beginning(&"x".repeat(HISTORY_ERROR_BYTES_MAX)).ends_with("x.."));
     }
 }

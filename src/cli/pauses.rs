@@ -115,6 +115,7 @@ async fn lift(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     let was = ledger.lift(scope).await?;
     let text = match &was {
         Some(pause) => format!("{} is resumed; paused {}", named(scope), pause.origin()),
+        None if scope.is_everything() => "there was no pause of everything".to_owned(),
         None => format!("{} was not paused by that name", named(scope)),
     };
     Ok(Lifted { was, text })
@@ -179,6 +180,30 @@ pub fn lines(pauses: &[Pause]) -> impl Iterator<Item = String> {
         PauseKind::Release => None,
     });
     lines.flatten()
+}
+
+/// Warns of what may keep back tasks of this class and method; `None` is any.
+pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>) {
+    let meets = |name: Option<&str>, asked: Option<&str>| {
+        name.is_none() || asked.is_none() || name == asked
+    };
+    for pause in pauses {
+        if !meets(pause.scope.class_name(), class) || !meets(pause.scope.method_name(), method) {
+            continue;
+        }
+        let what = match pause.kind {
+            PauseKind::Pause => format!("{} is paused", named(&pause.scope)),
+            PauseKind::Hold => format!(
+                "what was due before {} is held for review",
+                pause.due_before.unwrap_or(pause.since)
+            ),
+            PauseKind::Release => continue,
+        };
+        eprintln!(
+            "warning: {what}, {}: such tasks stay pending",
+            pause.origin()
+        );
+    }
 }
 
 /// What keeps a pending task from starting, for programs and for people.

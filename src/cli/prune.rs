@@ -17,13 +17,14 @@ use super::tasks::usage;
 
 #[derive(Args)]
 pub struct Prune {
-    /// What has been finished, and due, for so long, such as 7d; else as `[retention]` has it
+    /// Those that have been finished, and due, for so long go, such as 7d; else as `[retention]` has it
     #[arg(long, value_name = "DUR", value_parser = duration)]
     older_than: Option<Duration>,
     /// Only these states [default: done,cancelled; with neither `--older-than` nor `--keep` those that `[retention]` names]
     #[arg(long, value_delimiter = ',', value_name = "STATE,..")]
     state: Vec<Finished>,
-    /// Keep so many of each state, those that fell due last, however old or young the others are (but a minute)
+    /// At most so many of each state stay, those that fell due last: the surplus goes, however young (but a minute).
+    /// With `--older-than`, what fits either goes
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
     /// Only say how many it would be

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use lapsed::Recurrence;
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{CatchUp, Due, Overlap, Said, UnixMs};
+use lapsed::task::{CatchUp, Due, Overlap, Said, Terms, UnixMs};
 
 /// How many occurrences `show` tells.
 const TOLD: usize = 3;
@@ -128,22 +128,18 @@ impl RecurFields {
             tz: tz.as_deref(),
         };
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        let mut recurrence = said.rule().map_err(|error| text(&error))?;
-        if let Some(first) = first {
-            recurrence = recurrence.starting(first.resolve(now));
-        }
-        if let Some(until) = until {
-            let until = Due::parse_moment(&until).map_err(|error| text(&error))?;
-            recurrence = recurrence.until(until.resolve(now));
-        }
-        if let Some(times) = times {
-            recurrence = recurrence.times(times).map_err(|error| text(&error))?;
-        }
-        if let Some(occurrences) = catch_up_max {
-            recurrence = recurrence.catch_up_max(occurrences);
-        }
-        recurrence = recurrence.catch_up(catch_up.unwrap_or_default());
-        Ok(Some(recurrence.overlap(overlap.unwrap_or_default())))
+        let rule = said.rule().map_err(|error| text(&error))?;
+        let until = until.as_deref().map(Due::parse_moment).transpose();
+        let until = until.map_err(|error| format!("`until`: {error}"))?;
+        let terms = Terms {
+            start: first.map(|first| first.resolve(now)),
+            until: until.map(|until| until.resolve(now)),
+            times,
+            catch_up,
+            catch_up_max,
+            overlap,
+        };
+        terms.apply(rule).map(Some).map_err(|error| text(&error))
     }
 }
 

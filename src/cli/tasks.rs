@@ -9,15 +9,16 @@ use clap::{ArgGroup, Args};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
-use lapsed::ledger::{Catalog, NudgeAnswer, PAYLOAD_BYTES_MAX, Pauses, RescheduleAnswer};
+use lapsed::ledger::{Catalog, Ledger, NudgeAnswer, PAYLOAD_BYTES_MAX, Pauses, RescheduleAnswer};
 use lapsed::task::{Due, Paused, SECRET_BYTES_MIN, ScheduleError, TaskKey, Traceparent, UnixMs};
 use lapsed::{Config, IfPending, Task, TaskClient};
+use serde::Serialize;
 use serde_json::json;
 
 use super::output::{Listed, Output, say, task_lines};
 use super::pauses::kept_back;
 use super::recur::Recur;
-use super::{EXIT_FAILED, bulk, recur};
+use super::{EXIT_FAILED, bulk, chain, recur};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
@@ -72,10 +73,10 @@ pub struct Schedule {
 
 #[derive(Args)]
 pub struct When {
-    /// After this delay, such as 30m or 1500ms
+    /// After this delay, such as 30m or 1500ms; of what comes again, the first time (of a cron expression: not before)
     #[arg(long, value_name = "DUR", value_parser = Due::parse_delay, allow_hyphen_values = true, conflicts_with = "at")]
     r#in: Option<Due>,
-    /// At this moment, such as 2026-11-21T20:00:00.250Z
+    /// At this moment, such as 2026-11-21T20:00:00.250Z; of what comes again, as --in
     #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
     at: Option<Due>,
 }
@@ -88,7 +89,10 @@ impl When {
 
 impl Schedule {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        let secret = self.sign_with.as_deref().map(read_secret).transpose()?;
+        let secret = match self.sign_with.as_deref().map(read_secret).transpose() {
+            Ok(secret) => secret,
+            Err(error) => return usage(&chain(&error)),
+        };
         if let Some(file) = &self.file {
             return bulk::schedule(file, secret, config, output).await;
         }
@@ -106,7 +110,10 @@ impl Schedule {
             },
             _ => return usage("schedule needs a key"),
         };
-        let payload = self.payload.as_deref().map(read_payload).transpose()?;
+        let payload = match self.payload.as_deref().map(read_payload).transpose() {
+            Ok(payload) => payload,
+            Err(error) => return usage(&chain(&error)),
+        };
         let mut task = Task::from(key).if_pending(self.if_pending);
         if self.unique_suffix {
             task = match task.unique() {
@@ -134,22 +141,29 @@ impl Schedule {
         if let Err(problem) = self.recur.clone().recurrence(due, UnixMs(1)) {
             return usage(&problem);
         }
-        let tasks = TaskClient::connect(config).await?;
+        let adapters = Adapters::new(config)?;
+        adapters.ledger.check().await?;
+        let tasks = adapters.client();
         let recurrence = self.recur.recurrence(due, tasks.now().await?);
         let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
             (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
             (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
         };
         let (id, state) = (made.id(), made.state());
+        let (kept_back, but) = stays_pending(&adapters, &key, made.due()).await;
         let kept = made.stands() == Stands::Kept;
         let value = json!({
             "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state, "kept": kept,
             "armed": made.armed, "not_armed": made.not_armed(), "older_run": made.older_run(),
+            "kept_back": kept_back,
         });
         let was_there = if kept { ", as it was before" } else { "" };
         output.print(
             &value,
-            format!("{key} is {state}, due {} (id {id}){was_there}", made.due()),
+            format!(
+                "{key} is {state}, due {} (id {id}){was_there}{but}",
+                made.due()
+            ),
         )?;
         if made.not_armed() == Some(NotArmed::Unreachable) {
             eprintln!(
@@ -225,14 +239,22 @@ impl Reschedule {
         let Some(due) = self.when.due() else {
             return usage("reschedule needs `--in DUR` or `--at RFC3339`");
         };
-        match TaskClient::connect(config)
-            .await?
-            .reschedule(&self.key, due)
-            .await?
-        {
+        let adapters = Adapters::new(config)?;
+        adapters.ledger.check().await?;
+        let tasks = adapters.client();
+        let due = match due.resolve_checked(tasks.now().await?) {
+            Ok(due) => due,
+            Err(error) => return usage(&error.to_string()),
+        };
+        match adapters.ledger.reschedule(&self.key, due).await? {
             RescheduleAnswer::Moved(arming) => {
-                let value = json!({ "id": arming.to_string(), "due": arming.due.to_string() });
-                output.print(&value, format!("{} is due {}", self.key, arming.due))?;
+                let not_armed = tasks.arm_again(&self.key, arming).await;
+                let (kept_back, but) = stays_pending(&adapters, &self.key, arming.due).await;
+                let value = json!({
+                    "key": self.key.as_str(), "id": arming.to_string(), "due": arming.due.to_string(),
+                    "armed": not_armed.is_none(), "not_armed": not_armed, "kept_back": kept_back,
+                });
+                output.print(&value, format!("{} is due {}{but}", self.key, arming.due))?;
                 Ok(ExitCode::SUCCESS)
             }
             RescheduleAnswer::Running => bail!("`{}` is being run and cannot be moved", self.key),
@@ -244,6 +266,9 @@ impl Reschedule {
         }
     }
 }
+
+/// What `redrive` does, in words and as a field.
+const REDRIVEN: &str = "redriven";
 
 #[derive(Args)]
 pub struct OneKey {
@@ -278,7 +303,7 @@ impl OneKey {
                 {
                     text += &format!("\n{:<13} {why}", "kept back");
                 }
-                output.print(&shown(&listed)?, text)?;
+                output.print(&Shown::new(&listed), text)?;
                 Ok(ExitCode::SUCCESS)
             }
             None => {
@@ -300,7 +325,7 @@ impl OneKey {
     pub async fn redrive(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
         let answer = adapters.ledger.redrive(&self.key).await?;
-        self.tell_due(&adapters, answer, "redriven", output).await
+        self.tell_due(&adapters, answer, REDRIVEN, output).await
     }
 
     async fn tell_due(
@@ -313,10 +338,12 @@ impl OneKey {
         match answer {
             NudgeAnswer::Due(arming) => {
                 adapters.client().arm_again(&self.key, arming).await;
-                let pauses = adapters.ledger.all().await?;
-                let (kept_back, why) = kept_back(&pauses, &self.key, arming.due);
-                let value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
-                let but = why.map_or_else(String::new, |why| format!(", but stays pending: {why}"));
+                let (kept_back, but) = stays_pending(adapters, &self.key, arming.due).await;
+                let mut value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
+                if verb == REDRIVEN {
+                    value[REDRIVEN] = json!(1);
+                    value["dry_run"] = json!(false);
+                }
                 output.print(
                     &value,
                     format!("{} is due now (id {arming}){but}", self.key),
@@ -329,18 +356,39 @@ impl OneKey {
     }
 }
 
-/// The task as JSON, and if it comes again, when.
-fn shown(listed: &Listed<'_>) -> anyhow::Result<serde_json::Value> {
-    let mut value = serde_json::to_value(listed)?;
-    let task = listed.task;
-    if task.recurrence.is_some()
-        && let Some(fields) = value.as_object_mut()
-    {
-        let occurrences = recur::occurrences(task);
-        let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
-        fields.insert("occurrences".to_owned(), json!(occurrences));
+/// What will keep a task from starting, for programs and for people. Who only creates tasks need not be allowed to read what is
+/// paused: then nothing is said.
+async fn stays_pending(
+    adapters: &Adapters,
+    key: &TaskKey,
+    due: UnixMs,
+) -> (serde_json::Value, String) {
+    let pauses = adapters.ledger.all().await.unwrap_or_default();
+    let (kept_back, why) = kept_back(&pauses, key, due);
+    let but = why.map_or_else(String::new, |why| format!(", but stays pending: {why}"));
+    (kept_back, but)
+}
+
+/// A task as JSON, and if it comes again, when.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    listed: &'a Listed<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    occurrences: Option<Vec<String>>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(listed: &'a Listed<'a>) -> Self {
+        let occurrences = listed.task.recurrence.is_some().then(|| {
+            let occurrences = recur::occurrences(listed.task);
+            occurrences.iter().map(ToString::to_string).collect()
+        });
+        Self {
+            listed,
+            occurrences,
+        }
     }
-    Ok(value)
 }
 
 /// The due time of a bulk line, if it has one.

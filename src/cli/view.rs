@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
+use lapsed::config::{RecurringConfig, RouteConfig};
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter, Stats as Counts};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
@@ -32,8 +33,8 @@ pub struct List {
     /// At most so many
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// Go on behind the page that named this cursor
-    #[arg(long)]
+    /// Go on behind the page that named this cursor; where there may be more, the last line on stderr is `there may be more: --cursor N`
+    #[arg(long, value_parser = cursor)]
     cursor: Option<u64>,
 }
 
@@ -66,6 +67,11 @@ impl StateArg {
             Self::Overdue => vec![StateFilter::Overdue],
         }
     }
+}
+
+fn cursor(text: &str) -> Result<u64, &'static str> {
+    text.parse()
+        .map_err(|_| "expected the number that the page before named behind `--cursor`")
 }
 
 fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
@@ -188,9 +194,14 @@ pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode>
         |route| json!({ "match": route.matches.as_str(), "target": route.target.to_string() }),
     );
     let targets: Vec<_> = targets.collect();
+    let warnings: Vec<String> = config
+        .recurring
+        .iter()
+        .filter_map(|series| doubt(config, series))
+        .collect();
     let (routes, recurring) = (config.routes.len(), config.recurring.len());
     let value = json!({
-        "ok": true, "routes": routes, "targets": targets, "recurring": recurring,
+        "ok": true, "routes": routes, "targets": targets, "recurring": recurring, "warnings": warnings,
     });
     let mut text = format!("the configuration is in order, {routes} routes");
     if recurring > 0 {
@@ -204,5 +215,27 @@ pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode>
         text += &format!("\n  {}  comes again: {recurrence}", series.key);
     }
     output.print(&value, text)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What speaks against a series of the configuration ever running, if anything does.
+fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
+    let RecurringConfig {
+        key, recurrence, ..
+    } = series;
+    let is_routed = |route: &RouteConfig| route.matches.is_match(key.as_str());
+    let doubt = match recurrence.next(lapsed::clock::wall()) {
+        None if recurrence.next(UnixMs(0)).is_none() => {
+            "never comes: no occurrence lies between `start` and `until`"
+        }
+        None => "is over: its last occurrence has passed",
+        Some(_) if !config.routes.iter().any(is_routed) => {
+            "matches no route: only a program with a handler for it runs it"
+        }
+        Some(_) => return None,
+    };
+    Some(format!("`{key}` of `[[recurring]]` {doubt}"))
 }

@@ -421,8 +421,9 @@ impl TaskClient {
         })
     }
 
-    /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails: the ledger has it.
-    pub async fn arm_again(&self, key: &TaskKey, arming: Arming) {
+    /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails, since the ledger has it; says why the
+    /// key is not armed, if it is not.
+    pub async fn arm_again(&self, key: &TaskKey, arming: Arming) -> Option<NotArmed> {
         let created = Created {
             arming,
             state: State::Pending,
@@ -430,7 +431,8 @@ impl TaskClient {
             since: arming.due,
             stands: Stands::Asked,
         };
-        arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
+        let not_armed = arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
+        not_armed.into_iter().next().flatten()
     }
 
     /// The ledger's time: what "in 30 minutes" is counted from.

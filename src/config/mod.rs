@@ -312,6 +312,17 @@ impl ExecArg {
                 "`{text}` holds no whole placeholder, expected plain text or one of {{key}} {{class}} {{method}} {{args}} {{id}} as an argument of its own"
             ));
         }
+        let word = text
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'));
+        let is_word = |word: &str| {
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if word.is_some_and(is_word) {
+            return Err(format!(
+                "`{text}` is no placeholder, expected one of {{key}} {{class}} {{method}} {{args}} {{id}}, or plain text"
+            ));
+        }
         Ok(Self::Text(text.to_owned()))
     }
 }
@@ -692,9 +703,39 @@ mod tests {
             [
                 "`routes[0].list.key`: is missing",
                 "`routes[0]`: has 3 targets (`exec`, `list`, `log`), expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`",
-                "`routes[1].allow_dash`: is not the name of a setting",
+                "`routes[1].allow_dash`: belongs to `exec`: this target has no such key",
             ]
         );
+    }
+
+    #[test]
+    fn a_key_beside_a_target_it_does_not_belong_to_says_where_it_does() {
+        let found = problems(
+            "[[routes]]\nmatch = 'x'\nlog = {}\nkeep_result = true\nenv = ['PATH']\n\
+             [[routes]]\nmatch = 'x'\nwebhook = { url = 'https://shop.example/' }\nkeep_result = true\nallow_dash = true\n",
+        );
+        assert_eq!(
+            found,
+            [
+                "`routes[0].env`: belongs to `exec`: this target has no such key",
+                "`routes[0].keep_result`: belongs to `exec` and `webhook`: this target has no such key",
+                "`routes[1].allow_dash`: belongs to `exec`: this target has no such key",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_placeholder_that_does_not_exist_is_refused() {
+        let exec = |arg: &str| format!("[[routes]]\nmatch = 'x'\nexec = ['sh', '{arg}']\n");
+        assert_eq!(
+            problems(&exec("{bogus}")),
+            [
+                "`routes[0].exec`: `{bogus}` is no placeholder, expected one of {key} {class} {method} {args} {id}, or plain text"
+            ]
+        );
+        for text in ["{}", "{\"a\": 1}", "{ print }", "a{b}", "{a,b}"] {
+            assert!(Config::from_toml(&exec(text)).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::RouteConfig;
 use super::reader::{Problems, Reader};
 use crate::ledger::PAYLOAD_BYTES_MAX;
 use crate::ledger::TAG_CHARS_MAX;
-use crate::task::{CatchUp, Due, Overlap, Recurrence, Said, TaskKey, UnixMs};
+use crate::task::{CatchUp, Due, Recurrence, Said, TaskKey, Terms, UnixMs};
 
 /// One of `[[recurring]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,12 +92,22 @@ impl Reader {
             .map_err(|error| p.add(&self.path, error.to_string()));
         let start = self.moment("start", p);
         let until = self.moment("until", p);
-        let catch_up: CatchUp = self.optional("catch_up", p).unwrap_or_default();
-        let catch_up_max: Option<u32> = self.optional("catch_up_max", p);
-        if catch_up_max == Some(0) {
-            p.add(&self.at("catch_up_max"), "expected at least 1".to_owned());
+        let says_catch_up = self.table.contains_key("catch_up");
+        let catch_up: Option<CatchUp> = self.optional("catch_up", p);
+        let terms = Terms {
+            start,
+            until,
+            times: None,
+            catch_up,
+            catch_up_max: self.optional("catch_up_max", p),
+            overlap: self.optional("overlap", p),
+        };
+        // Where what it says cannot be read, that has been said.
+        if catch_up.is_some() || !says_catch_up {
+            for problem in terms.problems() {
+                p.add(&self.path, problem.to_string());
+            }
         }
-        let overlap: Overlap = self.optional("overlap", p).unwrap_or_default();
         let payload = self.table.remove("payload").and_then(|payload| {
             let json = json(payload);
             if json.is_none() {
@@ -135,16 +145,7 @@ impl Reader {
         }
         let path = self.path.clone();
         self.done(p);
-        let mut recurrence = recurrence.ok()?.catch_up(catch_up).overlap(overlap);
-        if let Some(start) = start {
-            recurrence = recurrence.starting(start);
-        }
-        if let Some(until) = until {
-            recurrence = recurrence.until(until);
-        }
-        if let Some(occurrences) = catch_up_max {
-            recurrence = recurrence.catch_up_max(occurrences);
-        }
+        let recurrence = terms.apply(recurrence.ok()?).ok()?;
         let key = key?;
         if let Err(error) = recurrence.check_room(&key) {
             p.add(&path, error.to_string());

@@ -22,6 +22,13 @@ enum OneOrMany {
 /// What a route can run; each has exactly one.
 const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
 
+/// Keys beside a target, and the targets that have them.
+const BESIDE: [(&str, &[&str]); 3] = [
+    ("allow_dash", &["exec"]),
+    ("env", &["exec"]),
+    ("keep_result", &["exec", "webhook"]),
+];
+
 impl Reader {
     pub(super) fn routes(
         &mut self,
@@ -171,6 +178,21 @@ impl Reader {
                 }
             })
             .collect();
+        for (key, owners) in BESIDE {
+            if !named.is_empty()
+                && !owners.iter().any(|owner| named.contains(owner))
+                && self.table.remove(key).is_some()
+            {
+                let owners: Vec<String> = owners.iter().map(|name| format!("`{name}`")).collect();
+                p.add(
+                    &self.at(key),
+                    format!(
+                        "belongs to {}: this target has no such key",
+                        owners.join(" and ")
+                    ),
+                );
+            }
+        }
         let list = |names: &[&str]| {
             names
                 .iter()

@@ -69,12 +69,14 @@ fn judge(queries: &Queries, standing: i64, refused: &[&str]) -> Finding {
     }
     match standing {
         0 => Finding::ok(PAUSES, "nothing is paused"),
-        _ => Finding::note(
-            PAUSES,
-            format!(
-                "{standing} pauses, holds and releases stand: tasks that they cover stay pending"
-            ),
-        )
-        .remedy("see `lapsed pauses`"),
+        _ => {
+            let found = match standing {
+                1 => "a pause or hold stands: tasks that it covers stay pending".to_owned(),
+                more => format!(
+                    "{more} pauses, holds and releases stand: tasks that they cover stay pending"
+                ),
+            };
+            Finding::note(PAUSES, found).remedy("see `lapsed pauses`")
+        }
     }
 }

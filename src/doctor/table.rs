@@ -51,14 +51,18 @@ const KEY_INDEXES: &str = "SELECT CAST(s.INDEX_NAME AS CHAR), CAST(MIN(s.NON_UNI
      GROUP BY s.INDEX_NAME HAVING COUNT(*) = 1 AND MIN(s.COLUMN_NAME) = 'key'";
 
 /// Each matches no row, names only columns that every table has, and is refused without its right.
-const TRIALS: [(&str, &str); 3] = [
+const TRIALS: [(&str, &str); 4] = [
     ("SELECT", "SELECT id FROM `{t}` WHERE id = 0"),
     (
         "INSERT",
         "INSERT INTO `{t}` (`key`, status, start_time, end_time, sts) SELECT '', 0, 0, 0, 0 FROM DUAL WHERE 1 = 0",
     ),
     ("UPDATE", "UPDATE `{t}` SET status = status WHERE id = 0"),
+    (DELETE, "DELETE FROM `{t}` WHERE id = 0"),
 ];
+
+/// Only what deletes rows needs it: `[retention]`, and people who prune and discard.
+const DELETE: &str = "DELETE";
 
 /// Examines the table: its shape, the rights on it, its indexes, its room to grow, its backlog.
 pub(super) async fn examine(
@@ -81,7 +85,8 @@ pub(super) async fn examine(
     let identity = checkup.learn(&[GRANTS], identity(conn)).await?;
     let refused = checkup.learn(&[GRANTS], refused(conn, &queries)).await?;
     if let (Some(identity), Some(refused)) = (identity, refused) {
-        checkup.add(grants(table, &identity, &refused));
+        let deletes = !config.retention.is_off();
+        checkup.add(grants(table, &identity, &refused, deletes));
     }
     if shape.is_ok() {
         pauses::examine(conn, &queries, checkup).await?;
@@ -168,19 +173,28 @@ async fn refused(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<
     Ok(refused)
 }
 
-fn grants(table: &Table, (user, database): &(String, String), refused: &[Refused]) -> Vec<Finding> {
+/// `deletes`: whether a daemon with this configuration deletes rows.
+fn grants(
+    table: &Table,
+    (user, database): &(String, String),
+    refused: &[Refused],
+    deletes: bool,
+) -> Vec<Finding> {
+    let is_spare = |refused: &&Refused| refused.right == DELETE && !deletes;
+    let (spare, needed): (Vec<&Refused>, Vec<&Refused>) = refused.iter().partition(is_spare);
     let (by_grants, otherwise): (Vec<&Refused>, Vec<&Refused>) =
-        refused.iter().partition(|refused| refused.by_grants);
+        needed.iter().partition(|refused| refused.by_grants);
+    // `CURRENT_USER()` answers `name@host`, and a name may hold an `@`.
+    let (name, host) = user.rsplit_once('@').unwrap_or((user, "%"));
+    let grant =
+        |rights: &str| format!("`GRANT {rights} ON {database}.{table} TO '{name}'@'{host}'`");
     let mut findings = Vec::new();
     if !by_grants.is_empty() {
         let rights: Vec<&str> = by_grants.iter().map(|refused| refused.right).collect();
         let rights = rights.join(", ");
-        // `CURRENT_USER()` answers `name@host`, and a name may hold an `@`.
-        let (name, host) = user.rsplit_once('@').unwrap_or((user, "%"));
         findings.push(
-            Finding::error(GRANTS, format!("{user} may not {rights} on `{table}`")).remedy(
-                format!("`GRANT {rights} ON {database}.{table} TO '{name}'@'{host}'`"),
-            ),
+            Finding::error(GRANTS, format!("{user} may not {rights} on `{table}`"))
+                .remedy(grant(&rights)),
         );
     }
     for Refused { right, why, .. } in otherwise {
@@ -190,8 +204,20 @@ fn grants(table: &Table, (user, database): &(String, String), refused: &[Refused
         );
     }
     if findings.is_empty() {
-        let found = format!("{user} may SELECT, INSERT and UPDATE");
-        findings.push(Finding::ok(GRANTS, found));
+        let rights = match spare.is_empty() {
+            true => "SELECT, INSERT, UPDATE and DELETE",
+            false => "SELECT, INSERT and UPDATE",
+        };
+        findings.push(Finding::ok(GRANTS, format!("{user} may {rights}")));
+    }
+    if !spare.is_empty() {
+        findings.push(
+            Finding::note(
+                GRANTS,
+                format!("{user} may not DELETE on `{table}`: `lapsed prune`, `lapsed discard` and `[retention]` need that, nothing else does"),
+            )
+            .remedy(format!("{}, for whoever is to prune", grant(DELETE))),
+        );
     }
     findings
 }
@@ -435,9 +461,20 @@ impl Backlog {
             true => format!("more than {}", count(u64::from(BACKLOG_MAX))),
             false => count(all as u64),
         };
+        let are = if all == "1" { "task is" } else { "tasks are" };
+        let (have, run) = if *with_route == 1 {
+            ("has", "runs")
+        } else {
+            ("have", "run")
+        };
+        let (lack, stay) = if *without_route == 1 {
+            ("has", "stays")
+        } else {
+            ("have", "stay")
+        };
         let of_those = if *more { "of the oldest of them, " } else { "" };
         let found = format!(
-            "{all} tasks are overdue, the oldest for {}: {of_those}{} have a route here and run as soon as a daemon starts, {} have none and stay",
+            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon starts, {} {lack} none and {stay}",
             span(*oldest),
             count(*with_route as u64),
             count(*without_route as u64),
@@ -524,6 +561,15 @@ mod tests {
             "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon starts, 3 have none and stay"
         );
         assert!(judged.remedy.is_some());
+        let one = Backlog {
+            with_route: 1,
+            without_route: 0,
+            ..backlog
+        };
+        assert_eq!(
+            one.judge().found,
+            "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon starts, 0 have none and stay"
+        );
     }
 
     #[test]
@@ -538,13 +584,30 @@ mod tests {
             &table(),
             &who,
             &[refused("INSERT", true), refused("UPDATE", true)],
+            false,
         );
         assert_eq!(findings[0].severity, Severity::Error);
         assert_eq!(
             findings[0].remedy.as_deref(),
             Some("`GRANT INSERT, UPDATE ON shop.tasks TO 'app'@'10.%'`")
         );
-        let findings = grants(&table(), &who, &[refused("UPDATE", false)]);
+        let findings = grants(&table(), &who, &[refused("UPDATE", false)], false);
         assert!(findings[0].found.contains("is refused: no"));
+    }
+
+    #[test]
+    fn the_right_to_delete_is_asked_for_only_where_something_deletes() {
+        let who = ("app@%".to_owned(), "shop".to_owned());
+        let refused = [Refused {
+            right: DELETE,
+            why: "no".to_owned(),
+            by_grants: true,
+        }];
+        let severities = |deletes| -> Vec<Severity> {
+            let findings = grants(&table(), &who, &refused, deletes);
+            findings.iter().map(|finding| finding.severity).collect()
+        };
+        assert_eq!(severities(false), [Severity::Ok, Severity::Note]);
+        assert_eq!(severities(true), [Severity::Error]);
     }
 }

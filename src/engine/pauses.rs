@@ -159,7 +159,7 @@ impl Shared {
         if already {
             tracing::warn!(overdue, or_more, due_before = %before, by = pause.by, "tasks were held for review already: that hold stands");
         } else {
-            tracing::warn!(overdue, or_more, due_before = %before, "tasks are held for review: see `lapsed list --state overdue`, let them go with `lapsed resume --held`");
+            tracing::warn!(overdue, or_more, due_before = %before, "tasks are held for review, those that come again among them: see `lapsed list --state overdue` (`--recurring`), let them go with `lapsed resume --held`");
         }
         Ok(())
     }

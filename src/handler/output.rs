@@ -10,6 +10,9 @@ const SAYS: &str = "lapsed:";
 /// Longest last line that is looked at, in bytes.
 const LAST_LINE_BYTES_MAX: usize = 1024;
 
+/// A program that waits for something does not spin for it.
+const SNOOZE_MIN: Duration = Duration::from_secs(1);
+
 /// The beginning of a stream and its last line; what is between is thrown away.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -79,7 +82,7 @@ impl Advice {
     pub fn into_error(self, message: String) -> HandlerError {
         match self {
             Self::RetryAfter(delay) => HandlerError::retry_after(message, delay),
-            Self::Snooze(delay) => HandlerError::snooze(delay),
+            Self::Snooze(delay) => HandlerError::snooze(delay.max(SNOOZE_MIN)),
             Self::Permanent => HandlerError::permanent(message),
         }
     }
@@ -128,6 +131,14 @@ mod tests {
             let problem = said(wrong).unwrap().unwrap_err();
             assert!(problem.contains("is not understood, expected"), "{problem}");
         }
+    }
+
+    #[test]
+    fn a_program_does_not_spin_by_snoozing_for_no_time_at_all() {
+        let error = Advice::Snooze(Duration::ZERO).into_error(String::new());
+        assert_eq!(error.to_string(), "snoozed for 1s");
+        let error = Advice::Snooze(Duration::from_secs(90)).into_error(String::new());
+        assert_eq!(error.to_string(), "snoozed for 1m 30s");
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub struct TaskRecord {
     /// For looking up many.
     pub tag: Option<String>,
     /// JSON.
+    #[serde(serialize_with = "json_option")]
     pub payload: Option<String>,
     /// The trace that it was created in.
     #[serde(
@@ -83,15 +84,22 @@ fn display_option<T: fmt::Display, S: serde::Serializer>(
     }
 }
 
-/// JSON as what it says; text that somebody else wrote and is no JSON, as text.
+/// JSON as what it says, digit for digit; text that somebody else wrote and is no JSON, as text.
 fn json_option<S: serde::Serializer>(
     value: &Option<String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let value = value.as_ref().map(|text| {
-        serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text.as_str()))
-    });
-    serde::Serialize::serialize(&value, serializer)
+    use serde::Serialize as _;
+
+    let Some(text) = value else {
+        return serializer.serialize_none();
+    };
+    // Line breaks in JSON stand between its parts, never within a text: a record stays one line.
+    let line = text.replace(['\n', '\r'], " ");
+    match serde_json::value::RawValue::from_string(line) {
+        Ok(json) => json.serialize(serializer),
+        Err(_) => serializer.serialize_str(text),
+    }
 }
 
 /// Which tasks to list; everything that is set must fit.
@@ -128,19 +136,19 @@ pub struct ListFilter {
 }
 
 impl ListFilter {
-    /// Whether every task of the states fits: nothing else is asked of it.
+    /// Whether every task of the states fits: nothing else is asked of it. An empty text asks nothing.
     pub fn is_open(&self) -> bool {
         let Self {
             states: _,
-            class: None,
-            method: None,
-            tag: None,
-            prefix: None,
+            class,
+            method,
+            tag,
+            prefix,
             recurring: false,
             due_after: None,
             due_before: None,
             reason: None,
-            error: None,
+            error,
             finished_after: None,
             finished_before: None,
             cursor: _,
@@ -149,7 +157,8 @@ impl ListFilter {
         else {
             return false;
         };
-        true
+        let texts = [class, method, tag, prefix, error];
+        texts.into_iter().flatten().all(String::is_empty)
     }
 }
 
@@ -319,4 +328,31 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// How many tasks are in this finished state.
     async fn count_finished(&self, state: State) -> Result<u64, LedgerError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_with_empty_texts_only_is_open() {
+        let open = ListFilter {
+            class: Some(String::new()),
+            prefix: Some(String::new()),
+            error: Some(String::new()),
+            limit: 3,
+            ..ListFilter::default()
+        };
+        assert!(open.is_open() && ListFilter::default().is_open());
+        let closed = ListFilter {
+            tag: Some("shop".to_owned()),
+            ..open.clone()
+        };
+        assert!(!closed.is_open());
+        let recurring = ListFilter {
+            recurring: true,
+            ..open
+        };
+        assert!(!recurring.is_open());
+    }
 }

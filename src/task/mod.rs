@@ -17,6 +17,7 @@ mod retry;
 mod schedule;
 mod series;
 mod signature;
+mod terms;
 mod trace;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
@@ -40,4 +41,5 @@ pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
 pub(crate) use schedule::{parse_span, spoken};
 pub use series::{GRACE_MAX, Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
+pub use terms::Terms;
 pub use trace::{Traceparent, TraceparentError};

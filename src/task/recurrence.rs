@@ -475,6 +475,17 @@ pub enum RecurrenceError {
     /// Too few or too many.
     #[error("`times` does not fit, expected 1 to {TIMES_MAX}")]
     Times,
+    /// Two ends.
+    #[error("expected at most one of `times` and `until`")]
+    TimesAndUntil,
+    /// None at all.
+    #[error("`catch_up_max` does not fit, expected at least 1")]
+    CatchUpMax,
+    /// A limit of what is not done.
+    #[error(
+        "`catch_up_max` belongs to `catch_up` = `all`: nothing else makes up for more than one"
+    )]
+    CatchUpMaxOfAll,
     /// It has no occurrence in the future.
     #[error("no occurrence lies ahead: it was to end before")]
     Over,

@@ -126,12 +126,28 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
             &[verb, "--older-than", "7"],
             &[verb, "--state", "done", "--all"],
             &[verb, "Mail@send@1", "--all"],
+            &[verb, "Mail@send@1", "--prefix", "Mail@"],
+            &[verb, "Mail@send@1", "--recurring"],
+            &[verb, "--class", "Mail", "--older-than", "0s"],
         ];
         for args in wrong {
             assert_eq!(shell.run(args).0, 2, "{args:?}");
         }
+        // As of a variable that is not set: it would be every dead task.
+        for filter in ["--class", "--method", "--tag", "--prefix", "--error"] {
+            for args in [&[verb, filter, ""][..], &[verb, "--all", filter, ""]] {
+                let (code, _, stderr) = shell.run(args);
+                assert_eq!(code, 2, "{args:?}");
+                assert!(stderr.contains("expected some text"), "{stderr}");
+            }
+        }
     }
     assert_eq!(shell.run(&["redrive", "--all", "--rate", "0/s"]).0, 2);
+    for args in [&["list", "--prefix", ""][..], &["cancel", "--tag", ""]] {
+        let (code, _, stderr) = shell.run(args);
+        assert_eq!(code, 2, "{args:?}");
+        assert!(stderr.contains("expected some text"), "{stderr}");
+    }
     let dry = shell.json(&["redrive", "--class", "Mail", "--dry-run"]);
     assert_eq!(dry, [json!({ "redriven": 5, "dry_run": true })]);
     assert_eq!(rig.with_status(2).await, 10);
@@ -139,7 +155,7 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
     let some = shell.json(&[
         "redrive", "--state", "dead", "--class", "Mail", "--limit", "2", "--rate", "100/s",
     ]);
-    assert_eq!(some, [json!({ "redriven": 2 })]);
+    assert_eq!(some, [json!({ "redriven": 2, "dry_run": false })]);
     let (code, stdout, _) = shell.run(&["redrive", "--error", "refused"]);
     assert_eq!((code, &stdout[..]), (0, "3 redriven\n"));
     let record = rig.record("Mail@send@1").await;
@@ -152,7 +168,7 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
     assert_eq!((rig.with_status(0).await, rig.with_status(2).await), (5, 0));
     assert_eq!(
         shell.json(&["discard", "--all"]),
-        [json!({ "discarded": 0 })]
+        [json!({ "discarded": 0, "dry_run": false })]
     );
 }
 
@@ -212,5 +228,8 @@ async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
         "{stderr}"
     );
     let rest = shell.json(&["redrive", "--all"]);
-    assert_eq!(rest, [json!({ "redriven": 10 - redriven })]);
+    assert_eq!(
+        rest,
+        [json!({ "redriven": 10 - redriven, "dry_run": false })]
+    );
 }

@@ -244,7 +244,7 @@ async fn the_command_line_traces_and_signs() {
     let shown: Value = serde_json::from_str(&show(&["--json", "show", "C@m@1"])).unwrap();
     assert_eq!(
         (&shown["payload"], &shown["traceparent"]),
-        (&json!("{\"a\": 1}"), &json!(TRACE))
+        (&json!({ "a": 1 }), &json!(TRACE))
     );
     assert!(show(&["show", "C@m@2"]).contains(&format!("traceparent   {OTHER}")));
     let listed = show(&["--json", "list"]);
@@ -269,7 +269,7 @@ async fn the_command_line_traces_and_signs() {
     let short = file_with("short\n");
     let (code, stderr) =
         refused(schedule(&["C@m@4", "--in", "1h", "--sign-with"]).arg(short.path()));
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(
         stderr.contains("has 5 bytes, expected at least 16"),
         "{stderr}"
@@ -281,7 +281,7 @@ async fn the_command_line_traces_and_signs() {
         "--payload",
         "{\"$lapsed\":1}",
     ]));
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(stderr.contains("`$lapsed`, which is reserved"), "{stderr}");
     let bad = file_with("{\"key\": \"C@m@5\", \"in\": \"1h\", \"traceparent\": \"x\"}\n");
     let (code, stderr) = refused(schedule(&["--file"]).arg(bad.path()));

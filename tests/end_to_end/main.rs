@@ -4,6 +4,7 @@ mod adopting;
 mod around;
 mod cancelling;
 mod cancelling_many;
+mod command_line;
 mod costs;
 mod crashes;
 mod dead_letters;

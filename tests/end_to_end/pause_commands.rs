@@ -105,6 +105,10 @@ async fn pausing_and_resuming_twice_is_answered_clearly() {
             .starts_with("everything is resumed")
     );
     assert_eq!(
+        program.says("resume --all"),
+        "there was no pause of everything"
+    );
+    assert_eq!(
         program.says("resume Order@close"),
         "`Order@close` was not paused by that name"
     );

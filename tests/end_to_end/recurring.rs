@@ -734,7 +734,15 @@ async fn the_command_line_begins_shows_moves_and_ends_a_series() {
 async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
     let rig = Rig::new("").await;
     let cli = Cli::of(&rig);
-    let refused: [(&[&str], &str); 7] = [
+    let refused: [(&[&str], &str); 9] = [
+        (
+            &["--every", "1s", "--catch-up-max", "3"],
+            "`catch_up_max` belongs to `catch_up` = `all`",
+        ),
+        (
+            &["--cron", "@daily", "--until", "2020-01-01T00:00:00Z"],
+            "no occurrence lies ahead",
+        ),
         (&[], "`--every DUR` or `--cron EXPR`"),
         (
             &["--every", "10ms"],
@@ -772,7 +780,9 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
     );
 
     let broken = "[[recurring]]\nkey = 'Job'\nevery = '1s'\n[[recurring]]\nkey = 'C@m'\ncron = 'x'\ntz = 'UTC'\nwhen = 1\n\
-                  [[recurring]]\nkey = 'C@n'\nevery = '1m'\ncatch_up = 'never'\nuntil = 'later'";
+                  [[recurring]]\nkey = 'C@n'\nevery = '1m'\ncatch_up = 'never'\nuntil = 'later'\n\
+                  [[recurring]]\nkey = 'C@o'\nevery = '1m'\ncatch_up = 'all'\ncatch_up_max = 0\n\
+                  [[recurring]]\nkey = 'C@p'\nevery = '1m'\ncatch_up_max = 3";
     std::fs::write(cli.config.path(), broken).unwrap();
     let (code, _, err) = cli.run(&["check-config"]);
     assert_eq!(code, 2, "{err}");
@@ -782,6 +792,8 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
         "`recurring[1].when`: is not the name of a setting",
         "`recurring[2].until`: `later` is not a moment",
         "`recurring[2].catch_up`: ",
+        "`recurring[3]`: `catch_up_max` does not fit, expected at least 1",
+        "`recurring[4]`: `catch_up_max` belongs to `catch_up` = `all`",
     ];
     for reason in expected {
         assert!(err.contains(reason), "`{reason}` is missing in: {err}");

@@ -329,7 +329,7 @@ async fn a_payload_comes_from_the_command_line_a_file_or_standard_input_as_it_is
             input,
         )
         .await;
-        assert!(code == 1 && errors.contains(said), "{code}: {errors}");
+        assert!(code == 2 && errors.contains(said), "{code}: {errors}");
     }
 }
 

@@ -459,6 +459,9 @@ impl Catalog for MemoryLedger {
         Ok(self.mend(key, |row, now| {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
+                if row.recurrence.is_some() {
+                    row.start_time = now;
+                }
                 if row.end_time > now {
                     let before = UnixMs(row.end_time.0 - 1);
                     let one_more = |recurrence: Recurrence| recurrence.moved(before);

@@ -149,6 +149,28 @@ impl fmt::Display for Step {
 }
 
 impl Method {
+    /// The server's word for it; `None` where there is no ALTER TABLE, or the server chooses.
+    #[must_use]
+    pub fn algorithm(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::ServersChoice => None,
+            Self::Instant => Some("INSTANT"),
+            Self::InPlace => Some("INPLACE"),
+            Self::Copy => Some("COPY"),
+        }
+    }
+
+    /// What others may not do meanwhile, in the server's words: `NONE` is nothing, `SHARED` is writing. `None` as for
+    /// [`algorithm`](Self::algorithm).
+    #[must_use]
+    pub fn lock(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::ServersChoice => None,
+            Self::Instant | Self::InPlace => Some("NONE"),
+            Self::Copy => Some("SHARED"),
+        }
+    }
+
     /// What to append to an ALTER TABLE.
     pub(super) fn clause(self) -> &'static str {
         match self {

@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
 
 use super::super::LedgerError;
 use super::pool::{ACQUIRE_TIMEOUT, Lent, Pool};
+use super::rights;
 use crate::config::{ConfigError, LedgerConfig};
 
 /// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
@@ -229,14 +230,17 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
 pub(super) fn error(error: sqlx::Error) -> LedgerError {
     let hint = match number(&error) {
         Some(1045 | 1698) => "; check user and password in `ledger.url`",
-        Some(1044 | 1142 | 1143) => "; grant SELECT, INSERT, UPDATE on the table to this user",
         Some(1049) => "; create the database or mend `ledger.url`",
         Some(1146) => "; run `lapsed migrate`",
         Some(1054) => "; run `lapsed migrate`",
         Some(1290 | 1836) => "; the server is read-only",
         _ => "",
     };
+    let lacks_right = matches!(number(&error), Some(1044 | 1142 | 1143));
     let message = match &error {
+        sqlx::Error::Database(error) if lacks_right => {
+            format!("{}{}", error.message(), rights::remedy(error.message()))
+        }
         sqlx::Error::Database(error) => format!("{}{hint}", error.message()),
         sqlx::Error::PoolTimedOut => format!(
             "no connection within {} s; is the server up, and `ledger.max_connections` large enough?",

@@ -11,6 +11,7 @@ mod locks;
 mod pauses;
 mod pool;
 pub mod queries;
+mod rights;
 mod rows;
 mod scan;
 mod series;

@@ -331,8 +331,10 @@ pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. What was due
-/// before the moment of the hold that keeps it back (0: none does) becomes another arming, as what is due later does. Unique key.
+/// before the moment of the hold that keeps it back (0: none does) becomes another arming, as what is due later does. What an
+/// occurrence was missed by is counted from `start_time`, if that is later: somebody wants this one now. Unique key.
 pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
+       start_time = IF(recurrence IS NULL, start_time, UNIX_TIMESTAMP(NOW(3))), \
        recurrence = IF(end_time > UNIX_TIMESTAMP(NOW(3)) AND JSON_VALID(recurrence), \
          JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED) - 1), recurrence), \
        adopted = IF(end_time > UNIX_TIMESTAMP(NOW(3)) OR end_time < CAST(? AS SIGNED) / 1000, 0, adopted), \
