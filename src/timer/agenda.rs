@@ -13,11 +13,11 @@ use crate::ledger::Arming;
 use crate::task::{TaskKey, UnixMs};
 
 /// Most alarms that are taken out at once.
-pub const PART: usize = 2_048;
+pub(super) const PART: usize = 2_048;
 
 /// A bounded set of alarms, one for each key, taken out when they fall due.
 ///
-/// When more are due than [`PART`], they come out in parts, each half of the oldest and half of the newest: a burst must not
+/// When more are due than `PART`, they come out in parts, each half of the oldest and half of the newest: a burst must not
 /// make what falls due just after it wait for its end.
 ///
 /// When it is full, the alarm that lies furthest ahead gives way: whoever filled it will look ahead
@@ -79,7 +79,7 @@ impl Agenda {
         self.len() == 0
     }
 
-    /// Waits until something is due, and takes it out in order of its due time; a [`PART`] of it, if that is more.
+    /// Waits until something is due, and takes it out in order of its due time; a `PART` of it, if that is more.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is taken out before it is returned. One caller at a time.
