@@ -204,8 +204,9 @@ async fn at_the_second_sigterm_the_daemon_stops_at_once() {
         asked.elapsed()
     );
     assert_eq!(status.code(), Some(1), "{}", daemon.log());
-    // Its lease stands until it runs out.
-    assert_eq!(rig.state("Run@it@1").await, State::Running);
+    // Its lease stands until it runs out, if there was no time to give it back.
+    let state = rig.state("Run@it@1").await;
+    assert!(matches!(state, State::Running | State::Pending), "{state}");
     let pid = read(&dir, "pid");
     until("the program has ended with its daemon", async || {
         !runs(&pid)
