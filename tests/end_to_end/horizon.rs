@@ -79,13 +79,13 @@ async fn what_is_far_ahead_has_no_key_until_it_comes_near_and_then_runs_on_time(
 #[tokio::test]
 async fn keys_come_although_the_task_is_a_programs_row_and_redis_was_away() {
     let mut rig = Rig::new("nudge.enabled = false\nsweep.interval = '1h'").await;
-    let config = with_horizon(&rig, Duration::from_secs(4));
+    let config = with_horizon(&rig, Duration::from_secs(8));
     let daemon = Daemon::start(&config, handlers());
     daemon.hears_events().await;
     daemon.has_audited().await;
     rig.run_sql(
         "INSERT INTO tb_time_limit_task (`key`, start_time, end_time) \
-         VALUES ('Job@record@sql', UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)) + 7)",
+         VALUES ('Job@record@sql', UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)) + 11)",
     )
     .await;
     // With events alone it runs only if its key is armed.
@@ -93,10 +93,10 @@ async fn keys_come_although_the_task_is_a_programs_row_and_redis_was_away() {
     rig.each_ran_once(1).await;
 
     rig.redis.kill();
-    create_many(&daemon.tasks, "away", 5, 6_000, 10).await;
+    create_many(&daemon.tasks, "away", 5, 10_000, 10).await;
     // They would have been armed by then.
     let due = rig.record("Job@record@away0").await.due;
-    rig.until_clock(UnixMs(due.0 - 3_000)).await;
+    rig.until_clock(UnixMs(due.0 - 7_000)).await;
     rig.redis.start_again().await.unwrap();
     rig.until_done(6).await;
     rig.each_ran_once(6).await;
