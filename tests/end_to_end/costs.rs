@@ -151,27 +151,27 @@ async fn a_plain_task_costs_what_it_always_did() {
     let together = counted.per_task("together", &together).await;
     // Counted: 2.00 `UPDATE` (claim, settle), 1.31 `SELECT` (the claim's read-back, and looking ahead), one `INSERT` for
     // each creation; 0.99 `SET`, 3.01 `PTTL`, 1.00 `GETRANGE`.
-    alone.at_most(&["com_update"], 2.2);
-    alone.at_most(&["com_select"], 1.8);
+    alone.at_most(&["com_update"], 2.05);
+    alone.at_most(&["com_select"], 1.5);
     alone.at_most(
         &["com_insert", "com_delete", "com_begin", "com_commit"],
         0.05,
     );
     alone.at_most(&["set"], 1.05);
     // The sentinels' are among them, now and then.
-    alone.at_most(&["pttl"], 3.5);
-    alone.at_most(&["getrange", "get"], 1.3);
+    alone.at_most(&["pttl"], 3.3);
+    alone.at_most(&["getrange", "get"], 1.1);
     // Counted: 0.019 `UPDATE`, 0.017 `SELECT`, 0.002 `INSERT`; 1.00 `SET`, 3.00 `PTTL`, 2.00 `GETRANGE`. How large the
     // batches are depends on how fast the machine is.
-    together.at_most(&["com_update"], 0.1);
-    together.at_most(&["com_select"], 0.1);
+    together.at_most(&["com_update"], 0.05);
+    together.at_most(&["com_select"], 0.05);
     together.at_most(
         &["com_insert", "com_delete", "com_begin", "com_commit"],
         0.005,
     );
     together.at_most(&["set"], 1.01);
-    together.at_most(&["pttl"], 3.5);
-    together.at_most(&["getrange", "get"], 2.3);
+    together.at_most(&["pttl"], 3.1);
+    together.at_most(&["getrange", "get"], 2.1);
     for costs in [alone, together] {
         assert_eq!(costs.busy.get("eval") + costs.busy.get("evalsha"), 0.0);
     }
