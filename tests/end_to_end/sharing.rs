@@ -117,7 +117,10 @@ async fn a_second_daemon_asks_for_little_more() {
     rig.each_ran_once(4_000).await;
     println!("alone {alone:?}, shared {shared:?}");
     // Smaller batches: at worst a claim and a settlement for each task.
-    assert!(shared.updates <= 2_000 * 11 / 5, "{alone:?} {shared:?}");
+    assert!(
+        shared.updates * 2 <= alone.updates * 3,
+        "{alone:?} {shared:?}"
+    );
     // Asked for, looked at and touched by its owner, and looked at by the next in line, which two that both did all would
     // do twice. (How often one alone asks depends on how fast the machine is.)
     assert!(shared.pttls <= 2_000 * 9 / 2, "{alone:?} {shared:?}");
@@ -125,7 +128,7 @@ async fn a_second_daemon_asks_for_little_more() {
         .iter()
         .map(|daemon| daemon.metric("lapsed_claims_total{result=\"missed\"}"));
     let missed = missed.sum::<f64>();
-    assert!(missed < 400.0, "{missed} of 4000 claimed in vain");
+    assert!(missed < 200.0, "{missed} of 4000 claimed in vain");
 }
 
 #[tokio::test]
