@@ -43,7 +43,11 @@ const AFTER_DUE: Duration = Duration::from_millis(1);
 /// would have to be touched twice.
 const TOUCHED_AFTER: Duration = Duration::from_millis(2);
 
-/// The same in a burst, whose keys were armed in long pipelines; and Redis has enough to do just then.
+/// So many that fall due at once are a burst.
+const BURST: usize = 256;
+
+/// The same in a burst, whose keys were armed in long pipelines, the last some milliseconds after the first: sooner, many
+/// would have to be touched twice; and Redis has enough to do just then.
 const TOUCHED_AFTER_BURST: Duration = Duration::from_millis(20);
 
 /// A key that outlives its task's due time by no more than this was armed for it, over a slow link perhaps.
@@ -186,15 +190,15 @@ impl Nudge {
         let mut alarm_clock = AlarmClock::of_the_kernel();
         loop {
             let due = self.expected.due(&self.clock, &mut alarm_clock).await;
-            let (is_burst, keys) = (due.len() == PART, due.iter().map(|alarm| alarm.key.clone()));
-            let after = match is_burst {
-                true => TOUCHED_AFTER_BURST,
-                false => TOUCHED_AFTER,
+            let (is_part, keys) = (due.len() == PART, due.iter().map(|alarm| alarm.key.clone()));
+            let after = match due.len() {
+                BURST.. => TOUCHED_AFTER_BURST,
+                _ => TOUCHED_AFTER,
             };
             let touched: Vec<_> = keys.map(|key| (key, after)).collect();
             due.into_iter().for_each(|alarm| raise(alarm, sink));
             self.touch_soon(touched.into_iter());
-            if is_burst {
+            if is_part {
                 tokio::task::yield_now().await;
             }
         }
