@@ -85,8 +85,17 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Whoever finds something bad says what to do about it.
+    #[track_caller]
+    pub(in crate::doctor) fn assert_is(finding: &Finding, severity: Severity, part: &str) {
+        assert_eq!(finding.severity, severity, "{finding:?}");
+        assert!(finding.found.contains(part), "{finding:?}");
+        let bad = severity >= Severity::Warning;
+        assert!(!bad || finding.remedy.is_some(), "{finding:?}");
+    }
 
     #[test]
     fn what_a_server_says_becomes_one_line_that_commands_no_terminal() {

@@ -14,11 +14,8 @@ mod checkup;
 mod clocks;
 mod finding;
 mod ledger;
-mod pauses;
 mod redis;
 mod report;
-mod server;
-mod table;
 mod units;
 
 use std::time::Duration;

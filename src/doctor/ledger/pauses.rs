@@ -1,10 +1,10 @@
 //! What is paused, and whether this user may pause.
 
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use sqlx::{MySqlConnection, Row};
 
-use super::Finding;
-use super::checkup::{Checkup, Silent};
-use super::ledger::number;
+use super::{is_about_rights, statement};
+use crate::doctor::Finding;
+use crate::doctor::checkup::{Checkup, Silent};
 use crate::ledger::mysql::queries::Queries;
 
 const PAUSES: &str = "ledger.pauses";
@@ -37,7 +37,7 @@ pub(super) async fn examine(
 }
 
 async fn count(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<i64> {
-    let question = sqlx::query(AssertSqlSafe(queries.plain(COUNT)));
+    let question = statement(queries.plain(COUNT));
     question.fetch_one(conn).await?.try_get(0)
 }
 
@@ -45,12 +45,9 @@ async fn count(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<i6
 async fn refused(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Vec<&'static str>> {
     let mut refused = Vec::new();
     for (right, trial) in TRIALS {
-        let trial = sqlx::query(AssertSqlSafe(queries.plain(trial)));
-        match trial.execute(&mut *conn).await {
+        match statement(queries.plain(trial)).execute(&mut *conn).await {
             Ok(_) => {}
-            Err(error) if matches!(number(&error), Some(1044 | 1142 | 1143 | 1227 | 1370)) => {
-                refused.push(right);
-            }
+            Err(error) if is_about_rights(&error) => refused.push(right),
             Err(error) => return Err(error),
         }
     }
@@ -78,5 +75,24 @@ fn judge(queries: &Queries, standing: i64, refused: &[&str]) -> Finding {
             };
             Finding::note(PAUSES, found).remedy("see `lapsed pauses`")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+    use crate::ledger::migrate::Table;
+
+    #[test]
+    fn a_standing_pause_and_a_missing_right_are_noted() {
+        let queries = Queries::new(&Table::new("tasks").unwrap());
+        assert_is(&judge(&queries, 0, &[]), Severity::Ok, "nothing is paused");
+        assert_is(&judge(&queries, 1, &[]), Severity::Note, "a pause or hold");
+        assert_is(&judge(&queries, 2, &[]), Severity::Note, "2 pauses");
+        let refused = judge(&queries, 0, &["INSERT", "DELETE"]);
+        assert_is(&refused, Severity::Note, "may not INSERT, DELETE");
+        assert!(refused.remedy.unwrap().contains("ON tasks_pauses TO"));
     }
 }

@@ -1,18 +1,27 @@
 //! What can be wrong with the ledger: reaching it, and the order of its checks.
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
-use sqlx::{ConnectOptions, Connection, MySqlConnection, Row};
+mod backlog;
+mod grants;
+mod index;
+mod pauses;
+mod room;
+mod server;
+mod table;
+
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySql, MySqlConnection, Row};
 use tracing::log::LevelFilter;
 
 use super::Finding;
 use super::checkup::{Checkup, Silent, words};
 use super::clocks::Reading;
-use super::server::{self, Variables};
-use super::table;
 use crate::Config;
 use crate::ledger::migrate::Table;
 use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
 use crate::task::UnixMs;
+
+use self::server::Variables;
 
 const REACHABLE: &str = "ledger.reachable";
 const SESSION: &str = "ledger.session";
@@ -103,17 +112,26 @@ async fn examine_server(
 }
 
 /// The server's time.
-pub(super) async fn clock(conn: &mut MySqlConnection) -> sqlx::Result<UnixMs> {
+async fn clock(conn: &mut MySqlConnection) -> sqlx::Result<UnixMs> {
     let row = sqlx::query(queries::CLOCK).fetch_one(conn).await?;
     let micros: i64 = row.try_get(0)?;
     Ok(UnixMs(micros / 1000))
 }
 
 /// The server's error number, if it was the server that refused.
-pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
+fn number(error: &sqlx::Error) -> Option<u16> {
     let error = error.as_database_error()?;
     let error = error.try_downcast_ref::<MySqlDatabaseError>()?;
     Some(error.number())
+}
+
+/// Whether the server refused for want of a right.
+fn is_about_rights(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(1044 | 1142 | 1143 | 1227 | 1370))
+}
+
+fn statement(sql: String) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(AssertSqlSafe(sql))
 }
 
 fn unreachable(server: &str, error: &sqlx::Error) -> Finding {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use sqlx::{MySqlConnection, Row};
 
-use super::Finding;
-use super::units::bytes;
+use crate::doctor::Finding;
+use crate::doctor::units::bytes;
 use crate::ledger::migrate::generated_index_bug;
 
 const VERSION: &str = "ledger.version";
@@ -214,18 +214,11 @@ fn connections(variables: &Variables, pool: u32) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
 
     fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         Variables(pairs.into_iter().map(own).collect())
-    }
-
-    #[track_caller]
-    fn assert_is(finding: &Finding, severity: Severity, part: &str) {
-        assert_eq!(finding.severity, severity, "{finding:?}");
-        assert!(finding.found.contains(part), "{finding:?}");
-        let bad = severity >= Severity::Warning;
-        assert!(!bad || finding.remedy.is_some(), "{finding:?}");
     }
 
     #[test]

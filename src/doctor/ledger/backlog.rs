@@ -1,0 +1,141 @@
+//! What is due and waits for a daemon.
+
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::query::Query;
+use sqlx::{MySql, MySqlConnection, Row};
+
+use super::{clock, statement};
+use crate::doctor::units::{count, span};
+use crate::doctor::{Finding, Severity};
+use crate::handler::Router;
+use crate::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
+use crate::task::{TaskKey, UnixMs};
+
+pub(super) const BACKLOG: &str = "ledger.backlog";
+
+/// Overdue rows are counted so far.
+const BACKLOG_MAX: u32 = 10_000;
+
+/// What is due and waits for a daemon.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    with_route: usize,
+    without_route: usize,
+    /// Whether there is more than that.
+    more: bool,
+    /// How long the first has waited.
+    oldest: Duration,
+}
+
+impl Backlog {
+    pub(super) async fn read(
+        conn: &mut MySqlConnection,
+        queries: &Queries,
+        router: &Router,
+    ) -> sqlx::Result<Self> {
+        let now = clock(conn).await?;
+        let question = scan(queries.plain(SCAN_OVERDUE_OLDEST), BACKLOG_MAX + 1);
+        let mut rows = question.fetch_all(conn).await?;
+        let more = rows.len() > BACKLOG_MAX as usize;
+        rows.truncate(BACKLOG_MAX as usize);
+        let oldest = match rows.first() {
+            Some(row) => now.since(UnixMs(row.try_get("due_ms")?)),
+            None => Duration::ZERO,
+        };
+        let is_routed = |row: &&MySqlRow| {
+            let key = row.try_get_unchecked::<String, _>("key").ok();
+            let key = key.and_then(|key| TaskKey::parse(&key).ok());
+            key.is_some_and(|key| router.find(&key).is_some())
+        };
+        let with_route = rows.iter().filter(is_routed).count();
+        Ok(Self {
+            with_route,
+            without_route: rows.len() - with_route,
+            more,
+            oldest,
+        })
+    }
+
+    pub(super) fn judge(&self) -> Finding {
+        let Self {
+            with_route,
+            without_route,
+            more,
+            oldest,
+        } = self;
+        let all = with_route + without_route;
+        if all == 0 {
+            return Finding::ok(BACKLOG, "nothing is overdue");
+        }
+        let all = match more {
+            true => format!("more than {}", count(u64::from(BACKLOG_MAX))),
+            false => count(all as u64),
+        };
+        let are = if all == "1" { "task is" } else { "tasks are" };
+        let (have, run) = if *with_route == 1 {
+            ("has", "runs")
+        } else {
+            ("have", "run")
+        };
+        let (lack, stay) = if *without_route == 1 {
+            ("has", "stays")
+        } else {
+            ("have", "stay")
+        };
+        let of_those = if *more { "of the oldest of them, " } else { "" };
+        let found = format!(
+            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon starts, {} {lack} none and {stay}",
+            span(*oldest),
+            count(*with_route as u64),
+            count(*without_route as u64),
+        );
+        let finding = Finding::new(BACKLOG, Severity::Note, found);
+        match with_route {
+            0 => finding,
+            _ => finding.remedy("before a daemon starts, look at `lapsed list --state overdue` and `lapsed cancel` what must not run any more"),
+        }
+    }
+}
+
+/// The sweep's own question, from its beginning.
+pub(super) fn scan(sql: String, limit: u32) -> Query<'static, MySql, MySqlArguments> {
+    statement(sql)
+        // Overdue by nothing at all, from the beginning.
+        .bind(0i64)
+        .bind(0i64)
+        .bind(0u64)
+        .bind(0i64)
+        .bind(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_tells_what_will_run_and_what_will_not() {
+        let backlog = Backlog {
+            with_route: 9,
+            without_route: 3,
+            more: false,
+            oldest: Duration::from_secs(7200),
+        };
+        let judged = backlog.judge();
+        assert_eq!(
+            judged.found,
+            "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon starts, 3 have none and stay"
+        );
+        assert!(judged.remedy.is_some());
+        let one = Backlog {
+            with_route: 1,
+            without_route: 0,
+            ..backlog
+        };
+        assert_eq!(
+            one.judge().found,
+            "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon starts, 0 have none and stay"
+        );
+    }
+}

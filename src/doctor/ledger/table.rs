@@ -1,0 +1,126 @@
+//! What can be wrong with the ledger's table, and with what is in it: what is asked, and in which order.
+
+use sqlx::MySqlConnection;
+
+use super::backlog::{BACKLOG, Backlog};
+use super::grants::{GRANTS, grants, identity, refused};
+use super::index::{INDEX, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index};
+use super::pauses;
+use super::room::{BUFFER_POOL, ID, buffer_pool, id_room, next_id, size};
+use super::server::Variables;
+use crate::Config;
+use crate::doctor::Finding;
+use crate::doctor::checkup::{Checkup, Silent};
+use crate::handler::{HandlerRegistry, Router};
+use crate::ledger::migrate::{self, MigrateError, Table};
+use crate::ledger::mysql::queries::Queries;
+
+const SHAPE: &str = "ledger.table";
+
+/// Examines the table: its shape, the rights on it, its indexes, its room to grow, its backlog.
+pub(super) async fn examine(
+    config: &Config,
+    table: &Table,
+    conn: &mut MySqlConnection,
+    variables: Option<&Variables>,
+    checkup: &mut Checkup,
+) -> Result<(), Silent> {
+    let queries = Queries::new(table);
+    let shape = match checkup.learn(&[SHAPE], look(conn, table)).await? {
+        Some(shape) => shape,
+        None => return Ok(()),
+    };
+    checkup.add([judge_shape(table, &shape)]);
+    if matches!(shape, Err(MigrateError::Absent { .. })) {
+        return Ok(());
+    }
+
+    let identity = checkup.learn(&[GRANTS], identity(conn)).await?;
+    let refused = checkup.learn(&[GRANTS], refused(conn, &queries)).await?;
+    if let (Some(identity), Some(refused)) = (identity, refused) {
+        let deletes = !config.retention.is_off();
+        checkup.add(grants(table, &identity, &refused, deletes));
+    }
+    if shape.is_ok() {
+        pauses::examine(conn, &queries, checkup).await?;
+        let plan = checkup.learn(&[INDEX], explain(conn, &queries)).await?;
+        checkup.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
+    }
+    let indexes = key_indexes(conn, table);
+    if let Some(indexes) = checkup.learn(&[LEGACY_INDEX], indexes).await? {
+        checkup.add(legacy_index(table, &indexes));
+    }
+    let room = next_id(conn, table, &queries);
+    if let Some(Some((next, column_type))) = checkup.learn(&[ID], room).await? {
+        checkup.add([id_room(table, next, &column_type)]);
+    }
+    let size = checkup.learn(&[BUFFER_POOL], size(conn, table)).await?;
+    let pool = variables.and_then(|variables| variables.number("innodb_buffer_pool_size"));
+    checkup.add(size.map(|size| buffer_pool(size, pool)));
+    if shape.is_ok() {
+        let router = Router::new(HandlerRegistry::new(), config);
+        let backlog = Backlog::read(conn, &queries, &router);
+        let backlog = checkup.learn(&[BACKLOG], backlog).await?;
+        checkup.add(backlog.map(|backlog| backlog.judge()));
+    }
+    Ok(())
+}
+
+/// A table that is not as it should be is an answer, not a failure.
+async fn look(
+    conn: &mut MySqlConnection,
+    table: &Table,
+) -> Result<Result<(), MigrateError>, MigrateError> {
+    match migrate::check(conn, table).await {
+        Err(error @ MigrateError::Sql { .. }) => Err(error),
+        looked => Ok(looked),
+    }
+}
+
+fn judge_shape(table: &Table, shape: &Result<(), MigrateError>) -> Finding {
+    let migrate = "run `lapsed migrate` (`lapsed migrate --dry-run` shows what it would do)";
+    match shape {
+        Ok(()) => Finding::ok(SHAPE, format!("`{table}` is as it should be")),
+        Err(MigrateError::Absent { .. }) => Finding::error(
+            SHAPE,
+            format!("table `{table}` does not exist, or this user has no right on it"),
+        )
+        .remedy(migrate),
+        Err(MigrateError::Outdated { lack, .. }) => {
+            Finding::error(SHAPE, format!("table `{table}` {lack}")).remedy(migrate)
+        }
+        Err(error) => Finding::error(SHAPE, error.to_string())
+            .remedy("mend the table by hand, or name another one in `ledger.table`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    #[test]
+    fn a_table_that_can_be_migrated_is_told_from_one_that_cannot() {
+        let table = || Table::new("tasks").unwrap();
+        let judge = |shape| judge_shape(&table(), &shape);
+        let absent = judge(Err(MigrateError::Absent { table: table() }));
+        let outdated = judge(Err(MigrateError::Outdated {
+            table: table(),
+            lack: "lacks index `ix_due`".to_owned(),
+        }));
+        let other = judge(Err(MigrateError::Incompatible {
+            table: table(),
+            problem: "`id` is a text".to_owned(),
+        }));
+        assert_is(&judge(Ok(())), Severity::Ok, "as it should be");
+        assert_is(&absent, Severity::Error, "does not exist");
+        assert_is(&outdated, Severity::Error, "lacks index `ix_due`");
+        assert_is(&other, Severity::Error, "`id` is a text");
+        let migrates = |finding: &Finding| finding.remedy.as_deref().unwrap().contains("migrate");
+        assert_eq!(
+            [absent, outdated, other].each_ref().map(migrates),
+            [true, true, false]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! How late bare events come.
+
+use std::time::Duration;
+
+use crate::doctor::Finding;
+use crate::doctor::units::{count, span};
+use crate::redis::Facts;
+
+pub(super) const LATENESS: &str = "redis.lateness";
+
+pub(super) const EFFORT: &str = "active-expire-effort";
+
+/// Bare events that are later than this make somebody ask.
+const LATE: Duration = Duration::from_secs(1);
+
+/// How long Redis takes to walk once over all keys that expire: so late is the latest event, and the mean half.
+fn lap(expiring: u64, hz: u64, effort: u64) -> Duration {
+    let per_second = hz.max(1) * (20 + 5 * effort.clamp(1, 10).saturating_sub(1));
+    Duration::from_secs_f64(expiring as f64 / per_second as f64)
+}
+
+pub(super) fn lateness(info: &Facts, effort: Option<u64>, database: i64, nudge: bool) -> Finding {
+    let hz = info.number("configured_hz").or_else(|| info.number("hz"));
+    let expiring = info.expiring_keys(database);
+    let late = lap(expiring, hz.unwrap_or(10), effort.unwrap_or(1));
+    let or_default = |value: Option<u64>, default: u64| match value {
+        Some(value) => value.to_string(),
+        None => format!("{default} (assumed)"),
+    };
+    let found = format!(
+        "{} keys expire (hz {}, {EFFORT} {}): a bare event comes up to {} late, half of that on average",
+        count(expiring),
+        or_default(hz, 10),
+        or_default(effort, 1),
+        span(late),
+    );
+    if late < LATE {
+        return Finding::ok(LATENESS, found);
+    }
+    if nudge {
+        return Finding::note(
+            LATENESS,
+            format!(
+                "{found}; a daemon that runs makes its own tasks' punctual, by asking for each key when it is due"
+            ),
+        );
+    }
+    Finding::warning(LATENESS, format!("{found}; tasks then wait for the sweep")).remedy(format!(
+        "set `nudge.enabled = true`; else raise `hz` (to 100) and `{EFFORT}` (to 10)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    #[test]
+    fn the_predicted_lateness_is_the_measured_law() {
+        let seconds = |keys, hz, effort| lap(keys, hz, effort).as_secs_f64();
+        assert_eq!(seconds(100_000, 10, 1), 500.0);
+        // Measured: 33.4 s.
+        assert!((seconds(1_012_000, 500, 10) - 31.1).abs() < 0.1);
+        assert_eq!(seconds(0, 0, 0), 0.0);
+    }
+
+    #[test]
+    fn late_events_matter_only_where_nobody_nudges() {
+        let info = Facts::from([("configured_hz", "10"), ("db0", "keys=9,expires=100000")]);
+        let judged = lateness(&info, Some(1), 0, true);
+        assert_is(
+            &judged,
+            Severity::Note,
+            "100 000 keys expire (hz 10, active-expire-effort 1)",
+        );
+        assert!(judged.found.contains("up to 8 min 20 s late"));
+        assert_is(
+            &lateness(&info, None, 0, false),
+            Severity::Warning,
+            "1 (assumed)",
+        );
+        assert_is(&lateness(&info, None, 3, false), Severity::Ok, "0 keys");
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be wrong with Redis: what the server is asked, and in which order. Each topic has a file, whose judgements
+//! do no I/O.
+
+mod lateness;
+mod listeners;
+mod memory;
+mod notifications;
+mod reach;
+mod rights;
+mod server;
+
+use super::checkup::{Checkup, Silent};
+use super::clocks::Reading;
+use super::{Finding, Severity};
+use crate::config::{Config, TimerKind};
+use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection};
+
+use self::lateness::{EFFORT, LATENESS, lateness};
+use self::listeners::LISTENERS;
+use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffer};
+pub(super) use self::notifications::add_flags;
+use self::notifications::{FLAGS, NOTIFICATIONS, events, notifications};
+use self::reach::{REACHABLE, reachable, unreachable};
+use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
+use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
+
+const CLOCK: &str = "redis.clock";
+
+/// Examines the server that the timer uses; answers its clock.
+pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Reading> {
+    if config.timer == TimerKind::LedgerPoll {
+        let unused = "not used: the timer is `ledger_poll`";
+        checkup.add([Finding::ok(REACHABLE, unused)]);
+        return None;
+    }
+    let endpoint = match Endpoint::new(&config.redis) {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            checkup.add([unreachable(&error)]);
+            return None;
+        }
+    };
+    examine_server(config, endpoint, checkup)
+        .await
+        .unwrap_or_default()
+}
+
+async fn examine_server(
+    config: &Config,
+    endpoint: Endpoint,
+    checkup: &mut Checkup,
+) -> Result<Option<Reading>, Silent> {
+    let commands = Commands::new(endpoint.clone());
+    let server = Inspection::new(commands);
+    let found = checkup.bounded(server.time()).await;
+    let reachable = reachable(&endpoint, found);
+    let usable = reachable.severity == Severity::Ok;
+    checkup.add([reachable]);
+    if !usable {
+        return Ok(None);
+    }
+
+    let of_info = [VERSION, ROLE, CLUSTER, EVICTION, PERSISTENCE, LATENESS];
+    let info = checkup.learn(&of_info, server.info()).await?;
+    if let Some(info) = &info {
+        checkup.add([version(info), role(info), cluster(info)]);
+    }
+
+    let flags = server.settings(&[FLAGS]);
+    if let Some(settings) = checkup.learn(&[NOTIFICATIONS], flags).await? {
+        checkup.add(notifications(settings.raw(FLAGS), events(config)));
+    }
+    let channel = endpoint.channel(EventKind::Expired);
+    // Before this program listens itself.
+    let listeners = checkup.learn(&[LISTENERS], server.listeners(&channel));
+    if let Some(listeners) = listeners.await? {
+        checkup.add([listeners::judge(&channel, &listeners)]);
+    }
+    let refused = refused(&server, &endpoint, &config.redis.key_prefix);
+    if let Some(refused) = checkup.learn(&[RIGHTS], refused).await? {
+        checkup.add(rights(&channel, &refused));
+    }
+    if events(config) == Events::ExpiredAndArmings {
+        let refused = refused_to_adopt(&server, &endpoint);
+        if let Some(refused) = checkup.learn(&[ADOPTION], refused).await? {
+            checkup.add([adoption(&endpoint, refused.as_ref())]);
+        }
+    }
+    if let Some(info) = &info {
+        checkup.add([eviction(info)]);
+    }
+    let limit = server.settings(&[BUFFER_LIMIT]);
+    if let Some(settings) = checkup.learn(&[OUTPUT_BUFFER], limit).await? {
+        checkup.add([output_buffer(settings.raw(BUFFER_LIMIT))]);
+    }
+    if let Some(info) = &info {
+        // Where it may not be asked, the default stands; `INFO` tells `hz` itself.
+        let effort = match checkup.bounded(server.settings(&[EFFORT])).await {
+            Some(Ok(settings)) => settings.number(EFFORT),
+            _ => None,
+        };
+        checkup.add([
+            lateness(info, effort, endpoint.database(), config.nudge.enabled),
+            persistence(info),
+        ]);
+    }
+    let reading = checkup.learn(&[CLOCK], Reading::take(server.time()));
+    reading.await
+}

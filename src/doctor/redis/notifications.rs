@@ -1,0 +1,206 @@
+//! Whether the server announces the events that a daemon needs, and what is done about it.
+
+use crate::config::{Config, TimerKind};
+use crate::doctor::Finding;
+use crate::doctor::checkup::words;
+use crate::redis::{
+    Commands, Endpoint, Events, Notifications, NotifyFlags, RedisError, ensure_notifications,
+};
+
+pub(super) const NOTIFICATIONS: &str = "redis.notifications";
+const RESTART: &str = "redis.restart";
+const FIX: &str = "fix";
+
+pub(super) const FLAGS: &str = "notify-keyspace-events";
+
+/// What the daemon listens to.
+pub(super) fn events(config: &Config) -> Events {
+    match config.hears_armings() {
+        true => Events::ExpiredAndArmings,
+        false => Events::Expired,
+    }
+}
+
+/// Adds the notification flags that are missing, and says what it did.
+pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
+    if config.timer == TimerKind::LedgerPoll {
+        return Finding::ok(FIX, "nothing to do: the timer is `ledger_poll`");
+    }
+    let endpoint = match Endpoint::new(&config.redis) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return Finding::error(FIX, words(&error)).remedy("mend `redis.url`"),
+    };
+    let wanted = events(config);
+    added(
+        ensure_notifications(&Commands::new(endpoint), wanted).await,
+        wanted,
+    )
+}
+
+/// What came of adding flags.
+fn added(came: Result<Notifications, RedisError>, wanted: Events) -> Finding {
+    match came {
+        Ok(Notifications::On) => {
+            Finding::ok(FIX, "nothing to do: all events that are needed are announced")
+        }
+        Ok(Notifications::Added(flags)) => Finding::ok(
+            FIX,
+            format!("set `{FLAGS}` to `{flags}`, until the server restarts"),
+        )
+        .remedy(persist(&flags)),
+        Ok(Notifications::ExpiredOnly { flags, refusal }) => Finding::warning(
+            FIX,
+            format!(
+                "`{FLAGS}` is `{flags}`, without `g`, and this user may not change it: {}",
+                words(&refusal)
+            ),
+        )
+        .remedy(persist(&flags.with(wanted))),
+        Ok(Notifications::Off { flags, refusal }) => Finding::error(
+            FIX,
+            format!(
+                "`{FLAGS}` is `{flags}`, and this user may not change it: {}",
+                words(&refusal)
+            ),
+        )
+        .remedy(persist(&flags.with(wanted))),
+        Ok(Notifications::Unknown) => Finding::note(
+            FIX,
+            format!("nothing was changed: this server shows nobody its `{FLAGS}`"),
+        )
+        .remedy(format!(
+            "set `{FLAGS}` to at least `{}` where the server is configured, such as its provider's console",
+            wanted.flags()
+        )),
+        Err(error) => Finding::error(FIX, format!("nothing was changed: {}", words(&error)))
+            .remedy("see below, then run `lapsed doctor --fix` again"),
+    }
+}
+
+/// `None`: the server has no such setting to show.
+pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding> {
+    let Some(text) = flags else {
+        let unsaid = Finding::unknown(NOTIFICATIONS, format!("the server does not show `{FLAGS}`"));
+        let least = wanted.flags();
+        let remedy =
+            format!("see that `{FLAGS}` is at least `{least}` where the server is configured");
+        return vec![unsaid.remedy(remedy)];
+    };
+    let flags = NotifyFlags::parse(text);
+    if !flags.announce(Events::Expired) {
+        let off = Finding::error(
+            NOTIFICATIONS,
+            format!(
+                "`{FLAGS}` is `{text}`, expected at least `Ex`: expired events are not announced"
+            ),
+        );
+        let remedy = format!(
+            "run `lapsed doctor --fix`, and {}",
+            persist(&flags.with(wanted))
+        );
+        return vec![off.remedy(remedy)];
+    }
+    if !flags.announce(wanted) {
+        let expired_only = Finding::warning(
+            NOTIFICATIONS,
+            format!(
+                "`{FLAGS}` is `{text}`, expected `g` too: nobody hears that keys are armed, so a bare `SETEX` is taken over late, and delays below a second may start late"
+            ),
+        );
+        let remedy = format!(
+            "run `lapsed doctor --fix`, and {}",
+            persist(&flags.with(wanted))
+        );
+        return vec![expired_only.remedy(remedy)];
+    }
+    vec![
+        Finding::ok(
+            NOTIFICATIONS,
+            format!("`{FLAGS}` is `{text}`: the events that are needed are announced"),
+        ),
+        Finding::note(
+            RESTART,
+            format!("whether `{FLAGS}` outlives a restart cannot be seen from here"),
+        )
+        .remedy(persist(&flags)),
+    ]
+}
+
+fn persist(flags: &NotifyFlags) -> String {
+    format!(
+        "write `{FLAGS} {flags}` into redis.conf (or the provider's parameter group), of replicas too: what was set at run time is gone after a restart or a failover"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    #[test]
+    fn any_flags_that_include_expired_events_are_enough() {
+        for text in ["Ex", "AKE", "xEg"] {
+            assert_is(
+                &notifications(Some(text), Events::Expired)[0],
+                Severity::Ok,
+                text,
+            );
+        }
+        for text in ["Exg", "AKE", "xEg"] {
+            assert_is(
+                &notifications(Some(text), Events::ExpiredAndArmings)[0],
+                Severity::Ok,
+                text,
+            );
+        }
+        let deaf = &notifications(Some("Ex"), Events::ExpiredAndArmings)[0];
+        assert_is(deaf, Severity::Warning, "expected `g` too");
+        assert!(deaf.remedy.as_deref().unwrap().contains("Exg"), "{deaf:?}");
+        let off = notifications(Some("Kg"), Events::ExpiredAndArmings);
+        assert_is(&off[0], Severity::Error, "`notify-keyspace-events` is `Kg`");
+        assert!(
+            off[0]
+                .remedy
+                .as_deref()
+                .unwrap()
+                .contains("notify-keyspace-events KgEx")
+        );
+        assert_is(
+            &notifications(None, Events::Expired)[0],
+            Severity::Note,
+            "does not show",
+        );
+    }
+
+    #[test]
+    fn what_came_of_adding_flags_is_said_with_what_is_left_to_do() {
+        let flags = || NotifyFlags::parse("K");
+        let refusal = || RedisError::Replica(None);
+        let told = [
+            (Ok(Notifications::On), Severity::Ok, "nothing to do"),
+            (Ok(Notifications::Added(flags())), Severity::Ok, "to `K`"),
+            (
+                Ok(Notifications::ExpiredOnly {
+                    flags: flags(),
+                    refusal: refusal(),
+                }),
+                Severity::Warning,
+                "without `g`",
+            ),
+            (
+                Ok(Notifications::Off {
+                    flags: flags(),
+                    refusal: refusal(),
+                }),
+                Severity::Error,
+                "may not change it: this redis is a replica",
+            ),
+            (Ok(Notifications::Unknown), Severity::Note, "was changed"),
+            (Err(refusal()), Severity::Error, "nothing was changed: "),
+        ];
+        for (came, severity, part) in told {
+            assert_is(&added(came, Events::ExpiredAndArmings), severity, part);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What of a daemon's work this user may do. It is tried, with commands that change nothing.
+
+use crate::doctor::Finding;
+use crate::doctor::checkup::words;
+use crate::redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError};
+
+pub(super) const RIGHTS: &str = "redis.rights";
+pub(super) const ADOPTION: &str = "redis.adoption";
+
+/// What of the daemon's work is refused.
+pub(super) async fn refused(
+    server: &Inspection,
+    endpoint: &Endpoint,
+    key_prefix: &str,
+) -> Result<Vec<RedisError>, RedisError> {
+    let mut refused = server.refused_verbs(&Names::new(key_prefix)).await?;
+    let subscribed = match Connected::open(endpoint).await {
+        Ok(mut connected) => connected.hear(EventKind::Expired).await,
+        Err(error) => Err(error),
+    };
+    match subscribed {
+        Ok(()) => {}
+        Err(error @ RedisError::Unreachable(_)) => return Err(error),
+        Err(error) => refused.push(error),
+    }
+    Ok(refused)
+}
+
+pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
+    if refused.is_empty() {
+        let found = "this user may arm, ask for and delete keys, and listen";
+        return vec![Finding::ok(RIGHTS, found)];
+    }
+    let finding = |error: &RedisError| {
+        let remedy = match error {
+            RedisError::NoPermission { .. } => format!(
+                "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +ping ~* &{channel}`"
+            ),
+            RedisError::Replica(_) => "name the master in `redis.url`".to_owned(),
+            RedisError::Refused { .. } => {
+                "mend what the server complains about: memory, or its disk".to_owned()
+            }
+            _ => "mend `redis.url`".to_owned(),
+        };
+        Finding::error(RIGHTS, words(error)).remedy(remedy)
+    };
+    refused.iter().map(finding).collect()
+}
+
+/// What of taking over keys without a row is refused first.
+pub(super) async fn refused_to_adopt(
+    server: &Inspection,
+    endpoint: &Endpoint,
+) -> Result<Option<RedisError>, RedisError> {
+    let tried = async {
+        let mut connected = Connected::open(endpoint).await?;
+        for kind in EventKind::OF_ARMINGS {
+            connected.hear(kind).await?;
+        }
+        server.try_scan().await
+    };
+    match tried.await {
+        Ok(()) => Ok(None),
+        Err(error @ RedisError::Unreachable(_)) => Err(error),
+        Err(refused) => Ok(Some(refused)),
+    }
+}
+
+pub(super) fn adoption(endpoint: &Endpoint, refused: Option<&RedisError>) -> Finding {
+    let Some(error) = refused else {
+        return Finding::ok(
+            ADOPTION,
+            "this user may hear that keys are armed, and go through them",
+        );
+    };
+    let channels = EventKind::OF_ARMINGS.map(|kind| format!("&{}", endpoint.channel(kind)));
+    Finding::warning(
+        ADOPTION,
+        format!("a bare `SETEX` is taken over late, and delays below a second may start late: {}", words(error)),
+    )
+    .remedy(format!(
+        "let the user of `redis.url` do it: `ACL SETUSER <user> +scan +psubscribe +info {}`; or set `adopt.enabled = false`",
+        channels.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    fn no_permission() -> RedisError {
+        RedisError::NoPermission {
+            command: "PSUBSCRIBE",
+            source: std::io::Error::other("NOPERM").into(),
+        }
+    }
+
+    #[test]
+    fn each_right_that_is_refused_is_an_error_of_its_own() {
+        let judge = |refused: &[RedisError]| rights("__keyevent@0__:expired", refused);
+        assert_is(&judge(&[])[0], Severity::Ok, "may arm");
+        let findings = judge(&[no_permission(), RedisError::Replica(None)]);
+        let [acl, replica] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        assert_is(acl, Severity::Error, "may not run `PSUBSCRIBE`");
+        let remedy = acl.remedy.as_deref().unwrap();
+        assert!(remedy.ends_with("&__keyevent@0__:expired`"), "{remedy}");
+        assert_is(replica, Severity::Error, "is a replica");
+    }
+
+    #[test]
+    fn who_may_not_adopt_may_still_run_tasks() {
+        let endpoint = Endpoint::new(&Config::default().redis).unwrap();
+        assert_is(&adoption(&endpoint, None), Severity::Ok, "may hear");
+        let refused = adoption(&endpoint, Some(&no_permission()));
+        assert_is(&refused, Severity::Warning, "taken over late");
+        let remedy = refused.remedy.unwrap();
+        for kind in EventKind::OF_ARMINGS {
+            assert!(remedy.contains(&endpoint.channel(kind)), "{remedy}");
+        }
+    }
+}
