@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::config::Secret;
-use lapsed::task::{CatchUp, Due, Overlap, TaskKey, UnixMs};
+use lapsed::task::{Due, TaskKey, UnixMs};
 use lapsed::{Config, IfPending, Recurrence, Task, TaskClient};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
 use super::output::Output;
-use super::recur::RecurFields;
+use super::recur::{CatchUpArg, OverlapArg, Recur};
 use super::tasks::{due_of, usage};
 use super::{EXIT_FAILED, chain};
 
@@ -45,9 +45,9 @@ struct Line {
     tz: Option<String>,
     until: Option<String>,
     times: Option<u32>,
-    catch_up: Option<CatchUp>,
+    catch_up: Option<CatchUpArg>,
     catch_up_max: Option<u32>,
-    overlap: Option<Overlap>,
+    overlap: Option<OverlapArg>,
 }
 
 #[derive(Default)]
@@ -260,7 +260,7 @@ fn parse(
     if let Some(secret) = secret {
         task = task.sign(secret);
     }
-    let fields = RecurFields {
+    let recur = Recur {
         every,
         cron,
         tz,
@@ -270,7 +270,7 @@ fn parse(
         catch_up_max,
         overlap,
     };
-    if let Some(recurrence) = fields.recurrence(due, now)? {
+    if let Some(recurrence) = recur.recurrence(due, now)? {
         tasks
             .check_recurring(&task, &recurrence)
             .map_err(|error| error.to_string())?;

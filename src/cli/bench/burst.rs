@@ -2,32 +2,30 @@
 
 use std::time::Duration;
 
-use super::figures::{Figure, Row, Value};
+use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::options::Burst;
-use super::report::{Report, figures};
+use super::report::Report;
 use super::site::Site;
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What is counted, from the one due time on.
+const WINDOW: Duration = Duration::from_secs(1);
 
 impl Burst {
     pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
-                label: format!("{} at once", self.tasks),
-                count: self.tasks,
-                arrivals: Arrivals::AtOnce,
-                backlog: 0,
-                warm_up: Duration::ZERO,
-                window: Duration::from_secs(1),
                 patience: PATIENCE,
-                daemons: 1,
-                settings: &[],
-                beside: None,
-                deaf: false,
-                redis_down: false,
+                ..Plan::new(
+                    format!("{} at once", self.tasks),
+                    self.tasks,
+                    Arrivals::AtOnce,
+                    WINDOW,
+                )
             }
             .run(site)
             .await?;
@@ -42,19 +40,12 @@ impl Burst {
                 f64::from(self.tasks) / (us as f64 / 1e6)
             });
             let figure = |name, value| Figure { name, value };
-            let mut row = vec![
+            let own = vec![
                 figure("all_started_ms", since_due(last)),
                 figure("all_settled_ms", since_due(measured.all_settled_us())),
             ];
-            row.extend(figures(&measured, &lateness, per_s));
-            report.rows.push(Row {
-                label: measured.label.clone(),
-                run: Some(run),
-                figures: row,
-            });
-            report
-                .curves
-                .push((format!("{} #{run}", measured.label), lateness));
+            let curve = (measured.name_of(run), lateness);
+            report.add(run, &measured, own, per_s, curve);
         }
         Ok(report)
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::figures::{Figure, Row, Value};
+use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::measured::Measured;
 use super::options::Daemons;
-use super::report::{Report, figures};
+use super::report::Report;
 use super::site::Site;
 
 /// How long a turn may take.
@@ -35,14 +35,8 @@ impl Daemons {
                     let lateness = measured.lateness(u64::MAX);
                     duplicates += measured.duplicates();
                     rates[daemons] = per_s;
-                    report.rows.push(Row {
-                        label: measured.label.clone(),
-                        run: Some(number),
-                        figures: figures(&measured, &lateness, per_s),
-                    });
-                    report
-                        .curves
-                        .push((format!("{} #{number}", measured.label), lateness));
+                    let curve = (measured.name_of(number), lateness);
+                    report.add(number, &measured, Vec::new(), per_s, curve);
                 }
                 ratios.push(rates[2] / rates[1]);
             }
@@ -67,22 +61,15 @@ impl Daemons {
     }
 
     async fn drain(&self, site: &mut Site, daemons: usize) -> anyhow::Result<Measured> {
+        let label = match daemons {
+            1 => "one".to_owned(),
+            _ => "two".to_owned(),
+        };
+        let arrivals = Arrivals::Within(WINDOW, self.tasks);
         Plan {
-            label: match daemons {
-                1 => "one".to_owned(),
-                _ => "two".to_owned(),
-            },
-            count: self.tasks,
-            arrivals: Arrivals::Within(WINDOW, self.tasks),
-            backlog: 0,
-            warm_up: Duration::ZERO,
-            window: WINDOW,
             patience: PATIENCE,
             daemons,
-            settings: &[],
-            beside: None,
-            deaf: false,
-            redis_down: false,
+            ..Plan::new(label, self.tasks, arrivals, WINDOW)
         }
         .run(site)
         .await

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::figures::Row;
-use super::measure::{Arrivals, Plan};
-use super::options::{Lateness, Nets, arriving};
-use super::report::{Report, figures};
+use super::measure::Plan;
+use super::options::{Lateness, Nets};
+use super::report::Report;
 use super::site::Site;
 
 /// How long after its end a run with all nets is watched: it ends as soon as everything has started.
@@ -57,41 +56,28 @@ impl Lateness {
         nets: Nets,
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        let count = arriving(self.rate, self.warm_up + self.duration);
         let label = match (nets, self.redis_down) {
             (nets, false) => nets.label().to_owned(),
             (nets, true) => format!("{}, redis down", nets.label()),
         };
         let plan = Plan {
-            label,
-            count: u32::try_from(count)?,
-            arrivals: Arrivals::Evenly(self.rate),
-            backlog: 0,
-            warm_up: self.warm_up,
-            window: self.duration,
             patience: match nets {
                 Nets::All => PATIENCE,
                 _ => PATIENCE_ALONE,
             },
-            daemons: 1,
             settings: nets.settings(),
-            beside: None,
             deaf: nets.is_deaf(),
             redis_down: self.redis_down,
+            ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
         };
         let measured = plan.run(site).await?;
         let lateness = measured.lateness(u64::MAX);
         let per_s = measured.started_in_window() as f64 / self.duration.as_secs_f64();
-        let name = match self.common.runs {
+        let curve = match self.common.runs {
             1 => measured.label.clone(),
-            _ => format!("{} #{run}", measured.label),
+            _ => measured.name_of(run),
         };
-        report.rows.push(Row {
-            label: measured.label.clone(),
-            run: Some(run),
-            figures: figures(&measured, &lateness, per_s),
-        });
-        report.curves.push((name, lateness));
+        report.add(run, &measured, Vec::new(), per_s, (curve, lateness));
         Ok(())
     }
 }

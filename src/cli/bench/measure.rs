@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
 use super::measured::Measured;
 use super::meter::{Costs, Meter};
+use super::options::arriving;
 use super::population::{self, Written};
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
@@ -90,6 +91,38 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// So many tasks for one daemon, as it is configured; nothing before them, beside them or in their way.
+    pub fn new(label: String, count: u32, arrivals: Arrivals, window: Duration) -> Self {
+        Self {
+            label,
+            count,
+            arrivals,
+            backlog: 0,
+            warm_up: Duration::ZERO,
+            window,
+            patience: Duration::ZERO,
+            daemons: 1,
+            settings: &[],
+            beside: None,
+            deaf: false,
+            redis_down: false,
+        }
+    }
+
+    /// As [`new`](Self::new), so many a second for as long as the warm-up and the window take.
+    pub fn evenly(
+        label: String,
+        rate: u32,
+        warm_up: Duration,
+        window: Duration,
+    ) -> anyhow::Result<Self> {
+        let count = u32::try_from(arriving(rate, warm_up + window))?;
+        Ok(Self {
+            warm_up,
+            ..Self::new(label, count, Arrivals::Evenly(rate), window)
+        })
+    }
+
     /// Does it.
     pub async fn run(&self, site: &mut Site) -> anyhow::Result<Measured> {
         let total = self.backlog + self.count;

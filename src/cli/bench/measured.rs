@@ -34,6 +34,11 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What people call this run of several.
+    pub fn name_of(&self, run: u32) -> String {
+        format!("{} #{run}", self.label)
+    }
+
     /// Due time of the task at this place among those that are no backlog.
     fn due_us(&self, index: usize) -> u64 {
         self.first_due_us

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::figures::{Figure, Row, Value};
-use super::measure::{Arrivals, Plan};
-use super::options::{Recovery, arriving};
-use super::report::{Report, figures};
+use super::figures::{Figure, Value};
+use super::measure::Plan;
+use super::options::Recovery;
+use super::report::Report;
 use super::site::Site;
 
 impl Recovery {
@@ -13,18 +13,13 @@ impl Recovery {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
-                label: format!("{} overdue", self.tasks),
-                count: u32::try_from(arriving(self.rate, self.duration))?,
-                arrivals: Arrivals::Evenly(self.rate),
                 backlog: self.tasks,
-                warm_up: Duration::ZERO,
-                window: self.duration,
-                patience: Duration::ZERO,
-                daemons: 1,
-                settings: &[],
-                beside: None,
-                deaf: false,
-                redis_down: false,
+                ..Plan::evenly(
+                    format!("{} overdue", self.tasks),
+                    self.rate,
+                    Duration::ZERO,
+                    self.duration,
+                )?
             }
             .run(site)
             .await?;
@@ -37,7 +32,7 @@ impl Recovery {
             // What falls due after the backlog is gone says nothing about it.
             let lateness = measured.lateness(last);
             let figure = |name, value| Figure { name, value };
-            let mut row = vec![
+            let own = vec![
                 figure("drained", Value::Count(drained.len() as u64)),
                 figure(
                     "undrained",
@@ -46,13 +41,8 @@ impl Recovery {
                 figure("drained_per_s", Value::Measured(per_s, 0)),
                 figure("drained_in_s", Value::Measured(seconds, 1)),
             ];
-            row.extend(figures(&measured, &lateness, per_s));
-            report.rows.push(Row {
-                label: measured.label.clone(),
-                run: Some(run),
-                figures: row,
-            });
-            report.curves.push((format!("newly due #{run}"), lateness));
+            let curve = (format!("newly due #{run}"), lateness);
+            report.add(run, &measured, own, per_s, curve);
         }
         Ok(report)
     }

@@ -35,6 +35,24 @@ pub struct Heading {
 }
 
 impl Report {
+    /// Adds a run of many: figures that only its scenario has, those that every run has, and how late its tasks were.
+    pub fn add(
+        &mut self,
+        run: u32,
+        measured: &Measured,
+        mut own: Vec<Figure>,
+        tasks_per_s: f64,
+        (curve, lateness): (String, Samples),
+    ) {
+        own.extend(figures(measured, &lateness, tasks_per_s));
+        self.rows.push(Row {
+            label: measured.label.clone(),
+            run: Some(run),
+            figures: own,
+        });
+        self.curves.push((curve, lateness));
+    }
+
     /// Prints it, and draws the plot.
     pub fn publish(
         &self,
@@ -112,7 +130,7 @@ fn table(columns: &[&Row]) -> String {
 }
 
 /// The figures that every run has.
-pub fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
+fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
     let mut figures = lateness_figures(lateness);
     let count = |name, value| Figure {
         name,

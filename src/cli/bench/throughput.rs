@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::figures::{Figure, Row, Value};
-use super::measure::{Arrivals, Plan};
-use super::options::{Throughput, arriving};
-use super::report::{Report, figures};
+use super::figures::{Figure, Value};
+use super::measure::Plan;
+use super::options::Throughput;
+use super::report::Report;
 use super::site::Site;
 
 /// How long what is behind at the end may take: then it counts as lost.
@@ -19,18 +19,14 @@ impl Throughput {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
-                label: format!("{}/s", self.rate),
-                count: u32::try_from(arriving(self.rate, self.warm_up + self.duration))?,
-                arrivals: Arrivals::Evenly(self.rate),
-                backlog: 0,
-                warm_up: self.warm_up,
-                window: self.duration,
                 patience: PATIENCE,
                 daemons: self.daemons as usize,
-                settings: &[],
-                beside: None,
-                deaf: false,
-                redis_down: false,
+                ..Plan::evenly(
+                    format!("{}/s", self.rate),
+                    self.rate,
+                    self.warm_up,
+                    self.duration,
+                )?
             }
             .run(site)
             .await?;
@@ -39,7 +35,7 @@ impl Throughput {
             let achieved = measured.started_in_window() as f64 / seconds;
             let backlog_s = measured.behind() as f64 / f64::from(self.rate);
             let figure = |name, value| Figure { name, value };
-            let mut row = vec![
+            let own = vec![
                 figure(
                     "offered_per_s",
                     Value::Measured(lateness.len() as f64 / seconds, 0),
@@ -48,15 +44,8 @@ impl Throughput {
                 figure("backlog_s", Value::Measured(backlog_s, 3)),
                 figure("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
             ];
-            row.extend(figures(&measured, &lateness, achieved));
-            report.rows.push(Row {
-                label: measured.label.clone(),
-                run: Some(run),
-                figures: row,
-            });
-            report
-                .curves
-                .push((format!("{} #{run}", measured.label), lateness));
+            let curve = (measured.name_of(run), lateness);
+            report.add(run, &measured, own, achieved, curve);
         }
         Ok(report)
     }
