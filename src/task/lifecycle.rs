@@ -1,6 +1,5 @@
-//! The life of a task: its states, how a run can end, and what follows from that.
+//! How a run can end, and what follows from that for its task.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::{DELAY_MAX, How, Reason, RetryPolicy, UnixMs, spoken};
@@ -14,85 +13,139 @@ pub const SUSPECT_CRASHES: u8 = 2;
 /// A task may be snoozed so many times in a row; one more counts as a failed attempt, so that it is noticed.
 pub const SNOOZES_MAX: u16 = 1000;
 
-/// Where a task is in its life.
-///
-/// ```text
-///            create, reschedule                 due, claimed
-///  (any) ---------------------> Pending/Waiting ------------> Running
-///                                 ^  ^                        |  |  |
-///                                 |  +-- retry, release, -----+  |  +-- success --> Done
-///                                 |  |   snooze, lease ran out   +-- exhausted, permanent, deadline,
-///                                 +---------- redrive ---------------- poison, expired --> Dead
-///  cancelled while pending, or when a run ends without success -------------------> Cancelled
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Not due yet, or due and waiting for a slot.
-    Pending,
-    /// Pending, and a retry lies ahead.
-    Waiting,
-    /// Somebody holds its lease.
-    Running,
-    /// It succeeded.
-    Done,
-    /// It failed for good.
-    Dead,
-    /// Somebody called it off.
-    Cancelled,
+/// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
+/// the jitter of the retry.
+pub fn judge(
+    outcome: Outcome,
+    attempt: Attempt,
+    policy: &RetryPolicy,
+    now: UnixMs,
+    unit: f64,
+) -> Verdict {
+    let next = Next {
+        attempt,
+        policy,
+        now,
+        unit,
+    };
+    let error = outcome.error();
+    match outcome {
+        Outcome::Succeeded | Outcome::Missed | Outcome::HandedOn => Verdict::Complete,
+        Outcome::Completed => Verdict::Settled(None),
+        Outcome::Again(due) => Verdict::Settled(Some(due)),
+        Outcome::Failed(Failure { message: _, advice }) => match advice {
+            RetryAdvice::ByPolicy => next.after_failure(error, None),
+            RetryAdvice::After(delay) => next.after_failure(error, Some(delay)),
+            RetryAdvice::Never => Verdict::Bury {
+                reason: Reason::Permanent,
+                error: format!("permanent failure: {error}"),
+            },
+        },
+        Outcome::TimedOut { .. } | Outcome::Panicked { .. } => next.after_failure(error, None),
+        Outcome::Snoozed { .. } if attempt.snoozes >= SNOOZES_MAX => {
+            let error = format!("snoozed more than {SNOOZES_MAX} times in a row");
+            next.after_failure(error, None)
+        }
+        Outcome::Snoozed { delay } => match next.moment(delay) {
+            Some(at) => Verdict::SnoozeUntil(at),
+            None => next.too_late("it was snoozed"),
+        },
+        Outcome::Expired { .. } => Verdict::Bury {
+            reason: Reason::Expired,
+            error,
+        },
+        Outcome::Poisoned => Verdict::Bury {
+            reason: Reason::Poison,
+            error: format!(
+                "poison: {} leases ran out while it was running",
+                attempt.crashes
+            ),
+        },
+        Outcome::Interrupted => Verdict::Release,
+    }
 }
 
-impl State {
-    /// Every state, in the order of a life.
-    pub const ALL: [Self; 6] = [
-        Self::Pending,
-        Self::Waiting,
-        Self::Running,
-        Self::Done,
-        Self::Dead,
-        Self::Cancelled,
-    ];
+/// The attempt after this one, if there may be one.
+struct Next<'a> {
+    attempt: Attempt,
+    policy: &'a RetryPolicy,
+    now: UnixMs,
+    unit: f64,
+}
 
-    /// Whether nothing more will happen to the task by itself.
-    pub fn is_finished(self) -> bool {
-        match self {
-            Self::Done | Self::Dead | Self::Cancelled => true,
-            Self::Pending | Self::Waiting | Self::Running => false,
+impl Next<'_> {
+    /// Tries again, unless this attempt was the last one: after `delay`, else as the policy says.
+    fn after_failure(&self, error: String, delay: Option<Duration>) -> Verdict {
+        let number = self.attempt.number;
+        let attempts_max = self
+            .attempt
+            .max_attempts
+            .unwrap_or(self.policy.max_attempts);
+        if number >= attempts_max {
+            return Verdict::Bury {
+                reason: Reason::Exhausted,
+                error: format!("gave up after {number} of {attempts_max} attempts: {error}"),
+            };
+        }
+        let delay = delay.unwrap_or_else(|| self.policy.delay(number, self.unit));
+        match self.moment(delay) {
+            Some(at) => Verdict::RetryAt { at, error },
+            None => self.too_late(&error),
         }
     }
 
-    /// The word for it, as in SQL, metrics and pages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Waiting => "waiting",
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Dead => "dead",
-            Self::Cancelled => "cancelled",
+    /// The moment after this delay; `None` if that is behind the deadline.
+    fn moment(&self, delay: Duration) -> Option<UnixMs> {
+        let at = self.now.plus(delay.min(DELAY_MAX));
+        let deadline = self.policy.deadline;
+        let in_time = deadline.is_none_or(|limit| at <= self.attempt.since.plus(limit));
+        in_time.then_some(at)
+    }
+
+    fn too_late(&self, error: &str) -> Verdict {
+        Verdict::Bury {
+            reason: Reason::Deadline,
+            error: format!(
+                "gave up after {} attempts: the next would have begun after its deadline of {}: {error}",
+                self.attempt.number,
+                spoken(self.policy.deadline.unwrap_or_default())
+            ),
         }
     }
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Which run of a task this is, by the counters of its claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
-    /// Runs started, this one included: 1 for the first.
-    pub number: u16,
-    /// Leases of this arming that ran out.
-    pub crashes: u8,
-    /// The task's own limit of runs, over its route's.
-    pub max_attempts: Option<u16>,
-    /// When the arming fell due, or was made or redriven, if later: deadlines are counted from here.
-    pub since: UnixMs,
-    /// How often in a row it was snoozed before.
-    pub snoozes: u16,
+/// What the engine does about an outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done.
+    Complete,
+    /// The handler's own transaction has settled it; armed again for this moment, if any.
+    Settled(Option<UnixMs>),
+    /// Pending again, not before this moment.
+    RetryAt {
+        /// When.
+        at: UnixMs,
+        /// Why.
+        error: String,
+    },
+    /// Pending again, not before this moment; the attempt does not count.
+    SnoozeUntil(UnixMs),
+    /// Dead.
+    Bury {
+        /// Why, in a word.
+        reason: Reason,
+        /// Why, for people.
+        error: String,
+    },
+    /// Pending again as if it had not been claimed: no crash is counted, and no attempt but that of a task that comes again.
+    Release,
+    /// The series goes on with its next occurrence.
+    GoOn {
+        /// When that is due.
+        next: UnixMs,
+        /// Why this one failed for good, if it did: in a word, and for people.
+        died: Option<(Reason, String)>,
+    },
 }
 
 /// How one run ended.
@@ -216,117 +269,19 @@ pub enum RetryAdvice {
     Never,
 }
 
-/// What the engine does about an outcome.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// Done.
-    Complete,
-    /// The handler's own transaction has settled it; armed again for this moment, if any.
-    Settled(Option<UnixMs>),
-    /// Pending again, not before this moment.
-    RetryAt {
-        /// When.
-        at: UnixMs,
-        /// Why.
-        error: String,
-    },
-    /// Pending again, not before this moment; the attempt does not count.
-    SnoozeUntil(UnixMs),
-    /// Dead.
-    Bury {
-        /// Why, in a word.
-        reason: Reason,
-        /// Why, for people.
-        error: String,
-    },
-    /// Pending again as if it had not been claimed: no crash is counted, and no attempt but that of a task that comes again.
-    Release,
-    /// The series goes on with its next occurrence.
-    GoOn {
-        /// When that is due.
-        next: UnixMs,
-        /// Why this one failed for good, if it did: in a word, and for people.
-        died: Option<(Reason, String)>,
-    },
-}
-
-/// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
-/// the jitter of the retry.
-pub fn judge(
-    outcome: Outcome,
-    attempt: Attempt,
-    policy: &RetryPolicy,
-    now: UnixMs,
-    unit: f64,
-) -> Verdict {
-    let in_time = |at: UnixMs| {
-        policy
-            .deadline
-            .is_none_or(|limit| at <= attempt.since.plus(limit))
-    };
-    let too_late = |error: &str| Verdict::Bury {
-        reason: Reason::Deadline,
-        error: format!(
-            "gave up after {} attempts: the next would have begun after its deadline of {}: {error}",
-            attempt.number,
-            spoken(policy.deadline.unwrap_or_default())
-        ),
-    };
-    let again = |error: String, delay: Option<Duration>| {
-        let attempts_max = attempt.max_attempts.unwrap_or(policy.max_attempts);
-        if attempt.number >= attempts_max {
-            return Verdict::Bury {
-                reason: Reason::Exhausted,
-                error: format!(
-                    "gave up after {} of {attempts_max} attempts: {error}",
-                    attempt.number
-                ),
-            };
-        }
-        let delay = delay.map_or_else(
-            || policy.delay(attempt.number, unit),
-            |delay| delay.min(DELAY_MAX),
-        );
-        match now.plus(delay) {
-            at if in_time(at) => Verdict::RetryAt { at, error },
-            _ => too_late(&error),
-        }
-    };
-    let error = outcome.error();
-    match outcome {
-        Outcome::Succeeded | Outcome::Missed | Outcome::HandedOn => Verdict::Complete,
-        Outcome::Completed => Verdict::Settled(None),
-        Outcome::Again(due) => Verdict::Settled(Some(due)),
-        Outcome::Failed(Failure { message: _, advice }) => match advice {
-            RetryAdvice::ByPolicy => again(error, None),
-            RetryAdvice::After(delay) => again(error, Some(delay)),
-            RetryAdvice::Never => Verdict::Bury {
-                reason: Reason::Permanent,
-                error: format!("permanent failure: {error}"),
-            },
-        },
-        Outcome::TimedOut { .. } | Outcome::Panicked { .. } => again(error, None),
-        Outcome::Snoozed { .. } if attempt.snoozes >= SNOOZES_MAX => again(
-            format!("snoozed more than {SNOOZES_MAX} times in a row"),
-            None,
-        ),
-        Outcome::Snoozed { delay } => match now.plus(delay.min(DELAY_MAX)) {
-            at if in_time(at) => Verdict::SnoozeUntil(at),
-            _ => too_late("it was snoozed"),
-        },
-        Outcome::Expired { .. } => Verdict::Bury {
-            reason: Reason::Expired,
-            error,
-        },
-        Outcome::Poisoned => Verdict::Bury {
-            reason: Reason::Poison,
-            error: format!(
-                "poison: {} leases ran out while it was running",
-                attempt.crashes
-            ),
-        },
-        Outcome::Interrupted => Verdict::Release,
-    }
+/// Which run of a task this is, by the counters of its claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// Runs started, this one included: 1 for the first.
+    pub number: u16,
+    /// Leases of this arming that ran out.
+    pub crashes: u8,
+    /// The task's own limit of runs, over its route's.
+    pub max_attempts: Option<u16>,
+    /// When the arming fell due, or was made or redriven, if later: deadlines are counted from here.
+    pub since: UnixMs,
+    /// How often in a row it was snoozed before.
+    pub snoozes: u16,
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod retry;
 mod schedule;
 mod series;
 mod signature;
+mod state;
 mod terms;
 mod trace;
 
@@ -27,8 +28,8 @@ pub use history::{
 };
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
-    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, State,
-    Verdict, judge,
+    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, Verdict,
+    judge,
 };
 pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
@@ -41,5 +42,6 @@ pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
 pub(crate) use schedule::{parse_span, spoken};
 pub use series::{GRACE_MAX, Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
+pub use state::State;
 pub use terms::Terms;
 pub use trace::{Traceparent, TraceparentError};

@@ -1,0 +1,322 @@
+//! How a task comes again: every so often, or by a cron expression.
+
+mod error;
+mod said;
+mod stored;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::cron::CronRule;
+use super::{DELAY_MAX, UnixMs};
+
+pub use self::error::RecurrenceError;
+pub use self::said::Said;
+
+/// The shortest time from one occurrence to the next.
+pub const EVERY_MIN: Duration = Duration::from_secs(1);
+
+/// How many missed occurrences [`CatchUp::All`] makes up for, unless it is told otherwise.
+pub const CATCH_UP_MAX: u32 = 1_000;
+
+/// Most occurrences that [`Recurrence::times`] counts off.
+pub const TIMES_MAX: u32 = 10_000;
+
+/// Time zone of a cron expression that names none.
+const UTC: &str = "UTC";
+
+/// How a task comes again.
+///
+/// Occurrences have fixed times: those of `every` are its start plus whole periods, so that nothing drifts; without a start
+/// they are counted from 1970-01-01T00:00:00Z. Those of a cron expression are wall times in a time zone.
+///
+/// Its text, which it is stored as, is JSON; [`FromStr`](std::str::FromStr) and [`Display`](std::fmt::Display) are inverse.
+///
+/// ```
+/// use lapsed::task::{Recurrence, UnixMs};
+/// use std::time::Duration;
+///
+/// let every = Recurrence::every(Duration::from_secs(900))?;
+/// assert_eq!(every.next(UnixMs(1_000)), Some(UnixMs(900_000)));
+/// let nine = Recurrence::cron("0 9 * * Mon-Fri")?.in_zone("Europe/Berlin")?;
+/// let friday: UnixMs = "2026-11-20T08:00:00Z".parse::<jiff::Timestamp>().map(|at| UnixMs(at.as_millisecond())).unwrap();
+/// assert_eq!(nine.next(friday).unwrap().to_string(), "2026-11-23T08:00:00.000Z");
+/// assert_eq!(nine.to_string().parse::<Recurrence>()?, nine);
+/// # Ok::<(), lapsed::task::RecurrenceError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recurrence {
+    rule: Rule,
+    start: Option<UnixMs>,
+    until: Option<UnixMs>,
+    times: Option<u32>,
+    catch_up: CatchUp,
+    catch_up_max: u32,
+    overlap: Overlap,
+    /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
+    moved_from: Option<UnixMs>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Rule {
+    Every(Duration),
+    Cron(Arc<CronRule>),
+}
+
+/// What becomes of occurrences that nobody ran in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CatchUp {
+    /// They are left out.
+    #[default]
+    Skip,
+    /// One run stands for all of them.
+    Once,
+    /// Each is run, one after another.
+    All,
+}
+
+/// Whether an occurrence waits for the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlap {
+    /// The next one is armed when this one has ended; what fell due meanwhile is a missed one.
+    #[default]
+    Skip,
+    /// Each is a task of its own.
+    Allow,
+}
+
+impl Recurrence {
+    /// Every `period`, in whole milliseconds.
+    ///
+    /// # Errors
+    /// [`RecurrenceError::Every`] for less than [`EVERY_MIN`] or more than [`DELAY_MAX`].
+    pub fn every(period: Duration) -> Result<Self, RecurrenceError> {
+        if !(EVERY_MIN..=DELAY_MAX).contains(&period) {
+            return Err(RecurrenceError::Every);
+        }
+        Ok(Self::of(Rule::Every(Duration::from_millis(
+            period.as_millis() as u64,
+        ))))
+    }
+
+    /// By a cron expression, in UTC: `minute hour day month weekday`, with six fields the second first, or a name such as `@daily`.
+    ///
+    /// # Errors
+    /// [`RecurrenceError::Cron`] names the field that does not fit.
+    pub fn cron(text: &str) -> Result<Self, RecurrenceError> {
+        Ok(Self::of(Rule::Cron(Arc::new(CronRule::parse(text, UTC)?))))
+    }
+
+    fn of(rule: Rule) -> Self {
+        Self {
+            rule,
+            start: None,
+            until: None,
+            times: None,
+            catch_up: CatchUp::default(),
+            catch_up_max: CATCH_UP_MAX,
+            overlap: Overlap::default(),
+            moved_from: None,
+        }
+    }
+
+    /// Its cron expression is meant in this time zone, an IANA name.
+    ///
+    /// # Errors
+    /// [`RecurrenceError::Zone`] for a name that nobody knows; [`RecurrenceError::ZoneOfEvery`] where there is no cron expression.
+    pub fn in_zone(self, name: &str) -> Result<Self, RecurrenceError> {
+        let Rule::Cron(rule) = &self.rule else {
+            return Err(RecurrenceError::ZoneOfEvery);
+        };
+        let rule = Rule::Cron(Arc::new(CronRule::parse(rule.text(), name)?));
+        Ok(Self { rule, ..self })
+    }
+
+    /// No occurrence before this moment; the periods of `every` are counted from it.
+    #[must_use]
+    pub fn starting(self, start: UnixMs) -> Self {
+        Self {
+            start: Some(start),
+            ..self
+        }
+    }
+
+    /// No occurrence after this moment.
+    #[must_use]
+    pub fn until(self, until: UnixMs) -> Self {
+        Self {
+            until: Some(until),
+            ..self
+        }
+    }
+
+    /// So many occurrences, counted on the calendar from when it is created: one that is missed or fails counts, too.
+    ///
+    /// # Errors
+    /// [`RecurrenceError::Times`] for none, or more than [`TIMES_MAX`].
+    pub fn times(self, times: u32) -> Result<Self, RecurrenceError> {
+        match (1..=TIMES_MAX).contains(&times) {
+            true => Ok(Self {
+                times: Some(times),
+                ..self
+            }),
+            false => Err(RecurrenceError::Times),
+        }
+    }
+
+    /// What becomes of occurrences that nobody ran in time.
+    #[must_use]
+    pub fn catch_up(self, catch_up: CatchUp) -> Self {
+        Self { catch_up, ..self }
+    }
+
+    /// How many of them [`CatchUp::All`] makes up for: the latest; at least 1.
+    #[must_use]
+    pub fn catch_up_max(self, occurrences: u32) -> Self {
+        Self {
+            catch_up_max: occurrences.max(1),
+            ..self
+        }
+    }
+
+    /// Whether an occurrence waits for the one before.
+    #[must_use]
+    pub fn overlap(self, overlap: Overlap) -> Self {
+        Self { overlap, ..self }
+    }
+
+    /// Whether each occurrence is a task of its own.
+    pub fn may_overlap(&self) -> bool {
+        self.overlap == Overlap::Allow
+    }
+
+    pub(super) fn catches_up(&self) -> (CatchUp, u32) {
+        (self.catch_up, self.catch_up_max)
+    }
+
+    /// Behind this moment the series goes on, if somebody moved an occurrence.
+    pub(super) fn moved_from(&self) -> Option<UnixMs> {
+        self.moved_from
+    }
+
+    /// Notes that the occurrence at `due` was moved: the series goes on behind it. Only the first move counts. A millisecond
+    /// less, and that occurrence comes all the same.
+    #[must_use]
+    pub fn moved(self, due: UnixMs) -> Self {
+        Self {
+            moved_from: self.moved_from.or(Some(due)),
+            ..self
+        }
+    }
+
+    /// As it is after that occurrence.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        Self {
+            moved_from: None,
+            ..self
+        }
+    }
+
+    /// The first occurrence strictly after this moment; `None`: there is none.
+    ///
+    /// Its work is bounded: nothing beyond the year 2200 is looked for.
+    pub fn next(&self, after: UnixMs) -> Option<UnixMs> {
+        let after = match self.start {
+            Some(start) => after.max(UnixMs(start.0.saturating_sub(1))),
+            None => after,
+        };
+        let next = match &self.rule {
+            Rule::Every(period) => {
+                let (start, period) =
+                    (self.start.unwrap_or(UnixMs(0)).0, period.as_millis() as i64);
+                let periods = after.0.saturating_sub(start).div_euclid(period) + 1;
+                UnixMs(start.saturating_add(periods.saturating_mul(period)))
+            }
+            Rule::Cron(rule) => rule.next(after)?,
+        };
+        (next > after && self.until.is_none_or(|until| next <= until)).then_some(next)
+    }
+
+    /// Whether this very moment is an occurrence.
+    pub fn has(&self, moment: UnixMs) -> bool {
+        self.next(UnixMs(moment.0.saturating_sub(1))) == Some(moment)
+    }
+
+    /// As it begins now: `every` counts from now unless it has a start, and [`times`](Self::times) become a last moment.
+    #[must_use]
+    pub fn anchored(mut self, now: UnixMs) -> Self {
+        if let (Rule::Every(_), None) = (&self.rule, self.start) {
+            self.start = Some(now);
+        }
+        if let Some(times) = self.times.take() {
+            let mut last = now;
+            for _ in 0..times {
+                last = self.next(last).unwrap_or(last);
+            }
+            self.until = Some(last);
+        }
+        self
+    }
+
+    /// With the start of `stored`, if that has the same rule and none was said.
+    #[must_use]
+    pub fn starting_like(self, stored: &Self) -> Self {
+        let start = stored.start.filter(|_| self.rule == stored.rule);
+        Self {
+            start: self.start.or(start),
+            ..self
+        }
+    }
+
+    /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or was
+    /// said before, makes no difference.
+    pub fn is_same_as(&self, stored: &Self) -> bool {
+        let like_stored = Self {
+            start: self.start.or(stored.start),
+            until: match self.times {
+                Some(_) => stored.until,
+                None => self.until,
+            },
+            times: None,
+            moved_from: stored.moved_from,
+            ..self.clone()
+        };
+        like_stored == *stored
+    }
+
+    /// For people: `every 15m`, `cron 0 9 * * Mon-Fri (Europe/Berlin)`, and what differs from the usual.
+    pub fn summary(&self) -> String {
+        let mut text = match &self.rule {
+            Rule::Every(period) => format!("every {}", span(*period)),
+            Rule::Cron(rule) => format!("cron {} ({})", rule.text(), rule.zone_name()),
+        };
+        let moment = |name: &str, moment: UnixMs| format!(", {name} {moment}");
+        text += &self.start.map_or_else(String::new, |at| moment("from", at));
+        text += &self
+            .until
+            .map_or_else(String::new, |at| moment("until", at));
+        text += match self.catch_up {
+            CatchUp::Skip => "",
+            CatchUp::Once => ", catches up once",
+            CatchUp::All => ", catches up on all",
+        };
+        text += match self.overlap {
+            Overlap::Skip => "",
+            Overlap::Allow => ", may overlap",
+        };
+        text
+    }
+}
+
+fn span(period: Duration) -> String {
+    jiff::SignedDuration::try_from(period)
+        .map_or_else(|_| String::new(), |span| format!("{span:#}"))
+}
+
+#[cfg(test)]
+mod tests;

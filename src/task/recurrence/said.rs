@@ -1,0 +1,39 @@
+//! A rule as people say it.
+
+use std::time::Duration;
+
+use super::{Recurrence, RecurrenceError};
+
+/// A rule as people say it, in a file or on the command line.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// A duration such as `15m`.
+    pub every: Option<&'a str>,
+    /// A cron expression.
+    pub cron: Option<&'a str>,
+    /// An IANA time zone, for the latter.
+    pub tz: Option<&'a str>,
+}
+
+impl Said<'_> {
+    /// The recurrence, with nothing said but this.
+    ///
+    /// # Errors
+    /// [`RecurrenceError`] says what was expected.
+    pub fn rule(self) -> Result<Recurrence, RecurrenceError> {
+        let recurrence = match (self.every, self.cron) {
+            (Some(every), None) => Recurrence::every(period(every)?)?,
+            (None, Some(cron)) => Recurrence::cron(cron)?,
+            _ => return Err(RecurrenceError::EveryOrCron),
+        };
+        match self.tz {
+            Some(zone) => recurrence.in_zone(zone),
+            None => Ok(recurrence),
+        }
+    }
+}
+
+fn period(text: &str) -> Result<Duration, RecurrenceError> {
+    let period: jiff::SignedDuration = text.trim().parse().map_err(|_| RecurrenceError::Every)?;
+    Duration::try_from(period).map_err(|_| RecurrenceError::Every)
+}

@@ -1,0 +1,69 @@
+//! Where a task is in its life.
+
+use std::fmt;
+
+/// Where a task is in its life.
+///
+/// ```text
+///            create, reschedule                 due, claimed
+///  (any) ---------------------> Pending/Waiting ------------> Running
+///                                 ^  ^                        |  |  |
+///                                 |  +-- retry, release, -----+  |  +-- success --> Done
+///                                 |  |   snooze, lease ran out   +-- exhausted, permanent, deadline,
+///                                 +---------- redrive ---------------- poison, expired --> Dead
+///  cancelled while pending, or when a run ends without success -------------------> Cancelled
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Not due yet, or due and waiting for a slot.
+    Pending,
+    /// Pending, and a retry lies ahead.
+    Waiting,
+    /// Somebody holds its lease.
+    Running,
+    /// It succeeded.
+    Done,
+    /// It failed for good.
+    Dead,
+    /// Somebody called it off.
+    Cancelled,
+}
+
+impl State {
+    /// Every state, in the order of a life.
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Waiting,
+        Self::Running,
+        Self::Done,
+        Self::Dead,
+        Self::Cancelled,
+    ];
+
+    /// Whether nothing more will happen to the task by itself.
+    pub fn is_finished(self) -> bool {
+        match self {
+            Self::Done | Self::Dead | Self::Cancelled => true,
+            Self::Pending | Self::Waiting | Self::Running => false,
+        }
+    }
+
+    /// The word for it, as in SQL, metrics and pages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
