@@ -2,8 +2,36 @@
 
 use std::time::Duration;
 
-use super::RetentionConfig;
 use super::reader::{Problems, Reader};
+
+/// `[retention]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetentionConfig {
+    /// How long a task is kept after it was done; `None`: for ever.
+    pub done: Option<Duration>,
+    /// How long after it died.
+    pub dead: Option<Duration>,
+    /// How long after it was called off and its time has passed.
+    pub cancelled: Option<Duration>,
+    /// So many done ones are kept at most, those that fell due last; `None`: any number.
+    pub done_max: Option<u64>,
+    /// Rows deleted in a second at most.
+    pub rate: u32,
+}
+
+impl RetentionConfig {
+    /// Whether everything is kept for ever.
+    pub fn is_off(&self) -> bool {
+        let Self {
+            done,
+            dead,
+            cancelled,
+            done_max,
+            rate: _,
+        } = self;
+        done.or(*dead).or(*cancelled).is_none() && done_max.is_none()
+    }
+}
 
 /// A late signal of a task must find its row: one that is gone could be taken for a new task.
 const AGE_MIN: Duration = Duration::from_secs(60);

@@ -8,8 +8,54 @@ use toml::Table;
 
 use super::reader::{Problems, Reader};
 use super::retry::RetryKeys;
-use super::{EXEC_ENV, ExecArg, ExecConfig, RouteConfig, Secret, TargetConfig, WebhookConfig};
-use crate::task::SECRET_BYTES_MIN;
+use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret, WebhookConfig};
+use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN};
+
+/// One of `[[routes]]`.
+#[derive(Debug, Clone)]
+pub struct RouteConfig {
+    /// Which keys.
+    pub matches: Regex,
+    /// What runs them.
+    pub target: TargetConfig,
+    /// `concurrency`, `rate`, `burst`, `priority`, `timeout`.
+    pub limits: Limits,
+    /// Over `[retry]`.
+    pub retry: Option<RetryPolicy>,
+    /// Over `[adopt]`.
+    pub adopt: Option<bool>,
+    /// A run that takes longer is worth a warning.
+    pub slow_after: Option<Duration>,
+    /// If there are any: one of them must have signed a task for it to be run.
+    pub payload_secrets: Vec<Secret>,
+    /// How late a task may start and still be of use.
+    pub expire_after: Option<Duration>,
+}
+
+/// What a route runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetConfig {
+    /// A program.
+    Exec(ExecConfig),
+    /// A request to somebody's server.
+    Webhook(Box<WebhookConfig>),
+    /// A stream, a list or a channel in Redis.
+    Delivery(DeliveryConfig),
+    /// A log line.
+    Log,
+}
+
+impl std::fmt::Display for TargetConfig {
+    /// What it is and where it leads, without secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exec(exec) => write!(f, "exec {}", exec.program),
+            Self::Webhook(webhook) => write!(f, "webhook {}, {}", webhook.url, webhook.signed()),
+            Self::Delivery(delivery) => delivery.fmt(f),
+            Self::Log => f.write_str("log"),
+        }
+    }
+}
 
 /// A text, or a list of them.
 #[derive(serde::Deserialize)]

@@ -3,11 +3,101 @@
 use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
-use super::{
-    AdoptConfig, Config, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig,
-    RedisConfig, Secret, SentinelConfig, SweepConfig,
-};
+use super::{Config, Secret};
 use crate::task::KEY_BYTES_MAX;
+
+/// `[redis]`
+#[derive(Debug, Clone)]
+pub struct RedisConfig {
+    /// With credentials: shown only with the password struck out.
+    pub url: Secret,
+    /// What a framework puts before every key.
+    pub key_prefix: String,
+    /// Bound on connecting.
+    pub connect_timeout: Duration,
+    /// Bound on one answer.
+    pub response_timeout: Duration,
+    /// Tasks due later than this from now have no key yet; `None`: all have one.
+    pub arm_horizon: Option<Duration>,
+}
+
+/// `[ledger]`
+#[derive(Debug, Clone)]
+pub struct LedgerConfig {
+    /// With credentials: shown only with the password struck out.
+    pub url: Secret,
+    /// The table's name.
+    pub table: String,
+    /// Connections at most.
+    pub max_connections: u32,
+    /// Bound on one statement.
+    pub statement_timeout: Duration,
+}
+
+/// `[sentinel]`
+#[derive(Debug, Clone, Copy)]
+pub struct SentinelConfig {
+    /// How many.
+    pub count: u16,
+    /// How far apart they expire.
+    pub interval: Duration,
+}
+
+/// `[nudge]`
+#[derive(Debug, Clone, Copy)]
+pub struct NudgeConfig {
+    /// Whether keys are asked for at their due millisecond.
+    pub enabled: bool,
+    /// How far ahead due times are known.
+    pub horizon: Duration,
+}
+
+/// `[adopt]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdoptConfig {
+    /// Whether a key that some program armed becomes a task, unless its route says otherwise.
+    pub enabled: bool,
+}
+
+/// `[sweep]`
+#[derive(Debug, Clone, Copy)]
+pub struct SweepConfig {
+    /// Off only to measure what the other nets catch.
+    pub enabled: bool,
+    /// How often.
+    pub interval: Duration,
+}
+
+/// `[engine]`
+#[derive(Debug, Clone, Copy)]
+pub struct EngineConfig {
+    /// Runs at a time.
+    pub concurrency: usize,
+    /// Length of a lease.
+    pub lease: Duration,
+    /// Bound on one run.
+    pub timeout: Duration,
+    /// How long a graceful stop waits for runs.
+    pub drain_timeout: Duration,
+    /// What is overdue at the start is held for review.
+    pub hold_overdue: bool,
+}
+
+/// `[fleet]`
+#[derive(Debug, Clone, Copy)]
+pub struct FleetConfig {
+    /// Whether daemons share the tasks between them, and audit in turns.
+    pub share: bool,
+}
+
+/// `[http]`
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// `None`: no HTTP.
+    pub listen: Option<std::net::SocketAddr>,
+    /// Bearer tokens.
+    pub tokens: Vec<Secret>,
+}
 
 impl Reader {
     /// Reads everything before it gives up on anything, so that all problems are found.
