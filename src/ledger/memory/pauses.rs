@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{Book, MemoryLedger, Status};
+use super::MemoryLedger;
+use super::book::Book;
+use super::row::Status;
 use crate::ledger::pauses::{check_reason, check_room, cut_by};
 use crate::ledger::{DuePage, DueScan, Ledger, LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
 use crate::task::{Pause, PauseKind, Paused, Scope, UnixMs};

@@ -2,12 +2,9 @@
 
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
-    Arming, CancelAnswer, Claimant, ERROR_BYTES_MAX, IfPending, ListFilter, NewTask, Owner,
-    PAYLOAD_READ_MAX, Ruling, Settled, Settlement, Standing, StateFilter, TaskRecord,
+    Arming, CancelAnswer, Claimant, IfPending, NewTask, Owner, PAYLOAD_READ_MAX, Standing,
 };
-use crate::task::{
-    Envelope, How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs, prepend,
-};
+use crate::task::{How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
@@ -82,18 +79,6 @@ impl Row {
             result: None,
             finished_at: None,
             origin: Origin::Row,
-        }
-    }
-
-    pub(super) fn standing(&self, now: UnixMs) -> Standing {
-        let called_off = self.status == Status::Unprocessed && self.deleted;
-        Standing {
-            arming: self.arming(),
-            state: self.state(now),
-            due_at: self.due_at(),
-            deleted: called_off && !self.leased(now),
-            cancelling: called_off && self.leased(now),
-            origin: self.origin,
         }
     }
 
@@ -259,133 +244,6 @@ impl Row {
         self.finished_at = Some(now);
     }
 
-    /// Pending again, unless a cancellation waited for the run to end.
-    pub(super) fn reopen(&mut self, now: UnixMs) -> Settled {
-        if self.deleted {
-            self.finish(Status::Cancelled, now);
-            return Settled::Cancelled;
-        }
-        self.lease_until = NEVER;
-        Settled::Applied
-    }
-
-    pub(super) fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
-        let Settlement { lease, ruling } = settlement;
-        if self.owner != Some(lease.owner) {
-            return Settled::Fenced;
-        }
-        if let Ruling::GoOn { next, .. } = ruling
-            && self.went_on(*next)
-        {
-            return Settled::Applied;
-        }
-        if self.arming() != lease.arming {
-            self.lease_until = NEVER;
-            return Settled::Superseded;
-        }
-        if self.status != Status::Unprocessed || self.lease_until == NEVER {
-            return self.settled_before(ruling);
-        }
-        match ruling {
-            Ruling::Complete => {
-                self.last_error = None;
-                self.finish(Status::Processed, now);
-                Settled::Applied
-            }
-            Ruling::CompleteWith(result) => {
-                self.last_error = None;
-                self.result = Some(result.clone());
-                self.finish(Status::Processed, now);
-                Settled::Applied
-            }
-            Ruling::RetryAt { at, error, mishap } => {
-                self.retry_at = *at;
-                self.crashes = 0;
-                self.last_error = Some(cut(error));
-                prepend(mishap, &mut self.history);
-                self.reopen(now)
-            }
-            Ruling::Snooze { at, mishap } => {
-                self.retry_at = *at;
-                self.crashes = 0;
-                self.attempt = self.attempt.saturating_sub(1);
-                prepend(mishap, &mut self.history);
-                self.reopen(now)
-            }
-            Ruling::Bury {
-                reason,
-                error,
-                mishap,
-            } => {
-                if *reason == Reason::Expired {
-                    self.attempt = self.attempt.saturating_sub(1);
-                }
-                self.last_error = Some(cut(error));
-                prepend(mishap, &mut self.history);
-                let (status, settled) = if self.deleted {
-                    (Status::Cancelled, Settled::Cancelled)
-                } else {
-                    self.reason = Some(*reason);
-                    (Status::Dead, Settled::Applied)
-                };
-                self.finish(status, now);
-                settled
-            }
-            Ruling::GoOn {
-                next,
-                ran,
-                error,
-                mishap,
-                result,
-            } => {
-                if *ran {
-                    self.last_error = error.as_deref().map(cut);
-                    self.result = result.clone();
-                }
-                if self.snoozes() > 0 {
-                    self.history.remove(0);
-                }
-                if let Some(mishap) = mishap {
-                    prepend(mishap, &mut self.history);
-                }
-                self.recurrence = self.recurrence.take().map(Recurrence::settled);
-                if self.deleted {
-                    let (status, settled) = match error {
-                        None => (Status::Processed, Settled::Ended),
-                        Some(_) => (Status::Cancelled, Settled::Cancelled),
-                    };
-                    self.finish(status, now);
-                    return settled;
-                }
-                self.end_time = *next;
-                self.run_end = NEVER;
-                self.origin = Origin::Row;
-                self.lease_until = NEVER;
-                Settled::Applied
-            }
-            Ruling::Release => {
-                let given_back = u16::from(self.recurrence.is_none());
-                self.attempt = self.attempt.saturating_sub(given_back);
-                self.reopen(now)
-            }
-        }
-    }
-
-    /// Whether the series has gone on to this occurrence, and nobody has claimed it since.
-    fn went_on(&self, next: UnixMs) -> bool {
-        self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
-    }
-
-    pub(super) fn series(&self, now: UnixMs) -> SeriesRow {
-        SeriesRow {
-            standing: self.standing(now),
-            recurrence: self.recurrence.as_ref().map(ToString::to_string),
-            payload: self.payload.clone(),
-            tag: self.tag.clone(),
-            max_attempts: self.max_attempts,
-        }
-    }
-
     /// As wanted, if it still is what was seen.
     pub(super) fn recur(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
         let recurrence = self.recurrence.as_ref().map(ToString::to_string);
@@ -403,90 +261,6 @@ impl Row {
             self.begin_anew(task, now);
         }
         true
-    }
-
-    pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
-        let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
-        match self.status {
-            Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
-            Status::Processed if matches!(ruling, Ruling::GoOn { .. }) => Settled::Ended,
-            Status::Cancelled => Settled::Cancelled,
-            _ => Settled::Applied,
-        }
-    }
-
-    pub(super) fn record(&self, now: UnixMs) -> TaskRecord {
-        let state = self.state(now);
-        let envelope = Envelope::open(self.payload.clone());
-        TaskRecord {
-            id: self.arming().to_string(),
-            key: self.key.clone(),
-            state,
-            due: self.end_time,
-            due_at: self.due_at(),
-            created: self.start_time,
-            attempt: if self.has_run() { self.attempt } else { 0 },
-            crashes: if self.has_run() { self.crashes } else { 0 },
-            max_attempts: self.max_attempts,
-            daemon: self.daemon.clone(),
-            cancel_requested: state == State::Running && self.deleted,
-            tag: self.tag.clone(),
-            payload: envelope.payload,
-            traceparent: envelope.traceparent,
-            recurrence: self.recurrence.as_ref().map(ToString::to_string),
-            last_error: self.last_error.clone(),
-            reason: self.reason,
-            history: self.history.clone(),
-            result: self.result.clone(),
-            finished: self.finished_at,
-            adopted: self.origin != Origin::Row,
-        }
-    }
-
-    pub(super) fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {
-        let ListFilter {
-            states,
-            class,
-            method,
-            tag,
-            prefix,
-            recurring,
-            due_after,
-            due_before,
-            reason,
-            error,
-            finished_after,
-            finished_before,
-            cursor: _,
-            limit: _,
-        } = filter;
-        let says = |text: &String| {
-            let latest = self.last_error.as_deref().unwrap_or_default();
-            latest.to_lowercase().contains(&text.to_lowercase())
-        };
-        let finished = (self.status != Status::Unprocessed).then(|| self.finished());
-        let in_state = |wanted: &StateFilter| match wanted {
-            StateFilter::Is(state) => self.state(now) == *state,
-            StateFilter::Overdue => self.free_and_due(now),
-        };
-        (states.is_empty() || states.iter().any(in_state))
-            && class.as_ref().is_none_or(|class| self.key.class() == class)
-            && method
-                .as_ref()
-                .is_none_or(|method| self.key.method() == method)
-            && tag
-                .as_ref()
-                .is_none_or(|tag| self.tag.as_ref() == Some(tag))
-            && prefix
-                .as_ref()
-                .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
-            && (!recurring || self.recurrence.is_some())
-            && due_after.is_none_or(|due| self.end_time >= due)
-            && due_before.is_none_or(|due| self.end_time < due)
-            && reason.is_none_or(|reason| self.reason == Some(reason))
-            && error.as_ref().is_none_or(says)
-            && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))
-            && finished_before.is_none_or(|to| finished.is_some_and(|at| at < to))
     }
 
     /// Since when it is finished, if it is.
@@ -515,8 +289,4 @@ impl Row {
         }
         dead
     }
-}
-
-fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(ERROR_BYTES_MAX)].to_owned()
 }

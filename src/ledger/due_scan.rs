@@ -1,0 +1,61 @@
+//! Reading pending tasks by due time.
+
+use std::time::Duration;
+
+use super::Arming;
+use crate::task::{TaskKey, UnixMs};
+
+/// A page of pending tasks by due time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueScan {
+    /// Which tasks.
+    pub window: Window,
+    /// Only those behind this one, in the order of the window.
+    pub after: Option<(UnixMs, u64)>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A stretch of due times, seen from the ledger's now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Overdue by at least so long and leased by nobody, the oldest first.
+    OverdueOldest(Duration),
+    /// Overdue by at least so long and leased by nobody, the newest first.
+    OverdueNewest(Duration),
+    /// Due from now until so long from now, the soonest first.
+    Ahead(Duration),
+    /// Due from so long ago until so long from now, the soonest first: the rows with `sts = 1` and `status = 0`,
+    /// which a legacy program has deleted.
+    Deleted {
+        /// How far back. Such programs round the due time down to a second: their key outlives it.
+        back: Duration,
+        /// How far ahead.
+        ahead: Duration,
+    },
+}
+
+/// Whether a row is known to fall due then.
+pub type Known<'a> = &'a (dyn Fn(u64, UnixMs) -> bool + Send + Sync);
+
+/// A row of a [`DueScan`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upcoming {
+    /// The task.
+    pub key: TaskKey,
+    /// Its arming.
+    pub arming: Arming,
+    /// When it may start.
+    pub due_at: UnixMs,
+}
+
+/// A page, and where the next one begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DuePage {
+    /// Rows with keys in the grammar.
+    pub rows: Vec<Upcoming>,
+    /// Rows whose key is not a task key: nobody can run them.
+    pub foreign: usize,
+    /// Give this as `after` for the next page; `None` at the end.
+    pub next: Option<(UnixMs, u64)>,
+}

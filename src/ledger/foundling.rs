@@ -1,0 +1,33 @@
+//! Adopting a key that some program armed.
+
+use std::time::Duration;
+
+use super::{Arming, Standing};
+use crate::task::{TaskKey, UnixMs};
+
+/// A key that vanishes no longer than this before its due time may as well have expired.
+pub const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
+
+/// A key that some program armed, to be written into the ledger on its behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foundling {
+    /// What it is called.
+    pub key: TaskKey,
+    /// When it falls due.
+    pub due: UnixMs,
+    /// The row that was there when this was decided.
+    pub over: Option<Standing>,
+}
+
+/// What [`Ledger::adopt`](super::Ledger::adopt) came to, for one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adopted {
+    /// Written; this is its arming.
+    Written(Arming),
+    /// The row is no longer what it was, or there is one now: whoever wrote it knew better.
+    Overtaken,
+    /// Another session holds its lock: nothing was written, try again later.
+    Locked,
+    /// The ledger cannot take this one: this is why.
+    Refused(String),
+}

@@ -1,0 +1,138 @@
+//! What a settlement makes of a row.
+
+use super::row::{NEVER, Row, Status};
+use crate::ledger::{ERROR_BYTES_MAX, Ruling, Settled, Settlement};
+use crate::task::{Origin, Reason, Recurrence, UnixMs, prepend};
+
+impl Row {
+    pub(super) fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
+        let Settlement { lease, ruling } = settlement;
+        if self.owner != Some(lease.owner) {
+            return Settled::Fenced;
+        }
+        if let Ruling::GoOn { next, .. } = ruling
+            && self.went_on(*next)
+        {
+            return Settled::Applied;
+        }
+        if self.arming() != lease.arming {
+            self.lease_until = NEVER;
+            return Settled::Superseded;
+        }
+        if self.status != Status::Unprocessed || self.lease_until == NEVER {
+            return self.settled_before(ruling);
+        }
+        match ruling {
+            Ruling::Complete => {
+                self.last_error = None;
+                self.finish(Status::Processed, now);
+                Settled::Applied
+            }
+            Ruling::CompleteWith(result) => {
+                self.last_error = None;
+                self.result = Some(result.clone());
+                self.finish(Status::Processed, now);
+                Settled::Applied
+            }
+            Ruling::RetryAt { at, error, mishap } => {
+                self.retry_at = *at;
+                self.crashes = 0;
+                self.last_error = Some(cut(error));
+                prepend(mishap, &mut self.history);
+                self.reopen(now)
+            }
+            Ruling::Snooze { at, mishap } => {
+                self.retry_at = *at;
+                self.crashes = 0;
+                self.attempt = self.attempt.saturating_sub(1);
+                prepend(mishap, &mut self.history);
+                self.reopen(now)
+            }
+            Ruling::Bury {
+                reason,
+                error,
+                mishap,
+            } => {
+                if *reason == Reason::Expired {
+                    self.attempt = self.attempt.saturating_sub(1);
+                }
+                self.last_error = Some(cut(error));
+                prepend(mishap, &mut self.history);
+                let (status, settled) = if self.deleted {
+                    (Status::Cancelled, Settled::Cancelled)
+                } else {
+                    self.reason = Some(*reason);
+                    (Status::Dead, Settled::Applied)
+                };
+                self.finish(status, now);
+                settled
+            }
+            Ruling::GoOn {
+                next,
+                ran,
+                error,
+                mishap,
+                result,
+            } => {
+                if *ran {
+                    self.last_error = error.as_deref().map(cut);
+                    self.result = result.clone();
+                }
+                if self.snoozes() > 0 {
+                    self.history.remove(0);
+                }
+                if let Some(mishap) = mishap {
+                    prepend(mishap, &mut self.history);
+                }
+                self.recurrence = self.recurrence.take().map(Recurrence::settled);
+                if self.deleted {
+                    let (status, settled) = match error {
+                        None => (Status::Processed, Settled::Ended),
+                        Some(_) => (Status::Cancelled, Settled::Cancelled),
+                    };
+                    self.finish(status, now);
+                    return settled;
+                }
+                self.end_time = *next;
+                self.run_end = NEVER;
+                self.origin = Origin::Row;
+                self.lease_until = NEVER;
+                Settled::Applied
+            }
+            Ruling::Release => {
+                let given_back = u16::from(self.recurrence.is_none());
+                self.attempt = self.attempt.saturating_sub(given_back);
+                self.reopen(now)
+            }
+        }
+    }
+
+    pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
+        let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
+        match self.status {
+            Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
+            Status::Processed if matches!(ruling, Ruling::GoOn { .. }) => Settled::Ended,
+            Status::Cancelled => Settled::Cancelled,
+            _ => Settled::Applied,
+        }
+    }
+
+    /// Whether the series has gone on to this occurrence, and nobody has claimed it since.
+    fn went_on(&self, next: UnixMs) -> bool {
+        self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
+    }
+
+    /// Pending again, unless a cancellation waited for the run to end.
+    pub(super) fn reopen(&mut self, now: UnixMs) -> Settled {
+        if self.deleted {
+            self.finish(Status::Cancelled, now);
+            return Settled::Cancelled;
+        }
+        self.lease_until = NEVER;
+        Settled::Applied
+    }
+}
+
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(ERROR_BYTES_MAX)].to_owned()
+}

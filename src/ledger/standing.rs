@@ -1,0 +1,53 @@
+//! Where a task stands.
+
+use std::fmt;
+
+use crate::task::{Booked, Origin, State, UnixMs};
+
+/// One arming of one row: the fence that keeps an older arming from acting on a newer one.
+///
+/// Shown as `<row id>-<end_time ms>`, the stable id of a task over its attempts, which handlers and
+/// targets deduplicate by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arming {
+    /// The row.
+    pub row: u64,
+    /// Its `end_time`.
+    pub due: UnixMs,
+}
+
+impl fmt::Display for Arming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.row, self.due.0)
+    }
+}
+
+/// Where a key stands, as [`Ledger::look_up`](super::Ledger::look_up) sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The arming.
+    pub arming: Arming,
+    /// Its state.
+    pub state: State,
+    /// When it may start: `end_time`, or the retry that lies ahead.
+    pub due_at: UnixMs,
+    /// Deleted by a program that knows only the seed's columns (`sts = 1`, `status = 0`): whether that
+    /// was a cancellation only Redis can tell. See [`Ledger::revive`](super::Ledger::revive).
+    pub deleted: bool,
+    /// It is being run, and no further attempt will start.
+    pub cancelling: bool,
+    /// Who set its due time.
+    pub origin: Origin,
+}
+
+impl Standing {
+    /// What adoption asks about it.
+    pub fn booked(&self) -> Booked {
+        Booked {
+            state: self.state,
+            due: self.arming.due,
+            origin: self.origin,
+            deleted: self.deleted,
+        }
+    }
+}
