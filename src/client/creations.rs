@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 
-use super::{Made, arm};
+use super::Made;
+use super::arming::arm;
 use crate::ledger::{Ledger, LedgerError, NewTask};
 use crate::timer::Timer;
 

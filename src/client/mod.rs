@@ -1,7 +1,10 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
+mod arming;
 mod creations;
 mod endings;
+mod error;
+mod made;
 mod many;
 mod pauses;
 mod recurring;
@@ -15,27 +18,21 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::MySqlConnection;
 
-use crate::config::ConfigError;
 pub use crate::ledger::Stands;
 use crate::ledger::mysql::MysqlLedger;
-use crate::ledger::{
-    Arming, CancelAnswer, Catalog, Created, Ledger, LedgerError, NewTask, RescheduleAnswer,
-};
-use crate::task::{
-    Due, KeyError, RecurrenceError, ScheduleError, ScopeError, State, TaskKey, Traceparent,
-    TraceparentError, UnixMs,
-};
-use crate::timer::{Alarm, ArmMode, Timer};
+use crate::ledger::{Arming, CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
+use crate::task::{Due, KeyError, State, TaskKey, Traceparent, UnixMs};
+use crate::timer::Timer;
 use crate::trace;
 
+use self::arming::arm;
 use self::creations::Creations;
 pub use self::endings::{Pace, Pruning};
+pub use self::error::ClientError;
+pub use self::made::{Made, NotArmed, Unarmed};
 pub use self::many::CancelReport;
 pub use self::recurring::CalledOff;
 pub use self::task::{IntoDue, Task};
-
-/// Most keys that are armed in one call.
-const ARM_BATCH: usize = 1_000;
 
 /// Creates tasks and asks about them. Cloning is cheap; clones share their connections, and what they create at the
 /// same time goes into one statement.
@@ -64,109 +61,6 @@ pub struct TaskClient {
 }
 
 type Tracer = dyn Fn() -> Option<String> + Send + Sync;
-
-/// What creating a task came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
-    created: Created,
-    /// Whether its key is armed in Redis too. If not, the task runs all the same: the daemon's look-ahead
-    /// and sweep find it in the ledger. See [`not_armed`](Self::not_armed) for why.
-    pub armed: bool,
-    not_armed: Option<NotArmed>,
-}
-
-/// Why a task's key is not armed in Redis. The task runs all the same, at its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum NotArmed {
-    /// Redis did not take it.
-    Unreachable,
-    /// It falls due beyond `redis.arm_horizon`: a daemon arms it when that is nearer.
-    BeyondHorizon,
-    /// The task was there and is left as it is, its key too.
-    LeftAsItIs,
-}
-
-impl Made {
-    /// `<row id>-<due ms>`, the id that handlers and targets will see.
-    pub fn id(&self) -> String {
-        self.created.arming.to_string()
-    }
-
-    /// The arming that stands now.
-    pub fn arming(&self) -> Arming {
-        self.created.arming
-    }
-
-    /// When it falls due, on the ledger's clock.
-    pub fn due(&self) -> UnixMs {
-        self.created.arming.due
-    }
-
-    /// Its state now. Anything but `Pending` and `Waiting` says that this very arming existed before: a
-    /// repeated request does not run a task twice.
-    pub fn state(&self) -> State {
-        self.created.state
-    }
-
-    /// Whether an older arming of the same key is being run now.
-    pub fn older_run(&self) -> bool {
-        self.created.older_run
-    }
-
-    /// Whether this is what was asked for, or what was there and kept or refused to give way.
-    pub fn stands(&self) -> Stands {
-        self.created.stands
-    }
-
-    /// Why its key is not armed; `None` if it is, or the task has finished.
-    pub fn not_armed(&self) -> Option<NotArmed> {
-        self.not_armed
-    }
-
-    /// What to say where this task of the key was in the way of another.
-    pub fn exists(&self, key: TaskKey) -> ClientError {
-        ClientError::exists(key, &self.created)
-    }
-
-    fn new(created: Created, not_armed: Option<NotArmed>) -> Self {
-        Self {
-            created,
-            armed: not_armed.is_none(),
-            not_armed,
-        }
-    }
-
-    /// When the task that stands was created.
-    pub fn since(&self) -> UnixMs {
-        self.created.since
-    }
-}
-
-/// A task created in the caller's own transaction: arm it after the commit.
-#[must_use = "call `arm()` after the commit; without it the task starts up to 2 s late"]
-#[derive(Clone)]
-pub struct Unarmed {
-    created: Created,
-    key: TaskKey,
-    timer: Arc<dyn Timer>,
-    ledger: Arc<dyn Ledger>,
-}
-
-impl Unarmed {
-    /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
-    /// if the transaction was rolled back, the signal leads to nothing.
-    pub async fn arm(self) -> Made {
-        let not_armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
-        Made::new(self.created, not_armed.into_iter().next().flatten())
-    }
-
-    /// The arming that stands once the transaction is committed.
-    pub fn arming(&self) -> Arming {
-        self.created.arming
-    }
-}
 
 impl TaskClient {
     /// A producer of these parts.
@@ -478,109 +372,10 @@ impl TaskClient {
     }
 }
 
-/// Arms what is pending; tells of each why it is not, in their order.
-async fn arm(
-    timer: &dyn Timer,
-    ledger: &dyn Ledger,
-    made: &[(TaskKey, Created)],
-) -> Vec<Option<NotArmed>> {
-    let now = ledger.clock().now();
-    let horizon = timer.horizon().map(|horizon| now.plus(horizon));
-    let mut not_armed = Vec::with_capacity(made.len());
-    let mut alarms = Vec::with_capacity(made.len());
-    for (key, created) in made {
-        not_armed.push(match created.stands {
-            Stands::Kept | Stands::Refused => Some(NotArmed::LeftAsItIs),
-            Stands::Asked => None,
-        });
-        if created.stands != Stands::Asked || created.state.is_finished() {
-            continue;
-        }
-        let due = created.arming.due;
-        if horizon.is_some_and(|horizon| due > horizon) {
-            *not_armed.last_mut().expect("just pushed") = Some(NotArmed::BeyondHorizon);
-        }
-        // Even what is due now: its event is how every daemon hears of it. And what lies beyond the horizon: an older
-        // key of it may be armed.
-        alarms.push(Alarm {
-            key: key.clone(),
-            due: due.max(now),
-            arming: Some(created.arming),
-        });
-    }
-    for alarms in alarms.chunks(ARM_BATCH) {
-        if let Err(error) = timer.arm(alarms, ArmMode::Replace).await {
-            tracing::debug!(%error, keys = alarms.len(), "could not arm; the daemon finds the tasks in the ledger");
-            for why in &mut not_armed {
-                why.get_or_insert(NotArmed::Unreachable);
-            }
-            break;
-        }
-    }
-    not_armed
-}
-
 fn key<A>(class: &str, method: &str, args: A) -> Result<TaskKey, KeyError>
 where
     A: IntoIterator,
     A::Item: ToString,
 {
     TaskKey::build(class, method, args.into_iter().map(|arg| arg.to_string()))
-}
-
-/// Why a producer's call failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The key does not fit the grammar.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// The time is refused.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// What is to be paused is.
-    #[error(transparent)]
-    Scope(#[from] ScopeError),
-    /// The trace is.
-    #[error(transparent)]
-    Trace(#[from] TraceparentError),
-    /// How it is to come again is.
-    #[error(transparent)]
-    Recurrence(#[from] RecurrenceError),
-    /// Something else about the task is.
-    #[error("{0}")]
-    Invalid(String),
-    /// There is such a task, which has not finished, and the new one was not to take its place.
-    #[error("`{key}` is {state} since {since}, due {due}: not created again")]
-    Exists {
-        /// Its key.
-        key: TaskKey,
-        /// Its state: `Pending`, `Waiting` or `Running`.
-        state: State,
-        /// When it was created.
-        since: UnixMs,
-        /// When it falls due.
-        due: UnixMs,
-    },
-    /// The ledger could not do it.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-}
-
-impl ClientError {
-    fn if_refused(key: &TaskKey, created: &Created) -> Option<Self> {
-        (created.stands == Stands::Refused).then(|| Self::exists(key.clone(), created))
-    }
-
-    fn exists(key: TaskKey, created: &Created) -> Self {
-        Self::Exists {
-            key,
-            state: created.state,
-            since: created.since,
-            due: created.arming.due,
-        }
-    }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sqlx::MySqlConnection;
 
-use super::{ClientError, Made, NotArmed, Task, TaskClient, arm};
+use super::arming::arm;
+use super::{ClientError, Made, NotArmed, Task, TaskClient};
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::ledger::{CancelAnswer, Created, IfPending, NewTask, Stands};
