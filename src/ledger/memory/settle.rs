@@ -2,7 +2,7 @@
 
 use super::row::{NEVER, Row, Status};
 use crate::ledger::{ERROR_BYTES_MAX, Ruling, Settled, Settlement};
-use crate::task::{Origin, Reason, Recurrence, UnixMs, prepend};
+use crate::task::{Mishap, Origin, Reason, Recurrence, UnixMs, prepend};
 
 impl Row {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
@@ -52,21 +52,7 @@ impl Row {
                 reason,
                 error,
                 mishap,
-            } => {
-                if *reason == Reason::Expired {
-                    self.attempt = self.attempt.saturating_sub(1);
-                }
-                self.last_error = Some(cut(error));
-                prepend(mishap, &mut self.history);
-                let (status, settled) = if self.deleted {
-                    (Status::Cancelled, Settled::Cancelled)
-                } else {
-                    self.reason = Some(*reason);
-                    (Status::Dead, Settled::Applied)
-                };
-                self.finish(status, now);
-                settled
-            }
+            } => self.bury(*reason, error, mishap, now),
             Ruling::GoOn {
                 next,
                 ran,
@@ -84,20 +70,7 @@ impl Row {
                 if let Some(mishap) = mishap {
                     prepend(mishap, &mut self.history);
                 }
-                self.recurrence = self.recurrence.take().map(Recurrence::settled);
-                if self.deleted {
-                    let (status, settled) = match error {
-                        None => (Status::Processed, Settled::Ended),
-                        Some(_) => (Status::Cancelled, Settled::Cancelled),
-                    };
-                    self.finish(status, now);
-                    return settled;
-                }
-                self.end_time = *next;
-                self.run_end = NEVER;
-                self.origin = Origin::Row;
-                self.lease_until = NEVER;
-                Settled::Applied
+                self.go_on(*next, error.is_some(), now)
             }
             Ruling::Release => {
                 let given_back = u16::from(self.recurrence.is_none());
@@ -107,7 +80,41 @@ impl Row {
         }
     }
 
-    pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
+    fn bury(&mut self, reason: Reason, error: &str, mishap: &Mishap, now: UnixMs) -> Settled {
+        if reason == Reason::Expired {
+            self.attempt = self.attempt.saturating_sub(1);
+        }
+        self.last_error = Some(cut(error));
+        prepend(mishap, &mut self.history);
+        if self.deleted {
+            self.finish(Status::Cancelled, now);
+            return Settled::Cancelled;
+        }
+        self.reason = Some(reason);
+        self.finish(Status::Dead, now);
+        Settled::Applied
+    }
+
+    /// The next occurrence, unless a cancellation waited for the run to end.
+    fn go_on(&mut self, next: UnixMs, failed: bool, now: UnixMs) -> Settled {
+        self.recurrence = self.recurrence.take().map(Recurrence::settled);
+        if self.deleted {
+            let (status, settled) = match failed {
+                false => (Status::Processed, Settled::Ended),
+                true => (Status::Cancelled, Settled::Cancelled),
+            };
+            self.finish(status, now);
+            return settled;
+        }
+        self.end_time = next;
+        self.run_end = NEVER;
+        self.origin = Origin::Row;
+        self.lease_until = NEVER;
+        Settled::Applied
+    }
+
+    /// What is answered where the row was settled already, and by whom.
+    fn settled_before(&mut self, ruling: &Ruling) -> Settled {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
             Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
@@ -123,7 +130,7 @@ impl Row {
     }
 
     /// Pending again, unless a cancellation waited for the run to end.
-    pub(super) fn reopen(&mut self, now: UnixMs) -> Settled {
+    fn reopen(&mut self, now: UnixMs) -> Settled {
         if self.deleted {
             self.finish(Status::Cancelled, now);
             return Settled::Cancelled;
