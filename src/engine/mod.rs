@@ -14,6 +14,7 @@ mod audit;
 mod by_hand;
 mod dispatch;
 mod door;
+mod drain;
 mod flow;
 mod horizon;
 mod intake;
@@ -30,6 +31,7 @@ mod run;
 mod series;
 mod settle;
 mod sightings;
+mod status;
 mod unroutable;
 
 use std::future::Future;
@@ -47,7 +49,6 @@ use self::intake::{Intake, Lane};
 use self::lease::Leases;
 use self::pauses::PauseWatch;
 use self::ration::Rations;
-use self::run::Ended;
 use self::sightings::Sightings;
 use crate::config::{
     Config, ConfigError, EngineConfig, NudgeConfig, RecurringConfig, RetentionConfig, SweepConfig,
@@ -63,6 +64,7 @@ use crate::timer::{Cause, Timer};
 pub use self::audit::AuditReport;
 pub(crate) use self::by_hand::ByHand;
 pub use self::reconcile::SweepReport;
+pub use self::status::Status;
 
 /// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
 /// one for the sweep. More only fight over the same rows.
@@ -70,9 +72,6 @@ const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
 
 /// Ended runs that wait to be settled, for each slot.
 const UNSETTLED_PER_SLOT: usize = 4;
-
-/// How long the last settlements of a stopping engine may take.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What an engine is made of.
 #[derive(Clone)]
@@ -235,60 +234,22 @@ impl Engine {
     /// Dropping the future stops at once; what ran is found by other daemons when its lease runs out.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
         let shared = self.shared?;
-        shared.parts.ledger.check().await?;
-        shared.ledger_answers.store(true, Ordering::Relaxed);
-        if shared.config.hold_overdue {
-            shared.hold_overdue().await?;
-        }
-        shared.read_pauses().await?;
-        if shared.parts.router.is_empty() {
-            tracing::warn!("no handler and no route: every task stays pending");
-        }
+        shared.prepare().await?;
 
         let (ended, unsettled) = mpsc::channel(shared.config.concurrency * UNSETTLED_PER_SLOT);
         let helpers = TaskTracker::new();
         let flushed = CancellationToken::new();
-        let _stop_helpers = flushed.clone().drop_guard();
+        let _stop_keepers = flushed.clone().drop_guard();
         let settling = Arc::clone(&shared).settle_all(unsettled, ended.downgrade());
         let settler = tokio::spawn(shared.watched(settling));
         let _stop_settler = AbortOnDrop(settler.abort_handle());
-        helpers.spawn(stop_with(
-            &flushed,
-            shared.watched(Arc::clone(&shared).keep_leases()),
-        ));
-
-        helpers.spawn(stop_with(
-            &flushed,
-            shared.watched(Arc::clone(&shared).keep_mustered()),
-        ));
+        shared.start_keepers(&helpers, &flushed);
 
         // Before anything is connected: what fell due while no daemon ran.
         shared.intake.sweep(Cause::Start);
         shared.intake.audit(Cause::Start);
         let _stop = shared.stopping.clone().drop_guard();
-        helpers.spawn(shared.watched(Arc::clone(&shared).watch_pauses_until_stopped()));
-        helpers.spawn(shared.watched(Arc::clone(&shared).reconcile_until_stopped()));
-        helpers.spawn(shared.watched(Arc::clone(&shared).look_ahead_until_stopped()));
-        helpers.spawn(shared.watched(Arc::clone(&shared).audit_until_stopped()));
-        helpers.spawn(shared.watched(Arc::clone(&shared).arm_what_comes_near()));
-        helpers.spawn(shared.watched(Arc::clone(&shared).adopt_until_stopped()));
-        helpers.spawn(shared.watched(Arc::clone(&shared).keep_series_until_stopped()));
-        helpers.spawn(Arc::clone(&shared).count_tasks_until_stopped());
-        helpers.spawn(Arc::clone(&shared).count_waiting_until_stopped());
-        helpers.spawn(shared.watched(Arc::clone(&shared).ration_until_stopped()));
-        helpers.spawn(Arc::clone(&shared).forget_until_stopped());
-        helpers.spawn({
-            let (shared, sink) = (Arc::clone(&shared), Arc::new(shared.door()));
-            let listening = Arc::clone(&shared);
-            let timer = async move {
-                listening
-                    .parts
-                    .timer
-                    .run(sink, listening.stopping.clone())
-                    .await
-            };
-            shared.watched(timer)
-        });
+        shared.start_helpers(&helpers);
         for lane in DISPATCHERS {
             // Among the runs: what a claim has begun belongs to what a graceful stop waits for.
             let dispatching = Arc::clone(&shared).dispatch(lane, ended.clone());
@@ -312,6 +273,49 @@ impl Engine {
 }
 
 impl Shared {
+    /// What must be in order before the first task starts.
+    async fn prepare(&self) -> Result<(), EngineError> {
+        self.parts.ledger.check().await?;
+        self.ledger_answers.store(true, Ordering::Relaxed);
+        if self.config.hold_overdue {
+            self.hold_overdue().await?;
+        }
+        self.read_pauses().await?;
+        if self.parts.router.is_empty() {
+            tracing::warn!("no handler and no route: every task stays pending");
+        }
+        Ok(())
+    }
+
+    /// Starts what goes on until the last run is settled: leases are renewed, and the others know that this daemon lives.
+    fn start_keepers(self: &Arc<Self>, helpers: &TaskTracker, flushed: &CancellationToken) {
+        let leases = self.watched(Arc::clone(self).keep_leases());
+        helpers.spawn(stop_with(flushed, leases));
+        let membership = self.watched(Arc::clone(self).keep_mustered());
+        helpers.spawn(stop_with(flushed, membership));
+    }
+
+    /// Starts what looks for signals, and what keeps order beside them. All of it ends when the engine stops.
+    fn start_helpers(self: &Arc<Self>, helpers: &TaskTracker) {
+        let shared = || Arc::clone(self);
+        helpers.spawn(self.watched(shared().watch_pauses_until_stopped()));
+        helpers.spawn(self.watched(shared().reconcile_until_stopped()));
+        helpers.spawn(self.watched(shared().look_ahead_until_stopped()));
+        helpers.spawn(self.watched(shared().audit_until_stopped()));
+        helpers.spawn(self.watched(shared().arm_what_comes_near()));
+        helpers.spawn(self.watched(shared().adopt_until_stopped()));
+        helpers.spawn(self.watched(shared().keep_series_until_stopped()));
+        helpers.spawn(shared().count_tasks_until_stopped());
+        helpers.spawn(shared().count_waiting_until_stopped());
+        helpers.spawn(self.watched(shared().ration_until_stopped()));
+        helpers.spawn(shared().forget_until_stopped());
+        let (listening, sink) = (shared(), Arc::new(self.door()));
+        helpers.spawn(self.watched(async move {
+            let timer = &listening.parts.timer;
+            timer.run(sink, listening.stopping.clone()).await;
+        }));
+    }
+
     /// `work`, whose panic ends the engine: a daemon that lives without one of its parts only looks alive.
     fn watched<W: Future<Output = ()> + Send + 'static>(
         &self,
@@ -322,49 +326,6 @@ impl Shared {
             let _watch = watch;
             work.await;
         }
-    }
-
-    /// Ends what runs, first by waiting, then by force, and writes the last settlements.
-    async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: tokio::task::JoinHandle<()>) {
-        let running = self.leases.len();
-        tracing::info!(
-            running,
-            timeout_ms = self.config.drain_timeout.as_millis() as u64,
-            "stopping: no new run starts"
-        );
-        self.stopping.cancel();
-        self.runs.close();
-        if tokio::time::timeout(self.config.drain_timeout, self.runs.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                running = self.leases.len(),
-                "runs outlived the drain timeout: releasing them"
-            );
-            self.leases.interrupt_all();
-            // In an outage they may wait for ever to be settled.
-            if tokio::time::timeout(FLUSH_TIMEOUT, self.runs.wait())
-                .await
-                .is_err()
-            {
-                tracing::error!(
-                    running = self.leases.len(),
-                    "not every run let go: their tasks run again when their leases run out"
-                );
-            }
-        }
-        drop(ended);
-        if tokio::time::timeout(FLUSH_TIMEOUT, &mut settler)
-            .await
-            .is_err()
-        {
-            tracing::error!(
-                "the ledger did not take the last settlements: these tasks run again when their leases run out"
-            );
-            settler.abort();
-        }
-        tracing::info!("stopped");
     }
 
     fn sink(&self) -> &Intake {
@@ -425,62 +386,6 @@ fn daemon_name() -> String {
         .into_iter()
         .rev()
         .collect()
-}
-
-/// A look at a running engine, for health checks.
-#[derive(Clone)]
-pub struct Status(Arc<Shared>);
-
-impl Status {
-    /// Whether the ledger answered when it was last asked, at most some seconds ago.
-    pub fn ledger_answers(&self) -> bool {
-        self.0.ledger_answers.load(Ordering::Relaxed)
-    }
-
-    /// Whether expired events are heard: `None` for a timer without a server.
-    pub fn is_listening(&self) -> Option<bool> {
-        self.0.parts.timer.is_listening()
-    }
-
-    /// Waits until the daemon is as punctual as it can be: the ledger answers, and events are heard where there
-    /// are any.
-    pub async fn ready(&self) {
-        const LOOK_EVERY: Duration = Duration::from_millis(5);
-        while !self.ledger_answers() || self.is_listening() == Some(false) {
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    }
-
-    /// How many daemons are known to share the ledger, this one included.
-    pub fn members(&self) -> usize {
-        self.0.share.members()
-    }
-
-    /// Whether the engine is stopping.
-    pub fn is_stopping(&self) -> bool {
-        self.0.leaving.is_cancelled() || self.0.stopping.is_cancelled()
-    }
-
-    /// Ends every run at once, without waiting for what becomes of it: for a process that is about to exit, so that
-    /// no program it started outlives it.
-    pub async fn end_runs(&self) {
-        const PATIENCE: Duration = Duration::from_millis(500);
-        self.0.stopping.cancel();
-        self.0.runs.close();
-        self.0.leases.interrupt_all();
-        let _ = tokio::time::timeout(PATIENCE, self.0.runs.wait()).await;
-    }
-
-    /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone goes on,
-    /// with a warning.
-    pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
-        self.0.recurring.send_replace(series);
-    }
-
-    /// Runs that go on, or wait to be settled.
-    pub fn running(&self) -> usize {
-        self.0.leases.len()
-    }
 }
 
 /// Why an engine could not start.

@@ -1,0 +1,52 @@
+//! The graceful stop.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::run::Ended;
+
+/// How long the last settlements of a stopping engine may take.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Shared {
+    /// Ends what runs, first by waiting, then by force, and writes the last settlements.
+    pub(super) async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: JoinHandle<()>) {
+        let running = self.leases.len();
+        tracing::info!(
+            running,
+            timeout_ms = self.config.drain_timeout.as_millis() as u64,
+            "stopping: no new run starts"
+        );
+        self.stopping.cancel();
+        self.runs.close();
+        if timeout(self.config.drain_timeout, self.runs.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                running = self.leases.len(),
+                "runs outlived the drain timeout: releasing them"
+            );
+            self.leases.interrupt_all();
+            // In an outage they may wait for ever to be settled.
+            if timeout(FLUSH_TIMEOUT, self.runs.wait()).await.is_err() {
+                tracing::error!(
+                    running = self.leases.len(),
+                    "not every run let go: their tasks run again when their leases run out"
+                );
+            }
+        }
+        drop(ended);
+        if timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
+            tracing::error!(
+                "the ledger did not take the last settlements: these tasks run again when their leases run out"
+            );
+            settler.abort();
+        }
+        tracing::info!("stopped");
+    }
+}
