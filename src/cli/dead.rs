@@ -23,7 +23,8 @@ use super::EXIT_FAILED;
 use super::filters::Filters;
 use super::output::Output;
 use super::pauses;
-use super::tasks::{OneKey, usage};
+use super::tasks::OneKey;
+use super::usage;
 
 #[derive(Args)]
 pub struct Redrive {

@@ -4,6 +4,7 @@ mod bench;
 mod bulk;
 mod cancel;
 mod dead;
+mod draft;
 mod filters;
 mod listen;
 mod migrate;
@@ -11,6 +12,7 @@ mod output;
 mod pauses;
 mod prune;
 mod recur;
+mod schedule;
 mod tasks;
 mod view;
 
@@ -92,7 +94,7 @@ enum Command {
     /// With --json: the steps, each with its statement, algorithm and lock, and whether it is done.
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
-    Schedule(tasks::Schedule),
+    Schedule(schedule::Schedule),
     /// Call a task off, or all that fit
     Cancel(cancel::Cancel),
     /// Move a pending task to another due time
@@ -215,6 +217,12 @@ fn is_callers(error: &anyhow::Error) -> bool {
     });
     let of_ledger = matches!(error.downcast_ref(), Some(LedgerError::Invalid(_)));
     of_client || of_ledger || error.downcast_ref::<ConfigError>().is_some()
+}
+
+/// Wrong usage that only shows when options are taken together.
+fn usage(message: &str) -> anyhow::Result<ExitCode> {
+    eprintln!("error: {message}");
+    Ok(ExitCode::from(EXIT_USAGE))
 }
 
 /// An error and what caused it, leaving out what a text above has said already.

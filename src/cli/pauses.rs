@@ -244,3 +244,16 @@ fn operator() -> String {
         None => host.into_owned(),
     }
 }
+
+/// What will keep a task from starting, for programs and for people. Who only creates tasks need not be allowed to read
+/// what is paused: then nothing is said.
+pub async fn stays_pending(
+    adapters: &Adapters,
+    key: &TaskKey,
+    due: UnixMs,
+) -> (serde_json::Value, String) {
+    let pauses = adapters.ledger.all().await.unwrap_or_default();
+    let (kept_back, why) = kept_back(&pauses, key, due);
+    let but = why.map_or_else(String::new, |why| format!(", but stays pending: {why}"));
+    (kept_back, but)
+}

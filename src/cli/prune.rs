@@ -13,7 +13,7 @@ use serde_json::json;
 use super::EXIT_FAILED;
 use super::filters::duration;
 use super::output::Output;
-use super::tasks::usage;
+use super::usage;
 
 #[derive(Args)]
 pub struct Prune {

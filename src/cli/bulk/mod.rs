@@ -1,5 +1,7 @@
 //! `lapsed schedule --file`: a task to a line.
 
+mod line;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,48 +9,17 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::config::Secret;
-use lapsed::task::{Due, TaskKey, UnixMs};
-use lapsed::{Config, IfPending, Recurrence, Task, TaskClient};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use lapsed::task::{Due, TaskKey};
+use lapsed::{Config, Task, TaskClient};
+use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
+use self::line::Wanted;
 use super::output::Output;
-use super::recur::{CatchUpArg, OverlapArg, Recur};
-use super::tasks::{due_of, usage};
-use super::{EXIT_FAILED, chain};
+use super::{EXIT_FAILED, chain, usage};
 
 /// Tasks of one statement.
 const BATCH: usize = 500;
-
-/// Longest line that is read: a payload, escaped, and some.
-const LINE_BYTES_MAX: usize = 512 * 1024;
-
-/// One line of the file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    key: String,
-    r#in: Option<String>,
-    at: Option<String>,
-    /// As it is written: a number may have more digits than any type here.
-    payload: Option<Box<RawValue>>,
-    tag: Option<String>,
-    max_attempts: Option<u16>,
-    traceparent: Option<String>,
-    if_pending: Option<String>,
-    #[serde(default)]
-    unique: bool,
-    every: Option<String>,
-    cron: Option<String>,
-    tz: Option<String>,
-    until: Option<String>,
-    times: Option<u32>,
-    catch_up: Option<CatchUpArg>,
-    catch_up_max: Option<u32>,
-    overlap: Option<OverlapArg>,
-}
 
 #[derive(Default)]
 struct Tally {
@@ -151,7 +122,7 @@ pub async fn schedule(
         bar.inc(read as u64);
         let text = line.trim_ascii();
         if !text.is_empty() {
-            match parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
+            match line::parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
                 Ok(wanted) => batch.take(wanted, number).await?,
                 Err(problem) => {
                     batch.tally.refused += 1;
@@ -165,172 +136,37 @@ pub async fn schedule(
     }
     batch.write(number).await?;
     bar.finish_and_clear();
-    let Tally {
-        scheduled,
-        kept,
-        refused,
-        unarmed,
-    } = batch.tally;
-    let value =
-        json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
-    let were_there = match kept {
-        0 => String::new(),
-        kept => format!(", {kept} kept as they were"),
-    };
-    output.print(
-        &value,
-        format!("{scheduled} scheduled{were_there}, {refused} refused"),
-    )?;
-    if unarmed > 0 {
-        eprintln!(
-            "warning: Redis did not take the keys of {unarmed} tasks; the daemon finds them in the ledger all the same"
-        );
-    }
-    Ok(if refused == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(EXIT_FAILED)
-    })
+    batch.tally.tell(output)
 }
 
-/// What a line asks for.
-enum Wanted {
-    Once(Task, Due),
-    Series(Task, Recurrence),
-}
-
-fn parse(
-    text: &[u8],
-    secret: Option<&Secret>,
-    tasks: &TaskClient,
-    now: UnixMs,
-) -> Result<Wanted, String> {
-    if text.len() > LINE_BYTES_MAX {
-        return Err(format!(
-            "has {} bytes, expected at most {LINE_BYTES_MAX}",
-            text.len()
-        ));
-    }
-    let line: Line = serde_json::from_slice(text).map_err(|error| not_a_task(text, &error))?;
-    let Line {
-        key,
-        r#in,
-        at,
-        payload,
-        tag,
-        max_attempts,
-        traceparent,
-        if_pending,
-        unique,
-        every,
-        cron,
-        tz,
-        until,
-        times,
-        catch_up,
-        catch_up_max,
-        overlap,
-    } = line;
-    let key = TaskKey::parse(&key).map_err(|error| error.to_string())?;
-    let due = due_of(r#in.as_deref(), at.as_deref())?;
-    let mut task = Task::from(key);
-    if let Some(payload) = payload {
-        task = task.payload(payload.get());
-    }
-    if let Some(tag) = tag {
-        task = task.tag(tag);
-    }
-    if let Some(runs) = max_attempts {
-        task = task.max_attempts(runs);
-    }
-    if let Some(policy) = if_pending {
-        let policy: IfPending = policy
-            .parse()
-            .map_err(|error| format!("`if_pending`: {error}"))?;
-        task = task.if_pending(policy);
-    }
-    if unique {
-        task = task.unique().map_err(|error| error.to_string())?;
-    }
-    if let Some(trace) = traceparent {
-        task = task
-            .traceparent(&trace)
-            .map_err(|error| error.to_string())?;
-    }
-    if let Some(secret) = secret {
-        task = task.sign(secret);
-    }
-    let recur = Recur {
-        every,
-        cron,
-        tz,
-        until,
-        times,
-        catch_up,
-        catch_up_max,
-        overlap,
-    };
-    if let Some(recurrence) = recur.recurrence(due, now)? {
-        tasks
-            .check_recurring(&task, &recurrence)
-            .map_err(|error| error.to_string())?;
-        return Ok(Wanted::Series(task, recurrence));
-    }
-    let due = due.ok_or("has neither `in` nor `at`, nor `every` or `cron`")?;
-    tasks.check(&task, due).map_err(|error| error.to_string())?;
-    Ok(Wanted::Once(task, due))
-}
-
-/// Why a line is none, by the name of the field if it is one that does not fit.
-fn not_a_task(text: &[u8], error: &serde_json::Error) -> String {
-    const TEXTS: [&str; 10] = [
-        "key",
-        "in",
-        "at",
-        "tag",
-        "traceparent",
-        "if_pending",
-        "every",
-        "cron",
-        "tz",
-        "until",
-    ];
-    const NUMBERS: [(&str, u64); 3] = [
-        ("max_attempts", u16::MAX as u64),
-        ("times", u32::MAX as u64),
-        ("catch_up_max", u32::MAX as u64),
-    ];
-    const WORDS: [(&str, &[&str]); 2] = [
-        ("catch_up", &["skip", "once", "all"]),
-        ("overlap", &["skip", "allow"]),
-    ];
-    let Ok(Value::Object(fields)) = serde_json::from_slice(text) else {
-        return format!(
-            "expected a JSON object such as {{\"key\": \"Order@close@42\", \"in\": \"30m\"}}: {error}"
-        );
-    };
-    let value = |name: &str| fields.get(name).filter(|value| !value.is_null());
-    let not_text = TEXTS
-        .iter()
-        .find(|name| value(name).is_some_and(|value| !value.is_string()));
-    let not_number = NUMBERS.iter().find(|(name, most)| {
-        let fits = |value: &Value| value.as_u64().is_some_and(|number| number <= *most);
-        value(name).is_some_and(|value| !fits(value))
-    });
-    let not_word = WORDS.iter().find(|(name, words)| {
-        let fits = |value: &Value| value.as_str().is_some_and(|word| words.contains(&word));
-        value(name).is_some_and(|value| !fits(value))
-    });
-    match (not_text, not_number, not_word) {
-        (Some(name), _, _) => format!("`{name}`: expected a text"),
-        (_, Some((name, most)), _) => format!("`{name}`: expected a whole number up to {most}"),
-        (_, _, Some((name, words))) => {
-            format!("`{name}`: expected one of `{}`", words.join("`, `"))
+impl Tally {
+    fn tell(self, output: Output) -> anyhow::Result<ExitCode> {
+        let Self {
+            scheduled,
+            kept,
+            refused,
+            unarmed,
+        } = self;
+        let value =
+            json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
+        let were_there = match kept {
+            0 => String::new(),
+            kept => format!(", {kept} kept as they were"),
+        };
+        output.print(
+            &value,
+            format!("{scheduled} scheduled{were_there}, {refused} refused"),
+        )?;
+        if unarmed > 0 {
+            eprintln!(
+                "warning: Redis did not take the keys of {unarmed} tasks; the daemon finds them in the ledger all the same"
+            );
         }
-        _ if value("unique").is_some_and(|value| !value.is_boolean()) => {
-            "`unique`: expected true or false".to_owned()
-        }
-        _ => error.to_string(),
+        Ok(if refused == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(EXIT_FAILED)
+        })
     }
 }
 

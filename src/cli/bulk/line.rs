@@ -1,0 +1,159 @@
+//! A line of the file: a task as a JSON object.
+
+use lapsed::config::Secret;
+use lapsed::task::{Due, ScheduleError, TaskKey, UnixMs};
+use lapsed::{Recurrence, Task, TaskClient};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::cli::draft::Draft;
+use crate::cli::recur::{CatchUpArg, OverlapArg, Recur};
+
+/// Longest line that is read: a payload, escaped, and some.
+const LINE_BYTES_MAX: usize = 512 * 1024;
+
+/// One line of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    key: String,
+    r#in: Option<String>,
+    at: Option<String>,
+    /// As it is written: a number may have more digits than any type here.
+    payload: Option<Box<RawValue>>,
+    tag: Option<String>,
+    max_attempts: Option<u16>,
+    traceparent: Option<String>,
+    if_pending: Option<String>,
+    #[serde(default)]
+    unique: bool,
+    every: Option<String>,
+    cron: Option<String>,
+    tz: Option<String>,
+    until: Option<String>,
+    times: Option<u32>,
+    catch_up: Option<CatchUpArg>,
+    catch_up_max: Option<u32>,
+    overlap: Option<OverlapArg>,
+}
+
+/// What a line asks for.
+pub enum Wanted {
+    Once(Task, Due),
+    Series(Task, Recurrence),
+}
+
+/// Reads a line, or says what is wrong with it.
+pub fn parse(
+    text: &[u8],
+    secret: Option<&Secret>,
+    tasks: &TaskClient,
+    now: UnixMs,
+) -> Result<Wanted, String> {
+    if text.len() > LINE_BYTES_MAX {
+        return Err(format!(
+            "has {} bytes, expected at most {LINE_BYTES_MAX}",
+            text.len()
+        ));
+    }
+    let line: Line = serde_json::from_slice(text).map_err(|error| not_a_task(text, &error))?;
+    let key = TaskKey::parse(&line.key).map_err(|error| error.to_string())?;
+    let due = due_of(line.r#in.as_deref(), line.at.as_deref())?;
+    let if_pending = line.if_pending.as_deref().map(str::parse).transpose();
+    let draft = Draft {
+        key,
+        payload: line.payload.map(|payload| payload.get().to_owned()),
+        tag: line.tag,
+        max_attempts: line.max_attempts,
+        if_pending: if_pending
+            .map_err(|error: String| format!("`if_pending`: {error}"))?
+            .unwrap_or_default(),
+        unique: line.unique,
+        traceparent: line.traceparent,
+    };
+    let task = draft.task(secret.cloned())?;
+    let recur = Recur {
+        every: line.every,
+        cron: line.cron,
+        tz: line.tz,
+        until: line.until,
+        times: line.times,
+        catch_up: line.catch_up,
+        catch_up_max: line.catch_up_max,
+        overlap: line.overlap,
+    };
+    if let Some(recurrence) = recur.recurrence(due, now)? {
+        tasks
+            .check_recurring(&task, &recurrence)
+            .map_err(|error| error.to_string())?;
+        return Ok(Wanted::Series(task, recurrence));
+    }
+    let due = due.ok_or("has neither `in` nor `at`, nor `every` or `cron`")?;
+    tasks.check(&task, due).map_err(|error| error.to_string())?;
+    Ok(Wanted::Once(task, due))
+}
+
+/// When it falls due, if the line says so.
+fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Option<Due>, String> {
+    let due: Result<Due, ScheduleError> = match (delay, moment) {
+        (Some(delay), None) => Due::parse_delay(delay),
+        (None, Some(moment)) => Due::parse_moment(moment),
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err("has both `in` and `at`".to_owned()),
+    };
+    due.map(Some).map_err(|error| error.to_string())
+}
+
+/// Why a line is none, by the name of the field if it is one that does not fit.
+fn not_a_task(text: &[u8], error: &serde_json::Error) -> String {
+    const TEXTS: [&str; 10] = [
+        "key",
+        "in",
+        "at",
+        "tag",
+        "traceparent",
+        "if_pending",
+        "every",
+        "cron",
+        "tz",
+        "until",
+    ];
+    const NUMBERS: [(&str, u64); 3] = [
+        ("max_attempts", u16::MAX as u64),
+        ("times", u32::MAX as u64),
+        ("catch_up_max", u32::MAX as u64),
+    ];
+    const WORDS: [(&str, &[&str]); 2] = [
+        ("catch_up", &["skip", "once", "all"]),
+        ("overlap", &["skip", "allow"]),
+    ];
+    let Ok(Value::Object(fields)) = serde_json::from_slice(text) else {
+        return format!(
+            "expected a JSON object such as {{\"key\": \"Order@close@42\", \"in\": \"30m\"}}: {error}"
+        );
+    };
+    let value = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    let not_text = TEXTS
+        .iter()
+        .find(|name| value(name).is_some_and(|value| !value.is_string()));
+    let not_number = NUMBERS.iter().find(|(name, most)| {
+        let fits = |value: &Value| value.as_u64().is_some_and(|number| number <= *most);
+        value(name).is_some_and(|value| !fits(value))
+    });
+    let not_word = WORDS.iter().find(|(name, words)| {
+        let fits = |value: &Value| value.as_str().is_some_and(|word| words.contains(&word));
+        value(name).is_some_and(|value| !fits(value))
+    });
+    match (not_text, not_number, not_word) {
+        (Some(name), _, _) => format!("`{name}`: expected a text"),
+        (_, Some((name, most)), _) => format!("`{name}`: expected a whole number up to {most}"),
+        (_, _, Some((name, words))) => {
+            format!("`{name}`: expected one of `{}`", words.join("`, `"))
+        }
+        _ if value("unique").is_some_and(|value| !value.is_boolean()) => {
+            "`unique`: expected true or false".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}

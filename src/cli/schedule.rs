@@ -1,0 +1,223 @@
+//! `lapsed schedule`: one task by options; many from a file are in `bulk`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{ArgGroup, Args};
+use lapsed::client::{NotArmed, Stands};
+use lapsed::compose::Adapters;
+use lapsed::config::Secret;
+use lapsed::ledger::{Ledger, PAYLOAD_BYTES_MAX};
+use lapsed::task::{Due, SECRET_BYTES_MIN, TaskKey, Traceparent, UnixMs};
+use lapsed::{Config, IfPending, Made, Task};
+use serde_json::json;
+
+use super::draft::Draft;
+use super::output::Output;
+use super::pauses::stays_pending;
+use super::recur::Recur;
+use super::{bulk, chain, usage};
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
+pub struct Schedule {
+    /// Class@method[@argument]*
+    key: Option<TaskKey>,
+    /// The class, instead of a whole key
+    #[arg(long, requires = "method", conflicts_with = "key")]
+    class: Option<String>,
+    /// The method
+    #[arg(long, requires = "class")]
+    method: Option<String>,
+    /// An argument; once for each
+    #[arg(long = "arg", requires = "class", allow_hyphen_values = true)]
+    args: Vec<String>,
+    #[command(flatten)]
+    when: When,
+    #[command(flatten)]
+    recur: Recur,
+    /// JSON, or @FILE with JSON in it, or - for JSON on stdin
+    #[arg(long, conflicts_with = "file")]
+    payload: Option<String>,
+    /// For looking up and cancelling many
+    #[arg(long, conflicts_with = "file")]
+    tag: Option<String>,
+    /// Runs, not retries
+    #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
+    max_attempts: Option<u16>,
+    /// The trace it belongs to: W3C, 00-<32 hex digits>-<16>-<2>
+    #[arg(long, conflicts_with = "file")]
+    traceparent: Option<Traceparent>,
+    /// Sign it with the secret that is the first line of this file
+    #[arg(long, value_name = "FILE")]
+    sign_with: Option<PathBuf>,
+    /// What becomes of a task of this key that has not finished: `move` it, `keep` it as it is, or `refuse` this one
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "move",
+        conflicts_with = "file",
+        hide_default_value = true
+    )]
+    if_pending: IfPending,
+    /// One of many with this key: it gets a suffix, ~ and 26 characters
+    #[arg(long, conflicts_with = "file")]
+    unique_suffix: bool,
+    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "if_pending",
+    /// "unique", "traceparent", "every"|"cron", "tz", ..}; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
+    file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct When {
+    /// After this delay, such as 30m or 1500ms; of what comes again, the first time (of a cron expression: not before)
+    #[arg(long, value_name = "DUR", value_parser = Due::parse_delay, allow_hyphen_values = true, conflicts_with = "at")]
+    r#in: Option<Due>,
+    /// At this moment, such as 2026-11-21T20:00:00.250Z; of what comes again, as --in
+    #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
+    at: Option<Due>,
+}
+
+impl When {
+    pub fn due(&self) -> Option<Due> {
+        self.r#in.or(self.at)
+    }
+}
+
+impl Schedule {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let secret = match self.sign_with.as_deref().map(read_secret).transpose() {
+            Ok(secret) => secret,
+            Err(error) => return usage(&chain(&error)),
+        };
+        if let Some(file) = &self.file {
+            return bulk::schedule(file, secret, config, output).await;
+        }
+        let (due, recur) = (self.when.due(), self.recur.clone());
+        let task = match self.task(secret) {
+            Ok(task) => task,
+            Err(problem) => return usage(&problem),
+        };
+        // What cannot be is said before anything is connected.
+        if let Err(problem) = recur.clone().recurrence(due, UnixMs(1)) {
+            return usage(&problem);
+        }
+        let key = task.key().clone();
+        let adapters = Adapters::new(config)?;
+        adapters.ledger.check().await?;
+        let tasks = adapters.client();
+        let recurrence = recur.recurrence(due, tasks.now().await?);
+        let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
+            (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
+            (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
+        };
+        tell(&adapters, &key, &made, output).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The task that the options describe.
+    fn task(self, secret: Option<Secret>) -> Result<Task, String> {
+        if self.when.due().is_none() && !self.recur.is_asked_for() {
+            return Err("schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a task that comes again".to_owned());
+        }
+        let key = match (self.key, &self.class, &self.method) {
+            (Some(key), _, _) => key,
+            (None, Some(class), Some(method)) => {
+                TaskKey::build(class, method, &self.args).map_err(|error| error.to_string())?
+            }
+            _ => return Err("schedule needs a key".to_owned()),
+        };
+        let payload = self.payload.as_deref().map(read_payload).transpose();
+        let draft = Draft {
+            key,
+            payload: payload.map_err(|error| chain(&error))?,
+            tag: self.tag,
+            max_attempts: self.max_attempts,
+            if_pending: self.if_pending,
+            unique: self.unique_suffix,
+            traceparent: self.traceparent.map(|trace| trace.to_string()),
+        };
+        draft.task(secret)
+    }
+}
+
+/// Says what creating a task came to.
+async fn tell(
+    adapters: &Adapters,
+    key: &TaskKey,
+    made: &Made,
+    output: Output,
+) -> anyhow::Result<()> {
+    let (id, state) = (made.id(), made.state());
+    let (kept_back, but) = stays_pending(adapters, key, made.due()).await;
+    let kept = made.stands() == Stands::Kept;
+    let value = json!({
+        "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state, "kept": kept,
+        "armed": made.armed, "not_armed": made.not_armed(), "older_run": made.older_run(),
+        "kept_back": kept_back,
+    });
+    let was_there = if kept { ", as it was before" } else { "" };
+    output.print(
+        &value,
+        format!(
+            "{key} is {state}, due {} (id {id}){was_there}{but}",
+            made.due()
+        ),
+    )?;
+    if made.not_armed() == Some(NotArmed::Unreachable) {
+        eprintln!(
+            "warning: the task is in the ledger, but Redis did not take its key; the daemon finds it all the same"
+        );
+    }
+    Ok(())
+}
+
+fn read_payload(payload: &str) -> anyhow::Result<String> {
+    match payload.strip_prefix('@') {
+        Some(file) => {
+            let open = std::fs::File::open(file);
+            let open = open.with_context(|| format!("open payload `{file}`"))?;
+            let bytes = open.metadata().map(|metadata| metadata.len()).ok();
+            read_some(open, bytes).with_context(|| format!("read payload `{file}`"))
+        }
+        None if payload == "-" => {
+            read_some(std::io::stdin(), None).context("read payload from stdin")
+        }
+        None => Ok(payload.to_owned()),
+    }
+}
+
+fn read_secret(file: &Path) -> anyhow::Result<Secret> {
+    let lines =
+        Secret::lines_of(file).with_context(|| format!("read secret `{}`", file.display()))?;
+    let first = lines.into_iter().next();
+    let secret = first.with_context(|| {
+        format!(
+            "`{}` is empty, expected a secret in its first line",
+            file.display()
+        )
+    })?;
+    if secret.len() < SECRET_BYTES_MIN {
+        bail!(
+            "the secret in `{}` has {} bytes, expected at least {SECRET_BYTES_MIN}",
+            file.display(),
+            secret.len()
+        );
+    }
+    Ok(Secret::from(secret))
+}
+
+/// No more than a payload may have, however much there is.
+fn read_some(from: impl Read, bytes: Option<u64>) -> anyhow::Result<String> {
+    let limit = PAYLOAD_BYTES_MAX as u64;
+    let mut text = String::new();
+    from.take(limit + 1).read_to_string(&mut text)?;
+    match bytes {
+        _ if text.len() <= PAYLOAD_BYTES_MAX => Ok(text.trim_end().to_owned()),
+        Some(bytes) => bail!("payload has {bytes} bytes, expected at most {limit}"),
+        None => bail!("payload has more than {limit} bytes, expected at most {limit}"),
+    }
+}
