@@ -69,14 +69,7 @@ impl Reader {
     }
 
     fn series(mut self, p: &mut Problems) -> Option<RecurringConfig> {
-        let key: Option<String> = self.take("key", p);
-        let key = key.and_then(|key| match TaskKey::parse(&key) {
-            Ok(key) => Some(key),
-            Err(error) => {
-                p.add(&self.at("key"), error.to_string());
-                None
-            }
-        });
+        let key = self.key(p);
         let (every, cron, tz): (Option<String>, Option<String>, Option<String>) = (
             self.optional("every", p),
             self.optional("cron", p),
@@ -108,37 +101,8 @@ impl Reader {
                 p.add(&self.path, problem.to_string());
             }
         }
-        let payload = self.table.remove("payload").and_then(|payload| {
-            let json = json(payload);
-            if json.is_none() {
-                p.add(
-                    &self.at("payload"),
-                    "expected what JSON can say: no dates, no infinities".to_owned(),
-                );
-            }
-            json.map(|json| json.to_string())
-        });
-        if payload
-            .as_ref()
-            .is_some_and(|json| json.len() > PAYLOAD_BYTES_MAX)
-        {
-            p.add(
-                &self.at("payload"),
-                format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON"),
-            );
-        }
-        let tag: Option<String> = self.optional("tag", p);
-        let fits = |tag: &String| {
-            (1..=TAG_CHARS_MAX).contains(&tag.chars().count()) && !tag.chars().any(char::is_control)
-        };
-        if !tag.as_ref().is_none_or(fits) {
-            p.add(
-                &self.at("tag"),
-                format!(
-                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character"
-                ),
-            );
-        }
+        let payload = self.payload(p);
+        let tag = self.tag(p);
         let max_attempts: Option<u16> = self.optional("max_attempts", p);
         if max_attempts == Some(0) {
             p.add(&self.at("max_attempts"), "expected at least 1".to_owned());
@@ -157,6 +121,42 @@ impl Reader {
             tag,
             max_attempts,
         })
+    }
+
+    fn key(&mut self, p: &mut Problems) -> Option<TaskKey> {
+        let key: String = self.take("key", p)?;
+        TaskKey::parse(&key)
+            .map_err(|error| p.add(&self.at("key"), error.to_string()))
+            .ok()
+    }
+
+    /// What is written as TOML, as JSON.
+    fn payload(&mut self, p: &mut Problems) -> Option<String> {
+        let Some(json) = json(self.table.remove("payload")?) else {
+            let problem = "expected what JSON can say: no dates, no infinities";
+            p.add(&self.at("payload"), problem.to_owned());
+            return None;
+        };
+        let payload = json.to_string();
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            let problem = format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON");
+            p.add(&self.at("payload"), problem);
+        }
+        Some(payload)
+    }
+
+    fn tag(&mut self, p: &mut Problems) -> Option<String> {
+        let tag: String = self.optional("tag", p)?;
+        let is_of_length = (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
+        if !is_of_length || tag.chars().any(char::is_control) {
+            p.add(
+                &self.at("tag"),
+                format!(
+                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character"
+                ),
+            );
+        }
+        Some(tag)
     }
 
     fn moment(&mut self, key: &str, p: &mut Problems) -> Option<UnixMs> {

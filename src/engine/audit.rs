@@ -71,6 +71,25 @@ pub struct AuditReport {
     pub adopted: usize,
 }
 
+impl AuditReport {
+    fn tell(self, cause: Cause) {
+        let Self {
+            pending,
+            rearmed,
+            revived,
+            adopted,
+        } = self;
+        tracing::info!(
+            cause = cause.as_str(),
+            pending,
+            rearmed,
+            revived,
+            adopted,
+            "audited"
+        );
+    }
+}
+
 /// How far an audit has come.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -106,17 +125,7 @@ impl Shared {
             loop {
                 let cause = self.intake.audit_wanted().await;
                 let since = self.serves_since(cause);
-                let cause = match last {
-                    Some(last) if cause != Cause::RedisChanged => {
-                        self.wait_turn(last + AUDIT_EVERY, cause).await
-                    }
-                    // What is armed before there is a subscription would need another one.
-                    None if self.parts.timer.is_listening() == Some(false) => {
-                        self.wait_turn(Instant::now() + SUBSCRIBED_WITHIN, cause)
-                            .await
-                    }
-                    _ => cause,
-                };
+                let cause = self.rest_after(last, cause).await;
                 if !self.our_turn(since).await {
                     self.parts.metrics.audit_skipped();
                     tracing::debug!(cause = cause.as_str(), "another daemon has audited");
@@ -136,20 +145,7 @@ impl Shared {
                     Ok(()) => {
                         last = Some(began);
                         self.turn_over(began_at).await;
-                        let AuditReport {
-                            pending,
-                            rearmed,
-                            revived,
-                            adopted,
-                        } = progress.report;
-                        tracing::info!(
-                            cause = cause.as_str(),
-                            pending,
-                            rearmed,
-                            revived,
-                            adopted,
-                            "audited"
-                        );
+                        progress.report.tell(cause);
                     }
                     Err(error) => {
                         progress.broke_off = Some(Instant::now());
@@ -161,6 +157,21 @@ impl Shared {
             }
         };
         self.stopping.run_until_cancelled(work).await;
+    }
+
+    /// Waits until it is time for another audit. Answers what it is for by then.
+    async fn rest_after(&self, last: Option<Instant>, cause: Cause) -> Cause {
+        match last {
+            Some(last) if cause != Cause::RedisChanged => {
+                self.wait_turn(last + AUDIT_EVERY, cause).await
+            }
+            // What is armed before there is a subscription would need another one.
+            None if self.parts.timer.is_listening() == Some(false) => {
+                self.wait_turn(Instant::now() + SUBSCRIBED_WITHIN, cause)
+                    .await
+            }
+            _ => cause,
+        }
     }
 
     /// Until then, or until something happens that does not wait.

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::dispatch::Claimed;
 use super::flow::Flow;
-use super::intake::Lane;
+use super::lane::Lane;
 use super::lines::Picked;
 use super::run::Ended;
 use super::{Engine, Shared};

@@ -1,24 +1,24 @@
 //! The main path: from a signal to a run.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::sync::mpsc;
 
 use super::Shared;
 use super::flow::Seat;
-use super::intake::Lane;
+use super::lane::Lane;
 use super::lines::Picked;
 use super::run::Ended;
+use super::slots::Slots;
 use crate::handler::Route;
 use crate::ledger::{Arming, Claim, LedgerError, Standing};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause, Signal, Source};
 
 /// Most signals of one claim.
-const BATCH_MAX: usize = 512;
+pub(super) const BATCH_MAX: usize = 512;
 
 /// How far the ledger's clock may be behind what is known of it here: what fell due less than this ago and
 /// could not be claimed may not have been due there.
@@ -155,69 +155,60 @@ impl Shared {
         let standings = self.parts.ledger.look_up(&keys).await?;
         let now = self.parts.ledger.clock().now();
         let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), Vec::new());
-        for (
-            Signal {
-                key,
-                source,
-                arming,
-            },
-            standing,
-        ) in signals.into_iter().zip(standings)
-        {
-            let Some(Standing {
+        for (signal, standing) in signals.into_iter().zip(standings) {
+            let Some(standing) = standing else {
+                without_row.extend(self.without_row(signal));
+                continue;
+            };
+            let Standing {
                 arming,
                 state,
                 due_at,
                 deleted,
                 cancelling: _,
                 origin: _,
-            }) = standing
-            else {
-                // A signal that knows its row is about one that was deleted.
-                if arming.is_none() && self.parts.router.adopts(&key) {
-                    without_row.push(key);
-                } else {
-                    self.parts.metrics.dropped("unknown", 1);
-                    if arming.is_none() {
-                        self.strangers.remember(key);
-                    }
-                }
-                continue;
-            };
-            let revived = deleted && source == Source::Event && self.revive_expired(arming).await?;
+            } = standing;
+            let is_event = signal.source == Source::Event;
+            let revived = deleted && is_event && self.revive_expired(arming).await?;
             let arming = Some(arming);
+            let signal = Signal { arming, ..signal };
             match state {
-                _ if revived => due.push((
-                    Signal {
-                        key,
-                        source,
-                        arming,
-                    },
-                    due_at,
-                )),
+                _ if revived => due.push((signal, due_at)),
                 _ if deleted => self.parts.metrics.dropped("deleted", 1),
                 State::Running => self.parts.metrics.dropped("running", 1),
                 State::Done | State::Dead => self.parts.metrics.dropped("finished", 1),
                 State::Cancelled => self.parts.metrics.dropped("cancelled", 1),
                 State::Pending | State::Waiting if due_at > now => early.push(Alarm {
-                    key,
+                    key: signal.key,
                     due: due_at,
                     arming,
                 }),
-                State::Pending | State::Waiting => due.push((
-                    Signal {
-                        key,
-                        source,
-                        arming,
-                    },
-                    due_at,
-                )),
+                State::Pending | State::Waiting => due.push((signal, due_at)),
             }
         }
         self.adopt_expired(without_row, Duration::ZERO);
         self.parts.metrics.dropped("early", early.len() as u64);
         self.hold(early);
         Ok(due)
+    }
+
+    /// Of a signal without a row, the key, if that is to be adopted.
+    fn without_row(&self, signal: Signal) -> Option<TaskKey> {
+        let Signal {
+            key,
+            source: _,
+            arming,
+        } = signal;
+        // A signal that knows its row is about one that was deleted.
+        let is_strange = arming.is_none();
+        if is_strange && self.parts.router.adopts(&key) {
+            return Some(key);
+        }
+        self.parts.metrics.dropped("unknown", 1);
+        if is_strange {
+            self.strangers.remember(key);
+        }
+        None
     }
 
     /// Sees to it that a signal comes when these fall due: from memory if that is near, else from the timer.
@@ -262,50 +253,6 @@ impl Shared {
         }
     }
 
-    /// At least one slot, and as many more as are free and wanted.
-    pub(super) async fn free_slots(&self, lane: Lane, wanted: usize) -> Slots {
-        match lane {
-            Lane::Fresh => Slots {
-                runs: some_of(&self.slots, wanted).await,
-                backlog: None,
-                seat: None,
-            },
-            Lane::Swept => self.backlog_slots(wanted).await,
-        }
-    }
-
-    /// Slots for what the sweep found: a quarter is left to fresh signals, so that a backlog does not make them late.
-    /// When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, but never the
-    /// last eighth.
-    async fn backlog_slots(&self, wanted: usize) -> Slots {
-        const PATIENCE: Duration = Duration::from_millis(100);
-        let kept = (self.config.concurrency / 8).max(1);
-        loop {
-            if let Ok(backlog) =
-                tokio::time::timeout(PATIENCE, some_of(&self.backlog_slots, wanted)).await
-            {
-                let runs = some_of(&self.slots, backlog.num_permits()).await;
-                return Slots {
-                    runs,
-                    backlog: Some(backlog),
-                    seat: None,
-                };
-            }
-            let spare = self
-                .slots
-                .available_permits()
-                .saturating_sub(kept)
-                .min(wanted);
-            if spare > 0 && self.intake.startable(Lane::Fresh) == 0 {
-                return Slots {
-                    runs: some_of(&self.slots, spare).await,
-                    backlog: None,
-                    seat: None,
-                };
-            }
-        }
-    }
-
     /// The ledger has every task: the sweep finds them when it answers again. All but those whose key is gone before its
     /// row was written: they are looked at again.
     async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey], events: Vec<TaskKey>) {
@@ -324,99 +271,4 @@ pub(super) struct Claimed {
     pub claim: Claim,
     pub route: Route,
     pub seat: Seat,
-}
-
-/// Rights to run: each is a slot of the process and, for what the sweep found, one of the backlog's share. That of a run
-/// is one of its route, too; it goes last, since it tells those who wait that there is a slot.
-pub(super) struct Slots {
-    runs: OwnedSemaphorePermit,
-    backlog: Option<OwnedSemaphorePermit>,
-    seat: Option<Seat>,
-}
-
-impl Slots {
-    fn count(&self) -> usize {
-        let backlog = self
-            .backlog
-            .as_ref()
-            .map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
-        self.runs.num_permits().min(backlog)
-    }
-
-    /// What was claimed was not run: its start goes to the next one.
-    pub(super) fn give_start_back(&mut self) {
-        if let Some(seat) = &mut self.seat {
-            seat.give_back();
-        }
-    }
-
-    pub(super) fn split(&mut self, mut seat: Seat) -> Option<Self> {
-        let backlog = match &mut self.backlog {
-            Some(backlog) => Some(backlog.split(1)?),
-            None => None,
-        };
-        let runs = self.runs.split(1)?;
-        seat.start();
-        Some(Self {
-            runs,
-            backlog,
-            seat: Some(seat),
-        })
-    }
-}
-
-/// Waits for one permit, and takes as many more as are free, up to `wanted`.
-async fn some_of(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePermit {
-    let one = Arc::clone(semaphore).acquire_owned().await;
-    let mut permits = one.expect("the semaphore is never closed");
-    let more = wanted
-        .min(BATCH_MAX)
-        .saturating_sub(1)
-        .min(semaphore.available_permits());
-    if let Ok(more) = Arc::clone(semaphore).try_acquire_many_owned(u32::try_from(more).unwrap_or(0))
-    {
-        permits.merge(more);
-    }
-    permits
-}
-
-/// Keys that were asked for lately and have no row: whoever forges events for them again and again does not
-/// reach the ledger each time. A row that appears meanwhile is found by the look-ahead and the sweep.
-#[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<HashMap<TaskKey, Instant>>);
-
-impl Strangers {
-    const REMEMBERED_FOR: Duration = Duration::from_secs(5);
-    const REMEMBERED_MAX: usize = 8_192;
-
-    fn remember(&self, key: TaskKey) {
-        let mut keys = self.0.lock().expect("nothing panics while holding it");
-        if keys.len() >= Self::REMEMBERED_MAX {
-            keys.clear();
-        }
-        keys.insert(key, Instant::now());
-    }
-
-    fn knows(&self, key: &TaskKey) -> bool {
-        let keys = self.0.lock().expect("nothing panics while holding it");
-        keys.get(key)
-            .is_some_and(|asked| asked.elapsed() < Self::REMEMBERED_FOR)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stranger_is_known_for_a_while_and_their_number_is_bounded() {
-        let strangers = Strangers::default();
-        let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
-        strangers.remember(key(0));
-        assert!(strangers.knows(&key(0)) && !strangers.knows(&key(1)));
-        tokio::time::advance(Strangers::REMEMBERED_FOR).await;
-        assert!(!strangers.knows(&key(0)));
-        (0..2 * Strangers::REMEMBERED_MAX).for_each(|n| strangers.remember(key(n)));
-        assert!(strangers.0.lock().unwrap().len() <= Strangers::REMEMBERED_MAX);
-    }
 }

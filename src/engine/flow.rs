@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::intake::Lane;
+use super::lane::Lane;
 
 /// How long starts that were granted may wait to be used. What is older is lost: a route that starts late must not start
 /// more at once than its rate says.

@@ -1,6 +1,5 @@
 //! The one door for signals: bounded, and coalesced by key.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -8,7 +7,9 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::flow::Gate;
+use super::lane::Lane;
 use super::lines::{Held, Lines, Picked, Refused, Waiting, Want};
+use super::queues::Queues;
 use super::unroutable::Unroutable;
 use crate::fleet::Share;
 use crate::handler::Router;
@@ -16,12 +17,6 @@ use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 use crate::timer::{Cause, Signal, Source};
-
-/// How long after its settlement a signal of the same arming is an echo.
-const ECHO_OF_ARMING: Duration = Duration::from_secs(1);
-
-/// How long after it an event of the same key is.
-const ECHO_OF_KEY: Duration = Duration::from_millis(50);
 
 /// Signals that wait to be claimed, and the keys that are on their way.
 ///
@@ -42,85 +37,6 @@ pub struct Intake {
     share: Arc<Share>,
 }
 
-#[derive(Debug)]
-struct Queues {
-    lines: Lines,
-    known: HashMap<TaskKey, Place>,
-    /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
-    settled: HashMap<TaskKey, (Arming, Instant)>,
-    /// The same, the oldest first.
-    settled_order: VecDeque<(Instant, TaskKey)>,
-}
-
-impl Queues {
-    /// The signal, if it says anything new: not of a key that waits. One in flight keeps it for later.
-    fn news(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
-        let is_echo = self.is_echo(&signal);
-        match self.known.get_mut(&signal.key) {
-            Some(Place::InFlight { again }) => {
-                *again = Some(signal);
-                None
-            }
-            None if !is_echo => Some(signal),
-            Some(Place::Waiting) | None => {
-                metrics.dropped("coalesced", 1);
-                None
-            }
-        }
-    }
-
-    /// Whether a signal is about an arming that was settled just now. One that does not know its arming is
-    /// believed to be only for a moment: the key may have been created anew.
-    fn is_echo(&self, signal: &Signal) -> bool {
-        match (self.settled.get(&signal.key), signal.arming) {
-            (None, _) => false,
-            (Some((settled, at)), Some(arming)) => {
-                *settled == arming && at.elapsed() < ECHO_OF_ARMING
-            }
-            (Some((_, at)), None) => signal.source == Source::Event && at.elapsed() < ECHO_OF_KEY,
-        }
-    }
-
-    fn forget_settled(&mut self, now: Instant) {
-        while let Some((at, _)) = self.settled_order.front()
-            && now.duration_since(*at) >= ECHO_OF_ARMING
-        {
-            let (at, key) = self.settled_order.pop_front().expect("just looked at");
-            if self
-                .settled
-                .get(&key)
-                .is_some_and(|(_, latest)| *latest == at)
-            {
-                self.settled.remove(&key);
-            }
-        }
-    }
-}
-
-/// Which signals wait together: a backlog that the sweep works off must not make fresh ones late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
-    /// From timers and from this process.
-    Fresh,
-    /// From the sweep.
-    Swept,
-}
-
-impl Lane {
-    fn of(source: Source) -> Self {
-        match source {
-            Source::Event | Source::Nudge | Source::Direct => Self::Fresh,
-            Source::Sweep => Self::Swept,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Place {
-    Waiting,
-    InFlight { again: Option<Signal> },
-}
-
 impl Intake {
     /// An empty one, for what this router runs in these slots.
     pub fn new(
@@ -130,14 +46,9 @@ impl Intake {
         slots: Arc<Semaphore>,
     ) -> Self {
         let gate = Arc::<Gate>::default();
-        let queues = Queues {
-            lines: Lines::new(&router, Arc::clone(&gate)),
-            known: HashMap::new(),
-            settled: HashMap::new(),
-            settled_order: VecDeque::new(),
-        };
+        let lines = Lines::new(&router, Arc::clone(&gate));
         Self {
-            queues: Mutex::new(queues),
+            queues: Mutex::new(Queues::new(lines)),
             gate,
             router,
             slots,
@@ -210,15 +121,8 @@ impl Intake {
     /// Takes at most `limit` signals that may start. What is taken is in flight until [`land`](Self::land).
     pub fn take(&self, lane: Lane, limit: usize) -> Vec<Picked> {
         let mut queues = self.queues_of_now();
-        let taken = queues
-            .lines
-            .take(lane, limit, self.slots.available_permits());
+        let taken = queues.take(lane, limit, self.slots.available_permits());
         let left = queues.lines.waiting(lane);
-        for Picked { signal, .. } in &taken {
-            queues
-                .known
-                .insert(signal.key.clone(), Place::InFlight { again: None });
-        }
         drop(queues);
         if left > 0 && !taken.is_empty() {
             self.gate.arrived(lane).notify_one();
@@ -259,10 +163,7 @@ impl Intake {
         let mut queues = self.queues();
         let again: Vec<Signal> = keys
             .into_iter()
-            .filter_map(|key| match queues.known.remove(key) {
-                Some(Place::InFlight { again }) => again,
-                Some(Place::Waiting) | None => None,
-            })
+            .filter_map(|key| queues.land(key))
             .collect();
         drop(queues);
         again
@@ -276,9 +177,7 @@ impl Intake {
     pub fn settling<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
         let mut queues = self.queues();
         for key in keys {
-            if let Some(Place::InFlight { again }) = queues.known.get_mut(key) {
-                *again = None;
-            }
+            queues.settling(key);
         }
     }
 
@@ -289,8 +188,7 @@ impl Intake {
         queues.forget_settled(now);
         let mut keys = Vec::new();
         for (key, arming) in armings {
-            queues.settled.insert(key.clone(), (arming, now));
-            queues.settled_order.push_back((now, key.clone()));
+            queues.remember_settled(key, arming, now);
             keys.push(key);
         }
         drop(queues);
@@ -364,9 +262,9 @@ impl Intake {
         let Some(signal) = queues.news(signal, &self.metrics) else {
             return Ok(());
         };
-        let key = signal.key.clone();
-        if let Err(refused) = queues.lines.push(lane, route, signal) {
-            drop(queues);
+        let pushed = queues.push(lane, route, signal);
+        drop(queues);
+        if let Err(refused) = pushed {
             match refused {
                 Refused::Held => self.drop_signal("held"),
                 Refused::Full => {
@@ -376,8 +274,6 @@ impl Intake {
             }
             return Err(refused);
         }
-        queues.known.insert(key, Place::Waiting);
-        drop(queues);
         if swept {
             self.metrics.recovered("overdue", 1);
         }
@@ -395,8 +291,7 @@ impl Intake {
         if queues.lines.are_of(&self.router) {
             return queues;
         }
-        for key in queues.lines.reroute(&self.router) {
-            queues.known.remove(&key);
+        for key in queues.reroute(&self.router) {
             if !self.router.runs(&key) {
                 self.unroutable.meet(&key);
             }
@@ -450,137 +345,4 @@ impl Intake {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::lines::SWEPT_MAX;
-    use crate::task::UnixMs;
-
-    fn signal(name: &str, source: Source) -> Signal {
-        Signal {
-            key: TaskKey::build("C", "m", [name]).unwrap(),
-            source,
-            arming: None,
-        }
-    }
-
-    fn intake() -> Intake {
-        let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
-        let share = Share::new(crate::fleet::MemberId(1), clock);
-        let mut handlers = crate::HandlerRegistry::new();
-        handlers.on("C", "m", |_, _: Vec<String>| async { Ok(()) });
-        Intake::new(
-            Arc::new(Metrics::default()),
-            Arc::new(share),
-            Arc::new(Router::new(handlers, &crate::Config::default())),
-            Arc::new(Semaphore::new(256)),
-        )
-    }
-
-    fn waiting(intake: &Intake) -> usize {
-        let queues = intake.queues();
-        queues.lines.waiting(Lane::Fresh) + queues.lines.waiting(Lane::Swept)
-    }
-
-    fn take(intake: &Intake, lane: Lane, limit: usize) -> Vec<Signal> {
-        let taken = intake.take(lane, limit).into_iter();
-        taken.map(|picked| picked.signal).collect()
-    }
-
-    #[test]
-    fn a_repeated_signal_comes_out_once() {
-        let intake = intake();
-        intake.raise(signal("a", Source::Event));
-        intake.raise(signal("a", Source::Nudge));
-        assert_eq!(take(&intake, Lane::Fresh, 10), [signal("a", Source::Event)]);
-        assert_eq!(waiting(&intake), 0);
-    }
-
-    #[test]
-    fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
-        let intake = intake();
-        intake.raise(signal("a", Source::Event));
-        let taken = take(&intake, Lane::Fresh, 1);
-        intake.raise(signal("a", Source::Nudge));
-        assert_eq!(waiting(&intake), 0);
-        intake.land(taken.iter().map(|signal| &signal.key));
-        assert_eq!(take(&intake, Lane::Fresh, 1), [signal("a", Source::Nudge)]);
-    }
-
-    #[test]
-    fn a_signal_from_before_the_settlement_is_answered_by_it() {
-        let intake = intake();
-        intake.raise(signal("a", Source::Event));
-        let taken = take(&intake, Lane::Fresh, 1);
-        intake.raise(signal("a", Source::Nudge));
-        intake.settling(taken.iter().map(|signal| &signal.key));
-        intake.land(taken.iter().map(|signal| &signal.key));
-        assert_eq!(waiting(&intake), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn echoes_of_a_settled_arming_are_dropped_and_a_new_arming_is_not() {
-        let intake = intake();
-        let settled = Arming {
-            row: 1,
-            due: UnixMs(10),
-        };
-        let of = |arming| Signal {
-            arming: Some(arming),
-            ..signal("a", Source::Nudge)
-        };
-        intake.raise(of(settled));
-        let taken = take(&intake, Lane::Fresh, 1);
-        intake.land_settled(taken.iter().map(|signal| (&signal.key, settled)));
-        intake.raise(signal("a", Source::Event));
-        intake.raise(of(settled));
-        assert_eq!(waiting(&intake), 0);
-        let newer = Arming {
-            due: UnixMs(20),
-            ..settled
-        };
-        intake.raise(of(newer));
-        assert_eq!(take(&intake, Lane::Fresh, 1), [of(newer)]);
-        intake.land(&[taken[0].key.clone()]);
-        tokio::time::advance(ECHO_OF_KEY).await;
-        intake.raise(signal("a", Source::Event));
-        assert_eq!(waiting(&intake), 1);
-    }
-
-    #[tokio::test]
-    async fn the_sweep_waits_in_a_lane_of_its_own() {
-        let intake = intake();
-        for name in ["a", "b", "c"] {
-            intake.raise(signal(name, Source::Sweep));
-        }
-        intake.raise(signal("d", Source::Direct));
-        assert_eq!(
-            (
-                intake.ready(Lane::Fresh).await,
-                intake.ready(Lane::Swept).await
-            ),
-            (1, 3)
-        );
-        assert_eq!(take(&intake, Lane::Fresh, 9), [signal("d", Source::Direct)]);
-        assert_eq!(take(&intake, Lane::Swept, 2).len(), 2);
-    }
-
-    #[tokio::test]
-    async fn overflow_drops_and_asks_for_a_sweep() {
-        let intake = intake();
-        for n in 0..=SWEPT_MAX {
-            intake.raise(signal(&n.to_string(), Source::Sweep));
-        }
-        assert_eq!(waiting(&intake), SWEPT_MAX);
-        intake.sweep_wanted().await;
-    }
-
-    #[tokio::test]
-    async fn a_redis_that_lost_its_data_is_the_strongest_cause_of_an_audit() {
-        let intake = intake();
-        intake.audit(Cause::RedisChanged);
-        intake.audit(Cause::Sentinel);
-        assert_eq!(intake.audit_wanted().await, Cause::RedisChanged);
-        intake.audit(Cause::Sentinel);
-        assert_eq!(intake.audit_wanted().await, Cause::Sentinel);
-    }
-}
+mod tests;

@@ -18,12 +18,14 @@ mod drain;
 mod flow;
 mod horizon;
 mod intake;
+mod lane;
 mod lease;
 mod lines;
 mod look_ahead;
 mod muster;
 mod observe;
 mod pauses;
+mod queues;
 mod ration;
 mod reconcile;
 mod retention;
@@ -31,7 +33,9 @@ mod run;
 mod series;
 mod settle;
 mod sightings;
+mod slots;
 mod status;
+mod strangers;
 mod unroutable;
 
 use std::future::Future;
@@ -43,13 +47,14 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::dispatch::Strangers;
 use self::door::Door;
-use self::intake::{Intake, Lane};
+use self::intake::Intake;
+use self::lane::Lane;
 use self::lease::Leases;
 use self::pauses::PauseWatch;
 use self::ration::Rations;
 use self::sightings::Sightings;
+use self::strangers::Strangers;
 use crate::config::{
     Config, ConfigError, EngineConfig, NudgeConfig, RecurringConfig, RetentionConfig, SweepConfig,
 };

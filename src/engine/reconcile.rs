@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::intake::Lane;
+use super::lane::Lane;
 use super::lines::Refused;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 use super::Shared;
-use super::dispatch::Slots;
+use super::slots::Slots;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::{Claim, PAYLOAD_BYTES_MAX};
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};

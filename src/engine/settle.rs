@@ -114,6 +114,17 @@ impl Shared {
             alarms.extend(self.follow_up(&ended, &verdict, wrote));
             landed.push((ended, verdict));
         }
+        self.land(landed);
+        self.hold(alarms);
+        if !marked.is_empty() {
+            // Once: none of these has failed.
+            locked.extend(Box::pin(self.settle_batch(marked, again)).await);
+        }
+        locked
+    }
+
+    /// These are no longer in flight.
+    fn land(&self, landed: Vec<(Ended, Verdict)>) {
         let leases = landed.iter().map(|(ended, _)| &ended.claim.lease);
         self.leases.forget(leases);
         // A key that was armed again, by its handler or as a series, has another arming: its signals are no echoes.
@@ -127,12 +138,6 @@ impl Shared {
         );
         self.intake
             .land(open.iter().map(|(ended, _)| &ended.claim.key));
-        self.hold(alarms);
-        if !marked.is_empty() {
-            // Once: none of these has failed.
-            locked.extend(Box::pin(self.settle_batch(marked, again)).await);
-        }
-        locked
     }
 
     /// Writes, for as long as it takes. `None`: refused for good, the lease will run out.

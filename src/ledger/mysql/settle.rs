@@ -61,20 +61,9 @@ impl MysqlLedger {
             .cloned()
             .collect();
         single.sort_by_key(|settlement| settlement.lease.arming.row);
-        for one in single.chunks(1) {
-            let past = self
-                .locks
-                .get_past(
-                    conn,
-                    &self.queries,
-                    one,
-                    |settlement| settlement.lease.arming.row,
-                    |conn, one| Box::pin(conn.execute(self.single(&one[0]))),
-                )
-                .await?;
-            let locked = past.locked.iter().map(|one| one.lease).collect();
-            let matched = past.matched;
-            reached.add(vec![one[0].lease], Past { matched, locked });
+        for one in &single {
+            let past = self.write_one(conn, one).await?;
+            reached.add(vec![one.lease], past);
         }
         // Nothing is to be learnt of these. Whoever looks may see what became of the row since: the next claim.
         let is_known = |one: &&Settlement| {
@@ -95,6 +84,22 @@ impl MysqlLedger {
             .iter()
             .map(|one| answer(one).unwrap_or(Settled::Fenced))
             .collect())
+    }
+
+    /// A statement of its own for this one.
+    async fn write_one(&self, conn: &mut Conn, one: &Settlement) -> sqlx::Result<Past<Lease>> {
+        let Past { matched, locked } = self
+            .locks
+            .get_past(
+                conn,
+                &self.queries,
+                std::slice::from_ref(one),
+                |settlement| settlement.lease.arming.row,
+                |conn, one| Box::pin(conn.execute(self.single(&one[0]))),
+            )
+            .await?;
+        let locked = locked.iter().map(|one| one.lease).collect();
+        Ok(Past { matched, locked })
     }
 
     fn fenced(&self, template: &str, leases: &[Lease]) -> Statement<'static> {

@@ -1,0 +1,133 @@
+use super::*;
+use crate::engine::lines::SWEPT_MAX;
+use crate::engine::queues::ECHO_OF_KEY;
+use crate::task::UnixMs;
+
+fn signal(name: &str, source: Source) -> Signal {
+    Signal {
+        key: TaskKey::build("C", "m", [name]).unwrap(),
+        source,
+        arming: None,
+    }
+}
+
+fn intake() -> Intake {
+    let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
+    let share = Share::new(crate::fleet::MemberId(1), clock);
+    let mut handlers = crate::HandlerRegistry::new();
+    handlers.on("C", "m", |_, _: Vec<String>| async { Ok(()) });
+    Intake::new(
+        Arc::new(Metrics::default()),
+        Arc::new(share),
+        Arc::new(Router::new(handlers, &crate::Config::default())),
+        Arc::new(Semaphore::new(256)),
+    )
+}
+
+fn waiting(intake: &Intake) -> usize {
+    let queues = intake.queues();
+    queues.lines.waiting(Lane::Fresh) + queues.lines.waiting(Lane::Swept)
+}
+
+fn take(intake: &Intake, lane: Lane, limit: usize) -> Vec<Signal> {
+    let taken = intake.take(lane, limit).into_iter();
+    taken.map(|picked| picked.signal).collect()
+}
+
+#[test]
+fn a_repeated_signal_comes_out_once() {
+    let intake = intake();
+    intake.raise(signal("a", Source::Event));
+    intake.raise(signal("a", Source::Nudge));
+    assert_eq!(take(&intake, Lane::Fresh, 10), [signal("a", Source::Event)]);
+    assert_eq!(waiting(&intake), 0);
+}
+
+#[test]
+fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
+    let intake = intake();
+    intake.raise(signal("a", Source::Event));
+    let taken = take(&intake, Lane::Fresh, 1);
+    intake.raise(signal("a", Source::Nudge));
+    assert_eq!(waiting(&intake), 0);
+    intake.land(taken.iter().map(|signal| &signal.key));
+    assert_eq!(take(&intake, Lane::Fresh, 1), [signal("a", Source::Nudge)]);
+}
+
+#[test]
+fn a_signal_from_before_the_settlement_is_answered_by_it() {
+    let intake = intake();
+    intake.raise(signal("a", Source::Event));
+    let taken = take(&intake, Lane::Fresh, 1);
+    intake.raise(signal("a", Source::Nudge));
+    intake.settling(taken.iter().map(|signal| &signal.key));
+    intake.land(taken.iter().map(|signal| &signal.key));
+    assert_eq!(waiting(&intake), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn echoes_of_a_settled_arming_are_dropped_and_a_new_arming_is_not() {
+    let intake = intake();
+    let settled = Arming {
+        row: 1,
+        due: UnixMs(10),
+    };
+    let of = |arming| Signal {
+        arming: Some(arming),
+        ..signal("a", Source::Nudge)
+    };
+    intake.raise(of(settled));
+    let taken = take(&intake, Lane::Fresh, 1);
+    intake.land_settled(taken.iter().map(|signal| (&signal.key, settled)));
+    intake.raise(signal("a", Source::Event));
+    intake.raise(of(settled));
+    assert_eq!(waiting(&intake), 0);
+    let newer = Arming {
+        due: UnixMs(20),
+        ..settled
+    };
+    intake.raise(of(newer));
+    assert_eq!(take(&intake, Lane::Fresh, 1), [of(newer)]);
+    intake.land(&[taken[0].key.clone()]);
+    tokio::time::advance(ECHO_OF_KEY).await;
+    intake.raise(signal("a", Source::Event));
+    assert_eq!(waiting(&intake), 1);
+}
+
+#[tokio::test]
+async fn the_sweep_waits_in_a_lane_of_its_own() {
+    let intake = intake();
+    for name in ["a", "b", "c"] {
+        intake.raise(signal(name, Source::Sweep));
+    }
+    intake.raise(signal("d", Source::Direct));
+    assert_eq!(
+        (
+            intake.ready(Lane::Fresh).await,
+            intake.ready(Lane::Swept).await
+        ),
+        (1, 3)
+    );
+    assert_eq!(take(&intake, Lane::Fresh, 9), [signal("d", Source::Direct)]);
+    assert_eq!(take(&intake, Lane::Swept, 2).len(), 2);
+}
+
+#[tokio::test]
+async fn overflow_drops_and_asks_for_a_sweep() {
+    let intake = intake();
+    for n in 0..=SWEPT_MAX {
+        intake.raise(signal(&n.to_string(), Source::Sweep));
+    }
+    assert_eq!(waiting(&intake), SWEPT_MAX);
+    intake.sweep_wanted().await;
+}
+
+#[tokio::test]
+async fn a_redis_that_lost_its_data_is_the_strongest_cause_of_an_audit() {
+    let intake = intake();
+    intake.audit(Cause::RedisChanged);
+    intake.audit(Cause::Sentinel);
+    assert_eq!(intake.audit_wanted().await, Cause::RedisChanged);
+    intake.audit(Cause::Sentinel);
+    assert_eq!(intake.audit_wanted().await, Cause::Sentinel);
+}

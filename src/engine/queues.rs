@@ -1,0 +1,146 @@
+//! What the door knows of each key: whether it waits, is in flight, or was settled just now.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lane::Lane;
+use super::lines::{Lines, Picked, Refused};
+use crate::handler::{Route, Router};
+use crate::ledger::Arming;
+use crate::task::TaskKey;
+use crate::telemetry::Metrics;
+use crate::timer::{Signal, Source};
+
+/// How long after its settlement a signal of the same arming is an echo.
+const ECHO_OF_ARMING: Duration = Duration::from_secs(1);
+
+/// How long after it an event of the same key is.
+pub(super) const ECHO_OF_KEY: Duration = Duration::from_millis(50);
+
+/// What waits, what is in flight, and what was settled just now.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// What waits.
+    pub(super) lines: Lines,
+    places: HashMap<TaskKey, Place>,
+    /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
+    settled: HashMap<TaskKey, (Arming, Instant)>,
+    /// The same, the oldest first.
+    settled_order: VecDeque<(Instant, TaskKey)>,
+}
+
+/// Where a key is.
+#[derive(Debug)]
+enum Place {
+    Waiting,
+    /// It is being claimed, run or settled.
+    InFlight {
+        /// What was signalled meanwhile.
+        again: Option<Signal>,
+    },
+}
+
+impl Queues {
+    pub(super) fn new(lines: Lines) -> Self {
+        Self {
+            lines,
+            places: HashMap::new(),
+            settled: HashMap::new(),
+            settled_order: VecDeque::new(),
+        }
+    }
+
+    /// The signal, if it says anything new: not of a key that waits. One in flight keeps it for later.
+    pub(super) fn news(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
+        let is_echo = self.is_echo(&signal);
+        match self.places.get_mut(&signal.key) {
+            Some(Place::InFlight { again }) => {
+                *again = Some(signal);
+                None
+            }
+            None if !is_echo => Some(signal),
+            Some(Place::Waiting) | None => {
+                metrics.dropped("coalesced", 1);
+                None
+            }
+        }
+    }
+
+    /// Has a signal wait that is [news](Self::news).
+    pub(super) fn push(&mut self, lane: Lane, route: Route, signal: Signal) -> Result<(), Refused> {
+        let key = signal.key.clone();
+        self.lines.push(lane, route, signal)?;
+        self.places.insert(key, Place::Waiting);
+        Ok(())
+    }
+
+    /// As [`Lines::take`]; what is taken is in flight until it has [landed](Self::land).
+    pub(super) fn take(&mut self, lane: Lane, limit: usize, free: usize) -> Vec<Picked> {
+        let taken = self.lines.take(lane, limit, free);
+        for Picked { signal, .. } in &taken {
+            let in_flight = Place::InFlight { again: None };
+            self.places.insert(signal.key.clone(), in_flight);
+        }
+        taken
+    }
+
+    /// What was signalled about a key in flight until now is forgotten.
+    pub(super) fn settling(&mut self, key: &TaskKey) {
+        if let Some(Place::InFlight { again }) = self.places.get_mut(key) {
+            *again = None;
+        }
+    }
+
+    /// This key is no longer in flight. Answers what was signalled about it meanwhile.
+    pub(super) fn land(&mut self, key: &TaskKey) -> Option<Signal> {
+        match self.places.remove(key)? {
+            Place::InFlight { again } => again,
+            Place::Waiting => None,
+        }
+    }
+
+    /// As [`Lines::reroute`].
+    pub(super) fn reroute(&mut self, router: &Router) -> Vec<TaskKey> {
+        let forgotten = self.lines.reroute(router);
+        for key in &forgotten {
+            self.places.remove(key);
+        }
+        forgotten
+    }
+
+    /// This arming is finished: what says so again within a moment is an echo.
+    pub(super) fn remember_settled(&mut self, key: &TaskKey, arming: Arming, now: Instant) {
+        self.settled.insert(key.clone(), (arming, now));
+        self.settled_order.push_back((now, key.clone()));
+    }
+
+    /// Whether a signal is about an arming that was settled just now. One that does not know its arming is
+    /// believed to be only for a moment: the key may have been created anew.
+    fn is_echo(&self, signal: &Signal) -> bool {
+        match (self.settled.get(&signal.key), signal.arming) {
+            (None, _) => false,
+            (Some((settled, at)), Some(arming)) => {
+                *settled == arming && at.elapsed() < ECHO_OF_ARMING
+            }
+            (Some((_, at)), None) => signal.source == Source::Event && at.elapsed() < ECHO_OF_KEY,
+        }
+    }
+
+    /// Forgets those whose echoes are over.
+    pub(super) fn forget_settled(&mut self, now: Instant) {
+        while let Some((at, _)) = self.settled_order.front()
+            && now.duration_since(*at) >= ECHO_OF_ARMING
+        {
+            let (at, key) = self.settled_order.pop_front().expect("just looked at");
+            if self
+                .settled
+                .get(&key)
+                .is_some_and(|(_, latest)| *latest == at)
+            {
+                self.settled.remove(&key);
+            }
+        }
+    }
+}
