@@ -20,36 +20,37 @@ impl MysqlLedger {
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> sqlx::Result<Option<Arming>> {
-        let NewTask {
-            key,
-            due,
-            payload,
-            tag,
-            max_attempts,
-            recurrence,
-            if_pending: _,
-        } = task;
-        let recurrence = recurrence.as_ref().map(ToString::to_string);
-        let Some(SeriesRow {
-            standing,
-            recurrence: seen,
-            ..
-        }) = over
-        else {
-            let insert = statement(self.queries.plain(queries::RECUR_NEW))
-                .bind(key.to_string())
-                .bind(self.clock.now().0)
-                .bind(due.0)
-                .bind(*max_attempts)
-                .bind(tag.clone())
-                .bind(payload.clone())
-                .bind(recurrence);
-            return match conn.insert(insert).await {
-                Ok(row) => Ok(Some(Arming { row, due: *due })),
-                Err(error) if is_duplicate(&error) => Ok(None),
-                Err(error) => Err(error),
-            };
-        };
+        match over {
+            None => self.recur_new(conn, task).await,
+            Some(seen) => self.recur_over(conn, task, seen).await,
+        }
+    }
+
+    async fn recur_new(&self, conn: &mut Conn, task: &NewTask) -> sqlx::Result<Option<Arming>> {
+        let due = task.due;
+        let insert = statement(self.queries.plain(queries::RECUR_NEW))
+            .bind(task.key.to_string())
+            .bind(self.clock.now().0)
+            .bind(due.0)
+            .bind(task.max_attempts)
+            .bind(task.tag.clone())
+            .bind(task.payload.clone())
+            .bind(task.recurrence.as_ref().map(ToString::to_string));
+        match conn.insert(insert).await {
+            Ok(row) => Ok(Some(Arming { row, due })),
+            Err(error) if is_duplicate(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Matches nothing if the row is no longer what was seen.
+    async fn recur_over(
+        &self,
+        conn: &mut Conn,
+        task: &NewTask,
+        seen: &SeriesRow,
+    ) -> sqlx::Result<Option<Arming>> {
+        let (standing, due) = (&seen.standing, task.due);
         let called_off = standing.deleted || standing.cancelling;
         let status = match standing.state {
             State::Pending | State::Waiting | State::Running => 0i64,
@@ -59,26 +60,23 @@ impl MysqlLedger {
             State::Cancelled => 3,
         };
         let open = status == 0 && !called_off;
-        let template = match open && standing.arming.due == *due {
+        let template = match open && standing.arming.due == due {
             true => queries::RECUR_SAME,
             false => queries::RECUR_OVER,
         };
         let update = statement(self.queries.plain(template))
-            .bind(*max_attempts)
-            .bind(tag.clone())
-            .bind(payload.clone())
-            .bind(recurrence)
+            .bind(task.max_attempts)
+            .bind(task.tag.clone())
+            .bind(task.payload.clone())
+            .bind(task.recurrence.as_ref().map(ToString::to_string))
             .bind(due.0)
             .bind(standing.arming.row)
             .bind(standing.arming.due.0)
             .bind(status)
             .bind(i64::from(called_off || status == 3))
-            .bind(seen.clone())
+            .bind(seen.recurrence.clone())
             .bind(i64::from(standing.state == State::Running));
-        let arming = Arming {
-            row: standing.arming.row,
-            due: *due,
-        };
-        Ok((conn.execute(update).await? > 0).then_some(arming))
+        let row = standing.arming.row;
+        Ok((conn.execute(update).await? > 0).then_some(Arming { row, due }))
     }
 }
