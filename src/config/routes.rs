@@ -197,47 +197,10 @@ impl Reader {
         // Each is read, so that all problems are found.
         let read: Vec<Option<TargetConfig>> = named
             .iter()
-            .map(|name| match *name {
-                "exec" => self.exec(p).map(TargetConfig::Exec),
-                "log" => {
-                    self.section("log", p).done(p);
-                    Some(TargetConfig::Log)
-                }
-                "webhook" => {
-                    let webhook = self.section("webhook", p).webhook(p);
-                    let keep_result = self.optional("keep_result", p).unwrap_or(false);
-                    webhook.map(|webhook| {
-                        TargetConfig::Webhook(Box::new(WebhookConfig {
-                            keep_result,
-                            ..webhook
-                        }))
-                    })
-                }
-                place => {
-                    let section = self.section(place, p);
-                    let delivery = match place {
-                        "stream" => section.stream(key_prefix, p),
-                        "list" => section.list(key_prefix, p),
-                        _ => section.publish(p),
-                    };
-                    delivery.map(TargetConfig::Delivery)
-                }
-            })
+            .map(|name| self.target_of(name, key_prefix, p))
             .collect();
-        for (key, owners) in BESIDE {
-            if !named.is_empty()
-                && !owners.iter().any(|owner| named.contains(owner))
-                && self.table.remove(key).is_some()
-            {
-                let owners: Vec<String> = owners.iter().map(|name| format!("`{name}`")).collect();
-                p.add(
-                    &self.at(key),
-                    format!(
-                        "belongs to {}: this target has no such key",
-                        owners.join(" and ")
-                    ),
-                );
-            }
+        if !named.is_empty() {
+            self.refuse_strays(&named, p);
         }
         let list = |names: &[&str]| {
             names
@@ -258,6 +221,58 @@ impl Reader {
                     format!("{found}, expected one of {}", list(&TARGETS)),
                 );
                 None
+            }
+        }
+    }
+
+    /// The target that the key `name` says, which is one of [`TARGETS`].
+    fn target_of(
+        &mut self,
+        name: &str,
+        key_prefix: &str,
+        p: &mut Problems,
+    ) -> Option<TargetConfig> {
+        match name {
+            "exec" => self.exec(p).map(TargetConfig::Exec),
+            "log" => {
+                self.section("log", p).done(p);
+                Some(TargetConfig::Log)
+            }
+            "webhook" => {
+                let webhook = self.section("webhook", p).webhook(p);
+                let keep_result = self.optional("keep_result", p).unwrap_or(false);
+                webhook.map(|webhook| {
+                    TargetConfig::Webhook(Box::new(WebhookConfig {
+                        keep_result,
+                        ..webhook
+                    }))
+                })
+            }
+            place => {
+                let section = self.section(place, p);
+                let delivery = match place {
+                    "stream" => section.stream(key_prefix, p),
+                    "list" => section.list(key_prefix, p),
+                    _ => section.publish(p),
+                };
+                delivery.map(TargetConfig::Delivery)
+            }
+        }
+    }
+
+    /// Keys that belong beside another target.
+    fn refuse_strays(&mut self, named: &[&str], p: &mut Problems) {
+        for (key, owners) in BESIDE {
+            if !owners.iter().any(|owner| named.contains(owner)) && self.table.remove(key).is_some()
+            {
+                let owners: Vec<String> = owners.iter().map(|name| format!("`{name}`")).collect();
+                p.add(
+                    &self.at(key),
+                    format!(
+                        "belongs to {}: this target has no such key",
+                        owners.join(" and ")
+                    ),
+                );
             }
         }
     }
