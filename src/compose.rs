@@ -31,7 +31,7 @@ pub struct Adapters {
     pub roster: Arc<dyn Roster>,
     /// Who counts the starts of routes with a rate.
     pub limiter: Arc<dyn RateLimiter>,
-    /// What they count.
+    /// What all of them count, for whoever watches.
     pub metrics: Arc<Metrics>,
 }
 
@@ -50,7 +50,7 @@ impl Adapters {
                     &config.redis,
                     config.sentinel,
                     config.nudge,
-                    events(config),
+                    Events::wanted_by(config),
                     clock,
                     Arc::clone(&metrics),
                 );
@@ -107,13 +107,6 @@ fn name_of(ledger: &LedgerConfig) -> String {
     let url = ledger.url.expose().split('?').next().unwrap_or_default();
     let database = url.rsplit('/').next().unwrap_or_default();
     format!("{database}.{}", ledger.table)
-}
-
-fn events(config: &Config) -> Events {
-    match config.hears_armings() {
-        true => Events::ExpiredAndArmings,
-        false => Events::Expired,
-    }
 }
 
 /// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.

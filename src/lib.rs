@@ -96,6 +96,9 @@
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
 //! | [`compose`] | puts concrete adapters together | everything |
+//! | [`config`] | the settings: each read once, all problems of them told at once | `task` |
+//! | [`clock`] | the ledger's time, as it is followed here | `task` |
+//! | [`telemetry`] | what is counted, and how often a log line may come | `ledger`, `task` |
 //! | [`trace`] | which trace the code that runs belongs to | `task` |
 //! | [`testing`] | a kit for the tests of users: no server, no waiting | the engine, in memory |
 //! | [`sandbox`] | private servers for tests, demos and measurements | nothing |
@@ -118,7 +121,6 @@ pub mod sandbox;
 pub mod task;
 pub mod telemetry;
 pub mod testing;
-
 pub mod timer;
 pub mod trace;
 

@@ -145,7 +145,7 @@ impl Shared {
             let (due, arming) = (arming.due, Some(arming));
             if due <= now {
                 let source = Source::Direct;
-                self.sink().raise(Signal {
+                self.intake.raise(Signal {
                     key,
                     source,
                     arming,

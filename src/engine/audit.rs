@@ -140,7 +140,7 @@ impl Shared {
                     Ok(()) if progress.broke_off.is_some() => {
                         let wanted = self.intake.audit_wanted();
                         let wanted = tokio::time::timeout(BROKEN_OFF_PAUSE, wanted).await;
-                        self.sink().audit(wanted.unwrap_or(cause));
+                        self.intake.audit(wanted.unwrap_or(cause));
                     }
                     Ok(()) => {
                         last = Some(began);
@@ -150,7 +150,7 @@ impl Shared {
                     Err(error) => {
                         progress.broke_off = Some(Instant::now());
                         self.ledger_failed("audit", &error);
-                        self.sink().audit(cause);
+                        self.intake.audit(cause);
                         tokio::time::sleep(OUTAGE_PAUSE).await;
                     }
                 }

@@ -78,6 +78,9 @@ const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
 /// Ended runs that wait to be settled, for each slot.
 const UNSETTLED_PER_SLOT: usize = 4;
 
+/// Longest name of a daemon: the width of its column.
+const DAEMON_CHARS_MAX: usize = 64;
+
 /// What an engine is made of.
 #[derive(Clone)]
 pub struct Parts {
@@ -333,10 +336,6 @@ impl Shared {
         }
     }
 
-    fn sink(&self) -> &Intake {
-        &self.intake
-    }
-
     fn door(&self) -> Door {
         Door {
             intake: Arc::clone(&self.intake),
@@ -384,13 +383,8 @@ fn daemon_name() -> String {
         .to_string_lossy()
         .into_owned();
     let name = format!("{host}:{}", std::process::id());
-    name.chars()
-        .rev()
-        .take(64)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-        .collect()
+    let beyond = name.chars().count().saturating_sub(DAEMON_CHARS_MAX);
+    name.chars().skip(beyond).collect()
 }
 
 /// Why an engine could not start.

@@ -211,7 +211,7 @@ impl Shared {
         let claim = &ended.claim;
         match (wrote?, verdict) {
             (Settled::Superseded, _) => {
-                self.sink().raise(Signal {
+                self.intake.raise(Signal {
                     key: claim.key.clone(),
                     source: Source::Direct,
                     arming: None,

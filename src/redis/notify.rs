@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Commands, RedisError};
+use crate::config::Config;
 
 const SETTING: &str = "notify-keyspace-events";
 
@@ -16,6 +17,14 @@ pub enum Events {
 }
 
 impl Events {
+    /// What a daemon with this configuration listens to.
+    pub fn wanted_by(config: &Config) -> Self {
+        match config.hears_armings() {
+            true => Self::ExpiredAndArmings,
+            false => Self::Expired,
+        }
+    }
+
     /// The flags that announce them, as people write them.
     pub fn flags(self) -> &'static str {
         match self {

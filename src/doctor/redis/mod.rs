@@ -19,7 +19,7 @@ use self::lateness::{EFFORT, LATENESS, lateness};
 use self::listeners::LISTENERS;
 use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffer};
 pub(super) use self::notifications::add_flags;
-use self::notifications::{FLAGS, NOTIFICATIONS, events, notifications};
+use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
 use self::reach::{REACHABLE, reachable, unreachable};
 use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
 use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
@@ -66,9 +66,10 @@ async fn examine_server(
         checkup.add([version(info), role(info), cluster(info)]);
     }
 
+    let events = Events::wanted_by(config);
     let flags = server.settings(&[FLAGS]);
     if let Some(settings) = checkup.learn(&[NOTIFICATIONS], flags).await? {
-        checkup.add(notifications(settings.raw(FLAGS), events(config)));
+        checkup.add(notifications(settings.raw(FLAGS), events));
     }
     let channel = endpoint.channel(EventKind::Expired);
     // Before this program listens itself.
@@ -80,7 +81,7 @@ async fn examine_server(
     if let Some(refused) = checkup.learn(&[RIGHTS], refused).await? {
         checkup.add(rights(&channel, &refused));
     }
-    if events(config) == Events::ExpiredAndArmings {
+    if events == Events::ExpiredAndArmings {
         let refused = refused_to_adopt(&server, &endpoint);
         if let Some(refused) = checkup.learn(&[ADOPTION], refused).await? {
             checkup.add([adoption(&endpoint, refused.as_ref())]);

@@ -13,14 +13,6 @@ const FIX: &str = "fix";
 
 pub(super) const FLAGS: &str = "notify-keyspace-events";
 
-/// What the daemon listens to.
-pub(super) fn events(config: &Config) -> Events {
-    match config.hears_armings() {
-        true => Events::ExpiredAndArmings,
-        false => Events::Expired,
-    }
-}
-
 /// Adds the notification flags that are missing, and says what it did.
 pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
     if config.timer == TimerKind::LedgerPoll {
@@ -30,7 +22,7 @@ pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
         Ok(endpoint) => endpoint,
         Err(error) => return Finding::error(FIX, words(&error)).remedy("mend `redis.url`"),
     };
-    let wanted = events(config);
+    let wanted = Events::wanted_by(config);
     added(
         ensure_notifications(&Commands::new(endpoint), wanted).await,
         wanted,
