@@ -135,8 +135,8 @@ impl LedgerClock {
         i64::try_from(margin.as_micros()).unwrap_or(0)
     }
 
-    /// Takes in a reading of the ledger's clock, in microseconds since 1970: asked for at `asked`, and the answer is in hand
-    /// now. Kept if it is at least as exact as what is known.
+    /// Takes in a reading of the ledger's clock, in microseconds since 1970: asked for at `asked`, and the answer is in
+    /// hand now. Kept if it is at least as exact as what is known.
     pub fn observe_us(&self, reading_us: i64, asked: Instant) {
         let error = asked.elapsed() / 2;
         let mut anchor = self

@@ -63,8 +63,9 @@
 //! 1. **Created.** [`TaskClient::create`] resolves "in 30 minutes" once, on the ledger's clock, writes the row
 //!    ([`Ledger::create`](ledger::Ledger::create)), and after the commit arms the key
 //!    ([`Timer::arm`](timer::Timer::arm)): `SET Order@close@42 lapsed:<due ms> PX <remaining>`. A program in another
-//!    language runs `SETEX Order@close@42 1800 ""` and no more: the daemon hears of it ([`timer::Sighting`]), judges it against
-//!    the row of that name ([`task::adoption()`]) and writes what is missing ([`Ledger::adopt`](ledger::Ledger::adopt)).
+//!    language runs `SETEX Order@close@42 1800 ""` and no more: the daemon hears of it ([`timer::Sighting`]), judges it
+//!    against the row of that name ([`task::adoption()`]) and writes what is missing
+//!    ([`Ledger::adopt`](ledger::Ledger::adopt)).
 //! 2. **Expected.** Every second the daemon looks ahead in the ledger and tells its timer what falls due in the next
 //!    seconds ([`Timer::expect`](timer::Timer::expect)).
 //! 3. **Signalled.** At the due millisecond the timer asks Redis for the key ([`timer::key_expiry`]). That makes Redis
@@ -74,8 +75,8 @@
 //! 4. **Claimed.** All signals enter by one door, are coalesced by key, and become one conditional `UPDATE` for as
 //!    many tasks as there are free slots ([`Ledger::claim`](ledger::Ledger::claim)). It takes a row only if that is
 //!    pending, due *by the database's clock* and leased by nobody: early, stale, forged and repeated signals end here.
-//! 5. **Run.** The [`Handler`](handler::Handler) runs in a task of its own, under its time limit, while its lease is renewed.
-//!    A panic, a hang or a lost lease is an [`Outcome`](task::Outcome) like any other.
+//! 5. **Run.** The [`Handler`](handler::Handler) runs in a task of its own, under its time limit, while its lease is
+//!    renewed. A panic, a hang or a lost lease is an [`Outcome`](task::Outcome) like any other.
 //! 6. **Judged.** [`task::judge`] turns the outcome, the attempt and the retry policy into a
 //!    [`Verdict`](task::Verdict): complete, try again at, bury, release.
 //! 7. **Settled.** The verdict is written in batches, guarded by row, due time and claim

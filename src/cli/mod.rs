@@ -85,9 +85,8 @@ enum Command {
     /// The daemon: hear what falls due, run it, settle it
     ///
     /// SIGTERM and SIGINT stop gracefully: what runs has `engine.drain_timeout` to end, the rest is given back without
-    /// counting an attempt. A second one stops at once. SIGHUP takes the routes and the recurring tasks of the configuration as
-    /// it is then.
-    /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
+    /// counting an attempt. A second one stops at once. SIGHUP takes the routes and the recurring tasks of the
+    /// configuration as it is then. LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
     Listen(listen::Listen),
     /// Create the ledger's table, or adopt an existing one
     ///
@@ -105,8 +104,8 @@ enum Command {
     Run(tasks::OneKey),
     /// Bring dead tasks back to pending, one or all that fit
     ///
-    /// A redriven task keeps its due time, its id and its history, and gets all its attempts again. Many at once run in the
-    /// share of the slots that a backlog has, so that what falls due meanwhile is not late for it.
+    /// A redriven task keeps its due time, its id and its history, and gets all its attempts again. Many at once run in
+    /// the share of the slots that a backlog has, so that what falls due meanwhile is not late for it.
     Redrive(dead::Redrive),
     /// Delete dead tasks for good, one or all that fit
     Discard(dead::Discard),

@@ -20,7 +20,8 @@ pub struct Prune {
     /// Those that have been finished, and due, for so long go, such as 7d; else as `[retention]` has it
     #[arg(long, value_name = "DUR", value_parser = duration)]
     older_than: Option<Duration>,
-    /// Only these states [default: done,cancelled; with neither `--older-than` nor `--keep` those that `[retention]` names]
+    /// Only these states [default: done,cancelled; with neither `--older-than` nor `--keep` those that `[retention]`
+    /// names]
     #[arg(long, value_delimiter = ',', value_name = "STATE,..")]
     state: Vec<Finished>,
     /// At most so many of each state stay, those that fell due last: the surplus goes, however young (but a minute).

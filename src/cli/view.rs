@@ -33,7 +33,8 @@ pub struct List {
     /// At most so many
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// Go on behind the page that named this cursor; where there may be more, the last line on stderr is `there may be more: --cursor N`
+    /// Go on behind the page that named this cursor; where there may be more, the last line on stderr is
+    /// `there may be more: --cursor N`
     #[arg(long, value_parser = cursor)]
     cursor: Option<u64>,
 }

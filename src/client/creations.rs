@@ -1,7 +1,8 @@
 //! Creations that are asked for at the same time share one statement.
 //!
 //! Nobody waits for company: a creation that finds a free writer is written at once, alone if need be. What comes while
-//! all writers are busy goes into their next statement together. So the busier a process is, the fewer commits a task costs.
+//! all writers are busy goes into their next statement together. So the busier a process is, the fewer commits a task
+//! costs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -75,9 +75,9 @@ impl TaskClient {
         }
     }
 
-    /// With a function that says which trace the caller is in, as a W3C `traceparent`: for whoever uses OpenTelemetry or
-    /// another tracer. It is asked for each task that has none of its own ([`Task::traceparent`]); `None`, or a text that is
-    /// no `traceparent`, leaves it at the trace of the run that creates the task, if any.
+    /// With a function that says which trace the caller is in, as a W3C `traceparent`: for whoever uses OpenTelemetry
+    /// or another tracer. It is asked for each task that has none of its own ([`Task::traceparent`]); `None`, or a text
+    /// that is no `traceparent`, leaves it at the trace of the run that creates the task, if any.
     ///
     /// ```
     /// # fn current_span() -> Option<(u128, u64)> { None }
@@ -315,8 +315,8 @@ impl TaskClient {
         })
     }
 
-    /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails, since the ledger has it; says why the
-    /// key is not armed, if it is not.
+    /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails, since the ledger has it;
+    /// says why the key is not armed, if it is not.
     pub async fn arm_again(&self, key: &TaskKey, arming: Arming) -> Option<NotArmed> {
         let created = Created {
             arming,

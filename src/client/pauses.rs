@@ -5,9 +5,9 @@ use crate::ledger::{PauseAnswer, ReleaseAnswer};
 use crate::task::{Pause, Scope};
 
 impl TaskClient {
-    /// Pauses a class, a class and method, or [everything](Scope::EVERYTHING): no run of it starts more than 2 s after this
-    /// has returned, in any daemon, until it is [resumed](Self::resume). What runs goes on; what falls due meanwhile stays
-    /// pending. `by` and `reason` are for people. Pausing twice changes nothing.
+    /// Pauses a class, a class and method, or [everything](Scope::EVERYTHING): no run of it starts more than 2 s after
+    /// this has returned, in any daemon, until it is [resumed](Self::resume). What runs goes on; what falls due
+    /// meanwhile stays pending. `by` and `reason` are for people. Pausing twice changes nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

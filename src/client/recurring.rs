@@ -16,9 +16,10 @@ use crate::timer::Timer;
 impl TaskClient {
     /// Creates a task that comes again, or makes the one of this key come like this from now on.
     ///
-    /// The same once more changes nothing, its key neither: an application may say it at each start. What was another series, or a task that runs
-    /// once, is changed; its next occurrence stays where it is if it is right, and is moved if not. One that is being run is moved
-    /// too, and that run's result is discarded, as by [`create`](Self::create). One that was finished or called off begins anew.
+    /// The same once more changes nothing, its key neither: an application may say it at each start. What was another
+    /// series, or a task that runs once, is changed; its next occurrence stays where it is if it is right, and is moved
+    /// if not. One that is being run is moved too, and that run's result is discarded, as by [`create`](Self::create).
+    /// One that was finished or called off begins anew.
     ///
     /// ```no_run
     /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), Box<dyn std::error::Error>> {
@@ -107,10 +108,11 @@ impl TaskClient {
         }
     }
 
-    /// Calls a task off in the caller's own transaction on the ledger's database: it is off if and only if that commits. Ask the
-    /// answer to [`disarm`](CalledOff::disarm) its key then.
+    /// Calls a task off in the caller's own transaction on the ledger's database: it is off if and only if that
+    /// commits. Ask the answer to [`disarm`](CalledOff::disarm) its key then.
     ///
-    /// The row is locked until the transaction ends: a daemon that wants to run the task waits for that, or lets it be until then.
+    /// The row is locked until the transaction ends: a daemon that wants to run the task waits for that, or lets it be
+    /// until then.
     ///
     /// # Errors
     /// [`ClientError`]; the transaction can then only be rolled back.
@@ -141,8 +143,8 @@ pub struct CalledOff {
 }
 
 impl CalledOff {
-    /// What it comes to once the transaction is committed. [`CancelAnswer::Running`] says that a run of it has begun: whoever
-    /// must not lose against that rolls back.
+    /// What it comes to once the transaction is committed. [`CancelAnswer::Running`] says that a run of it has begun:
+    /// whoever must not lose against that rolls back.
     pub fn answer(&self) -> CancelAnswer {
         self.answer
     }

@@ -112,8 +112,8 @@ impl Task {
 
     /// As part of this trace, which its run and what that creates belong to as well: a W3C `traceparent`.
     ///
-    /// Without one a task belongs to what [`TaskClient::trace_with`](super::TaskClient::trace_with) says, else to the trace
-    /// of the run that creates it, if it is created by a handler.
+    /// Without one a task belongs to what [`TaskClient::trace_with`](super::TaskClient::trace_with) says, else to the
+    /// trace of the run that creates it, if it is created by a handler.
     ///
     /// # Errors
     /// [`TraceparentError`] says what was expected.

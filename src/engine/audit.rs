@@ -241,8 +241,8 @@ impl Shared {
         Ok(progress.report)
     }
 
-    /// Goes through every future task that the timer arms by now, the soonest first, and arms what it has lost. On a failure, of the ledger or
-    /// (without an error) of the timer, `progress` tells where to go on.
+    /// Goes through every future task that the timer arms by now, the soonest first, and arms what it has lost. On a
+    /// failure, of the ledger or (without an error) of the timer, `progress` tells where to go on.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
         progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
         let mut prolonged = Instant::now();

@@ -40,8 +40,8 @@ impl Shared {
         }
     }
 
-    /// The occurrence becomes a task of its own. Key and due time are determined: whoever does it again after a crash finds it
-    /// there, run or not.
+    /// The occurrence becomes a task of its own. Key and due time are determined: whoever does it again after a crash
+    /// finds it there, run or not.
     async fn hand_on(&self, claim: &Claim) -> Outcome {
         let due = claim.lease.arming.due;
         let Some(key) = instance_key(&claim.key, due) else {

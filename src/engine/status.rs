@@ -51,8 +51,8 @@ impl Status {
         let _ = tokio::time::timeout(PATIENCE, self.0.runs.wait()).await;
     }
 
-    /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone goes on,
-    /// with a warning.
+    /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone
+    /// goes on, with a warning.
     pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
         self.0.recurring.send_replace(series);
     }

@@ -48,9 +48,9 @@ pub trait Roster: Send + Sync + 'static {
     /// Takes our note away.
     async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
 
-    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. An audit that began at `since` or
-    /// later, on the ledger's clock, serves as well as one of our own. A timer that lost its data, or is another one, has
-    /// been audited by nobody.
+    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. An audit that began at
+    /// `since` or later, on the ledger's clock, serves as well as one of our own. A timer that lost its data, or is
+    /// another one, has been audited by nobody.
     async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError>;
 
     /// Says that our audit, which began then, went through.

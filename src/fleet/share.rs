@@ -29,8 +29,8 @@ struct View {
     read: Option<Instant>,
     /// When our note was last shown.
     shown: Option<(Instant, Readiness)>,
-    /// As others may still believe of us: one look ago, or now, whichever is better. What we give up is thus kept until the
-    /// others have had the time to read about it.
+    /// As others may still believe of us: one look ago, or now, whichever is better. What we give up is thus kept until
+    /// the others have had the time to read about it.
     readiness: Option<Readiness>,
     others: Vec<Peer>,
     compiled: HashMap<Skills, Arc<Skilled>>,
@@ -121,8 +121,8 @@ impl Share {
         1 + view.fresh_others().filter(|peer| peer.until > now).count()
     }
 
-    /// Takes in what all show, after we have shown `own`; it was asked for at `asked`. Whoever has just come owns all until
-    /// the next time: the others may not have read about it yet.
+    /// Takes in what all show, after we have shown `own`; it was asked for at `asked`. Whoever has just come owns all
+    /// until the next time: the others may not have read about it yet.
     pub fn learn(&self, own: &Note, notes: Vec<Note>, asked: Instant) -> Change {
         let compiled = std::mem::take(&mut self.view_mut().compiled);
         // Compiling takes a while, and everybody asks.

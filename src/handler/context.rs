@@ -78,8 +78,8 @@ impl TaskContext {
         self.0.lateness_ms
     }
 
-    /// How the task comes again; `None` if it runs once. [`due`](Self::due) says which occurrence this is. One that is a task of
-    /// its own, because they may overlap, does not come again itself: it is its series that does.
+    /// How the task comes again; `None` if it runs once. [`due`](Self::due) says which occurrence this is. One that is
+    /// a task of its own, because they may overlap, does not come again itself: it is its series that does.
     pub fn recurrence(&self) -> Option<&Recurrence> {
         self.0.claim.recurrence.as_deref()?.as_ref().ok()
     }
@@ -127,9 +127,9 @@ impl TaskContext {
         &self.0.extensions
     }
 
-    /// Keeps `value`, as JSON, with the task if this run succeeds: `lapsed show` prints it, [`TaskRecord`](crate::ledger::TaskRecord) has
-    /// it. The last one given counts. Written together with the completion, also by
-    /// [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in).
+    /// Keeps `value`, as JSON, with the task if this run succeeds: `lapsed show` prints it,
+    /// [`TaskRecord`](crate::ledger::TaskRecord) has it. The last one given counts. Written together with the
+    /// completion, also by [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in).
     ///
     /// # Errors
     /// Permanent: it cannot be written as JSON, or as no more than [`RESULT_BYTES_MAX`] bytes. Nothing is kept then, and
@@ -156,7 +156,8 @@ impl TaskContext {
         Ok(())
     }
 
-    /// As [`keep_result`](Self::keep_result), for what a target answered: JSON if it is some, else a JSON string, cut to what fits.
+    /// As [`keep_result`](Self::keep_result), for what a target answered: JSON if it is some, else a JSON string, cut
+    /// to what fits.
     pub fn keep_output(&self, output: &[u8]) {
         let text = String::from_utf8_lossy(output);
         let text = text.trim();

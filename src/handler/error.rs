@@ -43,11 +43,11 @@ impl HandlerError {
         }
     }
 
-    /// Not a failure: called again after `delay`, and neither counted as an attempt nor logged as an error. For work that has to
-    /// wait for something else: a shipment that is not there yet, a provider under maintenance.
+    /// Not a failure: called again after `delay`, and neither counted as an attempt nor logged as an error. For work
+    /// that has to wait for something else: a shipment that is not there yet, a provider under maintenance.
     ///
-    /// A task cannot hide in this for ever: beyond [`SNOOZES_MAX`](crate::task::SNOOZES_MAX) times in a row it counts as a failed attempt, the count
-    /// is in its history, and the deadline of its retry policy ends it.
+    /// A task cannot hide in this for ever: beyond [`SNOOZES_MAX`](crate::task::SNOOZES_MAX) times in a row it counts
+    /// as a failed attempt, the count is in its history, and the deadline of its retry policy ends it.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,8 +1,9 @@
 //! A program as the target of a route: argv from the configuration, never a shell; the task as JSON on
 //! stdin; an environment of named variables only; a process group of its own that dies with the run.
 //!
-//! Exit 0 succeeded and 65 failed for good. With any other, the last line on stdout may say more: `lapsed: retry-after 30s`,
-//! `lapsed: snooze 10m` or `lapsed: permanent`; else the task is tried again by the route's policy.
+//! Exit 0 succeeded and 65 failed for good. With any other, the last line on stdout may say more:
+//! `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`; else the task is tried again by the route's
+//! policy.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;

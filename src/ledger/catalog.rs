@@ -173,8 +173,8 @@ pub struct Picked {
 
 /// Which finished tasks to forget: the next few of one state, in the order of their due times.
 ///
-/// A task is old enough when it has both fallen due and finished so long ago. One that was called off ahead of its time stays until
-/// that time has passed: a key that could not be deleted would otherwise bring it back.
+/// A task is old enough when it has both fallen due and finished so long ago. One that was called off ahead of its time
+/// stays until that time has passed: a key that could not be deleted would otherwise bring it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prune {
     /// Done, dead or cancelled: no other state is ever pruned.
@@ -313,11 +313,12 @@ pub trait Catalog: Send + Sync + 'static {
     /// Dead tasks that fit, in the order of their rows; `states` of the filter is not looked at.
     async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError>;
 
-    /// As [`redrive`](Self::redrive), for those of these rows that are dead; tells how many. Rows that another session has locked
-    /// are left out.
+    /// As [`redrive`](Self::redrive), for those of these rows that are dead; tells how many. Rows that another session
+    /// has locked are left out.
     async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError>;
 
-    /// Deletes those of these rows that are dead, for good; tells how many. Rows that another session has locked are left out.
+    /// Deletes those of these rows that are dead, for good; tells how many. Rows that another session has locked are
+    /// left out.
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError>;
 
     /// Deletes a batch of finished rows in one short transaction.

@@ -6,8 +6,8 @@ use crate::task::{Recurrence, State, TaskKey, UnixMs};
 /// Longest payload, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest payload that is read back, in bytes: what somebody's own SQL wrote may be longer than we accept, and is then not
-/// read, since a claim is of hundreds. A little more than is accepted, for what may be wrapped around a payload.
+/// Longest payload that is read back, in bytes: what somebody's own SQL wrote may be longer than we accept, and is then
+/// not read, since a claim is of hundreds. A little more than is accepted, for what may be wrapped around a payload.
 pub const PAYLOAD_READ_MAX: usize = PAYLOAD_BYTES_MAX + 8 * 1024;
 
 /// Longest tag, in characters.
@@ -48,8 +48,8 @@ impl NewTask {
 }
 
 /// What [`Ledger::create`](super::Ledger::create) does where a task of the key is there with another due time, and has
-/// not finished. The same
-/// due time again changes nothing, whatever the policy; a finished or cancelled task begins anew.
+/// not finished. The same due time again changes nothing, whatever the policy; a finished or cancelled task begins
+/// anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum IfPending {
     /// It is moved, and becomes what is asked for. A run in progress is superseded: its result is discarded, and the new

@@ -58,8 +58,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// Asks the ledger for its time, so that [`clock`](Self::clock) follows; tells whether the ledger answers.
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError>;
 
-    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted. Who also wants to know what is
-    /// paused asks for [that](Pauses::all).
+    /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted. Who also wants to know
+    /// what is paused asks for [that](Pauses::all).
     async fn check(&self) -> Result<(), LedgerError>;
 
     /// What is paused and held, in the same ledger.
@@ -76,8 +76,9 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// A row with how it comes again; `None` if the key has none.
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
 
-    /// Writes the row of a task that comes again, over what was seen there: `None` if there was no row. Answers its arming, or
-    /// `None` if the row is no longer what was seen. With the same due time as a pending row it stays the same arming.
+    /// Writes the row of a task that comes again, over what was seen there: `None` if there was no row. Answers its
+    /// arming, or `None` if the row is no longer what was seen. With the same due time as a pending row it stays the
+    /// same arming.
     ///
     /// # If we crash right after
     /// As after [`create`](Self::create).
@@ -115,8 +116,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// A page of pending tasks by due time.
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
 
-    /// As [`scan`](Self::scan) of [`Window::Ahead`], without the rows that `known` says yes to, by row and due time: of those
-    /// no more than an index entry is read. The page ends after `limit` entries, known or not.
+    /// As [`scan`](Self::scan) of [`Window::Ahead`], without the rows that `known` says yes to, by row and due time: of
+    /// those no more than an index entry is read. The page ends after `limit` entries, known or not.
     async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError>;
 
     /// Claims those of these armings that are pending, due and leased by nobody. Not in their order.

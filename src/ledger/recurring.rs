@@ -1,7 +1,7 @@
 //! Making a series be there as it is wanted, whoever else wants it at the same time.
 //!
-//! A series is one row. What is decided here was seen before it is written, so the ledger writes it only over what was seen:
-//! of several daemons that bring the same configuration one writes, and the others find it written.
+//! A series is one row. What is decided here was seen before it is written, so the ledger writes it only over what was
+//! seen: of several daemons that bring the same configuration one writes, and the others find it written.
 
 use super::{Arming, Ledger, LedgerError, NewTask, Standing};
 use crate::task::{Recurrence, RecurrenceError, State, UnixMs};
@@ -29,8 +29,8 @@ pub struct SeriesRow {
 pub enum Insistence {
     /// Somebody, now: one that was finished or called off begins anew, one that is being run is moved.
     Now,
-    /// A configuration, at every start: one that was finished or called off stays so until the configuration says something
-    /// else, and one that is being run is left alone until it has ended.
+    /// A configuration, at every start: one that was finished or called off stays so until the configuration says
+    /// something else, and one that is being run is left alone until it has ended.
     Standing,
 }
 
@@ -59,8 +59,8 @@ pub enum Established {
 /// The next occurrence stays where it is if it is right.
 ///
 /// # Errors
-/// [`LedgerError::Invalid`]: no recurrence, or one that is over, or a key without room for the suffix of occurrences that may
-/// overlap. [`LedgerError::Locked`]: somebody else changes the row all the time.
+/// [`LedgerError::Invalid`]: no recurrence, or one that is over, or a key without room for the suffix of occurrences
+/// that may overlap. [`LedgerError::Locked`]: somebody else changes the row all the time.
 pub async fn establish(
     ledger: &dyn Ledger,
     task: &NewTask,

@@ -91,8 +91,8 @@ pub enum Settled {
     Cancelled,
     /// The task was to come again but was cancelled while it ran, and the run succeeded: it is done now.
     Ended,
-    /// The handler had marked the row processed itself: it counts as succeeded. If it comes again, and this is not the answer
-    /// to a success, the lease is still there: that it succeeded is to be written.
+    /// The handler had marked the row processed itself: it counts as succeeded. If it comes again, and this is not the
+    /// answer to a success, the lease is still there: that it succeeded is to be written.
     ByHandler,
     /// The key was created anew while it ran: the result is discarded, the lease given back.
     Superseded,

@@ -337,7 +337,8 @@ fn template(program: &Path, installer: &str) -> Result<PathBuf, SandboxError> {
     Ok(template)
 }
 
-/// `mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu ...` becomes `lapsed-maria-10.11.19-MariaDB-0_deb12u1-<uid>`.
+/// `mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu ...` becomes
+/// `lapsed-maria-10.11.19-MariaDB-0_deb12u1-<uid>`.
 fn template_name(version: &str) -> String {
     let word = version
         .split_whitespace()

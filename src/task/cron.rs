@@ -25,11 +25,11 @@ pub(super) struct CronRule {
 /// What the hour field means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// Hours are named, such as `2` or `9-17`: each wall time once a day. One that does not exist comes when the clocks have
-    /// been put forward, one that exists twice comes the first time.
+    /// Hours are named, such as `2` or `9-17`: each wall time once a day. One that does not exist comes when the clocks
+    /// have been put forward, one that exists twice comes the first time.
     Wall,
-    /// Every hour, or every n-th (`*`, `*/2`): what the clock on the wall shows, whenever it shows it. A skipped hour has none,
-    /// a repeated one has them again.
+    /// Every hour, or every n-th (`*`, `*/2`): what the clock on the wall shows, whenever it shows it. A skipped hour
+    /// has none, a repeated one has them again.
     Elapsed,
 }
 
@@ -85,7 +85,8 @@ impl CronRule {
         next.map(|next| UnixMs(next.as_millisecond()))
     }
 
-    /// Wall times in their order are moments in theirs, or the same one: whoever goes on from the wall time of `after` misses none.
+    /// Wall times in their order are moments in theirs, or the same one: whoever goes on from the wall time of `after`
+    /// misses none.
     fn next_by_wall(&self, after: Timestamp) -> Option<Timestamp> {
         let mut wall = self.zone.to_datetime(after);
         loop {
@@ -108,7 +109,8 @@ impl CronRule {
         }
     }
 
-    /// From one change of the clocks to the next they run evenly: within such a stretch the next wall time is the next moment.
+    /// From one change of the clocks to the next they run evenly: within such a stretch the next wall time is the next
+    /// moment.
     fn next_by_elapsed(&self, after: Timestamp) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {

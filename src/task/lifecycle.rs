@@ -137,7 +137,8 @@ pub enum Verdict {
         /// Why, for people.
         error: String,
     },
-    /// Pending again as if it had not been claimed: no crash is counted, and no attempt but that of a task that comes again.
+    /// Pending again as if it had not been claimed: no crash is counted, and no attempt but that of a task that comes
+    /// again.
     Release,
     /// The series goes on with its next occurrence.
     GoOn {

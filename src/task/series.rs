@@ -24,8 +24,8 @@ pub struct Occurrence<'a> {
     pub started: UnixMs,
 }
 
-/// The key of the occurrence at `due`, where each is a task of its own: that of the series, and the 13 digits of its due time.
-/// `None` if it would be too long.
+/// The key of the occurrence at `due`, where each is a task of its own: that of the series, and the 13 digits of its
+/// due time. `None` if it would be too long.
 pub fn instance_key(series: &TaskKey, due: UnixMs) -> Option<TaskKey> {
     series.with_suffix(&format!("{:013}", due.0)).ok()
 }

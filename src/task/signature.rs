@@ -15,9 +15,9 @@ const SCHEME: &str = "v1,";
 
 /// Signs a task: `v1,` and the Base64 of the HMAC-SHA256 of `v1`, the key and the payload, with a line feed between them.
 ///
-/// A suffix of the key is left out, since it is made up when the task is: by the producer, or for each occurrence of a series.
-/// White space around the payload is left out; a task without one is signed with an empty last line. The signature says
-/// nothing about when the task is due.
+/// A suffix of the key is left out, since it is made up when the task is: by the producer, or for each occurrence of a
+/// series. White space around the payload is left out; a task without one is signed with an empty last line. The
+/// signature says nothing about when the task is due.
 pub fn sign(secret: &[u8], key: &TaskKey, payload: Option<&str>) -> String {
     let tag = mac(secret, key, payload).finalize().into_bytes();
     format!("{SCHEME}{}", STANDARD.encode(tag))

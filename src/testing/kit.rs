@@ -36,8 +36,8 @@ const PAGE: u32 = 1_000;
 ///
 /// Tasks are claimed, run, judged and settled by the engine's own code, on the ledger in memory. One at a time, in the
 /// order of their due times, and in the order of their creation where these are the same. While a handler runs, the
-/// kit's clock stands still; a handler that sleeps, and its time limit, take real time. Retries have no jitter. A task that
-/// neither a handler nor a route is for stays where it is.
+/// kit's clock stands still; a handler that sleeps, and its time limit, take real time. Retries have no jitter. A task
+/// that neither a handler nor a route is for stays where it is.
 ///
 /// It needs a runtime of tokio, of any kind.
 pub struct TestKit {
@@ -60,7 +60,8 @@ impl TestKit {
         Self::build(config, |_| handlers)
     }
 
-    /// As [`with_config`](Self::with_config), for handlers that create tasks themselves: they are made with the kit's client.
+    /// As [`with_config`](Self::with_config), for handlers that create tasks themselves: they are made with the kit's
+    /// client.
     ///
     /// ```
     /// use lapsed::testing::TestKit;

@@ -93,7 +93,8 @@ impl TestRun {
         TaskContext::new(claim, lateness_ms, ledger, CancellationToken::new())
     }
 
-    /// Calls the handler that is registered for the task, inside of its middleware and `before` hooks. A panic goes through.
+    /// Calls the handler that is registered for the task, inside of its middleware and `before` hooks. A panic goes
+    /// through.
     ///
     /// # Errors
     /// What it returns.

@@ -1,8 +1,9 @@
 //! `lapsed bench-daemon`: the engine as `listen` runs it, with a handler that does nothing but look at the clock.
 //!
 //! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
-//! `progress <tasks started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or its end, stops it; it then
-//! writes its record and ends. Interrupts of the terminal are the measuring process' business.
+//! `progress <tasks started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or
+//! its end, stops it; it then writes its record and ends. Interrupts of the terminal are the measuring process'
+//! business.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -40,7 +40,8 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Takes what line `number` asks for. Lines take effect in their order: the last one about a key is the one that stands.
+    /// Takes what line `number` asks for. Lines take effect in their order: the last one about a key is the one that
+    /// stands.
     async fn take(&mut self, wanted: Wanted, number: u64) -> anyhow::Result<()> {
         match wanted {
             Wanted::Once(task, due) => {

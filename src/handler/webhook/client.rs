@@ -10,12 +10,12 @@ use rustls::{ClientConfig, RootCertStore};
 use super::resolver::{GuardedResolver, Lookup, SystemLookup};
 use crate::config::{Reach, WebhookConfig};
 
-/// Connections rest no longer than this before they are closed. Servers close theirs too (Node.js after 5 s), and a request
-/// that meets the end of a connection would be a failure.
+/// Connections rest no longer than this before they are closed. Servers close theirs too (Node.js after 5 s), and a
+/// request that meets the end of a connection would be a failure.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// What was sent is acknowledged by the other machine within this time, or the connection is given up: a run would otherwise
-/// wait for its whole time limit, and with HTTP/2 all others behind it.
+/// What was sent is acknowledged by the other machine within this time, or the connection is given up: a run would
+/// otherwise wait for its whole time limit, and with HTTP/2 all others behind it.
 const UNANSWERED_MAX: Duration = Duration::from_secs(10);
 
 /// How often an HTTP/2 connection that is in use is asked whether it lives.

@@ -80,8 +80,8 @@ impl Webhook {
         Ok(self.read(response).await)
     }
 
-    /// The first line decides. The rest is read for what it may say or what is kept of it, and so that the connection can be
-    /// used again; nobody waits for it long, or reads more of it than is allowed.
+    /// The first line decides. The rest is read for what it may say or what is kept of it, and so that the connection
+    /// can be used again; nobody waits for it long, or reads more of it than is allowed.
     async fn read(&self, mut response: Response) -> Reply {
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let (mut body, mut keeps) = (Vec::new(), EXCERPT_BYTES);

@@ -189,8 +189,8 @@ pub const COMPLETE_WITH: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status =
 
 /// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
 /// A cancellation that waited for the run's end takes effect. `attempt` is 0 if the key was moved away and
-/// back meanwhile. An occurrence of a series keeps its attempt: what was begun is not missed, however late it is begun again.
-/// Primary key.
+/// back meanwhile. An occurrence of a series keeps its attempt: what was begun is not missed, however late it is begun
+/// again. Primary key.
 pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = IF(recurrence IS NULL, GREATEST(attempt, 1) - 1, attempt), lease_until = 0, \
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
@@ -202,8 +202,8 @@ pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle`, snoozed: a retry whose attempt is given back, and that failed at nothing. In a row of snoozes the newest entry
-/// of the history stands for all. Primary key.
+/// `settle`, snoozed: a retry whose attempt is given back, and that failed at nothing. In a row of snoozes the newest
+/// entry of the history stands for all. Primary key.
 pub const SNOOZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, attempt = GREATEST(attempt, 1) - 1, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
          NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), lease_until = 0, \
@@ -216,10 +216,11 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts =
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle` and `complete_in` of a series: its next arming, in place of the completion. One that was cancelled during the
-/// run only ends, as the first value says. Which of the two it is to be is said by `sts`, so that whoever writes it knows what
-/// was written. A handler that marked the row processed itself, as programs do that know only the
-/// first six columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary key.
+/// `settle` and `complete_in` of a series: its next arming, in place of the completion. One that was cancelled during
+/// the run only ends, as the first value says. Which of the two it is to be is said by `sts`, so that whoever writes it
+/// knows what was written. A handler that marked the row processed itself, as programs do that know only the first six
+/// columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary
+/// key.
 pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, ?, 0), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = IF(?, ?, last_error), result = IF(?, ?, result), adopted = IF(sts = 1, adopted, 0), \
        history = NULLIF(SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
@@ -305,8 +306,8 @@ pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
 
-/// `cancel_page`, of a tag: as [`CANCEL_ROWS`], without a look at the rows before it. A token that nobody has fences a frozen
-/// run as well as none does, and says afterwards which ones these were. Primary key.
+/// `cancel_page`, of a tag: as [`CANCEL_ROWS`], without a look at the rows before it. A token that nobody has fences a
+/// frozen run as well as none does, and says afterwards which ones these were. Primary key.
 pub const CANCEL_TAGGED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), ?, owner), \
        finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
@@ -330,9 +331,10 @@ pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        last_error = NULL, history = NULL, adopted = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. What was due
-/// before the moment of the hold that keeps it back (0: none does) becomes another arming, as what is due later does. What an
-/// occurrence was missed by is counted from `start_time`, if that is later: somebody wants this one now. Unique key.
+/// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. What
+/// was due before the moment of the hold that keeps it back (0: none does) becomes another arming, as what is due later
+/// does. What an occurrence was missed by is counted from `start_time`, if that is later: somebody wants this one now.
+/// Unique key.
 pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        start_time = IF(recurrence IS NULL, start_time, UNIX_TIMESTAMP(NOW(3))), \
        recurrence = IF(end_time > UNIX_TIMESTAMP(NOW(3)) AND JSON_VALID(recurrence), \
@@ -355,9 +357,9 @@ pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_tim
 /// `discard_rows`. Primary key: a `DELETE` cannot name its index, and `status + 0` is none.
 pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
 
-/// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is surplus
-/// has an age of its own. Ends where rows have not been due for long enough. The row of a series that has ended says so: without
-/// it, a configuration would begin it anew. Range on `ix_due`.
+/// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is
+/// surplus has an age of its own. Ends where rows have not been due for long enough. The row of a series that has ended
+/// says so: without it, a configuration would begin it anew. Range on `ix_due`.
 pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
@@ -366,7 +368,8 @@ pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, 
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) AND recurrence IS NULL \
      ORDER BY due_at, id LIMIT ?";
 
-/// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as [`DISCARD_ROWS`].
+/// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as
+/// [`DISCARD_ROWS`].
 pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? AND recurrence IS NULL \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
 
@@ -384,8 +387,8 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
        result = ? \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
-/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. For a task that was cancelled
-/// during the run there is [`COMPLETE_IN`]. Primary key.
+/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. For a task that was
+/// cancelled during the run there is [`COMPLETE_IN`]. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
@@ -465,8 +468,8 @@ pub const STRETCH_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS du
        AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id < ?) \
      ORDER BY due_at DESC, id DESC LIMIT ?, 1";
 
-/// `scan_unpaused`, the oldest first: as [`SCAN_OVERDUE_OLDEST`] to the end of the stretch, without what is paused or held.
-/// `{names}` and `{released}` are classes and `Class@method`s. Range on `ix_due`.
+/// `scan_unpaused`, the oldest first: as [`SCAN_OVERDUE_OLDEST`] to the end of the stretch, without what is paused or
+/// held. `{names}` and `{released}` are classes and `Class@method`s. Range on `ix_due`.
 pub const UNPAUSED_OLDEST: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
@@ -510,8 +513,9 @@ impl Queries {
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
     }
 
-    /// [`RECORD`]. Those of a tag are in the order of ids in `ix_tag`; left alone, the optimizer may read the whole table in
-    /// that order. For a prefix it is left alone: whether to read the range and sort it depends on how many there are.
+    /// [`RECORD`]. Those of a tag are in the order of ids in `ix_tag`; left alone, the optimizer may read the whole
+    /// table in that order. For a prefix it is left alone: whether to read the range and sort it depends on how many
+    /// there are.
     pub fn records(&self, of_a_tag: bool) -> String {
         let records = self.plain(RECORD);
         match of_a_tag {

@@ -150,8 +150,8 @@ impl MysqlLedger {
             .bind(owner.0.to_vec())
     }
 
-    /// [`queries::GO_ON`], without the fence that comes last: of a series that goes on, or of one that was cancelled during the
-    /// run.
+    /// [`queries::GO_ON`], without the fence that comes last: of a series that goes on, or of one that was cancelled
+    /// during the run.
     pub(super) fn going_on(&self, written: GoingOn<'_>, cancelled: bool) -> Statement<'static> {
         const PENDING: i64 = 0;
         const DONE: i64 = 1;
@@ -241,8 +241,8 @@ impl MysqlLedger {
         Ok(settled)
     }
 
-    /// A series that was cancelled during the run ends with it. It may have been changed since it was looked at: once more,
-    /// then.
+    /// A series that was cancelled during the run ends with it. It may have been changed since it was looked at: once
+    /// more, then.
     async fn end_with_it(
         &self,
         conn: &mut Conn,

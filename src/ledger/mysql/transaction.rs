@@ -32,8 +32,8 @@ pub trait MysqlTask {
     async fn begin(&self) -> Result<TaskTransaction, HandlerError>;
 
     /// Completes the task as the last statement of `tx`, and commits: effects and completion happen
-    /// together, once, or not at all. So does what [`keep_result`](TaskContext::keep_result) was given before. Of a task that
-    /// comes again, its next arming takes the place of the completion.
+    /// together, once, or not at all. So does what [`keep_result`](TaskContext::keep_result) was given before. Of a
+    /// task that comes again, its next arming takes the place of the completion.
     ///
     /// # Errors
     /// [`HandlerError::fenced`] if the claim is no longer ours: everything is rolled back. Retryable if
@@ -45,8 +45,8 @@ pub trait MysqlTask {
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError>;
 
     /// As [`complete_in`](Self::complete_in), and in the same transaction makes the next arming of the same key. If the
-    /// task was cancelled during the run it is only completed. Of a task that comes again, this is its next arming, and its
-    /// series goes on behind it.
+    /// task was cancelled during the run it is only completed. Of a task that comes again, this is its next arming, and
+    /// its series goes on behind it.
     ///
     /// # Errors
     /// As for `complete_in`; permanent if the due time is refused.

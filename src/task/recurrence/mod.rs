@@ -29,10 +29,11 @@ const UTC: &str = "UTC";
 
 /// How a task comes again.
 ///
-/// Occurrences have fixed times: those of `every` are its start plus whole periods, so that nothing drifts; without a start
-/// they are counted from 1970-01-01T00:00:00Z. Those of a cron expression are wall times in a time zone.
+/// Occurrences have fixed times: those of `every` are its start plus whole periods, so that nothing drifts; without a
+/// start they are counted from 1970-01-01T00:00:00Z. Those of a cron expression are wall times in a time zone.
 ///
-/// Its text, which it is stored as, is JSON; [`FromStr`](std::str::FromStr) and [`Display`](std::fmt::Display) are inverse.
+/// Its text, which it is stored as, is JSON; [`FromStr`](std::str::FromStr) and [`Display`](std::fmt::Display) are
+/// inverse.
 ///
 /// ```
 /// use lapsed::task::{Recurrence, UnixMs};
@@ -103,7 +104,8 @@ impl Recurrence {
         ))))
     }
 
-    /// By a cron expression, in UTC: `minute hour day month weekday`, with six fields the second first, or a name such as `@daily`.
+    /// By a cron expression, in UTC: `minute hour day month weekday`, with six fields the second first, or a name such
+    /// as `@daily`.
     ///
     /// # Errors
     /// [`RecurrenceError::Cron`] names the field that does not fit.
@@ -127,7 +129,8 @@ impl Recurrence {
     /// Its cron expression is meant in this time zone, an IANA name.
     ///
     /// # Errors
-    /// [`RecurrenceError::Zone`] for a name that nobody knows; [`RecurrenceError::ZoneOfEvery`] where there is no cron expression.
+    /// [`RecurrenceError::Zone`] for a name that nobody knows; [`RecurrenceError::ZoneOfEvery`] where there is no cron
+    /// expression.
     pub fn in_zone(self, name: &str) -> Result<Self, RecurrenceError> {
         let Rule::Cron(rule) = &self.rule else {
             return Err(RecurrenceError::ZoneOfEvery);
@@ -203,8 +206,8 @@ impl Recurrence {
         self.moved_from
     }
 
-    /// Notes that the occurrence at `due` was moved: the series goes on behind it. Only the first move counts. A millisecond
-    /// less, and that occurrence comes all the same.
+    /// Notes that the occurrence at `due` was moved: the series goes on behind it. Only the first move counts. A
+    /// millisecond less, and that occurrence comes all the same.
     #[must_use]
     pub fn moved(self, due: UnixMs) -> Self {
         Self {
@@ -273,8 +276,8 @@ impl Recurrence {
         }
     }
 
-    /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or was
-    /// said before, makes no difference.
+    /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or
+    /// was said before, makes no difference.
     pub fn is_same_as(&self, stored: &Self) -> bool {
         let like_stored = Self {
             start: self.start.or(stored.start),
