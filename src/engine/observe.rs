@@ -1,4 +1,4 @@
-//! What the engine tells people: counts, outages, what it cannot run.
+//! What the engine tells people: counts and outages.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -137,7 +137,7 @@ impl HandlerRegistry {
     /// Runs the handler of this task inside of everything that is registered around it, as the engine would, in a test
     /// for example. `None` if no handler is registered for it.
     pub async fn run(&self, context: TaskContext) -> Option<Result<(), HandlerError>> {
-        let (_, handler) = self.find(context.key().class_method())?;
+        let handler = self.find(context.key().class_method())?;
         let layers = self.layers_of(context.key(), &Layers::default());
         let trace = context.traceparent();
         Some(trace::within(trace, layers.run(handler, context)).await)
@@ -155,10 +155,8 @@ impl HandlerRegistry {
     }
 
     /// The handler of `Class@method`.
-    pub(super) fn find(&self, class_method: &str) -> Option<(&str, &Arc<dyn Handler>)> {
-        self.handlers
-            .get_key_value(class_method)
-            .map(|(name, handler)| (name.as_str(), handler))
+    pub(super) fn find(&self, class_method: &str) -> Option<&Arc<dyn Handler>> {
+        self.handlers.get(class_method)
     }
 
     /// `Class@method` of everything registered, in no order.

@@ -132,10 +132,7 @@ impl Router {
 
     /// `Class@method` of the handlers, in order, and the expressions of the routes.
     pub fn skills(&self) -> (Vec<String>, Vec<String>) {
-        let table = self
-            .table
-            .read()
-            .expect("nothing panics while holding the routes");
+        let table = self.table();
         let mut handlers: Vec<String> = self.handlers.names().map(str::to_owned).collect();
         handlers.sort_unstable();
         let routes = table.routes.iter();

@@ -1,4 +1,4 @@
-//! Log set-up, and the limiter that keeps repeated warnings from filling a disk.
+//! The limiter that keeps repeated warnings from filling a disk.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
