@@ -67,8 +67,6 @@ pub struct Server {
     pub run_id: Option<String>,
     /// Master or not.
     pub role: Option<Role>,
-    /// Of the server.
-    pub version: Option<String>,
 }
 
 /// The part a server plays in replication.
@@ -268,11 +266,9 @@ impl Server {
             Some("slave" | "replica") => Some(Role::Replica),
             _ => None,
         };
-        let (run_id, version) = (field("run_id"), field("redis_version"));
         Self {
-            run_id: run_id.map(str::to_owned),
+            run_id: field("run_id").map(str::to_owned),
             role,
-            version: version.map(str::to_owned),
         }
     }
 }
@@ -303,11 +299,9 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_what_info_says() {
-        let info =
-            "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n\n# Replication\r\nrole:slave\r\n";
+        let info = "# Server\r\nrun_id:abc\r\n\n# Replication\r\nrole:slave\r\n";
         let server = Server::read(info);
         assert_eq!(server.run_id.as_deref(), Some("abc"));
-        assert_eq!(server.version.as_deref(), Some("7.0.15"));
         assert_eq!(server.role, Some(Role::Replica));
         assert_eq!(Server::read("# nothing"), Server::default());
     }

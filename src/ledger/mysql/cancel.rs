@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::connection::{Conn, Statement, error, statement};
+use super::connection::{Conn, Statement, about_rows, error, statement};
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, rows};
 use crate::ledger::cancellation::end_of_prefix;
@@ -125,11 +125,18 @@ impl MysqlLedger {
             return Ok(page);
         }
         let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
-        let cancel = |batch: &[u64]| with_tag(self.of_ids(queries::CANCEL_ROWS, batch), filter);
+        let cancel = |batch: &[u64]| {
+            with_tag(
+                about_rows(&self.queries, queries::CANCEL_ROWS, batch),
+                filter,
+            )
+        };
         let locked = self.patiently(&mut conn, ids.clone(), cancel).await;
         let locked = locked.map_err(error)?;
         page.locked = locked.len();
-        let others = conn.fetch(self.of_ids(queries::NOT_CANCELLED, &ids)).await;
+        let others = conn
+            .fetch(about_rows(&self.queries, queries::NOT_CANCELLED, &ids))
+            .await;
         let others = others.map_err(error)?;
         let others = others.iter().map(rows::not_cancelled);
         let others: HashMap<u64, CancelAnswer> =
@@ -162,7 +169,7 @@ impl MysqlLedger {
             cancel.bind(tag.to_owned())
         };
         let locked = self.patiently(conn, ids.clone(), cancel).await?;
-        let cancelled = self.of_ids(queries::CANCELLED_AS, &ids).bind(mark.clone());
+        let cancelled = about_rows(&self.queries, queries::CANCELLED_AS, &ids).bind(mark.clone());
         let mut page = CancelPage {
             locked: locked.len(),
             ..CancelPage::default()
@@ -188,7 +195,7 @@ impl MysqlLedger {
         ids: &[u64],
         filter: &CancelFilter,
     ) -> sqlx::Result<Vec<Cancellable>> {
-        let question = with_tag(self.of_ids(queries::CANCELLABLE, ids), filter);
+        let question = with_tag(about_rows(&self.queries, queries::CANCELLABLE, ids), filter);
         let found = conn.fetch(question).await?;
         let fitting = found.iter().filter_map(|row| {
             let row = rows::cancellable(row).transpose()?;
@@ -223,12 +230,6 @@ impl MysqlLedger {
             ids = past.locked;
             tokio::time::sleep(LOCK_PAUSE).await;
         }
-    }
-
-    fn of_ids(&self, template: &str, ids: &[u64]) -> Statement<'static> {
-        let ids = padded(ids);
-        let of_rows = statement(self.queries.with_rows(template, ids.len()));
-        ids.iter().fold(of_rows, |of_rows, id| of_rows.bind(*id))
     }
 }
 

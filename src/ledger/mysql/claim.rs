@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::{self, Conn, error, statement};
+use super::connection::{self, Conn, about_rows, error, statement};
 use super::queries::{self, padded};
 use super::{MysqlLedger, rows};
 use crate::ledger::{Arming, Claim, Claimant, Lease, LedgerError, Owner, Renewal};
@@ -92,11 +92,8 @@ impl MysqlLedger {
 
     /// A statement about rows, with their ids bound.
     fn of_rows(&self, template: &str, armings: &[Arming]) -> connection::Statement<'static> {
-        let ids = padded(&armings.iter().map(|arming| arming.row).collect::<Vec<_>>());
-        ids.iter().fold(
-            statement(self.queries.with_rows(template, ids.len())),
-            |statement, id| statement.bind(*id),
-        )
+        let ids: Vec<u64> = armings.iter().map(|arming| arming.row).collect();
+        about_rows(&self.queries, template, &ids)
     }
 
     /// One renewal: prolong what is ours; read back only if something was missing.
@@ -151,16 +148,8 @@ impl MysqlLedger {
     }
 
     async fn held(&self, conn: &mut Conn, leases: &[Lease]) -> sqlx::Result<Vec<(u64, Owner)>> {
-        let ids = padded(
-            &leases
-                .iter()
-                .map(|lease| lease.arming.row)
-                .collect::<Vec<_>>(),
-        );
-        let question = ids.iter().fold(
-            statement(self.queries.with_rows(queries::RENEWED, ids.len())),
-            |question, id| question.bind(*id),
-        );
+        let ids: Vec<u64> = leases.iter().map(|lease| lease.arming.row).collect();
+        let question = about_rows(&self.queries, queries::RENEWED, &ids);
         conn.fetch(question)
             .await?
             .iter()

@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
 
 use super::super::LedgerError;
 use super::pool::{ACQUIRE_TIMEOUT, Lent, Pool};
+use super::queries::{Queries, padded};
 use super::rights;
 use crate::config::{ConfigError, LedgerConfig};
 
@@ -28,6 +29,13 @@ pub(super) type Statement<'q> = Query<'q, MySql, MySqlArguments>;
 /// A statement from a text made of this module's constants.
 pub(super) fn statement(sql: String) -> Statement<'static> {
     sqlx::query(AssertSqlSafe(sql))
+}
+
+/// A statement about rows, with their ids as its first values.
+pub(super) fn about_rows(queries: &Queries, template: &str, ids: &[u64]) -> Statement<'static> {
+    let ids = padded(ids);
+    let about = statement(queries.with_rows(template, ids.len()));
+    ids.into_iter().fold(about, |about, id| about.bind(id))
 }
 
 /// The pools: one for the engine's own statements, one for the transactions of handlers, whose

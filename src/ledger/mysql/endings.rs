@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 
-use super::connection::{Conn, error, statement};
+use super::connection::{Conn, about_rows, error, statement};
 use super::filter::Conditions;
-use super::queries::{self, padded};
+use super::queries;
 use super::{BATCH_MAX, MysqlLedger, rows};
 use crate::ledger::{LedgerError, ListFilter, Picked, Prune, PruneCursor, Pruned};
 use crate::task::{State, UnixMs};
@@ -44,11 +44,7 @@ impl MysqlLedger {
         let mut matched = 0;
         let mut conn = self.pools.acquire().await?;
         for batch in rows.chunks(BATCH_MAX) {
-            let act = |ids: &[u64]| {
-                let ids = padded(ids);
-                let update = statement(self.queries.with_rows(template, ids.len()));
-                ids.into_iter().fold(update, |update, id| update.bind(id))
-            };
+            let act = |ids: &[u64]| about_rows(&self.queries, template, ids);
             let past = self
                 .locks
                 .get_past(
@@ -152,9 +148,7 @@ impl MysqlLedger {
         age_ms: i64,
     ) -> sqlx::Result<u64> {
         let act = |ids: &[u64]| {
-            let ids = padded(ids);
-            let delete = statement(self.queries.with_rows(queries::PRUNE_ROWS, ids.len()));
-            let delete = ids.into_iter().fold(delete, |delete, id| delete.bind(id));
+            let delete = about_rows(&self.queries, queries::PRUNE_ROWS, ids);
             delete.bind(status).bind(age_ms)
         };
         let past = self

@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::connection::{Conn, is_deadlock, is_locked, statement};
-use super::queries::{EXISTING, Queries, UNLOCKED, padded};
+use super::connection::{Conn, about_rows, is_deadlock, is_locked};
+use super::queries::{EXISTING, Queries, UNLOCKED};
 
 /// How long after the last locked row batches still ask first.
 const WARY_FOR: Duration = Duration::from_secs(10);
@@ -165,11 +165,7 @@ async fn ids<T>(
     items: &[T],
     row: fn(&T) -> u64,
 ) -> sqlx::Result<HashSet<u64>> {
-    let ids = padded(&items.iter().map(row).collect::<Vec<_>>());
-    let question = ids.iter().fold(
-        statement(queries.with_rows(template, ids.len())),
-        |question, id| question.bind(*id),
-    );
-    let rows = conn.fetch(question).await?;
+    let ids: Vec<u64> = items.iter().map(row).collect();
+    let rows = conn.fetch(about_rows(queries, template, &ids)).await?;
     rows.iter().map(|row| row.try_get_unchecked(0)).collect()
 }

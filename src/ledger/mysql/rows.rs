@@ -257,7 +257,10 @@ impl Bounded for u8 {
 
 /// A row of the query `RENEWED`.
 pub(super) fn held(row: &MySqlRow) -> sqlx::Result<Option<(u64, Owner)>> {
-    Ok(owner(row)?.map(|owner| (id(row).unwrap_or_default(), owner)))
+    match owner(row)? {
+        Some(owner) => Ok(Some((id(row)?, owner))),
+        None => Ok(None),
+    }
 }
 
 /// A row of the query `SETTLED`.

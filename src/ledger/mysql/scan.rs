@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::connection::{Conn, error, statement};
-use super::queries::{self, padded};
+use super::connection::{Conn, about_rows, error, statement};
+use super::queries;
 use super::{BATCH_MAX, MysqlLedger, rows};
 use crate::ledger::{DuePage, DueScan, Known, LedgerError, Upcoming, Window};
 use crate::task::UnixMs;
@@ -77,11 +77,7 @@ impl MysqlLedger {
         ids: &[u64],
         page: &mut DuePage,
     ) -> sqlx::Result<()> {
-        let padded = padded(ids);
-        let question = statement(self.queries.with_rows(queries::UPCOMING, padded.len()));
-        let question = padded
-            .iter()
-            .fold(question, |question, id| question.bind(*id));
+        let question = about_rows(&self.queries, queries::UPCOMING, ids);
         let found = conn.fetch(question).await?;
         let DuePage { rows, foreign, .. } = rows::due_page(&found, u32::MAX)?;
         let mut rows: HashMap<u64, Upcoming> =

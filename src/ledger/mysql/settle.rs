@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::MysqlLedger;
-use super::connection::{Conn, Statement, error, is_locked, statement};
+use super::connection::{Conn, Statement, about_rows, error, is_locked, statement};
 use super::locks::Past;
 use super::queries::{self, padded};
 use super::rows::SettledRow;
@@ -183,16 +183,8 @@ impl MysqlLedger {
         settlements: &[&Settlement],
         reached: &Reached,
     ) -> sqlx::Result<Vec<(Lease, Settled)>> {
-        let ids = padded(
-            &settlements
-                .iter()
-                .map(|settlement| settlement.lease.arming.row)
-                .collect::<Vec<_>>(),
-        );
-        let question = ids.iter().fold(
-            statement(self.queries.with_rows(queries::SETTLED, ids.len())),
-            |question, id| question.bind(*id),
-        );
+        let ids: Vec<u64> = settlements.iter().map(|one| one.lease.arming.row).collect();
+        let question = about_rows(&self.queries, queries::SETTLED, &ids);
         let rows = conn.fetch(question).await?;
         let rows: HashMap<u64, SettledRow> = rows
             .iter()
