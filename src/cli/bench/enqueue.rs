@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::figures::{Figure, Row, Value};
-use super::meter::{Cost, Meter};
+use super::meter::{Cost, Costs, Meter};
 use super::options::Enqueue;
 use super::population::{far_due, task};
 use super::process::Numbers;
@@ -116,48 +116,57 @@ impl Enqueue {
         let costs = meter.end(site).await?;
         let first = site.take_numbers(0);
         site.take_numbers(numbers.load(Ordering::Relaxed) - first);
-        let calls = Samples::new(all.calls);
-        let seconds = took.as_secs_f64();
-        let figure = |name, value| Figure { name, value };
-        let ms = |call: Option<Lateness>| match call {
-            Some(Lateness::Started(us) | Lateness::MoreThan(us)) => {
-                Value::Measured(us as f64 / 1000.0, 3)
-            }
-            None => Value::Unknown,
-        };
-        let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
-        let rss =
-            |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
-        let per_task = |count: Option<u64>| {
-            let count = count.filter(|_| all.rows > 0);
-            Value::measured(count.map(|count| count as f64 / all.rows as f64), 3)
-        };
-        let own_percent = cpu_own.map(|cpu| cpu.as_secs_f64() / seconds * 100.0);
-        let figures = vec![
-            figure("callers", Value::Count(u64::from(way.callers))),
-            figure("batch", Value::Count(u64::from(way.batch))),
-            figure("rows", Value::Count(all.rows)),
-            figure("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
-            figure("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
-            figure("call_p50_ms", ms(calls.percentile(50.0))),
-            figure("call_p99_ms", ms(calls.percentile(99.0))),
-            figure("call_max_ms", ms(calls.max())),
-            figure("creator_cpu_percent", Value::measured(own_percent, 1)),
-            figure("daemon_cpu_percent", cpu(costs.daemon)),
-            figure("redis_cpu_percent", cpu(costs.redis)),
-            figure("database_cpu_percent", cpu(costs.database)),
-            figure("daemon_rss_mb", rss(costs.daemon)),
-            figure("redis_rss_mb", rss(costs.redis)),
-            figure("database_rss_mb", rss(costs.database)),
-            figure("sql_per_task", per_task(Some(costs.counts.sql))),
-            figure("redis_per_task", per_task(costs.counts.redis)),
-        ];
+        let own_percent = cpu_own.map(|cpu| cpu.as_secs_f64() / took.as_secs_f64() * 100.0);
         Ok(Row {
             label: way.label.to_owned(),
             run: Some(run),
-            figures,
+            figures: figures(way, all, took, own_percent, &costs),
         })
     }
+}
+
+fn figures(
+    way: &Way,
+    all: Tally,
+    took: Duration,
+    own_percent: Option<f64>,
+    costs: &Costs,
+) -> Vec<Figure> {
+    let calls = Samples::new(all.calls);
+    let seconds = took.as_secs_f64();
+    let figure = |name, value| Figure { name, value };
+    let ms = |call: Option<Lateness>| match call {
+        Some(Lateness::Started(us) | Lateness::MoreThan(us)) => {
+            Value::Measured(us as f64 / 1000.0, 3)
+        }
+        None => Value::Unknown,
+    };
+    let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
+    let rss =
+        |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
+    let per_task = |count: Option<u64>| {
+        let count = count.filter(|_| all.rows > 0);
+        Value::measured(count.map(|count| count as f64 / all.rows as f64), 3)
+    };
+    vec![
+        figure("callers", Value::Count(u64::from(way.callers))),
+        figure("batch", Value::Count(u64::from(way.batch))),
+        figure("rows", Value::Count(all.rows)),
+        figure("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
+        figure("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
+        figure("call_p50_ms", ms(calls.percentile(50.0))),
+        figure("call_p99_ms", ms(calls.percentile(99.0))),
+        figure("call_max_ms", ms(calls.max())),
+        figure("creator_cpu_percent", Value::measured(own_percent, 1)),
+        figure("daemon_cpu_percent", cpu(costs.daemon)),
+        figure("redis_cpu_percent", cpu(costs.redis)),
+        figure("database_cpu_percent", cpu(costs.database)),
+        figure("daemon_rss_mb", rss(costs.daemon)),
+        figure("redis_rss_mb", rss(costs.redis)),
+        figure("database_rss_mb", rss(costs.database)),
+        figure("sql_per_task", per_task(Some(costs.counts.sql))),
+        figure("redis_per_task", per_task(costs.counts.redis)),
+    ]
 }
 
 /// Creates far tasks, a call after the other.

@@ -105,33 +105,11 @@ impl MysqlLedger {
             .iter()
             .map(rows::Finished::read)
             .collect::<Result<_, _>>()?;
-        let next = match found.last() {
-            Some(last) if found.len() == limit as usize => Some(PruneCursor {
-                deleted: after.deleted,
-                due_at: last.due_at,
-                row: last.row,
-            }),
-            // Behind the live rows come those that somebody has deleted.
-            _ if !after.deleted => Some(PruneCursor {
-                deleted: true,
-                due_at: UnixMs(0),
-                row: 0,
-            }),
-            _ => None,
-        };
-        let (mut doomed, mut spared) = (Vec::new(), surplus);
-        for row in &found {
-            if spared > 0 && row.spare {
-                spared -= 1;
-                doomed.push(row.row);
-            } else if row.old && age.is_some() {
-                doomed.push(row.row);
-            }
-        }
+        let (doomed, as_surplus) = doomed(&found, age.is_some(), surplus);
         let mut pruned = Pruned {
             rows: doomed.len() as u64,
-            surplus: surplus - spared,
-            next,
+            surplus: as_surplus,
+            next: behind(&found, after, limit),
         };
         if !dry_run && !doomed.is_empty() {
             let youngest = spare_ms.min(age_ms);
@@ -176,6 +154,38 @@ impl MysqlLedger {
     }
 }
 
+/// Which of these go, old ones or as surplus; and how many of them as surplus.
+fn doomed(found: &[rows::Finished], with_age: bool, surplus: u64) -> (Vec<u64>, u64) {
+    let mut left = surplus;
+    let goes = |row: &&rows::Finished| {
+        if left > 0 && row.spare {
+            left -= 1;
+            return true;
+        }
+        row.old && with_age
+    };
+    let doomed = found.iter().filter(goes).map(|row| row.row).collect();
+    (doomed, surplus - left)
+}
+
+/// Where the page behind these begins.
+fn behind(found: &[rows::Finished], after: PruneCursor, limit: u32) -> Option<PruneCursor> {
+    match found.last() {
+        Some(last) if found.len() == limit as usize => Some(PruneCursor {
+            deleted: after.deleted,
+            due_at: last.due_at,
+            row: last.row,
+        }),
+        // Behind the live rows come those that somebody has deleted.
+        _ if !after.deleted => Some(PruneCursor {
+            deleted: true,
+            due_at: UnixMs(0),
+            row: 0,
+        }),
+        _ => None,
+    }
+}
+
 /// The column's value for a finished state; none for the others, which must never be pruned.
 fn status(state: State) -> Option<i64> {
     match state {
@@ -188,4 +198,46 @@ fn status(state: State) -> Option<i64> {
 
 fn ms(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(row: u64, old: bool, spare: bool) -> rows::Finished {
+        rows::Finished {
+            row,
+            due_at: UnixMs(row as i64),
+            old,
+            spare,
+        }
+    }
+
+    #[test]
+    fn surplus_goes_first_and_old_ones_only_where_an_age_is_said() {
+        let rows = [
+            found(1, true, true),
+            found(2, true, true),
+            found(3, false, true),
+            found(4, false, false),
+        ];
+        assert_eq!(doomed(&rows, true, 0), (vec![1, 2], 0));
+        assert_eq!(doomed(&rows, false, 0), (vec![], 0));
+        assert_eq!(doomed(&rows, false, 3), (vec![1, 2, 3], 3));
+        assert_eq!(doomed(&rows, true, 1), (vec![1, 2], 1));
+        assert_eq!(doomed(&rows, true, 9), (vec![1, 2, 3], 3));
+    }
+
+    #[test]
+    fn behind_the_last_live_row_come_the_deleted_ones() {
+        let cursor = |deleted, row: u64| PruneCursor {
+            deleted,
+            due_at: UnixMs(row as i64),
+            row,
+        };
+        let rows = [found(1, true, true), found(2, true, true)];
+        assert_eq!(behind(&rows, cursor(false, 0), 2), Some(cursor(false, 2)));
+        assert_eq!(behind(&rows, cursor(false, 0), 3), Some(cursor(true, 0)));
+        assert_eq!(behind(&[], cursor(true, 7), 3), None);
+    }
 }
