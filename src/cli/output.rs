@@ -66,9 +66,7 @@ impl Output {
         }
         say(&table.trim_fmt())
     }
-}
 
-impl Output {
     /// Dead tasks: what people want to know of these.
     pub fn dead(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
         if self.json {
