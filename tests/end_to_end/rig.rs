@@ -120,6 +120,7 @@ impl Setup {
             sql: pool.connect_lazy(&ledger_url).unwrap(),
             redis,
             maria,
+            database: self.database,
             settings,
         };
         rig.run_sql(TRACES).await;
@@ -161,6 +162,7 @@ pub struct Rig {
     pub redis: PrivateRedis,
     pub maria: Option<PrivateMaria>,
     pub sql: MySqlPool,
+    database: u8,
     settings: toml::Table,
 }
 
@@ -337,9 +339,7 @@ impl Rig {
     }
 
     pub async fn redis_connection(&self) -> MultiplexedConnection {
-        let url = self.config().redis.url.expose().to_owned();
-        let client = redis::Client::open(url).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        self.redis.connect(self.database).await.unwrap()
     }
 
     pub async fn redis_says<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
