@@ -5,14 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::engine::Parts;
-use lapsed::fleet::memory::MemoryRoster;
-use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Foundling, Ledger};
-use lapsed::limiter::MemoryLimiter;
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
-use lapsed::telemetry::Metrics;
 use lapsed::timer::{
     Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
 };
@@ -22,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::faulty::{Faults, Faulty};
-use crate::rig::START;
+use crate::rig::{START, parts};
 
 /// A timer whose server some program has armed keys on.
 #[derive(Debug, Default)]
@@ -87,34 +82,27 @@ fn armed(key: &TaskKey) -> Sighting {
     }
 }
 
+/// An engine on this ledger whose timer sees this; and a word of each run of its only handler, of `Job@m`.
+fn engine_that(sees: Sees, ledger: Arc<dyn Ledger>) -> (Engine, mpsc::UnboundedReceiver<()>) {
+    let (ran, runs) = mpsc::unbounded_channel();
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "m", move |_, _: Vec<String>| {
+        let ran = ran.clone();
+        async move { Ok(ran.send(())?) }
+    });
+    let config = Config::default();
+    let parts = parts(ledger, Arc::new(sees), handlers, &config);
+    (Engine::with_parts(parts, &config), runs)
+}
+
 /// Runs an engine whose timer sees this, on a ledger with a fault that passes after ten seconds; tells how long it took from
 /// then until the task ran.
 async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Duration {
     let inner = Arc::new(MemoryLedger::new(START));
     let faults = Arc::new(Faults::default());
     fault(&faults).store(true, Ordering::SeqCst);
-    let ledger = Arc::new(Faulty {
-        clock: inner.clock().clone(),
-        inner: Arc::clone(&inner),
-        faults: Arc::clone(&faults),
-    });
-    let mut handlers = HandlerRegistry::new();
-    let (ran, mut runs) = mpsc::unbounded_channel();
-    handlers.on("Job", "m", move |_, _: Vec<String>| {
-        let ran = ran.clone();
-        async move { Ok(ran.send(())?) }
-    });
-    let config = Config::default();
-    let parts = Parts {
-        roster: Arc::new(MemoryRoster::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        ledger,
-        catalog: None,
-        timer: Arc::new(timer),
-        router: Arc::new(Router::new(handlers, &config)),
-        metrics: Arc::new(Metrics::default()),
-    };
-    let engine = Engine::with_parts(parts, &config);
+    let ledger = Arc::new(Faulty::new(Arc::clone(&inner), Arc::clone(&faults)));
+    let (engine, mut runs) = engine_that(timer, ledger);
     let (told, took) = oneshot::channel();
     let outcome = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -167,20 +155,8 @@ async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
         ..Sees::default()
     };
     let ledger = Arc::new(MemoryLedger::new(START));
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "m", |_, _: Vec<String>| async { Ok(()) });
-    let config = Config::default();
-    let parts = Parts {
-        roster: Arc::new(MemoryRoster::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        ledger: Arc::clone(&ledger) as _,
-        catalog: None,
-        timer: Arc::new(timer),
-        router: Arc::new(Router::new(handlers, &config)),
-        metrics: Arc::new(Metrics::default()),
-    };
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
     let stop = tokio::time::sleep(Duration::from_secs(10));
-    let engine = Engine::with_parts(parts, &config);
     engine.run_until(stop).await.unwrap();
     assert!(ledger.find(&theirs).await.unwrap().is_some());
     assert_eq!(ledger.find(&ours).await.unwrap(), None);
@@ -191,11 +167,7 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     let inner = Arc::new(MemoryLedger::new(START));
     let faults = Arc::new(Faults::default());
     faults.look_up_fails.store(true, Ordering::SeqCst);
-    let ledger = Arc::new(Faulty {
-        clock: inner.clock().clone(),
-        inner: Arc::clone(&inner),
-        faults: Arc::clone(&faults),
-    });
+    let ledger = Arc::new(Faulty::new(Arc::clone(&inner), Arc::clone(&faults)));
     let key = TaskKey::parse("Job@m@1").unwrap();
     let adopted = Foundling {
         key: key.clone(),
@@ -208,29 +180,13 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
         expired_after: Duration::from_secs(5),
         ..Sees::default()
     };
-    let mut handlers = HandlerRegistry::new();
-    let (ran, mut runs) = mpsc::unbounded_channel();
-    handlers.on("Job", "m", move |_, _: Vec<String>| {
-        let ran = ran.clone();
-        async move { Ok(ran.send(())?) }
-    });
-    let config = Config::default();
-    let parts = Parts {
-        roster: Arc::new(MemoryRoster::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        ledger,
-        catalog: None,
-        timer: Arc::new(timer),
-        router: Arc::new(Router::new(handlers, &config)),
-        metrics: Arc::new(Metrics::default()),
-    };
+    let (engine, mut runs) = engine_that(timer, ledger);
     let outcome = async {
         runs.recv().await.unwrap(); // by the sweep
         tokio::time::sleep(Duration::from_secs(10)).await;
         faults.look_up_fails.store(false, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(10)).await;
     };
-    let engine = Engine::with_parts(parts, &config);
     engine.run_until(outcome).await.unwrap();
     assert!(runs.try_recv().is_err(), "it ran twice");
     assert_eq!(inner.find(&key).await.unwrap().unwrap().state, State::Done);

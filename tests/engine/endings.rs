@@ -8,7 +8,7 @@ use lapsed::ledger::{Ledger, NewTask, NudgeAnswer};
 use lapsed::task::{How, Reason, RetryPolicy, State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry, TaskContext};
 
-use crate::rig::{START, counting, due_now, failing, seconds, start, start_on};
+use crate::rig::{START, counting, failing, seconds, start, start_on};
 
 #[tokio::test(start_paused = true)]
 async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() {
@@ -24,7 +24,7 @@ async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() 
             }
         }),
     );
-    due_now(&rig, "Job@fail").await;
+    rig.due_now("Job@fail").await;
     let waiting = rig.until("Job@fail", State::Waiting).await;
     assert_eq!((waiting.attempt, waiting.last_error), (0, None));
     assert_eq!(waiting.history[0].how, How::Snoozed);
@@ -32,7 +32,8 @@ async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() 
     assert_eq!((done.attempt, done.history[0].snoozes), (1, 3));
     let waited = done.finished.unwrap().since(START).as_secs();
     assert!((180..190).contains(&waited), "{waited}");
-    assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"snoozed\"} 3"));
+    rig.until_metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"snoozed\"} 3")
+        .await;
     rig.stop().await;
 }
 
@@ -42,7 +43,7 @@ async fn who_snoozes_without_end_is_noticed() {
         "retry.max_attempts = 1",
         failing(|_| Err(HandlerError::snooze(seconds(1)))),
     );
-    due_now(&rig, "Job@fail").await;
+    rig.due_now("Job@fail").await;
     let dead = rig.until("Job@fail", State::Dead).await;
     assert_eq!(dead.reason, Some(Reason::Exhausted));
     let hows: Vec<_> = dead.history.iter().map(|entry| entry.snoozes).collect();
@@ -56,7 +57,7 @@ async fn no_attempt_begins_after_the_deadline() {
         "retry = { backoff = 'fixed', delay = '10s', jitter = 0.0, deadline = '25s' }",
         failing(|_| Err(HandlerError::new("no"))),
     );
-    due_now(&rig, "Job@fail").await;
+    rig.due_now("Job@fail").await;
     let dead = rig.until("Job@fail", State::Dead).await;
     assert_eq!((dead.attempt, dead.reason), (3, Some(Reason::Deadline)));
     let error = dead.last_error.unwrap();
@@ -81,7 +82,7 @@ async fn a_handlers_own_policy_and_timeout_count() {
         .timeout("Job", "hangs", seconds(7))
         .retry("Job", "hangs", RetryPolicy::never());
     let rig = start("", handlers);
-    due_now(&rig, "Job@hangs").await;
+    rig.due_now("Job@hangs").await;
     let dead = rig.until("Job@hangs", State::Dead).await;
     let error = "gave up after 1 of 1 attempts: timed out after 7 s";
     assert_eq!(dead.last_error.as_deref(), Some(error));
@@ -115,8 +116,10 @@ async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_i
         "{error}"
     );
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    assert!(rig.metric("lapsed_dead_total{route=\"Job@count\",reason=\"expired\"} 1"));
-    assert!(rig.metric("lapsed_runs_total{route=\"Job@count\",outcome=\"succeeded\"} 1"));
+    rig.until_metric("lapsed_dead_total{route=\"Job@count\",reason=\"expired\"} 1")
+        .await;
+    rig.until_metric("lapsed_runs_total{route=\"Job@count\",outcome=\"succeeded\"} 1")
+        .await;
 
     let key = TaskKey::parse("Job@count@late").unwrap();
     rig.people().redrive(&key).await.unwrap();
@@ -143,7 +146,7 @@ async fn a_result_is_kept_if_the_run_succeeds() {
     );
     let rig = start("", handlers);
     for what in ["fine", "big", "fails"] {
-        due_now(&rig, &format!("Job@result@{what}")).await;
+        rig.due_now(&format!("Job@result@{what}")).await;
     }
     let fine = rig.until("Job@result@fine", State::Done).await;
     assert_eq!(fine.result.as_deref(), Some(r#"{"sum":3}"#));

@@ -41,9 +41,20 @@ pub struct Faults {
 
 #[derive(Debug)]
 pub struct Faulty {
-    pub inner: Arc<MemoryLedger>,
-    pub faults: Arc<Faults>,
-    pub clock: LedgerClock,
+    inner: Arc<MemoryLedger>,
+    faults: Arc<Faults>,
+    clock: LedgerClock,
+}
+
+impl Faulty {
+    pub fn new(inner: Arc<MemoryLedger>, faults: Arc<Faults>) -> Self {
+        let ahead = *faults.clock_ahead.lock().unwrap();
+        Self {
+            clock: LedgerClock::starting_at(inner.clock().now().plus(ahead)),
+            inner,
+            faults,
+        }
+    }
 }
 
 pub fn unavailable() -> LedgerError {

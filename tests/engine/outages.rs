@@ -52,8 +52,7 @@ async fn sweeping_goes_on_after_a_settlement_was_refused_in_an_outage() {
     faults.settle_errors.lock().unwrap().extend(errors);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(faults.settle_errors.lock().unwrap().is_empty());
-    let made = rig.tasks.create("Job", "count", ["2"], Duration::ZERO);
-    made.await.unwrap();
+    rig.due_now("Job@count@2").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(rig.record("Job@count@2").await.state, State::Done);
     rig.stop().await;
@@ -67,10 +66,7 @@ async fn a_settlement_that_is_written_singly_is_tried_again_after_an_outage() {
     faults.settle_errors.lock().unwrap().extend(errors);
     let count = Arc::default();
     let rig = start_with(ledger, faults, "", counting(&count));
-    rig.tasks
-        .create("Job", "count", ["1"], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@count@1").await;
     let record = rig.until("Job@count@1", State::Done).await;
     assert_eq!((record.attempt, record.crashes), (1, 0));
     rig.stop().await;

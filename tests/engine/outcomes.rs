@@ -23,10 +23,7 @@ async fn a_failure_climbs_the_ladder_until_it_succeeds() {
             }
         }),
     );
-    rig.tasks
-        .create("Job", "fail", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@fail").await;
     let record = rig.until("Job@fail", State::Done).await;
     assert_eq!((record.attempt, record.last_error), (4, None));
     let waited = record.finished.unwrap().since(START).as_secs_f64();
@@ -40,17 +37,16 @@ async fn a_failure_climbs_the_ladder_until_it_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn after_the_ladder_the_task_is_dead_and_says_why() {
     let rig = start("", failing(|_| Err(HandlerError::new("never"))));
-    rig.tasks
-        .create("Job", "fail", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@fail").await;
     let record = rig.until("Job@fail", State::Dead).await;
     assert_eq!(
         (record.attempt, record.last_error.as_deref()),
         (16, Some("gave up after 16 of 16 attempts: never"))
     );
-    assert!(rig.metric("lapsed_dead_total{route=\"Job@fail\",reason=\"exhausted\"} 1"));
-    assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"failed\"} 16"));
+    rig.until_metric("lapsed_dead_total{route=\"Job@fail\",reason=\"exhausted\"} 1")
+        .await;
+    rig.until_metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"failed\"} 16")
+        .await;
     rig.stop().await;
 }
 
@@ -59,14 +55,8 @@ async fn a_permanent_error_and_arguments_that_do_not_parse_are_not_tried_again()
     let mut handlers = failing(|_| Err(HandlerError::permanent("no such order")));
     handlers.on("Job", "typed", |_, (_,): (u64,)| async { Ok(()) });
     let rig = start("", handlers);
-    rig.tasks
-        .create("Job", "fail", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
-    rig.tasks
-        .create("Job", "typed", ["x"], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@fail").await;
+    rig.due_now("Job@typed@x").await;
     let record = rig.until("Job@fail", State::Dead).await;
     assert_eq!(
         (record.attempt, record.last_error.as_deref()),
@@ -88,10 +78,7 @@ async fn a_panic_is_an_outcome_and_the_daemon_lives() {
         "",
         failing(|attempt| if attempt == 1 { panic!("boom") } else { Ok(()) }),
     );
-    rig.tasks
-        .create("Job", "fail", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@fail").await;
     let record = rig.until("Job@fail", State::Waiting).await;
     assert_eq!(record.last_error.as_deref(), Some("panicked: boom"));
     assert_eq!(rig.until("Job@fail", State::Done).await.attempt, 2);
@@ -108,10 +95,7 @@ async fn a_run_that_hangs_is_ended_at_its_timeout_and_renewed_until_then() {
         Ok(())
     });
     let rig = start("engine.timeout = '90s'\nengine.lease = '10s'", handlers);
-    rig.tasks
-        .create("Job", "hang", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@hang").await;
     let record = rig.until("Job@hang", State::Waiting).await;
     assert_eq!(
         (record.attempt, record.crashes, record.last_error.as_deref()),

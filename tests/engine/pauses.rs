@@ -58,8 +58,7 @@ async fn what_was_paused_while_its_claim_was_on_its_way_is_given_back() {
     let count = Arc::new(AtomicU32::new(0));
     let rig = start_with(ledger, Arc::clone(&faults), "", counting(&count));
     *faults.claim_answer_takes.lock().unwrap() = Duration::from_secs(3);
-    let made = rig.tasks.create("Job", "count", [1], Duration::ZERO);
-    made.await.unwrap();
+    rig.due_now("Job@count@1").await;
     rig.until("Job@count@1", State::Running).await;
     let job = Scope::class("Job").unwrap();
     rig.tasks.pause(&job, "test", "").await.unwrap();
@@ -110,8 +109,7 @@ async fn what_is_resumed_is_swept_at_once() {
     let job = Scope::method("Job", "count").unwrap();
     rig.tasks.pause(&job, "test", "").await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let made = rig.tasks.create("Job", "count", [1], Duration::ZERO);
-    made.await.unwrap();
+    rig.due_now("Job@count@1").await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(count.load(Ordering::SeqCst), 0);
     rig.tasks.resume(&job).await.unwrap().unwrap();
@@ -131,10 +129,7 @@ async fn an_engine_that_holds_what_is_overdue_runs_what_falls_due_later() {
     let count = Arc::new(AtomicU32::new(0));
     let rig = start_on(ledger, "engine.hold_overdue = true", counting(&count));
     tokio::time::sleep(Duration::from_secs(60)).await;
-    rig.tasks
-        .create("Job", "count", ["new"], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@count@new").await;
     rig.until("Job@count@new", State::Done).await;
     assert_eq!(count.load(Ordering::SeqCst), 1);
     rig.tasks

@@ -11,7 +11,7 @@ use lapsed::task::{State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry};
 use tokio::time::Instant;
 
-use crate::rig::{counting, due_now, failing, seconds, start, start_on};
+use crate::rig::{counting, failing, seconds, start, start_on};
 
 #[tokio::test(start_paused = true)]
 async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
@@ -24,7 +24,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     rig.stop().await;
     let rig = start("", handlers);
     for n in 0..250 {
-        due_now(&rig, &format!("Job@fail@{n}")).await;
+        rig.due_now(&format!("Job@fail@{n}")).await;
     }
     let count = async |filter: &ListFilter| rig.people().count_dead(filter).await.unwrap();
     let all = ListFilter::default();
@@ -70,7 +70,7 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
     let runs = Arc::new(AtomicU32::new(0));
     let rig = start("retention = { done = '1h', done_max = 4 }", counting(&runs));
     for n in 0..10 {
-        due_now(&rig, &format!("Job@count@{n}")).await;
+        rig.due_now(&format!("Job@count@{n}")).await;
         rig.until(&format!("Job@count@{n}"), State::Done).await;
     }
     let key = TaskKey::parse("Job@count@pending").unwrap();
@@ -94,7 +94,8 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
     assert_eq!(left().await[..4], newest);
     tokio::time::sleep(seconds(3700)).await;
     assert_eq!(left().await, ["Job@count@pending"]);
-    assert!(rig.metric("lapsed_pruned_total{state=\"done\"} 10"));
+    rig.until_metric("lapsed_pruned_total{state=\"done\"} 10")
+        .await;
     rig.stop().await;
 }
 
@@ -103,7 +104,7 @@ async fn pruning_by_hand_counts_first_and_keeps_what_it_is_told() {
     let runs = Arc::new(AtomicU32::new(0));
     let rig = start("", counting(&runs));
     for n in 0..6 {
-        due_now(&rig, &format!("Job@count@{n}")).await;
+        rig.due_now(&format!("Job@count@{n}")).await;
         rig.until(&format!("Job@count@{n}"), State::Done).await;
     }
     tokio::time::sleep(seconds(120)).await;

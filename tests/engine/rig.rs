@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::clock::LedgerClock;
+use lapsed::client::Made;
 use lapsed::engine::{EngineError, Parts};
 use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::faulty::{Faults, Faulty};
 
+/// When the ledger's clock starts.
 pub const START: UnixMs = UnixMs(1_800_000_000_000);
 
 /// An engine that runs, and what it takes to look at it.
@@ -32,14 +33,35 @@ pub struct Rig {
     pub running: JoinHandle<Result<(), EngineError>>,
 }
 
+/// What an engine is made of, all of it in memory.
+pub fn parts(
+    ledger: Arc<dyn Ledger>,
+    timer: Arc<dyn Timer>,
+    handlers: HandlerRegistry,
+    config: &Config,
+) -> Parts {
+    Parts {
+        ledger,
+        catalog: None,
+        timer,
+        roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
+        router: Arc::new(Router::new(handlers, config)),
+        metrics: Arc::new(Metrics::default()),
+    }
+}
+
+/// An engine on an empty ledger.
 pub fn start(config: &str, handlers: HandlerRegistry) -> Rig {
     start_on(Arc::new(MemoryLedger::new(START)), config, handlers)
 }
 
+/// An engine on this ledger.
 pub fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) -> Rig {
     start_with(ledger, Arc::default(), config, handlers)
 }
 
+/// An engine on this ledger, with faults between them.
 pub fn start_with(
     ledger: Arc<MemoryLedger>,
     faults: Arc<Faults>,
@@ -47,22 +69,11 @@ pub fn start_with(
     handlers: HandlerRegistry,
 ) -> Rig {
     let config = Config::from_toml(config).unwrap();
-    let ahead = *faults.clock_ahead.lock().unwrap();
-    let clock = LedgerClock::starting_at(ledger.clock().now().plus(ahead));
-    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(clock.clone()));
-    let inner = Arc::clone(&ledger);
+    let faulty = Arc::new(Faulty::new(Arc::clone(&ledger), faults));
+    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(faulty.clock().clone()));
     let parts = Parts {
-        ledger: Arc::new(Faulty {
-            inner,
-            faults,
-            clock,
-        }),
         catalog: Some(Arc::clone(&ledger) as _),
-        timer: Arc::clone(&timer),
-        roster: Arc::new(MemoryRoster::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        router: Arc::new(Router::new(handlers, &config)),
-        metrics: Arc::new(Metrics::default()),
+        ..parts(faulty, Arc::clone(&timer), handlers, &config)
     };
     let (stop, stopped) = oneshot::channel();
     let engine = Engine::with_parts(parts.clone(), &config);
@@ -80,6 +91,7 @@ pub fn start_with(
 }
 
 impl Rig {
+    /// Stops gracefully; what is left is in the ledger.
     pub async fn stop(mut self) -> Arc<MemoryLedger> {
         let _ = self.stop.take().unwrap().send(());
         self.running.await.unwrap().unwrap();
@@ -87,11 +99,21 @@ impl Rig {
     }
 
     pub async fn record(&self, key: &str) -> TaskRecord {
-        self.ledger
-            .find(&TaskKey::parse(key).unwrap())
-            .await
-            .unwrap()
-            .unwrap()
+        record(&self.ledger, key).await
+    }
+
+    /// Creates this task, due at once.
+    pub async fn due_now(&self, key: &str) -> Made {
+        let key = TaskKey::parse(key).unwrap();
+        let made = self.tasks.create_task(key.into(), Duration::ZERO);
+        made.await.unwrap()
+    }
+
+    /// A client that can look things up.
+    pub fn people(&self) -> TaskClient {
+        self.tasks
+            .clone()
+            .with_catalog(Arc::clone(&self.ledger) as _)
     }
 
     /// Waits (in paused time, without waiting) until the task is in this state.
@@ -113,6 +135,40 @@ impl Rig {
         }
     }
 
+    /// Waits until so many tasks are done.
+    pub async fn until_done(&self, count: u64) {
+        let done = async {
+            while self.ledger.stats().await.unwrap().done < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(3_600), done)
+            .await
+            .is_err()
+        {
+            panic!(
+                "expected {count} done, found {:?}",
+                self.ledger.stats().await
+            );
+        }
+    }
+
+    /// Waits until the metrics have this line: what is settled is counted a moment later.
+    pub async fn until_metric(&self, line: &str) {
+        let counted = async {
+            while !self.metric(line) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(60), counted)
+            .await
+            .is_err()
+        {
+            panic!("`{line}` is not in\n{}", self.parts.metrics.render());
+        }
+    }
+
+    /// Whether the metrics have this line.
     pub fn metric(&self, line: &str) -> bool {
         self.parts
             .metrics
@@ -120,6 +176,11 @@ impl Rig {
             .lines()
             .any(|found| found == line)
     }
+}
+
+pub async fn record(ledger: &MemoryLedger, key: &str) -> TaskRecord {
+    let found = ledger.find(&TaskKey::parse(key).unwrap()).await;
+    found.unwrap().expect("it has a row")
 }
 
 /// Handlers that count, and say when they ran.
@@ -178,21 +239,4 @@ pub async fn overdue(ledger: &MemoryLedger, count: i64) -> Vec<Arming> {
 
 pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
-}
-
-pub async fn due_now(rig: &Rig, key: &str) {
-    let key = TaskKey::parse(key).unwrap();
-    rig.tasks
-        .create_task(key.into(), Duration::ZERO)
-        .await
-        .unwrap();
-}
-
-impl Rig {
-    /// A client that can look things up.
-    pub fn people(&self) -> TaskClient {
-        self.tasks
-            .clone()
-            .with_catalog(Arc::clone(&self.ledger) as _)
-    }
 }

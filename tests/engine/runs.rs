@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Ledger, NewTask};
+use lapsed::ledger::{Ledger, NewTask};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::{Config, HandlerRegistry, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
@@ -61,9 +61,7 @@ async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
     ledger.create(&tasks).await.unwrap();
     let count = Arc::default();
     let rig = start_on(ledger, "", counting(&count));
-    while rig.ledger.stats().await.unwrap().done < 5_000 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    rig.until_done(5_000).await;
     assert!(rig.ledger.clock().now().since(START) < Duration::from_secs(10));
     rig.stop().await;
     assert_eq!(count.load(Ordering::SeqCst), 5_000);
@@ -73,10 +71,7 @@ async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
 async fn what_nothing_here_can_run_stays_pending_until_a_route_appears() {
     let count = Arc::default();
     let rig = start("", counting(&count));
-    rig.tasks
-        .create("Other", "job", ["1"], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Other@job@1").await;
     rig.tasks
         .create("Job", "count", ["1"], Duration::from_secs(5))
         .await
@@ -114,9 +109,7 @@ async fn two_daemons_on_one_ledger_run_each_task_once() {
             .await
             .unwrap();
     }
-    while ledger.stats().await.unwrap().done < 500 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    one.until_done(500).await;
     one.stop().await;
     two.stop().await;
     assert_eq!(count.load(Ordering::SeqCst), 500);
@@ -127,11 +120,7 @@ async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_di
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let rig = start("", held(started, &go));
-    let first = rig
-        .tasks
-        .create("Job", "held", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    let first = rig.due_now("Job@held").await;
     assert_eq!(runs.recv().await.unwrap(), first.id());
     let second = rig
         .tasks
@@ -146,7 +135,7 @@ async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_di
     go.notify_one();
     let record = rig.until("Job@held", State::Done).await;
     assert_eq!(record.id, second.id());
-    assert!(rig.metric("lapsed_fenced_total 1"));
+    rig.until_metric("lapsed_fenced_total 1").await;
     rig.stop().await;
 }
 

@@ -35,9 +35,7 @@ async fn no_more_runs_go_on_than_there_are_slots() {
             .await
             .unwrap();
     }
-    while rig.ledger.stats().await.unwrap().done < 40 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    rig.until_done(40).await;
     assert_eq!(most.load(Ordering::SeqCst), 4);
     rig.stop().await;
 }

@@ -5,31 +5,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::engine::{EngineError, Parts};
-use lapsed::fleet::memory::MemoryRoster;
-use lapsed::handler::Router;
+use lapsed::engine::EngineError;
 use lapsed::ledger::Catalog;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::limiter::MemoryLimiter;
 use lapsed::task::{State, TaskKey};
-use lapsed::telemetry::Metrics;
 use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
 use lapsed::{Config, Engine, HandlerRegistry, Recurrence, Task};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::faulty::{Faults, unavailable};
-use crate::rig::{START, counting, held, overdue, start, start_on, start_with};
+use crate::rig::{START, counting, held, overdue, parts, record, start, start_on, start_with};
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_waits_for_what_runs() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let rig = start("", held(started, &go));
-    rig.tasks
-        .create("Job", "held", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@held").await;
     runs.recv().await.unwrap();
     let letting_go = Arc::clone(&go);
     tokio::spawn(async move {
@@ -37,11 +30,7 @@ async fn a_graceful_stop_waits_for_what_runs() {
         letting_go.notify_one();
     });
     let ledger = rig.stop().await;
-    let record = ledger
-        .find(&TaskKey::parse("Job@held").unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let record = record(&ledger, "Job@held").await;
     assert_eq!(record.state, State::Done);
 }
 
@@ -52,17 +41,10 @@ async fn what_outlives_the_drain_is_released_without_counting() {
         "engine.drain_timeout = '3s'",
         held(started, &Arc::default()),
     );
-    rig.tasks
-        .create("Job", "held", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@held").await;
     runs.recv().await.unwrap();
     let ledger = rig.stop().await;
-    let record = ledger
-        .find(&TaskKey::parse("Job@held").unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let record = record(&ledger, "Job@held").await;
     assert_eq!(
         (record.state, record.attempt, record.crashes),
         (State::Pending, 0, 0)
@@ -104,8 +86,7 @@ async fn what_is_claimed_while_the_engine_stops_is_released_without_counting() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let ledger = rig.stop().await;
-    let record = ledger.find(&TaskKey::parse("Job@count@2").unwrap()).await;
-    let record = record.unwrap().unwrap();
+    let record = record(&ledger, "Job@count@2").await;
     assert_eq!(
         (record.state, record.attempt, record.crashes),
         (State::Pending, 0, 0)
@@ -123,15 +104,11 @@ async fn a_release_that_meets_a_lock_while_stopping_is_written_all_the_same() {
         "engine.drain_timeout = '1s'",
         held(started, &Arc::default()),
     );
-    rig.tasks
-        .create("Job", "held", [""; 0], Duration::ZERO)
-        .await
-        .unwrap();
+    rig.due_now("Job@held").await;
     runs.recv().await.unwrap();
     faults.settle_locked.store(4, Ordering::SeqCst);
     let ledger = rig.stop().await;
-    let record = ledger.find(&TaskKey::parse("Job@held").unwrap()).await;
-    let record = record.unwrap().unwrap();
+    let record = record(&ledger, "Job@held").await;
     assert_eq!(
         (record.state, record.attempt, record.crashes),
         (State::Pending, 0, 0)
@@ -183,15 +160,8 @@ impl Timer for Broken {
 #[tokio::test(start_paused = true)]
 async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
     let config = Config::default();
-    let parts = Parts {
-        ledger: Arc::new(MemoryLedger::new(START)),
-        catalog: None,
-        timer: Arc::new(Broken),
-        roster: Arc::new(MemoryRoster::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        router: Arc::new(Router::new(HandlerRegistry::new(), &config)),
-        metrics: Arc::new(Metrics::default()),
-    };
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let parts = parts(ledger, Arc::new(Broken), HandlerRegistry::new(), &config);
     let engine = Engine::with_parts(parts, &config);
     let ended = engine.run_until(std::future::pending()).await;
     assert!(matches!(ended, Err(EngineError::Broken)), "{ended:?}");
