@@ -5,7 +5,9 @@ use lapsed::ledger::{
 };
 use lapsed::task::{Origin, State, TaskKey, UnixMs};
 
-use crate::rig::{LEASE, bury, claim, claim_due, in_ms, key, pass, retry_at, settle, standing};
+use crate::rig::{
+    LEASE, bury, cancel, claim, claim_due, in_ms, key, pass, record, retry_at, settle, standing,
+};
 
 rules! {
     a_key_without_a_row_is_adopted_once
@@ -55,7 +57,7 @@ async fn a_key_without_a_row_is_adopted_once(ledger: &(impl Ledger + Catalog)) {
         let row = standing(ledger, key).await.unwrap();
         assert_eq!((row.arming, row.state), (arming, State::Pending));
         assert_eq!((row.arming.due, row.origin), (due, Origin::Key));
-        assert!(ledger.find(key).await.unwrap().unwrap().adopted);
+        assert!(record(ledger, key).await.adopted);
     }
     let again = adopt(ledger, &keys[0], in_ms(ledger, 90_000).await, None).await;
     assert_eq!(again, Adopted::Overtaken);
@@ -86,13 +88,10 @@ async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
         .reschedule(&moved, in_ms(ledger, 70_000).await)
         .await
         .unwrap();
-    ledger
-        .cancel(std::slice::from_ref(&cancelled))
-        .await
-        .unwrap();
+    cancel(ledger, &cancelled).await;
     assert!(claim(ledger, seen[2].arming, LEASE).await.is_some());
     let running = standing(ledger, &claimed).await.unwrap();
-    ledger.cancel(std::slice::from_ref(&claimed)).await.unwrap();
+    cancel(ledger, &claimed).await;
     for (key, over) in [&moved, &cancelled, &claimed, &claimed]
         .into_iter()
         .zip(seen.into_iter().chain([running]))
@@ -126,7 +125,7 @@ async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_
     let due = in_ms(ledger, 30_000).await;
     let arming = written(adopt(ledger, &key, due, Some(waiting)).await);
     assert_eq!((arming.row, arming.due), (seen.arming.row, due));
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!(
         (record.state, record.due_at, record.attempt),
         (State::Pending, due, 0)
@@ -172,7 +171,7 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Cat
         };
         ledger.create(&[task]).await.unwrap();
         if state == State::Cancelled {
-            ledger.cancel(std::slice::from_ref(key)).await.unwrap();
+            cancel(ledger, key).await;
         } else {
             let seen = standing(ledger, key).await.unwrap();
             let run = claim(ledger, seen.arming, LEASE).await.unwrap();
@@ -186,7 +185,7 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Cat
         assert_eq!(finished.state, state);
         let due = in_ms(ledger, 60_000).await;
         written(adopt(ledger, key, due, Some(finished)).await);
-        let record = ledger.find(key).await.unwrap().unwrap();
+        let record = record(ledger, key).await;
         assert_eq!(
             (record.state, record.due, record.attempt),
             (State::Pending, due, 0)

@@ -7,7 +7,7 @@ use lapsed::ledger::{
 use lapsed::task::{State, UnixMs};
 
 use crate::rig::{
-    LEASE, bury, by, cancel, claim, claim_due, create, in_ms, key, retry_at, settle, state,
+    LEASE, bury, by, cancel, claim, claim_due, create, in_ms, key, record, retry_at, settle, state,
 };
 
 rules! {
@@ -25,7 +25,7 @@ rules! {
 
 async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
     let key = key("create", 1);
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
+    let due = in_ms(ledger, 60_000).await;
     let task = NewTask {
         payload: Some("{\"a\":1}".into()),
         tag: Some("t".into()),
@@ -37,7 +37,7 @@ async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
         (created.arming.due, created.state, created.older_run),
         (due, State::Pending, false)
     );
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!(
         (record.due, record.attempt, record.max_attempts),
         (due, 0, Some(3))
@@ -62,7 +62,7 @@ async fn a_record_shows_a_payload_without_its_envelope(ledger: &(impl Ledger + C
             ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
         };
         let arming = ledger.create(&[task]).await.unwrap()[0].arming;
-        let record = ledger.find(&key).await.unwrap().unwrap();
+        let record = record(ledger, &key).await;
         assert_eq!(record.payload.as_deref(), Some(payload));
         let found = record.traceparent.map(|trace| trace.to_string());
         assert_eq!(found.as_deref(), trace);
@@ -81,7 +81,7 @@ async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog
     };
     let created = ledger.create(&[again]).await.unwrap()[0];
     assert_eq!((created.arming, created.state), (arming, State::Pending));
-    assert_eq!(ledger.find(&key).await.unwrap().unwrap().tag, None);
+    assert_eq!(record(ledger, &key).await.tag, None);
 }
 
 async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl Ledger + Catalog)) {
@@ -167,7 +167,7 @@ async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
 
 async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)) {
     let key = key("reschedule", 1);
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 - 5);
+    let due = in_ms(ledger, -5).await;
     assert_eq!(
         ledger.reschedule(&key, due).await.unwrap(),
         RescheduleAnswer::Unknown

@@ -8,7 +8,8 @@ use lapsed::ledger::{
 use lapsed::task::{State, TaskKey, UnixMs};
 
 use crate::rig::{
-    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, key, pass, retry_at, settle, state,
+    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, in_ms, key, pass, record, retry_at,
+    settle, state,
 };
 
 rules! {
@@ -45,14 +46,7 @@ async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &(impl Ledger + C
     {
         let claimed = claim_due(ledger, &key("during", n), LEASE).await;
         assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Running);
-        assert!(
-            ledger
-                .find(&claimed.key)
-                .await
-                .unwrap()
-                .unwrap()
-                .cancel_requested
-        );
+        assert!(record(ledger, &claimed.key).await.cancel_requested);
         assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Cancelled);
         assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
         assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
@@ -96,8 +90,8 @@ async fn cancel_all(ledger: &impl Ledger, filter: &CancelFilter) -> (Vec<TaskKey
     }
 }
 
-async fn create_tagged(ledger: &impl Ledger, key: &TaskKey, in_ms: i64, tag: &str) -> Arming {
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + in_ms);
+async fn create_tagged(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64, tag: &str) -> Arming {
+    let due = in_ms(ledger, ahead_ms).await;
     let task = NewTask {
         tag: Some(tag.into()),
         ..NewTask::new(key.clone(), due)
@@ -202,13 +196,13 @@ async fn a_dry_run_cancels_nothing(ledger: &(impl Ledger + Catalog)) {
     let page = ledger.cancel_page(&filter, None, true).await.unwrap();
     assert_eq!((page.cancelled, page.running), (vec![one.clone()], 1));
     assert_eq!(state(ledger, &one).await, State::Pending);
-    let running = ledger.find(&other).await.unwrap().unwrap();
+    let running = record(ledger, &other).await;
     assert!(!running.cancel_requested);
 }
 
 async fn many_are_cancelled_page_by_page(ledger: &(impl Ledger + Catalog)) {
     const MANY: usize = 5_000;
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
+    let due = in_ms(ledger, 60_000).await;
     let task = |n: usize| NewTask {
         tag: Some("many_tag".into()),
         ..NewTask::new(

@@ -6,7 +6,7 @@ use lapsed::ledger::{
 use lapsed::task::{Reason, State, TaskKey, UnixMs};
 
 use crate::history::arming_of;
-use crate::rig::{LEASE, bury_for, claim, claim_due, create, pass, record, settle};
+use crate::rig::{LEASE, bury_for, claim, claim_due, create, in_ms, pass, record, settle};
 
 rules! {
     dead_tasks_are_found_by_what_is_known_of_them
@@ -16,7 +16,7 @@ rules! {
 
 /// Dead tasks of a class of their own: `<reason> <number>`, with a tag and an error.
 async fn dead(ledger: &(impl Ledger + Catalog), class: &str, count: usize) -> Vec<TaskKey> {
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 - 10);
+    let due = in_ms(ledger, -10).await;
     let mut keys = Vec::new();
     for n in 0..count {
         let reason = Reason::ALL[n % 2];

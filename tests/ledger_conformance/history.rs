@@ -1,10 +1,11 @@
 //! What is known of the runs of a task: its failures, why it is dead, its result.
 
-use lapsed::ledger::{Catalog, Ledger, Ruling, Settled, TaskRecord};
+use lapsed::ledger::{Arming, Catalog, Ledger, Ruling, Settled, TaskRecord};
 use lapsed::task::{HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs};
 
 use crate::rig::{
-    LEASE, bury, bury_for, cancel, claim, claim_due, create, key, mishap, record, settle,
+    LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, mishap, record, settle,
+    standing,
 };
 
 rules! {
@@ -30,9 +31,8 @@ async fn fail(ledger: &(impl Ledger + Catalog), key: &TaskKey, entry: Mishap) {
     assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
 }
 
-pub async fn arming_of(ledger: &impl Ledger, key: &TaskKey) -> lapsed::ledger::Arming {
-    let standings = ledger.look_up(std::slice::from_ref(key)).await.unwrap();
-    standings[0].as_ref().unwrap().arming
+pub async fn arming_of(ledger: &impl Ledger, key: &TaskKey) -> Arming {
+    standing(ledger, key).await.unwrap().arming
 }
 
 fn attempts(record: &TaskRecord) -> Vec<u16> {
@@ -74,7 +74,7 @@ async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(
     let anew = record(ledger, &key).await;
     assert_eq!((anew.history.len(), anew.reason), (0, None));
     fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
+    let due = in_ms(ledger, 60_000).await;
     ledger.reschedule(&key, due).await.unwrap();
     let moved = record(ledger, &key).await;
     assert_eq!((moved.history.len(), moved.last_error), (0, None));

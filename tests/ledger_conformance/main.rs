@@ -1,6 +1,7 @@
 //! What every ledger must do, run against each of them. Names are rules.
 //!
-//! A rule is a function of a ledger. It stands in the file of its topic, whose `rules!` lists it.
+//! A rule is a function of a ledger. It stands in the file of its topic, whose `rules!` lists it; a rule or topic that is
+//! left out is never used, and the compiler says so.
 
 /// Each rule becomes a test of the ledger in memory, and a step of the one test of MariaDB.
 macro_rules! rules {

@@ -24,7 +24,7 @@ async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog))
     }
     hourly(ledger, &keys[2]).await;
     cancel(ledger, &keys[2]).await;
-    let finished = ledger.find(&keys[2]).await.unwrap().unwrap().finished;
+    let finished = record(ledger, &keys[2]).await.finished;
     pass(ledger, UnixMs(finished.unwrap().0 + 60)).await;
     for state in [State::Done, State::Dead, State::Cancelled] {
         let prune = Prune {

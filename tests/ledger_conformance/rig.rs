@@ -48,6 +48,7 @@ impl Rig {
     }
 }
 
+/// A key of this rule, which no other rule uses.
 pub fn key(rule: &str, arg: impl ToString) -> TaskKey {
     TaskKey::build("Conformance", rule, [arg.to_string()]).unwrap()
 }
@@ -59,13 +60,16 @@ pub fn by(lease: Duration) -> Claimant {
     }
 }
 
-pub async fn create(ledger: &impl Ledger, key: &TaskKey, in_ms: i64) -> Arming {
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + in_ms);
-    ledger
-        .create(&[NewTask::new(key.clone(), due)])
-        .await
-        .unwrap()[0]
-        .arming
+/// So many milliseconds from now, by the ledger's clock.
+pub async fn in_ms(ledger: &impl Ledger, ms: i64) -> UnixMs {
+    UnixMs(ledger.sync_clock().await.unwrap().0 + ms)
+}
+
+/// Creates a task that falls due then, by the ledger's clock.
+pub async fn create(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64) -> Arming {
+    let due = in_ms(ledger, ahead_ms).await;
+    let task = NewTask::new(key.clone(), due);
+    ledger.create(&[task]).await.unwrap()[0].arming
 }
 
 /// Waits until the ledger's clock has passed `moment`.
@@ -84,6 +88,7 @@ pub async fn claim(ledger: &impl Ledger, arming: Arming, lease: Duration) -> Opt
         .next()
 }
 
+/// Creates a task that is due, and claims it.
 pub async fn claim_due(ledger: &impl Ledger, key: &TaskKey, lease: Duration) -> Claim {
     let arming = create(ledger, key, -10).await;
     claim(ledger, arming, lease).await.unwrap()
@@ -100,10 +105,7 @@ pub async fn settle(ledger: &impl Ledger, claim: &Claim, ruling: Ruling) -> Sett
 }
 
 pub async fn state(ledger: &impl Ledger, key: &TaskKey) -> State {
-    ledger.look_up(std::slice::from_ref(key)).await.unwrap()[0]
-        .clone()
-        .unwrap()
-        .state
+    standing(ledger, key).await.expect("it has a row").state
 }
 
 pub async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
@@ -140,10 +142,6 @@ pub fn bury_for(reason: Reason, error: &str) -> Ruling {
         error: error.into(),
         mishap: mishap(How::Failed, 1, error),
     }
-}
-
-pub async fn in_ms(ledger: &impl Ledger, ms: i64) -> UnixMs {
-    UnixMs(ledger.sync_clock().await.unwrap().0 + ms)
 }
 
 pub async fn standing(ledger: &impl Ledger, key: &TaskKey) -> Option<Standing> {

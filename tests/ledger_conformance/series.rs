@@ -10,7 +10,7 @@ use lapsed::task::{How, Mishap, Recurrence, State, TaskKey, UnixMs};
 
 use crate::adoption::{adopt, written};
 use crate::rig::{
-    LEASE, bury, cancel, claim, create, in_ms, key, mishap, pass, settle, standing, state,
+    LEASE, bury, cancel, claim, create, in_ms, key, mishap, pass, record, settle, standing, state,
 };
 
 rules! {
@@ -29,7 +29,7 @@ rules! {
 
 /// Every hour, due 10 ms ago.
 pub async fn hourly(ledger: &impl Ledger, key: &TaskKey) -> Arming {
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 - 10);
+    let due = in_ms(ledger, -10).await;
     let every = Recurrence::every(Duration::from_secs(3600)).unwrap();
     let task = NewTask {
         recurrence: Some(every.starting(due)),
@@ -59,6 +59,11 @@ pub fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
     }
 }
 
+/// As it is when nothing was moved.
+fn moved_back(recurrence: &Recurrence) -> Recurrence {
+    recurrence.clone().settled()
+}
+
 async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
     ledger: &(impl Ledger + Catalog),
 ) {
@@ -83,12 +88,12 @@ async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
             settle(ledger, &claimed, go_on(next, error)).await,
             Settled::Applied
         );
-        let record = ledger.find(&key).await.unwrap().unwrap();
+        let record = record(ledger, &key).await;
         assert_eq!(record.result.as_deref(), result);
         assert_eq!(record.last_error.as_deref(), error);
         arming.due = next;
     }
-    let history = ledger.find(&key).await.unwrap().unwrap().history;
+    let history = record(ledger, &key).await.history;
     assert_eq!(history, [mishap(How::Failed, 1, "no")]);
 }
 
@@ -102,11 +107,11 @@ async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog))
     let next = UnixMs(first.due.0 + 20);
     let ruling = go_on(next, Some("not today"));
     assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
-    let record = ledger.find(&key).await.unwrap().unwrap();
-    assert_eq!((record.due, record.state), (next, State::Pending));
-    assert_eq!((record.attempt, record.crashes), (0, 0));
-    assert_eq!(record.last_error.as_deref(), Some("not today"));
-    assert_eq!(record.payload.as_deref(), Some("{\"a\":1}"));
+    let failed = record(ledger, &key).await;
+    assert_eq!((failed.due, failed.state), (next, State::Pending));
+    assert_eq!((failed.attempt, failed.crashes), (0, 0));
+    assert_eq!(failed.last_error.as_deref(), Some("not today"));
+    assert_eq!(failed.payload.as_deref(), Some("{\"a\":1}"));
 
     pass(ledger, next).await;
     let second = Arming {
@@ -117,8 +122,8 @@ async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog))
     assert_eq!((claimed.lease.arming, claimed.attempt.number), (second, 1));
     let next = UnixMs(next.0 + 3_600_000);
     settle(ledger, &claimed, go_on(next, None)).await;
-    let record = ledger.find(&key).await.unwrap().unwrap();
-    assert_eq!((record.due, record.last_error), (next, None));
+    let succeeded = record(ledger, &key).await;
+    assert_eq!((succeeded.due, succeeded.last_error), (next, None));
 }
 
 async fn a_series_that_goes_on_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
@@ -132,7 +137,7 @@ async fn a_series_that_goes_on_twice_answers_the_same(ledger: &(impl Ledger + Ca
         let settled = settle(ledger, &claimed, go_on(next, None)).await;
         assert_eq!(settled, Settled::Applied);
     }
-    assert_eq!(ledger.find(&key).await.unwrap().unwrap().due, next);
+    assert_eq!(record(ledger, &key).await.due, next);
 }
 
 async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Catalog)) {
@@ -148,7 +153,7 @@ async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Ca
             let settled = settle(ledger, &claimed, go_on(next, error)).await;
             assert_eq!(settled, ended);
         }
-        let record = ledger.find(&key).await.unwrap().unwrap();
+        let record = record(ledger, &key).await;
         assert_eq!((record.state, record.due), (ends, arming.due));
     }
 }
@@ -161,7 +166,7 @@ async fn a_series_created_anew_during_a_run_is_not_moved_by_it(ledger: &(impl Le
     let next = UnixMs(arming.due.0 + 3_600_000);
     let settled = settle(ledger, &claimed, go_on(next, None)).await;
     assert_eq!(settled, Settled::Superseded);
-    assert_eq!(ledger.find(&key).await.unwrap().unwrap().due, newer.due);
+    assert_eq!(record(ledger, &key).await.due, newer.due);
 }
 
 async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
@@ -198,11 +203,11 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
 async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl Ledger + Catalog)) {
     let key = key("series-run-now", 1);
     let first = hourly(ledger, &key).await;
-    let begun = ledger.find(&key).await.unwrap().unwrap().created;
+    let begun = record(ledger, &key).await.created;
     pass(ledger, UnixMs(begun.0 + 1)).await;
     // Overdue: there is nothing besides.
     ledger.run_now(&key).await.unwrap();
-    let wanted = ledger.find(&key).await.unwrap().unwrap().created;
+    let wanted = record(ledger, &key).await.created;
     assert!(wanted > begun, "what it was missed by counts from now");
     let claimed = claim(ledger, first, LEASE).await.unwrap();
     let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
@@ -217,11 +222,6 @@ async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl 
     let claimed = claim(ledger, now, LEASE).await.unwrap();
     let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
     assert_eq!(read.next(read.goes_on_behind(now.due)), Some(next));
-}
-
-/// As it is when nothing was moved.
-fn moved_back(recurrence: &Recurrence) -> Recurrence {
-    recurrence.clone().settled()
 }
 
 async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger + Catalog)) {
@@ -285,7 +285,7 @@ async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
             let ruling = missed.map_or_else(|| ruling(arming.due, None), |it| it(arming.due));
             let settled = settle(ledger, &claimed, ruling).await;
             assert_eq!(settled, Settled::Applied);
-            let record = ledger.find(&key).await.unwrap().unwrap();
+            let record = record(ledger, &key).await;
             known.push((record.last_error, record.result));
         }
         assert_eq!(known[0], known[1]);

@@ -6,7 +6,7 @@ use lapsed::ledger::recurring::{Established, Insistence, establish};
 use lapsed::ledger::{Catalog, Ledger, ListFilter, NewTask, NudgeAnswer, Ruling, Settled};
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs};
 
-use crate::rig::{LEASE, cancel, claim, create, key, retry_at, settle, state};
+use crate::rig::{LEASE, cancel, claim, create, key, record, retry_at, settle, state};
 use crate::series::{go_on, hourly, recurrence, series};
 
 rules! {
@@ -75,7 +75,7 @@ async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &(impl Le
         ledger.recur(&task, Some(&seen)).await.unwrap(),
         Some(arming)
     );
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!((record.due, record.attempt), (arming.due, 1));
     assert_eq!(record.tag.as_deref(), Some("changed"));
     assert_eq!(Some(recurrence(ledger, &key).await), task.recurrence);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use lapsed::ledger::{Catalog, Ledger, NewTask, NudgeAnswer, Ruling, Settled};
 use lapsed::task::{Reason, State, UnixMs};
 
-use crate::rig::{LEASE, bury, bury_for, claim, claim_due, key, pass, retry_at, settle, state};
+use crate::rig::{
+    LEASE, bury, bury_for, claim, claim_due, key, pass, record, retry_at, settle, state,
+};
 
 rules! {
     success_is_done
@@ -26,7 +28,7 @@ async fn success_is_done(ledger: &(impl Ledger + Catalog)) {
         settle(ledger, &claimed, Ruling::Complete).await,
         Settled::Applied
     );
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!(
         (record.state, record.attempt, record.finished.is_some()),
         (State::Done, 1, true)
@@ -45,7 +47,7 @@ async fn a_retry_waits_and_counts_its_attempts(ledger: &(impl Ledger + Catalog))
         settle(ledger, &claimed, retry_at(at)).await,
         Settled::Applied
     );
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!(
         (record.state, record.due_at, record.last_error.as_deref()),
         (State::Waiting, at, Some("no"))
@@ -77,7 +79,7 @@ async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catal
     let key = key("bury", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(settle(ledger, &claimed, bury()).await, Settled::Applied);
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!(
         (record.state, record.last_error.as_deref()),
         (State::Dead, Some("for good"))
@@ -134,7 +136,7 @@ async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
                 "{ruling:?}"
             );
         }
-        let attempts = ledger.find(&claimed.key).await.unwrap().unwrap().attempt;
+        let attempts = record(ledger, &claimed.key).await.attempt;
         assert_eq!(attempts, u16::from(ruling != Ruling::Release), "{ruling:?}");
     }
 }
@@ -164,13 +166,7 @@ async fn long_errors_are_cut(ledger: &(impl Ledger + Catalog)) {
         bury_for(Reason::Exhausted, &"é".repeat(100_000)),
     )
     .await;
-    let error = ledger
-        .find(&claimed.key)
-        .await
-        .unwrap()
-        .unwrap()
-        .last_error
-        .unwrap();
+    let error = record(ledger, &claimed.key).await.last_error.unwrap();
     assert_eq!(error, "é".repeat(1024));
 }
 
@@ -188,6 +184,6 @@ async fn a_task_moved_away_and_back_during_its_run_can_be_released(
     }
     let settled = settle(ledger, &claimed, Ruling::Release).await;
     assert_eq!(settled, Settled::Applied);
-    let record = ledger.find(&key).await.unwrap().unwrap();
+    let record = record(ledger, &key).await;
     assert_eq!((record.state, record.attempt), (State::Pending, 0));
 }

@@ -6,7 +6,8 @@ use lapsed::ledger::{Catalog, Created, IfPending, Ledger, NewTask, Ruling, Settl
 use lapsed::task::{State, TaskKey, UnixMs};
 
 use crate::rig::{
-    LEASE, SHORT_LEASE, bury, cancel, claim_due, create, key, pass, retry_at, settle, state,
+    LEASE, SHORT_LEASE, bury, cancel, claim_due, create, in_ms, key, pass, record, retry_at,
+    settle, state,
 };
 
 rules! {
@@ -22,7 +23,7 @@ rules! {
 
 /// Asks for `key` in a minute, with another payload, under this policy.
 async fn ask_again(ledger: &impl Ledger, key: &TaskKey, policy: IfPending) -> Created {
-    let due = UnixMs(ledger.sync_clock().await.unwrap().0 + 60_000);
+    let due = in_ms(ledger, 60_000).await;
     let task = NewTask {
         payload: Some("\"again\"".into()),
         if_pending: policy,
@@ -32,13 +33,13 @@ async fn ask_again(ledger: &impl Ledger, key: &TaskKey, policy: IfPending) -> Cr
 }
 
 async fn payload(ledger: &impl Catalog, key: &TaskKey) -> Option<String> {
-    ledger.find(key).await.unwrap().unwrap().payload
+    record(ledger, key).await.payload
 }
 
 async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &(impl Ledger + Catalog)) {
     let pending = key("keep_pending", 1);
     let arming = create(ledger, &pending, 5_000).await;
-    let since = ledger.find(&pending).await.unwrap().unwrap().created;
+    let since = record(ledger, &pending).await.created;
     for _ in 0..2 {
         let again = ask_again(ledger, &pending, IfPending::Keep).await;
         assert_eq!(
@@ -57,7 +58,7 @@ async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &(impl Ledger + C
         (again.arming, again.state, again.stands),
         (claimed.lease.arming, State::Waiting, Stands::Kept)
     );
-    let record = ledger.find(&waiting).await.unwrap().unwrap();
+    let record = record(ledger, &waiting).await;
     assert_eq!((record.attempt, record.due_at), (1, at), "its retry stays");
 
     // What was moved by the default since then is not taken for moved by this.
@@ -115,12 +116,7 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &(impl Ledger
     let again = ask_again(ledger, &running, IfPending::Refuse).await;
     assert_eq!(again.stands, Stands::Refused);
     assert!(
-        ledger
-            .find(&running)
-            .await
-            .unwrap()
-            .unwrap()
-            .cancel_requested,
+        record(ledger, &running).await.cancel_requested,
         "the cancellation stands"
     );
     assert_eq!(
@@ -194,7 +190,7 @@ async fn what_is_over_begins_anew_under_every_policy(ledger: &(impl Ledger + Cat
                 (State::Pending, Stands::Asked, false),
                 "{policy:?} {over}"
             );
-            let record = ledger.find(&key).await.unwrap().unwrap();
+            let record = record(ledger, &key).await;
             assert_eq!(
                 (record.attempt, record.last_error, record.finished),
                 (0, None, None)
