@@ -1,4 +1,4 @@
-//! What a statement does not touch, although it names the row.
+//! Rows that are no longer what a statement takes them for.
 
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{Catalog, Ledger, Ruling, Settled, Settlement};

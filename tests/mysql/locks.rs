@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, Renewal, Ruling, Settled, Settlement};
+use lapsed::ledger::{Catalog, Claim, Ledger, NewTask, Renewal, Ruling, Settled, Settlement};
 use lapsed::task::UnixMs;
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
+use sqlx::{Connection, Executor, MySqlConnection};
 use tokio::time::Instant;
 
 use crate::rig::{claimant, connect, lock, overdue, start};
+
+/// Each of these runs has succeeded.
+fn completions<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Settlement> {
+    let completed = claims.into_iter().map(|claim| Settlement {
+        lease: claim.lease,
+        ruling: Ruling::Complete,
+    });
+    completed.collect()
+}
 
 #[tokio::test]
 async fn a_row_that_another_session_has_locked_holds_up_no_redrive() {
@@ -19,15 +28,10 @@ async fn a_row_that_another_session_has_locked_holds_up_no_redrive() {
         .await
         .unwrap();
     let ids: Vec<u64> = rows.iter().map(|arming| arming.row).collect();
-    let mut locking = connection.begin().await.unwrap();
-    let lock = format!(
-        "SELECT id FROM tb_time_limit_task WHERE id = {} FOR UPDATE",
-        ids[7]
-    );
-    locking.execute(AssertSqlSafe(lock)).await.unwrap();
+    let holding = lock(&mut connection, ids[7]).await;
     assert_eq!(ledger.redrive_rows(&ids).await.unwrap(), 19);
     assert_eq!(ledger.discard_rows(&ids).await.unwrap(), 0);
-    locking.rollback().await.unwrap();
+    holding.rollback().await.unwrap();
     assert_eq!(ledger.discard_rows(&ids).await.unwrap(), 1);
 }
 
@@ -37,13 +41,7 @@ async fn a_locked_row_delays_no_other() {
     let armings = overdue(&ledger, 64).await;
     let locked = armings[17];
     let mut other = MySqlConnection::connect(&url).await.unwrap();
-    let mut holding = other.begin().await.unwrap();
-    let lock = "SELECT id FROM tb_time_limit_task WHERE id = ? FOR UPDATE";
-    sqlx::query(lock)
-        .bind(locked.row)
-        .fetch_one(&mut *holding)
-        .await
-        .unwrap();
+    let holding = lock(&mut other, locked.row).await;
 
     let started = Instant::now();
     let claims = ledger.claim(&armings, &claimant()).await.unwrap();
@@ -81,20 +79,8 @@ async fn a_locked_row_delays_no_other() {
     let claimed = ledger.claim(&[locked], &claimant()).await.unwrap();
     assert_eq!(claimed.len(), 1);
 
-    let mut holding = other.begin().await.unwrap();
-    sqlx::query(lock)
-        .bind(locked.row)
-        .fetch_one(&mut *holding)
-        .await
-        .unwrap();
-    let settlements: Vec<Settlement> = claims
-        .iter()
-        .chain(&claimed)
-        .map(|claim| Settlement {
-            lease: claim.lease,
-            ruling: Ruling::Complete,
-        })
-        .collect();
+    let holding = lock(&mut other, locked.row).await;
+    let settlements = completions(claims.iter().chain(&claimed));
     let settled = ledger.settle(&settlements).await.unwrap();
     assert!(
         settled[..63]
@@ -134,13 +120,8 @@ async fn a_row_that_is_gone_is_not_taken_for_locked() {
     let leases: Vec<_> = claims.iter().map(|claim| claim.lease).collect();
     let renewals = ledger.renew(&leases, Duration::from_secs(30)).await;
     assert_eq!(renewals.unwrap(), [Renewal::Lost, Renewal::Held]);
-    let settlements = leases.iter().map(|lease| Settlement {
-        lease: *lease,
-        ruling: Ruling::Complete,
-    });
-    let settlements: Vec<Settlement> = settlements.collect();
     assert_eq!(
-        ledger.settle(&settlements).await.unwrap(),
+        ledger.settle(&completions(&claims)).await.unwrap(),
         [Settled::Fenced, Settled::Applied]
     );
 }
@@ -154,11 +135,7 @@ async fn a_superseded_row_that_is_locked_delays_no_other_settlement() {
     ledger.create(&[moved]).await.unwrap();
     let mut other = MySqlConnection::connect(&url).await.unwrap();
     let holding = lock(&mut other, armings[0].row).await;
-    let settlements = claims.iter().map(|claim| Settlement {
-        lease: claim.lease,
-        ruling: Ruling::Complete,
-    });
-    let settlements: Vec<Settlement> = settlements.collect();
+    let settlements = completions(&claims);
     assert_eq!(
         ledger.settle(&settlements).await.unwrap(),
         [Settled::Locked, Settled::Applied]

@@ -7,9 +7,9 @@ use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Arming, Claimant, Ledger, NewTask};
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};
-use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+use sqlx::{Connection, MySqlConnection};
 
+/// A server, the ledger in it, and its URL for other sessions.
 pub async fn start() -> (PrivateMaria, MysqlLedger, String) {
     let server = PrivateMaria::options()
         .durable(false)
@@ -22,12 +22,14 @@ pub async fn start() -> (PrivateMaria, MysqlLedger, String) {
     (server, ledger, url)
 }
 
+/// Another ledger on the same table.
 pub fn connect(url: &str) -> MysqlLedger {
     let mut config = Config::default().ledger;
     config.url = url.into();
     MysqlLedger::new(&config).unwrap()
 }
 
+/// As many tasks of `Lock@row` as asked for, all overdue.
 pub async fn overdue(ledger: &MysqlLedger, count: i64) -> Vec<Arming> {
     let now = ledger.now().await.unwrap();
     let task = |n: i64| {
@@ -48,27 +50,6 @@ pub fn claimant() -> Claimant {
         daemon: "test".into(),
         lease: Duration::from_secs(30),
     }
-}
-
-/// What `EXPLAIN` says of a statement, with values put in for its parameters.
-pub async fn explain(connection: &mut MySqlConnection, statement: &str) -> MySqlRow {
-    let by_key = statement.contains("`key` IN");
-    let value = |n: usize| {
-        if by_key {
-            format!("'Lock@row@{n}'")
-        } else {
-            (n % 5 + 1).to_string()
-        }
-    };
-    let mut explain = "EXPLAIN ".to_owned();
-    for (n, part) in statement.split('?').enumerate() {
-        if n > 0 {
-            explain.push_str(&value(n));
-        }
-        explain.push_str(part);
-    }
-    let explained = sqlx::query(AssertSqlSafe(explain));
-    explained.fetch_one(connection).await.unwrap()
 }
 
 /// Somebody's open transaction on a row; until it ends no statement of others gets by.
