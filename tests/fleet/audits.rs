@@ -83,12 +83,7 @@ async fn audited_again(cause: Option<Cause>) -> usize {
     }
     let cause = cause.unwrap_or(Cause::Start);
     let name = format!("lapsed_audits_total{{reason=\"{}\"}}", cause.as_str());
-    let audited = async {
-        while daemon.metric(&name) == 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(Duration::from_secs(15), audited).await.unwrap();
+    daemon.until_counted(&name, Duration::from_secs(15)).await;
     daemon.stop().await;
     timer.armed.lock().unwrap().len()
 }
@@ -117,22 +112,14 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
     let began = ground.ledger.clock().now();
     ground.roster.audited(other, began).await.unwrap();
-    let skipped = async {
-        while daemon.metric("lapsed_audits_skipped_total") == 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(Duration::from_secs(30), skipped).await.unwrap();
+    let skipped = "lapsed_audits_skipped_total";
+    daemon.until_counted(skipped, Duration::from_secs(30)).await;
     assert_eq!(timer.calls.load(Ordering::SeqCst), 0);
     sleep(Duration::from_secs(60)).await;
     let sink = timer.sink.lock().unwrap().clone().unwrap();
     sink.audit(Cause::Sentinel);
-    let audited = async {
-        while daemon.metric("lapsed_audits_total{reason=\"sentinel\"}") == 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(Duration::from_secs(10), audited).await.unwrap();
+    let audited = "lapsed_audits_total{reason=\"sentinel\"}";
+    daemon.until_counted(audited, Duration::from_secs(10)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,11 +136,7 @@ async fn an_auditor_that_dies_is_replaced() {
         ..Ledgered::default()
     });
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
-    let audited = async {
-        while daemon.metric("lapsed_audits_total{reason=\"start\"}") == 0 {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(Duration::from_secs(85), audited).await.unwrap();
+    let audited = "lapsed_audits_total{reason=\"start\"}";
+    daemon.until_counted(audited, Duration::from_secs(85)).await;
     assert_eq!(timer.armed.lock().unwrap().len(), 10);
 }

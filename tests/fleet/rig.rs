@@ -141,6 +141,16 @@ impl Daemon {
         value.map_or(0, |(_, value)| value.parse().unwrap())
     }
 
+    /// Waits until this has been counted once or more.
+    pub async fn until_counted(&self, name: &str, within: Duration) {
+        let counted = async {
+            while self.metric(name) == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(within, counted).await.unwrap();
+    }
+
     pub async fn until_members(&self, count: usize) {
         let counted = async {
             while self.status.members() != count {
