@@ -10,7 +10,7 @@ use lapsed::task::{Overlap, Scope, State, TaskKey, UnixMs};
 use lapsed::{Recurrence, Task};
 
 use crate::faulty::Faults;
-use crate::rig::{START, counting, start, start_on, start_with};
+use crate::rig::{START, counting, start, start_on, start_with, until};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_unless_it_is_known_what_is_paused() {
@@ -93,9 +93,10 @@ async fn an_occurrence_that_was_paused_while_its_claim_was_on_its_way_is_not_han
     assert_eq!(record.due, due);
     *faults.claim_answer_takes.lock().unwrap() = Duration::ZERO;
     rig.tasks.resume(&job).await.unwrap().unwrap();
-    while rig.record("Job@count@1").await.due == due {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the series has gone on", async || {
+        rig.record("Job@count@1").await.due != due
+    })
+    .await;
     let instance = format!("Job@count@1@~{}", due.0);
     rig.until(&instance, State::Done).await;
     rig.stop().await;

@@ -11,7 +11,7 @@ use lapsed::task::{State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry};
 use tokio::time::Instant;
 
-use crate::rig::{counting, failing, seconds, start, start_on};
+use crate::rig::{counting, failing, seconds, start, start_on, until};
 
 #[tokio::test(start_paused = true)]
 async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
@@ -28,9 +28,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     }
     let count = async |filter: &ListFilter| rig.people().count_dead(filter).await.unwrap();
     let all = ListFilter::default();
-    while count(&all).await < 250 {
-        tokio::time::sleep(seconds(1)).await;
-    }
+    until("all are dead", async || count(&all).await == 250).await;
     assert_eq!(people.count_dead(&all).await.unwrap(), 0, "another ledger");
     let ledger = rig.stop().await;
     let rig = start_on(ledger, "", HandlerRegistry::new());

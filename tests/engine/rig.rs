@@ -1,5 +1,6 @@
 //! An engine that runs on the memory ledger, and handlers for it.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -137,35 +138,16 @@ impl Rig {
 
     /// Waits until so many tasks are done.
     pub async fn until_done(&self, count: u64) {
-        let done = async {
-            while self.ledger.stats().await.unwrap().done < count {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        if tokio::time::timeout(Duration::from_secs(3_600), done)
-            .await
-            .is_err()
-        {
-            panic!(
-                "expected {count} done, found {:?}",
-                self.ledger.stats().await
-            );
-        }
+        until(format!("{count} tasks are done"), async || {
+            self.ledger.stats().await.unwrap().done >= count
+        })
+        .await;
     }
 
     /// Waits until the metrics have this line: what is settled is counted a moment later.
     pub async fn until_metric(&self, line: &str) {
-        let counted = async {
-            while !self.metric(line) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        if tokio::time::timeout(Duration::from_secs(60), counted)
-            .await
-            .is_err()
-        {
-            panic!("`{line}` is not in\n{}", self.parts.metrics.render());
-        }
+        let counted = async || self.metric(line);
+        until(format!("`{line}` is counted"), counted).await;
     }
 
     /// Whether the metrics have this line.
@@ -175,6 +157,18 @@ impl Rig {
             .render()
             .lines()
             .any(|found| found == line)
+    }
+}
+
+/// Waits (in paused time, without waiting) until it holds.
+pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if tokio::time::timeout(seconds(3_600), held).await.is_err() {
+        panic!("after an hour it still does not hold that {what}");
     }
 }
 

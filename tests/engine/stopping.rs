@@ -15,7 +15,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::faulty::{Faults, unavailable};
-use crate::rig::{START, counting, held, overdue, parts, record, start, start_on, start_with};
+use crate::rig::{
+    START, counting, held, overdue, parts, record, start, start_on, start_with, until,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_waits_for_what_runs() {
@@ -82,9 +84,10 @@ async fn what_is_claimed_while_the_engine_stops_is_released_without_counting() {
     *faults.claim_answer_takes.lock().unwrap() = Duration::from_secs(2);
     let count = Arc::default();
     let rig = start_with(ledger, faults, "", counting(&count));
-    while rig.ledger.stats().await.unwrap().running < 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("all are claimed", async || {
+        rig.ledger.stats().await.unwrap().running == 3
+    })
+    .await;
     let ledger = rig.stop().await;
     let record = record(&ledger, "Job@count@2").await;
     assert_eq!(
