@@ -6,7 +6,8 @@ use lapsed::ledger::{
 use lapsed::task::{Origin, State, TaskKey, UnixMs};
 
 use crate::rig::{
-    LEASE, bury, cancel, claim, claim_due, in_ms, key, pass, record, retry_at, settle, standing,
+    LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, pass, record, retry_at,
+    settle, standing,
 };
 
 rules! {
@@ -74,11 +75,7 @@ async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
     let cancelled = key(rule, "cancelled");
     let claimed = key(rule, "claimed");
     for (key, delay_ms) in [(&moved, 60_000), (&cancelled, 60_000), (&claimed, -10)] {
-        let due = in_ms(ledger, delay_ms).await;
-        ledger
-            .create(&[NewTask::new(key.clone(), due)])
-            .await
-            .unwrap();
+        create(ledger, key, delay_ms).await;
     }
     let mut seen = Vec::new();
     for key in [&moved, &cancelled, &claimed] {
@@ -203,11 +200,7 @@ async fn only_an_adopted_task_that_is_pending_and_not_about_to_fall_due_is_withd
     let rule = "only_an_adopted_task_is_withdrawn";
     let far = in_ms(ledger, 60_000).await;
     let made = key(rule, "made");
-    ledger
-        .create(&[NewTask::new(made.clone(), far)])
-        .await
-        .unwrap();
-    let made = standing(ledger, &made).await.unwrap().arming;
+    let made = create_at(ledger, &made, far).await.arming;
     assert!(!ledger.withdraw(made).await.unwrap(), "a program made it");
 
     let soon = written(adopt(ledger, &key(rule, "soon"), in_ms(ledger, 900).await, None).await);
@@ -237,9 +230,6 @@ async fn creating_over_an_adopted_task_makes_it_the_programs(ledger: &(impl Ledg
     let rule = "creating_over_an_adopted_task_makes_it_the_programs";
     let key = key(rule, 1);
     written(adopt(ledger, &key, in_ms(ledger, 60_000).await, None).await);
-    ledger
-        .create(&[NewTask::new(key.clone(), in_ms(ledger, 70_000).await)])
-        .await
-        .unwrap();
+    create(ledger, &key, 70_000).await;
     assert_eq!(standing(ledger, &key).await.unwrap().origin, Origin::Row);
 }

@@ -7,7 +7,8 @@ use lapsed::ledger::{
 use lapsed::task::{State, UnixMs};
 
 use crate::rig::{
-    LEASE, bury, by, cancel, claim, claim_due, create, in_ms, key, record, retry_at, settle, state,
+    LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,
+    settle, state,
 };
 
 rules! {
@@ -88,10 +89,7 @@ async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl L
     let key = key("finished", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     settle(ledger, &claimed, Ruling::Complete).await;
-    let again = ledger
-        .create(&[NewTask::new(key.clone(), claimed.lease.arming.due)])
-        .await
-        .unwrap()[0];
+    let again = create_at(ledger, &key, claimed.lease.arming.due).await;
     assert_eq!(again.state, State::Done);
     assert!(claim(ledger, again.arming, LEASE).await.is_none());
 }
@@ -118,10 +116,7 @@ async fn creating_a_cancelled_task_again_revives_it(ledger: &(impl Ledger + Cata
     let key = key("recreate", 1);
     let arming = create(ledger, &key, -5).await;
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
-    let again = ledger
-        .create(&[NewTask::new(key.clone(), arming.due)])
-        .await
-        .unwrap()[0];
+    let again = create_at(ledger, &key, arming.due).await;
     assert_eq!(again.state, State::Pending);
     assert_eq!(
         claim(ledger, arming, LEASE).await.unwrap().attempt.number,
@@ -133,10 +128,7 @@ async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
     let key = key("supersede", 1);
     let older = claim_due(ledger, &key, LEASE).await;
     let due = UnixMs(older.lease.arming.due.0 + 1);
-    let newer = ledger
-        .create(&[NewTask::new(key.clone(), due)])
-        .await
-        .unwrap()[0];
+    let newer = create_at(ledger, &key, due).await;
     assert_eq!((newer.state, newer.older_run), (State::Running, true));
     assert!(
         claim(ledger, newer.arming, LEASE).await.is_none(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Ledger, NewTask, Ruling, Settled, Settlement,
-    Standing, TaskRecord,
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, NewTask, Ruling, Settled,
+    Settlement, Standing, TaskRecord,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{How, Mishap, Reason, State, TaskKey, UnixMs};
@@ -65,11 +65,15 @@ pub async fn in_ms(ledger: &impl Ledger, ms: i64) -> UnixMs {
     UnixMs(ledger.sync_clock().await.unwrap().0 + ms)
 }
 
-/// Creates a task that falls due then, by the ledger's clock.
+/// Creates a task that falls due so many milliseconds from now.
 pub async fn create(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64) -> Arming {
     let due = in_ms(ledger, ahead_ms).await;
+    create_at(ledger, key, due).await.arming
+}
+
+pub async fn create_at(ledger: &impl Ledger, key: &TaskKey, due: UnixMs) -> Created {
     let task = NewTask::new(key.clone(), due);
-    ledger.create(&[task]).await.unwrap()[0].arming
+    ledger.create(&[task]).await.unwrap()[0]
 }
 
 /// Waits until the ledger's clock has passed `moment`.
@@ -80,12 +84,7 @@ pub async fn pass(ledger: &impl Ledger, moment: UnixMs) {
 }
 
 pub async fn claim(ledger: &impl Ledger, arming: Arming, lease: Duration) -> Option<Claim> {
-    ledger
-        .claim(&[arming], &by(lease))
-        .await
-        .unwrap()
-        .into_iter()
-        .next()
+    ledger.claim(&[arming], &by(lease)).await.unwrap().pop()
 }
 
 /// Creates a task that is due, and claims it.
@@ -95,13 +94,9 @@ pub async fn claim_due(ledger: &impl Ledger, key: &TaskKey, lease: Duration) -> 
 }
 
 pub async fn settle(ledger: &impl Ledger, claim: &Claim, ruling: Ruling) -> Settled {
-    ledger
-        .settle(&[Settlement {
-            lease: claim.lease,
-            ruling,
-        }])
-        .await
-        .unwrap()[0]
+    let lease = claim.lease;
+    let settlement = Settlement { lease, ruling };
+    ledger.settle(&[settlement]).await.unwrap()[0]
 }
 
 pub async fn state(ledger: &impl Ledger, key: &TaskKey) -> State {
