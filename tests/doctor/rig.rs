@@ -70,6 +70,7 @@ pub fn remedy(finding: &Finding) -> &str {
     finding.remedy.as_deref().expect("there is a remedy")
 }
 
+/// Statements of somebody with all rights.
 pub async fn sql(url: &str, statements: &str) -> Result {
     let mut conn = MySqlConnection::connect(url).await?;
     sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))
@@ -78,6 +79,7 @@ pub async fn sql(url: &str, statements: &str) -> Result {
     Ok(())
 }
 
+/// A command of somebody with all rights.
 pub async fn run<T: redis::FromRedisValue>(redis: &PrivateRedis, words: &[&str]) -> Result<T> {
     let client = redis::Client::open(redis.url())?;
     let mut admin = client.get_multiplexed_async_connection().await?;

@@ -172,6 +172,7 @@ pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {
     }
 }
 
+/// What the ledger has of this task.
 pub async fn record(ledger: &MemoryLedger, key: &str) -> TaskRecord {
     let found = ledger.find(&TaskKey::parse(key).unwrap()).await;
     found.unwrap().expect("it has a row")

@@ -11,8 +11,10 @@ use lapsed::ledger::{
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{How, Mishap, Reason, State, TaskKey, UnixMs};
 
+/// Longer than any rule takes.
 pub const LEASE: Duration = Duration::from_secs(30);
 
+/// Soon over.
 pub const SHORT_LEASE: Duration = Duration::from_millis(200);
 
 /// MariaDB's ledger, and what it takes to keep it alive.
@@ -53,6 +55,7 @@ pub fn key(rule: &str, arg: impl ToString) -> TaskKey {
     TaskKey::build("Conformance", rule, [arg.to_string()]).unwrap()
 }
 
+/// A daemon that asks for leases of this length.
 pub fn by(lease: Duration) -> Claimant {
     Claimant {
         daemon: "test:1".into(),
@@ -83,6 +86,7 @@ pub async fn pass(ledger: &impl Ledger, moment: UnixMs) {
     }
 }
 
+/// `None` if it was not to be had.
 pub async fn claim(ledger: &impl Ledger, arming: Arming, lease: Duration) -> Option<Claim> {
     ledger.claim(&[arming], &by(lease)).await.unwrap().pop()
 }
@@ -107,6 +111,7 @@ pub async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
     ledger.cancel(std::slice::from_ref(key)).await.unwrap()[0]
 }
 
+/// How an attempt failed, at some fixed time.
 pub fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
     Mishap {
         how,
@@ -119,6 +124,7 @@ pub fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
     }
 }
 
+/// A failure that is to be tried again.
 pub fn retry_at(at: UnixMs) -> Ruling {
     Ruling::RetryAt {
         at,
@@ -127,6 +133,7 @@ pub fn retry_at(at: UnixMs) -> Ruling {
     }
 }
 
+/// A failure for good.
 pub fn bury() -> Ruling {
     bury_for(Reason::Permanent, "for good")
 }
@@ -139,6 +146,7 @@ pub fn bury_for(reason: Reason, error: &str) -> Ruling {
     }
 }
 
+/// Where the task stands, as a claim would see it.
 pub async fn standing(ledger: &impl Ledger, key: &TaskKey) -> Option<Standing> {
     ledger
         .look_up(std::slice::from_ref(key))
@@ -147,6 +155,7 @@ pub async fn standing(ledger: &impl Ledger, key: &TaskKey) -> Option<Standing> {
         .remove(0)
 }
 
+/// The task, as people see it.
 pub async fn record(ledger: &impl Catalog, key: &TaskKey) -> TaskRecord {
     ledger.find(key).await.unwrap().unwrap()
 }

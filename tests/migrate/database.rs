@@ -148,6 +148,7 @@ impl Database {
     }
 }
 
+/// The table of these tests.
 pub fn tb() -> Table {
     Table::new("tb").expect("a plain word")
 }

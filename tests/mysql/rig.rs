@@ -45,6 +45,7 @@ pub async fn overdue(ledger: &MysqlLedger, count: i64) -> Vec<Arming> {
     created.iter().map(|created| created.arming).collect()
 }
 
+/// A daemon, with leases of 30 s.
 pub fn claimant() -> Claimant {
     Claimant {
         daemon: "test".into(),
