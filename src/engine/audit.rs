@@ -8,20 +8,16 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::look_ahead::alarm;
-use super::reconcile::{PAGE, PAGES_MAX};
-use crate::fleet::Turn;
-use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
+use super::reconcile::PAGE;
+use crate::ledger::{DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
-use crate::timer::{Alarm, ArmMode, Cause, Remaining};
+use crate::timer::{Alarm, ArmMode, Cause};
 
 /// Audits are at least so far apart, unless Redis is another one.
-const AUDIT_EVERY: Duration = Duration::from_secs(60);
+pub(super) const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
 /// How long the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
-
-/// Daemons that ask for an audit within so long are served by one.
-const TOGETHER: Duration = Duration::from_millis(500);
 
 /// How long after it broke off an audit goes on from there.
 const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
@@ -29,31 +25,12 @@ const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 /// When it goes on if nobody asks for it before.
 const BROKEN_OFF_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long the roster may take to say whose turn it is.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
-
-/// When to ask first whether another daemon is through with its audit.
-const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
-
-/// How often a long audit says that it still goes on.
-const TURN_PROLONGED: Duration = Duration::from_secs(20);
-
 /// Longest rest after a page. It rests for as long as the page took, so that what falls due meanwhile finds the ledger,
 /// Redis and this process at leisure half of the time.
 const REST_MAX: Duration = Duration::from_millis(500);
 
 /// How long to wait when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-
-/// How exactly a key's remaining time must fit its row's due time to speak for it: a second for programs that
-/// count in seconds, and some for the way.
-const FITS: Duration = Duration::from_secs(2);
-
-/// How long the evidence for a new creation has to stand.
-const DELETION_TAKES: Duration = Duration::from_millis(100);
-
-/// How long Redis may take to give it: the sweep waits behind this.
-const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Rest between two pages of keys, of a thousand each.
 const SCAN_PAUSE: Duration = Duration::from_millis(10);
@@ -187,53 +164,6 @@ impl Shared {
         cause
     }
 
-    /// Since when an audit by another daemon serves. All hear the same sentinels; what has passed this daemon by, an audit
-    /// that began before says nothing of.
-    fn serves_since(&self, cause: Cause) -> UnixMs {
-        let back = match cause {
-            Cause::Sentinel => AUDIT_EVERY,
-            // What is armed since it lost its data may be little of what there was.
-            Cause::RedisChanged => Duration::ZERO,
-            _ => TOGETHER,
-        };
-        let now = self.parts.ledger.clock().now();
-        UnixMs(now.0.saturating_sub(back.as_millis() as i64))
-    }
-
-    /// Waits until it is our turn to audit; false when an audit by another daemon serves.
-    async fn our_turn(&self, since: UnixMs) -> bool {
-        let mut pause = TURN_ASKED_AGAIN;
-        loop {
-            match self.turn(since).await {
-                Turn::Ours => return true,
-                Turn::Over => return false,
-                // It may die at it.
-                Turn::Others => tokio::time::sleep(pause).await,
-            }
-            pause = (2 * pause).min(TURN_PROLONGED);
-        }
-    }
-
-    /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
-    async fn turn(&self, since: UnixMs) -> Turn {
-        let taken = self.parts.roster.take_audit(self.share.me(), since);
-        match tokio::time::timeout(TURN_PATIENCE, taken).await {
-            Ok(Ok(turn)) => turn,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "not known whose turn it is to audit");
-                Turn::Ours
-            }
-            Err(_) => Turn::Ours,
-        }
-    }
-
-    async fn turn_over(&self, began: UnixMs) {
-        let told = self.parts.roster.audited(self.share.me(), began);
-        if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
-            tracing::debug!("could not tell the other daemons of this audit: they audit too");
-        }
-    }
-
     /// One audit for somebody who waits for it.
     pub(super) async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
         let mut progress = Progress::default();
@@ -297,14 +227,6 @@ impl Shared {
         Ok(())
     }
 
-    /// A long audit says now and then that it still goes on.
-    async fn keep_turn(&self, prolonged: &mut Instant) {
-        if prolonged.elapsed() >= TURN_PROLONGED {
-            *prolonged = Instant::now();
-            self.turn(UnixMs(0)).await;
-        }
-    }
-
     /// Goes through the keys, and adopts those that the ledger lacks: armed while nobody listened. Slowly, since
     /// what falls due meanwhile comes first; whoever waits for an urgent audit does not wait for the end of this.
     /// Tells how many rows were written, and whether all keys were seen.
@@ -339,89 +261,5 @@ impl Shared {
                 self.keep_turn(prolonged).await;
             }
         }
-    }
-
-    /// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it
-    /// creates the task again. Which of the two a row means, only Redis can tell: a key that is armed for this
-    /// row's due time speaks for a new creation.
-    pub(super) async fn revive_deleted(&self, span: Duration) -> Result<usize, LedgerError> {
-        let (mut after, mut revived) = (None, 0);
-        for _ in 0..PAGES_MAX {
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::Deleted {
-                        back: FITS,
-                        ahead: span,
-                    },
-                    after,
-                    limit: PAGE,
-                })
-                .await?;
-            after = page.next;
-            revived += self.revive_armed(page.rows).await?;
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(revived)
-    }
-
-    async fn revive_armed(&self, rows: Vec<Upcoming>) -> Result<usize, LedgerError> {
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        let mut armed = self.armed_for_their_rows(rows).await;
-        if !armed.is_empty() {
-            // Its deletion writes the row first and the key after that: what is seen between the two is no evidence.
-            tokio::time::sleep(DELETION_TAKES).await;
-            armed = self.armed_for_their_rows(armed).await;
-        }
-        let mut revived = Vec::new();
-        for row in armed {
-            if self.parts.ledger.revive(row.arming).await? {
-                revived.push(alarm(row));
-            }
-        }
-        let count = revived.len();
-        if count > 0 {
-            tracing::info!(
-                tasks = count,
-                "revived tasks that were deleted and armed again by another program"
-            );
-            self.hold(revived);
-        }
-        Ok(count)
-    }
-
-    /// A deleted row whose key expired at its due time had been created again, too shortly before to be seen armed:
-    /// a key that was deleted with its row does not expire.
-    pub(super) async fn revive_expired(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let now = self.parts.ledger.clock().now();
-        let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
-        Ok(fits && self.parts.ledger.revive(arming).await?)
-    }
-
-    /// Those whose keys are armed for their due times. Without Redis there is no evidence, and a deletion is a
-    /// deletion.
-    async fn armed_for_their_rows(&self, rows: Vec<Upcoming>) -> Vec<Upcoming> {
-        let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
-        let asked = tokio::time::timeout(EVIDENCE_PATIENCE, self.parts.timer.remaining(&keys));
-        let Ok(Ok(remaining)) = asked.await else {
-            return Vec::new();
-        };
-        let now = self.parts.ledger.clock().now();
-        let fits = |row: &Upcoming, remaining| match remaining {
-            Remaining::Ms(remaining_ms) => {
-                let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-                Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
-            }
-            Remaining::Missing | Remaining::Forever => false,
-        };
-        let rows = rows.into_iter().zip(remaining);
-        rows.filter(|(row, remaining)| fits(row, *remaining))
-            .map(|(row, _)| row)
-            .collect()
     }
 }

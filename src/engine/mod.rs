@@ -11,6 +11,7 @@
 
 mod adopt;
 mod audit;
+mod audit_turn;
 mod by_hand;
 mod dispatch;
 mod door;
@@ -29,6 +30,7 @@ mod queues;
 mod ration;
 mod reconcile;
 mod retention;
+mod revival;
 mod run;
 mod series;
 mod settle;

@@ -4,7 +4,6 @@
 //! soon is touched then, so that its event comes in time: a delay may be too short for any look-ahead to find its row.
 //! For a key of ours that is all. A key of somebody else's is news for the engine.
 
-use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::heard_keys::{Change, HeardKeys, Place, WAITING_MAX};
 use super::nudge::Nudge;
 use super::{ArmedPage, Cause, Seen, Sighting, SignalSink};
 use crate::clock::LedgerClock;
@@ -20,9 +20,6 @@ use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 
-/// Most keys that wait to be looked at.
-const WAITING_MAX: usize = 131_072;
-
 /// Keys looked at in one go.
 const BATCH: usize = 1000;
 
@@ -30,20 +27,8 @@ const BATCH: usize = 1000;
 /// another expiry.
 const FITS: Duration = Duration::from_secs(2);
 
-/// How long a key that was gone when it was looked at is remembered: its expired event is on the way.
-const REMEMBERED_FOR: Duration = Duration::from_secs(2);
-
 /// How long to wait when Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
-
-/// What an event said of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    /// It was given an expiry.
-    Armed,
-    /// It was deleted, or lost its expiry.
-    Disarmed,
-}
 
 /// Keys that were said to be armed or disarmed: bounded, and coalesced by key.
 #[derive(Debug)]
@@ -59,34 +44,6 @@ pub(super) struct Armings {
     server: Mutex<Option<String>>,
     metrics: Arc<Metrics>,
     warnings: RateLimit,
-}
-
-#[derive(Debug, Default)]
-struct HeardKeys {
-    places: HashMap<TaskKey, Place>,
-    waiting: VecDeque<TaskKey>,
-    /// Those that were gone, the oldest first.
-    gone: VecDeque<(Instant, TaskKey)>,
-}
-
-/// Where a key stands between the event and what comes of it.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    /// Not looked at yet. The latest change is the one that counts.
-    Waiting {
-        change: Change,
-        since: Instant,
-        /// It has expired since.
-        expired: bool,
-    },
-    /// Being looked at.
-    Asked {
-        since: Instant,
-        expired: bool,
-        again: Option<Change>,
-    },
-    /// It was armed, and gone when it was looked at.
-    Gone { since: Instant, at: Instant },
 }
 
 impl Armings {
@@ -376,73 +333,6 @@ impl Value {
         match self {
             Self::Ours(meant) => meant.since(due).max(due.since(meant)) <= FITS,
             Self::Foreign => false,
-        }
-    }
-}
-
-impl HeardKeys {
-    fn take(&mut self, limit: usize) -> Vec<(TaskKey, Change)> {
-        self.forget_gone();
-        let mut batch = Vec::new();
-        while batch.len() < limit
-            && let Some(key) = self.waiting.pop_front()
-        {
-            // Whatever has expired since is no longer there.
-            if let Some(place) = self.places.get_mut(&key)
-                && let Place::Waiting {
-                    change,
-                    since,
-                    expired,
-                } = *place
-            {
-                *place = Place::Asked {
-                    since,
-                    expired,
-                    again: None,
-                };
-                batch.push((key, change));
-            }
-        }
-        batch
-    }
-
-    /// It was looked at; what was said of it meanwhile waits to be looked at.
-    fn answer(&mut self, key: &TaskKey) -> Option<Place> {
-        let place = self.places.remove(key);
-        if let Some(Place::Asked {
-            again: Some(change),
-            ..
-        }) = place
-        {
-            let waiting = Place::Waiting {
-                change,
-                since: Instant::now(),
-                expired: false,
-            };
-            self.places.insert(key.clone(), waiting);
-            self.waiting.push_back(key.clone());
-        }
-        place
-    }
-
-    fn remember_gone(&mut self, key: TaskKey, since: Instant) {
-        if self.gone.len() < WAITING_MAX && !self.places.contains_key(&key) {
-            let at = Instant::now();
-            self.places.insert(key.clone(), Place::Gone { since, at });
-            self.gone.push_back((at, key));
-        }
-    }
-
-    fn forget_gone(&mut self) {
-        while let Some((at, _)) = self.gone.front()
-            && at.elapsed() >= REMEMBERED_FOR
-        {
-            let (remembered, key) = self.gone.pop_front().expect("just looked at");
-            if let Some(Place::Gone { at, .. }) = self.places.get(&key)
-                && *at == remembered
-            {
-                self.places.remove(&key);
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::arming::Change;
+use super::heard_keys::Change;
 use super::listener::{Flags, Listener};
 use super::probe::{self, Proof};
 use super::{Cause, Signal, SignalSink, Source};

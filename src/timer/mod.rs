@@ -7,6 +7,7 @@
 mod agenda;
 mod alarm_clock;
 mod arming;
+mod heard_keys;
 pub mod key_expiry;
 pub mod ledger_poll;
 mod link;

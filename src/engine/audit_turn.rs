@@ -1,0 +1,80 @@
+//! Whose turn it is to audit: where several daemons would, one does. A courtesy: at worst two audit.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Shared;
+use super::audit::AUDIT_EVERY;
+use crate::fleet::Turn;
+use crate::task::UnixMs;
+use crate::timer::Cause;
+
+/// Daemons that ask for an audit within so long are served by one.
+const TOGETHER: Duration = Duration::from_millis(500);
+
+/// How long the roster may take to say whose turn it is.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// When to ask first whether another daemon is through with its audit.
+const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often a long audit says that it still goes on.
+const TURN_PROLONGED: Duration = Duration::from_secs(20);
+
+impl Shared {
+    /// Since when an audit by another daemon serves. All hear the same sentinels; what has passed this daemon by, an audit
+    /// that began before says nothing of.
+    pub(super) fn serves_since(&self, cause: Cause) -> UnixMs {
+        let back = match cause {
+            Cause::Sentinel => AUDIT_EVERY,
+            // What is armed since it lost its data may be little of what there was.
+            Cause::RedisChanged => Duration::ZERO,
+            _ => TOGETHER,
+        };
+        let now = self.parts.ledger.clock().now();
+        UnixMs(now.0.saturating_sub(back.as_millis() as i64))
+    }
+
+    /// Waits until it is our turn to audit; false when an audit by another daemon serves.
+    pub(super) async fn our_turn(&self, since: UnixMs) -> bool {
+        let mut pause = TURN_ASKED_AGAIN;
+        loop {
+            match self.turn(since).await {
+                Turn::Ours => return true,
+                Turn::Over => return false,
+                // It may die at it.
+                Turn::Others => tokio::time::sleep(pause).await,
+            }
+            pause = (2 * pause).min(TURN_PROLONGED);
+        }
+    }
+
+    /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
+    async fn turn(&self, since: UnixMs) -> Turn {
+        let taken = self.parts.roster.take_audit(self.share.me(), since);
+        match tokio::time::timeout(TURN_PATIENCE, taken).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "not known whose turn it is to audit");
+                Turn::Ours
+            }
+            Err(_) => Turn::Ours,
+        }
+    }
+
+    pub(super) async fn turn_over(&self, began: UnixMs) {
+        let told = self.parts.roster.audited(self.share.me(), began);
+        if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
+            tracing::debug!("could not tell the other daemons of this audit: they audit too");
+        }
+    }
+
+    /// A long audit says now and then that it still goes on.
+    pub(super) async fn keep_turn(&self, prolonged: &mut Instant) {
+        if prolonged.elapsed() >= TURN_PROLONGED {
+            *prolonged = Instant::now();
+            self.turn(UnixMs(0)).await;
+        }
+    }
+}
