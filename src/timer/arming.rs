@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::heard_keys::{Change, HeardKeys, Place, WAITING_MAX};
+use super::heard_keys::{Change, HeardKeys, Noted, Place};
 use super::nudge::Nudge;
 use super::{ArmedPage, Cause, Seen, Sighting, SignalSink};
 use crate::clock::LedgerClock;
@@ -74,55 +74,24 @@ impl Armings {
 
     /// An event about a key that can be run here. Never blocks.
     pub(super) fn note(&self, key: TaskKey, change: Change, sink: &dyn SignalSink) {
-        let mut heard = self.heard();
-        let now = Instant::now();
-        match heard.places.get_mut(&key) {
-            Some(Place::Waiting {
-                change: latest,
-                since,
-                expired,
-            }) => {
-                (*latest, *since, *expired) = (change, now, false);
-                return;
+        let noted = self.heard().note(key, change);
+        match noted {
+            Noted::Known => {}
+            Noted::New => self.arrived.notify_one(),
+            Noted::Full => {
+                self.metrics.dropped("arming_overflow", 1);
+                sink.audit(Cause::Overflow);
             }
-            Some(Place::Asked { again, .. }) => {
-                *again = Some(change);
-                return;
-            }
-            Some(Place::Gone { .. }) | None => {}
         }
-        if heard.waiting.len() >= WAITING_MAX {
-            drop(heard);
-            self.metrics.dropped("arming_overflow", 1);
-            return sink.audit(Cause::Overflow);
-        }
-        let place = Place::Waiting {
-            change,
-            since: now,
-            expired: false,
-        };
-        heard.places.insert(key.clone(), place);
-        heard.waiting.push_back(key);
-        drop(heard);
-        self.arrived.notify_one();
     }
 
     /// A key has expired. If it was armed and nobody has seen it alive since, this is the only sign of that arming:
     /// its row may be finished, or due at another time.
     pub(super) fn expired(&self, key: &TaskKey, sink: &dyn SignalSink) {
-        let mut heard = self.heard();
-        let since = match heard.places.get_mut(key) {
-            // Whether it was armed again meanwhile, the look will tell.
-            Some(Place::Asked { expired, .. } | Place::Waiting { expired, .. }) => {
-                *expired = true;
-                return;
-            }
-            Some(Place::Gone { since, .. }) => *since,
-            None => return,
-        };
-        heard.places.remove(key);
-        drop(heard);
-        self.never_seen(key.clone(), since, sink);
+        let gone_since = self.heard().expired(key);
+        if let Some(since) = gone_since {
+            self.never_seen(key.clone(), since, sink);
+        }
     }
 
     fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
@@ -135,7 +104,8 @@ impl Armings {
 
     /// Looks at what was heard, for as long as the link lasts. What waits when it ends is looked at by the next.
     pub(super) async fn look(&self, sink: &dyn SignalSink) -> Infallible {
-        self.ask_again();
+        // What was being looked at when the last link was lost.
+        self.heard().ask_again();
         loop {
             let batch = self.next_batch().await;
             let keys: Vec<TaskKey> = batch.iter().map(|(key, _)| key.clone()).collect();
@@ -230,7 +200,7 @@ impl Armings {
             self.hand_in_disarmed(disarmed, sink).await;
         }
         // What was said of them meanwhile.
-        if !self.heard().waiting.is_empty() {
+        if self.heard().are_waiting() {
             self.arrived.notify_one();
         }
     }
@@ -251,24 +221,6 @@ impl Armings {
         for key in keys {
             let seen = Seen::Disarmed;
             sink.sighted(Sighting { key, seen });
-        }
-    }
-
-    /// What was being looked at when the last link was lost waits again.
-    fn ask_again(&self) {
-        let mut heard = self.heard();
-        let asked = |(key, place): (&TaskKey, &Place)| {
-            matches!(place, Place::Asked { .. }).then(|| key.clone())
-        };
-        let lost: Vec<TaskKey> = heard.places.iter().filter_map(asked).collect();
-        for key in lost {
-            let place = Place::Waiting {
-                change: Change::Armed,
-                since: Instant::now(),
-                expired: false,
-            };
-            heard.places.insert(key.clone(), place);
-            heard.waiting.push_back(key);
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::task::TaskKey;
 
 /// Most keys that wait to be looked at.
-pub(super) const WAITING_MAX: usize = 131_072;
+const WAITING_MAX: usize = 131_072;
 
 /// How long a key that was gone when it was looked at is remembered: its expired event is on the way.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2);
@@ -25,10 +25,21 @@ pub(super) enum Change {
 /// Keys that wait to be looked at, are being looked at, or were gone by then.
 #[derive(Debug, Default)]
 pub(super) struct HeardKeys {
-    pub(super) places: HashMap<TaskKey, Place>,
-    pub(super) waiting: VecDeque<TaskKey>,
+    places: HashMap<TaskKey, Place>,
+    waiting: VecDeque<TaskKey>,
     /// Those that were gone, the oldest first.
     gone: VecDeque<(Instant, TaskKey)>,
+}
+
+/// What noting an event came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// Its key waits, or is being looked at: the change is kept.
+    Known,
+    /// Its key waits from now on.
+    New,
+    /// There is no room for it.
+    Full,
 }
 
 /// Where a key stands between the event and what comes of it.
@@ -52,6 +63,73 @@ pub(super) enum Place {
 }
 
 impl HeardKeys {
+    /// Takes in what an event said.
+    pub(super) fn note(&mut self, key: TaskKey, change: Change) -> Noted {
+        match self.places.get_mut(&key) {
+            Some(Place::Waiting {
+                change: latest,
+                since,
+                expired,
+            }) => {
+                (*latest, *since, *expired) = (change, Instant::now(), false);
+                return Noted::Known;
+            }
+            Some(Place::Asked { again, .. }) => {
+                *again = Some(change);
+                return Noted::Known;
+            }
+            Some(Place::Gone { .. }) | None => {}
+        }
+        if self.waiting.len() >= WAITING_MAX {
+            return Noted::Full;
+        }
+        self.wait(key, change);
+        Noted::New
+    }
+
+    /// A key has expired. If it was armed, and gone when it was looked at, answers since when it was known.
+    pub(super) fn expired(&mut self, key: &TaskKey) -> Option<Instant> {
+        match self.places.get_mut(key)? {
+            // Whether it was armed again meanwhile, the look will tell.
+            Place::Asked { expired, .. } | Place::Waiting { expired, .. } => {
+                *expired = true;
+                None
+            }
+            Place::Gone { since, .. } => {
+                let since = *since;
+                self.places.remove(key);
+                Some(since)
+            }
+        }
+    }
+
+    /// What is being looked at waits again: nobody will answer.
+    pub(super) fn ask_again(&mut self) {
+        let asked = |(key, place): (&TaskKey, &Place)| {
+            matches!(place, Place::Asked { .. }).then(|| key.clone())
+        };
+        let lost: Vec<TaskKey> = self.places.iter().filter_map(asked).collect();
+        for key in lost {
+            self.wait(key, Change::Armed);
+        }
+    }
+
+    /// Whether any wait.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn wait(&mut self, key: TaskKey, change: Change) {
+        let place = Place::Waiting {
+            change,
+            since: Instant::now(),
+            expired: false,
+        };
+        self.places.insert(key.clone(), place);
+        self.waiting.push_back(key);
+    }
+
+    /// Takes at most `limit` that wait: they are being looked at.
     pub(super) fn take(&mut self, limit: usize) -> Vec<(TaskKey, Change)> {
         self.forget_gone();
         let mut batch = Vec::new();
@@ -85,17 +163,12 @@ impl HeardKeys {
             ..
         }) = place
         {
-            let waiting = Place::Waiting {
-                change,
-                since: Instant::now(),
-                expired: false,
-            };
-            self.places.insert(key.clone(), waiting);
-            self.waiting.push_back(key.clone());
+            self.wait(key.clone(), change);
         }
         place
     }
 
+    /// It was armed since then, and gone when it was looked at.
     pub(super) fn remember_gone(&mut self, key: TaskKey, since: Instant) {
         if self.gone.len() < WAITING_MAX && !self.places.contains_key(&key) {
             let at = Instant::now();
@@ -115,5 +188,67 @@ impl HeardKeys {
                 self.places.remove(&key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> TaskKey {
+        TaskKey::build("C", "m", [""; 0]).unwrap()
+    }
+
+    #[test]
+    fn the_latest_change_is_the_one_that_is_looked_at() {
+        let mut heard = HeardKeys::default();
+        assert_eq!(heard.note(key(), Change::Armed), Noted::New);
+        assert_eq!(heard.note(key(), Change::Disarmed), Noted::Known);
+        assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
+        assert!(!heard.are_waiting());
+    }
+
+    #[test]
+    fn what_is_said_during_a_look_is_looked_at_next() {
+        let mut heard = HeardKeys::default();
+        heard.note(key(), Change::Disarmed);
+        heard.take(9);
+        assert_eq!(heard.note(key(), Change::Armed), Noted::Known);
+        assert!(!heard.are_waiting());
+        heard.answer(&key());
+        assert_eq!(heard.take(9), [(key(), Change::Armed)]);
+    }
+
+    #[test]
+    fn a_look_that_nobody_answers_is_made_again() {
+        let mut heard = HeardKeys::default();
+        heard.note(key(), Change::Armed);
+        heard.take(9);
+        heard.ask_again();
+        assert_eq!(heard.take(9), [(key(), Change::Armed)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_key_that_was_gone_a_moment_ago_is_known_when_it_expires() {
+        let mut heard = HeardKeys::default();
+        let since = Instant::now();
+        heard.remember_gone(key(), since);
+        assert_eq!(heard.expired(&key()), Some(since));
+        assert_eq!(heard.expired(&key()), None);
+        heard.remember_gone(key(), since);
+        tokio::time::advance(REMEMBERED_FOR).await;
+        heard.take(9);
+        assert_eq!(heard.expired(&key()), None);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let mut heard = HeardKeys::default();
+        let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
+        for n in 0..WAITING_MAX {
+            heard.note(key(n), Change::Armed);
+        }
+        assert_eq!(heard.note(key(WAITING_MAX), Change::Armed), Noted::Full);
+        assert_eq!(heard.note(key(0), Change::Armed), Noted::Known);
     }
 }
