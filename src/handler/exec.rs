@@ -105,7 +105,7 @@ impl Handler for Exec {
         let mut child =
             spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
         let group = ProcessGroup::of(&child);
-        let input = context.to_json().to_string();
+        let input = context.to_json_line();
         let waited = wait(&mut child, input).await;
         let (status, stdout, stderr) =
             waited.map_err(|error| HandlerError::new(format!("wait for `{program}`: {error}")))?;

@@ -7,6 +7,7 @@ mod adoption;
 mod cron;
 mod envelope;
 mod history;
+mod json_text;
 mod key;
 mod lifecycle;
 mod limits;
@@ -25,6 +26,7 @@ pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
 pub use history::{
     HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,
 };
+pub use json_text::JsonText;
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, State,
