@@ -36,7 +36,8 @@ pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
-    CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said, TIMES_MAX,
+    CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said,
+    TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};

@@ -16,6 +16,9 @@ pub const EVERY_MIN: Duration = Duration::from_secs(1);
 /// How many missed occurrences [`CatchUp::All`] makes up for, unless it is told otherwise.
 pub const CATCH_UP_MAX: u32 = 1_000;
 
+/// The most that it can be told: they are counted one by one, whenever a run of the series ends.
+pub const CATCH_UP_LIMIT: u32 = 10_000;
+
 /// Most occurrences that [`Recurrence::times`] counts off.
 pub const TIMES_MAX: u32 = 10_000;
 
@@ -169,11 +172,11 @@ impl Recurrence {
         Self { catch_up, ..self }
     }
 
-    /// How many of them [`CatchUp::All`] makes up for: the latest; at least 1.
+    /// How many of them [`CatchUp::All`] makes up for: the latest. At least 1, and at most [`CATCH_UP_LIMIT`].
     #[must_use]
     pub fn catch_up_max(self, occurrences: u32) -> Self {
         Self {
-            catch_up_max: occurrences.max(1),
+            catch_up_max: occurrences.clamp(1, CATCH_UP_LIMIT),
             ..self
         }
     }
@@ -478,8 +481,8 @@ pub enum RecurrenceError {
     /// Two ends.
     #[error("expected at most one of `times` and `until`")]
     TimesAndUntil,
-    /// None at all.
-    #[error("`catch_up_max` does not fit, expected at least 1")]
+    /// None at all, or too many.
+    #[error("`catch_up_max` does not fit, expected 1 to {CATCH_UP_LIMIT}")]
     CatchUpMax,
     /// A limit of what is not done.
     #[error(

@@ -65,10 +65,18 @@ impl Recurrence {
 }
 
 impl Occurrence<'_> {
-    /// Whether it was missed: it is not run any more. Only where missed ones are left out.
+    /// Whether it was missed: it is not run any more. Only where missed ones are left out, or those beyond a number and enough
+    /// of them are behind this one.
     pub fn is_missed(&self) -> bool {
-        let (catch_up, _) = self.recurrence.catches_up();
-        catch_up == CatchUp::Skip && self.started.since(self.ready) > self.grace(self.due)
+        let is_late = || self.started.since(self.ready) > self.grace(self.due);
+        match self.recurrence.catches_up() {
+            (CatchUp::Skip, _) => is_late(),
+            (CatchUp::Once, _) => false,
+            (CatchUp::All, max) => {
+                let behind = self.recurrence.goes_on_behind(self.due);
+                is_late() && count(self.recurrence, behind, self.started, max) == max
+            }
+        }
     }
 
     /// The next occurrence, seen from `now`; `None`: the series is over.
@@ -214,8 +222,32 @@ mod tests {
         assert!(occurrence(&seldom, 60, 60_001).is_missed());
         for catch_up in [CatchUp::Once, CatchUp::All] {
             let rule = every_minutes(1).catch_up(catch_up);
-            assert!(!occurrence(&rule, 10, 86_400_000).is_missed());
+            assert!(!occurrence(&rule, 10, 59_000_000).is_missed());
         }
+    }
+
+    #[test]
+    fn of_more_missed_occurrences_than_are_made_up_for_the_first_is_left_out_too() {
+        let rule = every_minutes(10).catch_up(CatchUp::All).catch_up_max(3);
+        assert!(
+            !occurrence(&rule, 10, 29 * MINUTE).is_missed(),
+            "10, 20, 30"
+        );
+        assert!(occurrence(&rule, 10, 30 * MINUTE).is_missed(), "20, 30, 40");
+        let rule = rule.catch_up_max(1);
+        assert!(
+            !occurrence(&rule, 10, 9 * MINUTE).is_missed(),
+            "nothing behind it"
+        );
+    }
+
+    #[test]
+    fn no_number_of_occurrences_to_make_up_for_is_too_large() {
+        let rule = every_minutes(10).catch_up(CatchUp::All);
+        let rule = rule.catch_up_max(u32::MAX);
+        let run = occurrence(&rule, 10, 1_000_000 * MINUTE);
+        assert!(run.is_missed());
+        assert_eq!(next(run, 1_000_009 * MINUTE), Some(900_010.0));
     }
 
     #[test]
