@@ -40,7 +40,7 @@ pub use recurrence::{
     TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
-pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
+pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
 pub(crate) use schedule::{parse_span, spoken};
 pub use series::{GRACE_MAX, Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
