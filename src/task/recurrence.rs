@@ -196,6 +196,11 @@ impl Recurrence {
         (self.catch_up, self.catch_up_max)
     }
 
+    /// No occurrence before this moment, if one was said.
+    pub(crate) fn start(&self) -> Option<UnixMs> {
+        self.start
+    }
+
     /// Behind this moment the series goes on, if somebody moved an occurrence.
     pub(super) fn moved_from(&self) -> Option<UnixMs> {
         self.moved_from
@@ -248,11 +253,12 @@ impl Recurrence {
     /// As it begins now: `every` counts from now unless it has a start, and [`times`](Self::times) become a last moment.
     #[must_use]
     pub fn anchored(mut self, now: UnixMs) -> Self {
+        let behind = self.begins_behind(now);
         if let (Rule::Every(_), None) = (&self.rule, self.start) {
             self.start = Some(now);
         }
         if let Some(times) = self.times.take() {
-            let mut last = now;
+            let mut last = behind;
             for _ in 0..times {
                 last = self.next(last).unwrap_or(last);
             }
