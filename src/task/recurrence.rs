@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cron::CronRule;
-use super::{DELAY_MAX, Due, UnixMs};
+use super::{DELAY_MAX, Due, UnixMs, parse_length};
 
 /// The shortest time from one occurrence to the next.
 pub const EVERY_MIN: Duration = Duration::from_secs(1);
@@ -260,7 +260,10 @@ impl Recurrence {
         if let Some(times) = self.times.take() {
             let mut last = behind;
             for _ in 0..times {
-                last = self.next(last).unwrap_or(last);
+                match self.next(last) {
+                    Some(next) => last = next,
+                    None => break,
+                }
             }
             self.until = Some(last);
         }
@@ -441,8 +444,7 @@ impl Said<'_> {
 }
 
 fn period(text: &str) -> Result<Duration, RecurrenceError> {
-    let period: jiff::SignedDuration = text.trim().parse().map_err(|_| RecurrenceError::Every)?;
-    Duration::try_from(period).map_err(|_| RecurrenceError::Every)
+    parse_length(text).map_err(|_| RecurrenceError::Every)
 }
 
 fn span(period: Duration) -> String {
@@ -668,6 +670,24 @@ mod tests {
         let three = every("1s").times(3).unwrap().anchored(UnixMs(500));
         assert_eq!(three.next(UnixMs(2_500)), Some(UnixMs(3_500)));
         assert_eq!(three.next(UnixMs(3_500)), None);
+    }
+
+    #[test]
+    fn a_period_may_be_said_in_days_as_any_length_of_time() {
+        const DAY_MS: i64 = 86_400_000;
+        for (text, days) in [("1d", 1), ("7d", 7), ("3650d", 3650), ("24h", 1)] {
+            let rule = every(text);
+            assert_eq!(rule.next(UnixMs(0)), Some(UnixMs(days * DAY_MS)), "{text}");
+            assert_eq!(rule.to_string().parse::<Recurrence>(), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn more_times_than_there_will_ever_be_end_with_the_last() {
+        let leap = cron("0 0 29 2 *", "UTC").times(TIMES_MAX).unwrap();
+        let leap = leap.anchored(UnixMs(0));
+        assert_eq!(leap.until.map(|last| leap.next(last)), Some(None));
+        assert!(leap.next(UnixMs(0)).is_some());
     }
 
     #[test]
