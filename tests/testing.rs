@@ -481,3 +481,16 @@ async fn occurrences_that_may_overlap_are_runs_of_their_series() {
     kit.assert_ran("Job", "ok", ["a"]).times(3).succeeded();
     kit.assert_not_ran("Job", "ok", ["b"]);
 }
+
+#[tokio::test]
+async fn a_tag_that_databases_take_for_another_is_refused() {
+    let kit = TestKit::new(jobs());
+    for (tag, why) in [
+        ("shop-7 ", "tag ends in a space"),
+        ("", "tag is empty or contains a control character"),
+    ] {
+        let task = Task::new("Job", "ok", [1]).unwrap().tag(tag);
+        let refused = kit.tasks().create_task(task, HOUR).await.unwrap_err();
+        assert_eq!(refused.to_string(), why);
+    }
+}
