@@ -148,11 +148,11 @@ impl Reader {
     fn tag(&mut self, p: &mut Problems) -> Option<String> {
         let tag: String = self.optional("tag", p)?;
         let is_of_length = (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
-        if !is_of_length || tag.chars().any(char::is_control) {
+        if !is_of_length || tag.chars().any(char::is_control) || tag.ends_with(' ') {
             p.add(
                 &self.at("tag"),
                 format!(
-                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character"
+                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character, the last no space"
                 ),
             );
         }

@@ -46,6 +46,8 @@ pub struct AuditReport {
     pub revived: usize,
     /// Rows written for keys that other programs had armed.
     pub adopted: usize,
+    /// Whether it came to its end: it breaks off when the timer does not answer.
+    pub complete: bool,
 }
 
 impl AuditReport {
@@ -55,6 +57,7 @@ impl AuditReport {
             rearmed,
             revived,
             adopted,
+            complete: _,
         } = self;
         tracing::info!(
             cause = cause.as_str(),
@@ -221,6 +224,7 @@ impl Shared {
                 return Ok(());
             }
         }
+        progress.report.complete = true;
         self.parts
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);

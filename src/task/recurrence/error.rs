@@ -1,6 +1,6 @@
 //! Why a recurrence was refused.
 
-use super::TIMES_MAX;
+use super::{CATCH_UP_LIMIT, TIMES_MAX};
 
 /// Why a recurrence was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,8 +34,8 @@ pub enum RecurrenceError {
     /// Two ends.
     #[error("expected at most one of `times` and `until`")]
     TimesAndUntil,
-    /// None at all.
-    #[error("`catch_up_max` does not fit, expected at least 1")]
+    /// None at all, or too many.
+    #[error("`catch_up_max` does not fit, expected 1 to {CATCH_UP_LIMIT}")]
     CatchUpMax,
     /// A limit of what is not done.
     #[error(

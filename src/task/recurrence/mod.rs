@@ -21,6 +21,9 @@ pub const EVERY_MIN: Duration = Duration::from_secs(1);
 /// How many missed occurrences [`CatchUp::All`] makes up for, unless it is told otherwise.
 pub const CATCH_UP_MAX: u32 = 1_000;
 
+/// The most that it can be told: they are counted one by one, whenever a run of the series ends.
+pub const CATCH_UP_LIMIT: u32 = 10_000;
+
 /// Most occurrences that [`Recurrence::times`] counts off.
 pub const TIMES_MAX: u32 = 10_000;
 
@@ -177,11 +180,11 @@ impl Recurrence {
         Self { catch_up, ..self }
     }
 
-    /// How many of them [`CatchUp::All`] makes up for: the latest; at least 1.
+    /// How many of them [`CatchUp::All`] makes up for: the latest. At least 1, and at most [`CATCH_UP_LIMIT`].
     #[must_use]
     pub fn catch_up_max(self, occurrences: u32) -> Self {
         Self {
-            catch_up_max: occurrences.max(1),
+            catch_up_max: occurrences.clamp(1, CATCH_UP_LIMIT),
             ..self
         }
     }
@@ -199,6 +202,11 @@ impl Recurrence {
 
     pub(super) fn catches_up(&self) -> (CatchUp, u32) {
         (self.catch_up, self.catch_up_max)
+    }
+
+    /// No occurrence before this moment, if one was said.
+    pub(crate) fn start(&self) -> Option<UnixMs> {
+        self.start
     }
 
     /// Behind this moment the series goes on, if somebody moved an occurrence.
@@ -253,13 +261,17 @@ impl Recurrence {
     /// As it begins now: `every` counts from now unless it has a start, and [`times`](Self::times) become a last moment.
     #[must_use]
     pub fn anchored(mut self, now: UnixMs) -> Self {
+        let behind = self.begins_behind(now);
         if let (Rule::Every(_), None) = (&self.rule, self.start) {
             self.start = Some(now);
         }
         if let Some(times) = self.times.take() {
-            let mut last = now;
+            let mut last = behind;
             for _ in 0..times {
-                last = self.next(last).unwrap_or(last);
+                match self.next(last) {
+                    Some(next) => last = next,
+                    None => break,
+                }
             }
             self.until = Some(last);
         }

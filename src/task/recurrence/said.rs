@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Recurrence, RecurrenceError};
+use crate::task::parse_length;
 
 /// A rule as people say it, in a file or on the command line.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,5 @@ impl Said<'_> {
 }
 
 fn period(text: &str) -> Result<Duration, RecurrenceError> {
-    let period: jiff::SignedDuration = text.trim().parse().map_err(|_| RecurrenceError::Every)?;
-    Duration::try_from(period).map_err(|_| RecurrenceError::Every)
+    parse_length(text).map_err(|_| RecurrenceError::Every)
 }

@@ -149,6 +149,24 @@ fn a_series_ends_at_its_last_moment_or_after_its_number_of_times() {
 }
 
 #[test]
+fn a_period_may_be_said_in_days_as_any_length_of_time() {
+    const DAY_MS: i64 = 86_400_000;
+    for (text, days) in [("1d", 1), ("7d", 7), ("3650d", 3650), ("24h", 1)] {
+        let rule = every(text);
+        assert_eq!(rule.next(UnixMs(0)), Some(UnixMs(days * DAY_MS)), "{text}");
+        assert_eq!(rule.to_string().parse::<Recurrence>(), Ok(rule));
+    }
+}
+
+#[test]
+fn more_times_than_there_will_ever_be_end_with_the_last() {
+    let leap = cron("0 0 29 2 *", "UTC").times(TIMES_MAX).unwrap();
+    let leap = leap.anchored(UnixMs(0));
+    assert_eq!(leap.until.map(|last| leap.next(last)), Some(None));
+    assert!(leap.next(UnixMs(0)).is_some());
+}
+
+#[test]
 fn what_was_not_said_makes_no_other_series() {
     let stored = every("15m").anchored(UnixMs(77));
     assert!(every("15m").is_same_as(&stored));
