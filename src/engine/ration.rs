@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
-use super::lines::{Held, Want};
+use super::lines::{Aside, Held, Want};
 use crate::limiter::{LimiterError, MemoryLimiter};
 use crate::task::Grant;
 
@@ -53,14 +53,25 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    async fn ration(&self, want: Want) {
+    async fn ration(self: &Arc<Self>, want: Want) {
         let free = self.slots.available_permits();
         // Starts that wait for slots would be lost to every other daemon.
         if free == 0 || self.intake.held(&want.name) == Some(Held::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
             return self.intake.answered(&want.name);
         }
-        let wanted = want.starts.min(free).min(BATCH_MAX);
+        // What is paused starts nothing, so no start is taken for it.
+        self.pauses.fresh().await;
+        let Aside { signals, startable } =
+            self.intake
+                .set_aside(&want.name, BATCH_MAX, |signal| self.pauses.may_hinder(signal));
+        if !signals.is_empty() {
+            self.runs.spawn(Arc::clone(self).see_off(signals));
+        }
+        let wanted = startable.min(free).min(BATCH_MAX);
+        if wanted == 0 {
+            return self.intake.answered(&want.name);
+        }
         let wanted = u32::try_from(wanted).expect("a batch is small");
         let Grant { granted, next_in } = self.starts(&want, wanted).await;
         self.intake.grant(&want.name, granted);
@@ -72,7 +83,7 @@ impl Shared {
 
     /// Asks the limiter; if it does not answer, takes of this daemon's share.
     async fn starts(&self, want: &Want, wanted: u32) -> Grant {
-        let Want { name, rate, .. } = want;
+        let Want { name, rate } = want;
         let members = u32::try_from(self.share.members()).unwrap_or(u32::MAX);
         if !self.rations.is_alone(name) {
             let asking = self.parts.limiter.take(name, *rate, wanted);
