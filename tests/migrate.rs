@@ -169,7 +169,8 @@ async fn an_absent_table_is_created() -> Result {
         database.migrate().await?,
         [
             (Step::CreateTable, Method::Plain),
-            (Step::CreatePauses, Method::Plain)
+            (Step::CreatePauses, Method::Plain),
+            (Step::CreateRates, Method::Plain)
         ]
     );
 
@@ -414,6 +415,13 @@ ADD COLUMN `finished_at` DECIMAL(13,3) NULL
      `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
      PRIMARY KEY (`kind`, `class`, `method`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+11. create a table for rates that are kept without redis
+   no ALTER TABLE, at most row locks
+   CREATE TABLE `tb_rates` (
+     `route`      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- its name; of a long one the beginning, and a digest
+     `full_at_ns` BIGINT NOT NULL DEFAULT 0, -- unix nanoseconds: by then all starts of its burst are there again
+     PRIMARY KEY (`route`)
+   ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 ";
 
 #[tokio::test]
@@ -626,6 +634,20 @@ async fn the_table_of_pauses_is_wanted_and_kept() -> Result {
         database.refusal().await?,
         "table `tb` cannot be adopted: table `tb_pauses` for its pauses exists, but lacks column `set_by`: rename it"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_table_of_rates_a_daemon_starts_and_migrating_makes_it() -> Result {
+    let mut database = Database::new("rates").await?;
+    database.migrate().await?;
+    database.run("DROP TABLE tb_rates").await?;
+    database.check().await?;
+    assert_eq!(
+        database.migrate().await?,
+        [(Step::CreateRates, Method::Plain)]
+    );
+    assert_eq!(database.migrate().await?, []);
     Ok(())
 }
 

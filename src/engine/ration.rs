@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::lines::{Aside, Held, Want};
@@ -21,10 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long to wait for a slot.
 const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the limiter may take to answer.
-const PATIENCE: Duration = Duration::from_millis(250);
-
-/// When one that did not answer is asked again.
+/// When a limiter that did not answer is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Where every daemon takes its own share, while nothing is known of what the others take.
@@ -86,9 +83,8 @@ impl Shared {
         let Want { name, rate } = want;
         let members = u32::try_from(self.share.members()).unwrap_or(u32::MAX);
         if !self.rations.is_alone(name) {
-            let asking = self.parts.limiter.take(name, *rate, wanted);
-            let error = match timeout(PATIENCE, asking).await {
-                Ok(Ok(grant)) => {
+            match self.parts.limiter.take(name, *rate, wanted).await {
+                Ok(grant) => {
                     // So that an outage does not begin with a burst.
                     self.rations
                         .local
@@ -98,23 +94,18 @@ impl Shared {
                     }
                     return grant;
                 }
-                Ok(Err(error)) => Some(error),
-                Err(_) => None,
-            };
-            self.rate_not_shared(want, members, error.as_ref());
+                Err(error) => self.rate_not_shared(want, members, &error),
+            }
         }
         self.rations.local.take_share(name, *rate, members, wanted)
     }
 
-    fn rate_not_shared(&self, want: &Want, members: u32, error: Option<&LimiterError>) {
+    fn rate_not_shared(&self, want: &Want, members: u32, error: &LimiterError) {
         let first = self.rations.leave_alone(&want.name);
         if !first {
             return;
         }
-        let error: &dyn std::error::Error = match error {
-            Some(error) => error,
-            None => &LimiterError::silence(),
-        };
+        let error: &dyn std::error::Error = error;
         tracing::warn!(
             error,
             route = &*want.name,

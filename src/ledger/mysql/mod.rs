@@ -11,6 +11,7 @@ mod locks;
 mod pauses;
 mod pool;
 pub mod queries;
+mod rates;
 mod rights;
 mod rows;
 mod scan;

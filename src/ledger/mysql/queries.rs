@@ -15,6 +15,9 @@
 
 use crate::ledger::{IfPending, PAYLOAD_READ_MAX};
 
+/// `{now_ns}`: the ledger's clock in nanoseconds, as exact as it is.
+const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
+
 /// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
@@ -448,6 +451,24 @@ pub const RELEASE_SOME: &str = "INSERT INTO `{t}_pauses` (kind, class, method, s
 /// `release` of everything: the hold, and what was let go of it before.
 pub const RELEASE_ALL: &str = "DELETE FROM `{t}_pauses` WHERE kind IN ('hold', 'release')";
 
+/// `take_starts`: takes as many of the wanted starts as the bucket of a route has, by the generic cell rate algorithm (ITU-T
+/// I.371), in whole nanoseconds; answers how many by `LAST_INSERT_ID`. The bucket is one number: the moment by which it is
+/// full, from now on till a burst ahead. Who waited for the lock of the row has an old `NOW`, which takes less. Primary key.
+///
+/// Bound: nanoseconds of a burst; the starts wanted; nanoseconds of a burst, twice, and of one start, twice; the route.
+pub const TAKE_STARTS: &str = "UPDATE `{t}_rates` SET full_at_ns = \
+       LEAST(GREATEST(full_at_ns, {now_ns}), {now_ns} + CAST(? AS SIGNED)) + \
+       CAST(LAST_INSERT_ID(LEAST(CAST(? AS SIGNED), ({now_ns} + CAST(? AS SIGNED) \
+         - LEAST(GREATEST(full_at_ns, {now_ns}), {now_ns} + CAST(? AS SIGNED))) DIV CAST(? AS SIGNED))) AS SIGNED) * CAST(? AS SIGNED) \
+     WHERE route = ?";
+
+/// `take_starts`: in how many nanoseconds there is one more. Primary key.
+pub const NEXT_START: &str = "SELECT CAST(full_at_ns + CAST(? AS SIGNED) - CAST(? AS SIGNED) - {now_ns} AS SIGNED) AS next_ns \
+     FROM `{t}_rates` WHERE route = ?";
+
+/// `take_starts` of a route for the first time: a full bucket. Whoever was first stands: error 1062 is an answer.
+pub const NEW_RATE: &str = "INSERT INTO `{t}_rates` (route) VALUES (?)";
+
 /// `count_overdue`. Range on `ix_due`, which covers it.
 pub const COUNT_OVERDUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at < CAST(? AS SIGNED) / 1000 LIMIT ?) AS overdue";
@@ -507,6 +528,7 @@ impl Queries {
     pub fn plain(&self, template: &str) -> String {
         template
             .replace("{t}", &self.table)
+            .replace("{now_ns}", NOW_NS)
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
     }
 
