@@ -52,7 +52,10 @@ impl Ground {
     }
 
     fn daemon_with(&self, timer: Arc<dyn Timer>) -> Daemon {
-        let config = Config::default();
+        self.daemon_by(timer, &Config::default())
+    }
+
+    fn daemon_by(&self, timer: Arc<dyn Timer>, config: &Config) -> Daemon {
         let mut handlers = HandlerRegistry::new();
         let late = Arc::clone(&self.late);
         handlers.on("Job", "run", move |task: TaskContext, _: Vec<String>| {
@@ -61,15 +64,15 @@ impl Ground {
         });
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
-            catalog: None,
+            catalog: Some(Arc::clone(&self.ledger) as _),
             timer,
             roster: Arc::clone(&self.roster) as _,
             limiter: Arc::new(MemoryLimiter::default()),
-            router: Arc::new(Router::new(handlers, &config)),
+            router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::default(),
         };
         let metrics = Arc::clone(&parts.metrics);
-        let engine = Engine::with_parts(parts, &config);
+        let engine = Engine::with_parts(parts, config);
         let status = engine.status().unwrap();
         let stop = CancellationToken::new();
         let running = engine.run_until(stop.clone().cancelled_owned());
@@ -417,4 +420,38 @@ async fn an_auditor_that_dies_is_replaced() {
     };
     timeout(Duration::from_secs(85), audited).await.unwrap();
     assert_eq!(timer.armed.lock().unwrap().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_daemon_prunes_and_another_when_that_has_gone() {
+    const PRUNED: &str = "lapsed_pruned_total{state=\"done\"}";
+    let ground = Ground::new();
+    let config = Config::from_toml("retention.done = '60s'").unwrap();
+    let daemons = [(); 3].map(|()| {
+        let timer = LedgerPoll::new(ground.ledger.clock().clone());
+        ground.daemon_by(Arc::new(timer), &config)
+    });
+    for daemon in &daemons {
+        daemon.until_members(3).await;
+    }
+    // Something is old enough whenever anybody looks, and each looks twenty times.
+    let many_looks = async |ground: &Ground, prefix: &str| {
+        for n in 0..100 {
+            ground.create(&format!("{prefix}{n}-"), 1, Duration::ZERO).await;
+            sleep(Duration::from_secs(2)).await;
+        }
+    };
+    many_looks(&ground, "a").await;
+    let pruned = |daemon: &Daemon| daemon.metric(PRUNED);
+    let (pruning, mut idle): (Vec<Daemon>, Vec<Daemon>) =
+        daemons.into_iter().partition(|daemon| pruned(daemon) > 0);
+    assert_eq!(pruning.len(), 1, "one of them prunes");
+    assert!(pruned(&pruning[0]) > 50);
+    for daemon in pruning {
+        daemon.stop().await;
+    }
+    idle[0].until_members(2).await;
+    many_looks(&ground, "b").await;
+    idle.retain(|daemon| pruned(daemon) > 0);
+    assert_eq!(idle.len(), 1, "one of those that are left prunes");
 }

@@ -13,7 +13,7 @@ use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelFilter, Catalog, Claim, Claimant, Created, DueScan,
     Foundling, IfPending, Ledger, ListFilter, NewTask, NudgeAnswer, PAUSES_MAX, PAYLOAD_READ_MAX,
     PauseAnswer, Pauses, Prune, REASON_CHARS_MAX, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
-    Settled, Settlement, Standing, Stands, StateFilter, Window,
+    Settled, Settlement, Standing, Stands, StateFilter, TaskRecord, Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{
@@ -164,11 +164,13 @@ rules! {
     a_series_changed_without_being_moved_keeps_its_arming
     a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run
     a_configured_series_that_was_ended_stays_ended_until_it_is_another_one
+    a_series_that_a_configuration_finds_says_so_from_then_on
     a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
     a_series_that_is_dead_goes_on_when_it_is_redriven
     a_run_of_a_series_that_is_released_counts_as_an_attempt
-    a_series_that_has_ended_is_not_pruned
+    a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it
+    noting_that_a_configuration_wants_a_series_changes_nothing_else
     a_series_whose_key_is_deleted_is_not_called_off
     an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before
     a_pause_stands_until_it_is_lifted
@@ -1920,8 +1922,23 @@ async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl 
     }
 }
 
-async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog)) {
-    let keys = ["done", "dead", "cancelled"].map(|end| key("series-pruned", end));
+async fn a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it(
+    ledger: &(impl Ledger + Catalog),
+) {
+    for wanted in [false, true] {
+        let keys = ["done", "dead", "cancelled"]
+            .map(|end| key("series-pruned", format!("{end}-{wanted}")));
+        let ended = prune_ended(ledger, &keys, wanted).await;
+        assert_eq!(ended, [wanted; 3], "which are there still");
+    }
+}
+
+/// Series that are done, dead and called off, and old enough to be pruned: which of them stay.
+async fn prune_ended(
+    ledger: &(impl Ledger + Catalog),
+    keys: &[TaskKey; 3],
+    wanted: bool,
+) -> Vec<bool> {
     for (key, ruling) in keys.iter().zip([Ruling::Complete, bury()]) {
         let arming = hourly(ledger, key).await;
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -1929,6 +1946,13 @@ async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog))
     }
     hourly(ledger, &keys[2]).await;
     cancel(ledger, &keys[2]).await;
+    if wanted {
+        for key in keys {
+            // Ended already when a daemon sees it for the first time.
+            let seen = series(ledger, key).await;
+            assert!(ledger.note_standing(&seen).await.unwrap());
+        }
+    }
     let finished = ledger.find(&keys[2]).await.unwrap().unwrap().finished;
     pass(ledger, UnixMs(finished.unwrap().0 + 60)).await;
     for state in [State::Done, State::Dead, State::Cancelled] {
@@ -1942,9 +1966,45 @@ async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog))
         };
         prune_all(ledger, prune).await;
     }
-    for key in &keys {
-        assert!(ledger.find(key).await.unwrap().is_some(), "{key}");
+    let mut there = Vec::new();
+    for key in keys {
+        there.push(ledger.find(key).await.unwrap().is_some());
     }
+    there
+}
+
+async fn noting_that_a_configuration_wants_a_series_changes_nothing_else(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-noted", 1);
+    let arming = hourly(ledger, &key).await;
+    let before = ledger.find(&key).await.unwrap().unwrap();
+    let seen = series(ledger, &key).await;
+    assert!(ledger.note_standing(&seen).await.unwrap());
+    assert!(
+        !ledger.note_standing(&seen).await.unwrap(),
+        "it is not what was seen any more"
+    );
+    let noted = recurrence(ledger, &key).await;
+    assert!(noted.is_standing());
+    let after = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!(
+        TaskRecord {
+            recurrence: before.recurrence.clone(),
+            ..after
+        },
+        before
+    );
+    // Over moves and occurrences it stays noted.
+    assert!(matches!(
+        ledger.reschedule(&key, UnixMs(arming.due.0 - 1)).await.unwrap(),
+        RescheduleAnswer::Moved(_)
+    ));
+    let arming = standing(ledger, &key).await.unwrap().arming;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    assert_eq!(recurrence(ledger, &key).await, noted);
 }
 
 async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger + Catalog)) {
@@ -2041,6 +2101,31 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
     let other = establish(ledger, &wanted(&key, 3_600), standing).await;
     assert!(matches!(other, Ok(Established::Begun(_))), "{other:?}");
     assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn a_series_that_a_configuration_finds_says_so_from_then_on(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-found", 1);
+    let wanted = wanted(&key, 3_600);
+    establish(ledger, &wanted, Insistence::Now).await.unwrap();
+    assert!(!recurrence(ledger, &key).await.is_standing());
+    cancel(ledger, &key).await;
+    for _ in 0..2 {
+        let ended = establish(ledger, &wanted, Insistence::Standing).await;
+        assert!(matches!(ended, Ok(Established::Ended(_, State::Cancelled))));
+        assert!(recurrence(ledger, &key).await.is_standing());
+    }
+    let begun = establish(ledger, &wanted, Insistence::Now).await;
+    let Ok(Established::Begun(arming)) = begun else {
+        panic!("{begun:?}")
+    };
+    assert!(recurrence(ledger, &key).await.is_standing());
+    let found = establish(ledger, &wanted, Insistence::Standing).await;
+    assert_eq!(
+        found.unwrap(),
+        Established::Unchanged(arming, State::Pending)
+    );
 }
 
 async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs(

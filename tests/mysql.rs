@@ -138,6 +138,7 @@ async fn every_statement_can_be_prepared() {
         queries::RECUR_NEW,
         queries::RECUR_SAME,
         queries::RECUR_OVER,
+        queries::NOTE_STANDING,
         queries::GIVE_BACK,
         queries::TIDY,
         queries::RESCHEDULE,

@@ -52,6 +52,8 @@ pub struct Recurrence {
     overlap: Overlap,
     /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
     moved_from: Option<UnixMs>,
+    /// A configuration wants it, at every start of a daemon.
+    standing: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +118,7 @@ impl Recurrence {
             catch_up_max: CATCH_UP_MAX,
             overlap: Overlap::default(),
             moved_from: None,
+            standing: false,
         }
     }
 
@@ -208,6 +211,21 @@ impl Recurrence {
         }
     }
 
+    /// Notes that a configuration wants it at every start: its row is kept when it has ended, since without it the next
+    /// start would begin it anew.
+    #[must_use]
+    pub fn standing(self) -> Self {
+        Self {
+            standing: true,
+            ..self
+        }
+    }
+
+    /// Whether a configuration wants it, or did once.
+    pub fn is_standing(&self) -> bool {
+        self.standing
+    }
+
     /// As it is after that occurrence.
     #[must_use]
     pub fn settled(self) -> Self {
@@ -269,7 +287,7 @@ impl Recurrence {
     }
 
     /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or was
-    /// said before, makes no difference.
+    /// said before, makes no difference, nor who wants it.
     pub fn is_same_as(&self, stored: &Self) -> bool {
         let like_stored = Self {
             start: self.start.or(stored.start),
@@ -279,6 +297,7 @@ impl Recurrence {
             },
             times: None,
             moved_from: stored.moved_from,
+            standing: stored.standing,
             ..self.clone()
         };
         like_stored == *stored
@@ -333,6 +352,9 @@ struct Stored {
     /// Milliseconds; written by the statement that moves an occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_from: Option<i64>,
+    /// Looked for by the statements that prune.
+    #[serde(default, skip_serializing_if = "is_default")]
+    standing: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -360,6 +382,7 @@ impl fmt::Display for Recurrence {
             catch_up_max: (self.catch_up_max != CATCH_UP_MAX).then_some(self.catch_up_max),
             overlap: self.overlap,
             moved_from: self.moved_from.map(|moment| moment.0),
+            standing: self.standing,
         };
         f.write_str(&serde_json::to_string(&stored).map_err(|_| fmt::Error)?)
     }
@@ -380,6 +403,7 @@ impl FromStr for Recurrence {
             catch_up_max,
             overlap,
             moved_from,
+            standing,
         } = serde_json::from_str(text).map_err(|error| RecurrenceError::Json(error.to_string()))?;
         let said = Said {
             every: every.as_deref(),
@@ -397,6 +421,7 @@ impl FromStr for Recurrence {
         }
         Ok(Self {
             moved_from: moved_from.map(UnixMs),
+            standing,
             ..recurrence.catch_up(catch_up).overlap(overlap)
         })
     }

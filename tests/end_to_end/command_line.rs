@@ -168,6 +168,8 @@ async fn commands_that_make_or_move_a_paused_task_say_that_it_stays() {
 
     rig.run_sql("UPDATE tb_time_limit_task SET status = 2, finished_at = end_time")
         .await;
+    rig.run_sql("UPDATE tb_time_limit_task_pauses SET since = since - 10")
+        .await;
     let (code, stdout, stderr) = shell.run(&["redrive", "--class", "C"]);
     assert_eq!((code, &stdout[..]), (0, "1 redriven\n"));
     assert!(

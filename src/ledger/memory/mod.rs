@@ -162,6 +162,12 @@ impl Ledger for MemoryLedger {
         })
     }
 
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        let mut book = self.book();
+        let row = book.rows.get_mut(&seen.standing.arming.row);
+        Ok(row.is_some_and(|row| row.note_standing(seen)))
+    }
+
     async fn reschedule(
         &self,
         key: &TaskKey,
@@ -535,7 +541,7 @@ impl Catalog for MemoryLedger {
         let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
             .rows
             .values()
-            .filter(|row| row.status == status && row.recurrence.is_none())
+            .filter(|row| row.status == status && !row.is_standing())
             .map(|row| (row.due_at(), row.id, since(row)))
             .collect();
         rows.sort_unstable();

@@ -257,6 +257,10 @@ pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempt
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
+/// `note_standing`: of a row whose recurrence still is what was seen. Primary key.
+pub const NOTE_STANDING: &str =
+    "UPDATE `{t}` FORCE INDEX (PRIMARY) SET recurrence = ? WHERE id = ? AND recurrence = ?";
+
 /// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left, \
@@ -359,21 +363,23 @@ pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_tim
 pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
 
 /// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is surplus
-/// has an age of its own. Ends where rows have not been due for long enough. The row of a series that has ended says so: without
-/// it, a configuration would begin it anew. Range on `ix_due`.
+/// has an age of its own. Ends where rows have not been due for long enough. The row of a series that a configuration wants
+/// ([`Recurrence::standing`](crate::Recurrence::standing)) says that it has ended: without it, it would be begun anew. Range on `ix_due`.
 pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? AND sts = ? AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
-       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) AND recurrence IS NULL \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+       AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
      ORDER BY due_at, id LIMIT ?";
 
 /// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as [`DISCARD_ROWS`].
-pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? AND recurrence IS NULL \
+pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \
+       AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
 
-/// `count_finished`. Range on `ix_due`, which covers it; so series that have ended, which are few, are counted, too.
+/// `count_finished`. Range on `ix_due`, which covers it; so series of configurations that have ended, which are few, are counted, too.
 pub const COUNT_FINISHED: &str = "SELECT COUNT(*) FROM `{t}` FORCE INDEX (ix_due) WHERE status = ?";
 
 /// `pick_dead`: ids of dead rows; filters are added behind it. Range on `ix_due`.
