@@ -459,7 +459,10 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
     assert_contains(&pausing.found, "may not INSERT, DELETE");
     assert_contains(remedy(pausing), "GRANT SELECT, INSERT, DELETE ON");
     let rates = finding(&report, "ledger.rates", Severity::Note);
-    assert_contains(&rates.found, "may not SELECT, INSERT, UPDATE on the table of rates");
+    assert_contains(
+        &rates.found,
+        "may not SELECT, INSERT, UPDATE on the table of rates",
+    );
     assert_contains(remedy(rates), "GRANT SELECT, INSERT, UPDATE ON");
     let pruning = finding(&report, "ledger.grants", Severity::Note);
     assert_contains(&pruning.found, "reader@% may not DELETE");

@@ -437,7 +437,9 @@ async fn one_daemon_prunes_and_another_when_that_has_gone() {
     // Something is old enough whenever anybody looks, and each looks twenty times.
     let many_looks = async |ground: &Ground, prefix: &str| {
         for n in 0..100 {
-            ground.create(&format!("{prefix}{n}-"), 1, Duration::ZERO).await;
+            ground
+                .create(&format!("{prefix}{n}-"), 1, Duration::ZERO)
+                .await;
             sleep(Duration::from_secs(2)).await;
         }
     };

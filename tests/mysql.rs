@@ -7,7 +7,7 @@ use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::mysql::queries::{self, Queries};
 use lapsed::ledger::{
     Arming, Catalog, Claimant, DueScan, IfPending, Ledger, NewTask, Pauses, Renewal, Ruling,
-    Settled, Settlement, Window,
+    Settled, Settlement, SurveyLimits, Window,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{Paused, Rate, TaskKey, UnixMs};
@@ -163,6 +163,12 @@ async fn every_statement_can_be_prepared() {
         queries::COUNT_OVERDUE,
         queries::STRETCH_OLDEST,
         queries::STRETCH_NEWEST,
+        queries::SURVEY_UNFINISHED,
+        queries::SURVEY_DEAD,
+        queries::SURVEY_DONE,
+        queries::COUNT_STATUS,
+        queries::COUNT_PENDING,
+        queries::COUNT_DUE,
         queries::TAKE_STARTS,
         queries::NEXT_START,
         queries::NEW_RATE,
@@ -939,15 +945,69 @@ async fn a_bucket_in_the_ledger_gives_its_burst_then_its_rate_to_all_together() 
     // Each route has its own, and a long name fits.
     let long = "x".repeat(1_000);
     let of_another = ledger.take_starts(&long, rate, 2).await.unwrap();
-    assert_eq!((of_another.granted, of_another.next_in), (2, Duration::ZERO));
+    assert_eq!(
+        (of_another.granted, of_another.next_in),
+        (2, Duration::ZERO)
+    );
     // Full again after a while, and no fuller.
     let mut connection = ledger.connection().await.unwrap();
     let full = "UPDATE tb_time_limit_task_rates SET full_at_ns = 0";
     connection.execute(full).await.unwrap();
-    assert_eq!(ledger.take_starts("^Mail@", rate, 9).await.unwrap().granted, 3);
+    assert_eq!(
+        ledger.take_starts("^Mail@", rate, 9).await.unwrap().granted,
+        3
+    );
     // A clock that was set back does not stop the route for longer than its burst takes.
     let ahead = "UPDATE tb_time_limit_task_rates SET full_at_ns = full_at_ns + 3600000000000";
     connection.execute(ahead).await.unwrap();
     let late = ledger.take_starts("^Mail@", rate, 9).await.unwrap();
-    assert!(late.granted == 0 && late.next_in <= Duration::from_millis(101), "{late:?}");
+    assert!(
+        late.granted == 0 && late.next_in <= Duration::from_millis(101),
+        "{late:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_survey_of_many_rows_is_of_a_part_and_says_so() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 900).await;
+    let limits = SurveyLimits {
+        rows: 500,
+        entries: 5_000,
+        done: 10,
+    };
+    let survey = ledger.survey(limits).await.unwrap();
+    assert_eq!((survey.counts.pending, survey.counts.overdue), (900, 900));
+    assert!(survey.counts.overdue_ms_max >= 900, "{survey:?}");
+    assert_eq!(survey.methods[0].pending, 500);
+    assert_eq!(survey.methods_of, Some(500));
+    assert_eq!(survey.at_least, ["waiting", "running"]);
+    let entries = 700;
+    let survey = ledger
+        .survey(SurveyLimits { entries, ..limits })
+        .await
+        .unwrap();
+    assert_eq!((survey.counts.pending, survey.counts.overdue), (700, 700));
+    assert_eq!(
+        survey.at_least,
+        ["pending", "waiting", "running", "overdue"]
+    );
+
+    let mut connection = ledger.connection().await.unwrap();
+    let done = "UPDATE tb_time_limit_task SET status = 1, attempt = 1, finished_at = UNIX_TIMESTAMP(NOW(3))";
+    connection.execute(done).await.unwrap();
+    let survey = ledger
+        .survey(SurveyLimits { entries, ..limits })
+        .await
+        .unwrap();
+    assert_eq!((survey.counts.done, survey.at_least), (700, vec!["done"]));
+    let took = survey.methods[0].due_to_done.unwrap();
+    assert_eq!(took.count, 10, "those that fell due last");
+    connection
+        .execute("UPDATE tb_time_limit_task SET status = 2")
+        .await
+        .unwrap();
+    let survey = ledger.survey(limits).await.unwrap();
+    assert_eq!((survey.counts.dead, survey.methods[0].dead), (900, 500));
+    assert_eq!(survey.methods_of_dead, Some(500));
 }

@@ -131,7 +131,11 @@ fn reload_on_hangup(
                     tracing::info!(
                         routes = config.routes.len(),
                         recurring = config.recurring.len(),
-                        retention = if config.retention.is_off() { "off" } else { "on" },
+                        retention = if config.retention.is_off() {
+                            "off"
+                        } else {
+                            "on"
+                        },
                         "took the routes, the recurring tasks and the retention of the configuration"
                     );
                     let sections = started.needs_restart(&config).join(" ");

@@ -11,6 +11,7 @@ mod output;
 mod pauses;
 mod prune;
 mod recur;
+mod stats;
 mod tasks;
 mod view;
 
@@ -123,7 +124,7 @@ enum Command {
     /// List tasks
     List(view::List),
     /// Count tasks by state
-    Stats(view::Stats),
+    Stats(stats::Stats),
     /// One sweep and one audit: report what is overdue, arm what Redis lost; runs nothing
     Sweep,
     /// Look for what keeps this installation from being punctual and safe

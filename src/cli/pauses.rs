@@ -233,10 +233,16 @@ pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) 
         return (kept_back, String::new());
     };
     let starts = due.max(now);
-    let older: Vec<Pause> = pauses.iter().filter(|pause| is_known(pause, starts)).cloned().collect();
+    let older: Vec<Pause> = pauses
+        .iter()
+        .filter(|pause| is_known(pause, starts))
+        .cloned()
+        .collect();
     let but = match Paused::of(&older).hinders(key, due) {
         Some(_) => "but stays pending",
-        None => "but starts only if a daemon takes it before it has taken note of the pause, within 2 s",
+        None => {
+            "but starts only if a daemon takes it before it has taken note of the pause, within 2 s"
+        }
     };
     (kept_back, format!(", {but}: {why}"))
 }

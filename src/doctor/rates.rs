@@ -36,7 +36,10 @@ pub(super) async fn examine(
         return Ok(());
     }
     let lack = checkup.learn(&[RATES], lack(conn, queries)).await?;
-    let rated = config.routes.iter().any(|route| route.limits.rate.is_some());
+    let rated = config
+        .routes
+        .iter()
+        .any(|route| route.limits.rate.is_some());
     checkup.add(lack.map(|lack| judge(queries, rated, &lack)));
     Ok(())
 }
@@ -70,13 +73,18 @@ async fn lack(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Lac
 /// `rated`: whether a configured route has a rate; those of handlers are not known here.
 fn judge(queries: &Queries, rated: bool, lack: &Lack) -> Finding {
     let (found, remedy) = match lack {
-        Lack::Nothing => return Finding::ok(RATES, "daemons count the starts of a `rate` together"),
+        Lack::Nothing => {
+            return Finding::ok(RATES, "daemons count the starts of a `rate` together");
+        }
         Lack::Table => (
             "the table of rates does not exist".to_owned(),
             "run `lapsed migrate`".to_owned(),
         ),
         Lack::Rights(rights) => (
-            format!("this user may not {} on the table of rates", rights.join(", ")),
+            format!(
+                "this user may not {} on the table of rates",
+                rights.join(", ")
+            ),
             queries.plain("`GRANT SELECT, INSERT, UPDATE ON {t}_rates TO ...`"),
         ),
     };

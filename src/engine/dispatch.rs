@@ -316,7 +316,12 @@ impl Shared {
 
     /// The ledger has every task: the sweep finds them when it answers again. All but those whose key is gone before its
     /// row was written: they are looked at again.
-    pub(super) async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey], events: Vec<TaskKey>) {
+    pub(super) async fn wait_out(
+        &self,
+        error: &LedgerError,
+        keys: &[TaskKey],
+        events: Vec<TaskKey>,
+    ) {
         self.ledger_failed("claim tasks", error);
         let adopts = |key: &TaskKey| self.parts.router.adopts(key);
         self.adopt_expired(events.into_iter().filter(adopts), OUTAGE_PAUSE);

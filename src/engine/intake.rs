@@ -243,12 +243,7 @@ impl Intake {
 
     /// Takes out of this route's line what is hindered from starting, as [`Lines::set_aside`] does. It is in flight until
     /// [`land`](Self::land).
-    pub fn set_aside(
-        &self,
-        route: &str,
-        most: usize,
-        hindered: impl Fn(&Signal) -> bool,
-    ) -> Aside {
+    pub fn set_aside(&self, route: &str, most: usize, hindered: impl Fn(&Signal) -> bool) -> Aside {
         let mut queues = self.queues_of_now();
         let aside = queues.lines.set_aside(route, most, hindered);
         for Signal { key, .. } in &aside.signals {

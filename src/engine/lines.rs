@@ -326,7 +326,10 @@ impl Lines {
                 }
             }
             aside.startable += front.len();
-            front.into_iter().rev().for_each(|signal| line.push_front(signal));
+            front
+                .into_iter()
+                .rev()
+                .for_each(|signal| line.push_front(signal));
             let (taken, is_empty) = (aside.signals.len() - before, line.is_empty());
             self.waiting[at] -= taken;
             if taken > 0 && is_empty {
@@ -656,11 +659,16 @@ mod tests {
         let mut desk = Desk::new(&[("A", "rate = '10/s'"), ("B", "")]);
         desk.push("A", 6).unwrap();
         desk.push_in(Lane::Swept, "A", 6).unwrap();
-        let named =
-            |names: &'static [&'static str]| move |signal: &Signal| names.contains(&&signal.key.as_str()[4..]);
+        let named = |names: &'static [&'static str]| {
+            move |signal: &Signal| names.contains(&&signal.key.as_str()[4..])
+        };
         let Aside { signals, startable } = desk.lines.set_aside("^A@", 2, named(&["0", "2", "5"]));
         let aside: Vec<&str> = signals.iter().map(|signal| signal.key.as_str()).collect();
-        assert_eq!(aside, ["A@m@0", "A@m@2"], "what stands further behind waits on");
+        assert_eq!(
+            aside,
+            ["A@m@0", "A@m@2"],
+            "what stands further behind waits on"
+        );
         assert_eq!(startable, 3);
         desk.lines.grant("^A@", 9);
         assert_eq!(desk.take(9, 100).0, "A1 A3 A4 A5");

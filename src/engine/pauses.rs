@@ -175,7 +175,9 @@ impl Shared {
     /// nobody has written is adopted, what is paused or held is left alone. What turns out to be neither waits again.
     pub(super) async fn see_off(self: Arc<Self>, signals: Vec<Signal>) {
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
-        let events = signals.iter().filter(|signal| signal.source == Source::Event);
+        let events = signals
+            .iter()
+            .filter(|signal| signal.source == Source::Event);
         let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
         let (mut due, mut named): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
@@ -187,7 +189,8 @@ impl Shared {
         }
         self.leave_paused(&mut due);
         self.intake.land(&keys);
-        due.into_iter().for_each(|signal| self.intake.put_back(signal));
+        due.into_iter()
+            .for_each(|signal| self.intake.put_back(signal));
     }
 
     /// What may not start for now is left to the sweep, which comes by when it may.

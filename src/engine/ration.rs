@@ -59,9 +59,9 @@ impl Shared {
         }
         // What is paused starts nothing, so no start is taken for it.
         self.pauses.fresh().await;
-        let Aside { signals, startable } =
-            self.intake
-                .set_aside(&want.name, BATCH_MAX, |signal| self.pauses.may_hinder(signal));
+        let Aside { signals, startable } = self.intake.set_aside(&want.name, BATCH_MAX, |signal| {
+            self.pauses.may_hinder(signal)
+        });
         if !signals.is_empty() {
             self.runs.spawn(Arc::clone(self).see_off(signals));
         }

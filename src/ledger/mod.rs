@@ -14,6 +14,7 @@ pub mod migrate;
 pub mod mysql;
 mod pauses;
 pub mod recurring;
+mod survey;
 
 pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
@@ -23,6 +24,7 @@ pub use self::catalog::{
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
+pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 
 use std::fmt;
 use std::sync::Arc;

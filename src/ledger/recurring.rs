@@ -136,7 +136,9 @@ enum Plan {
     Leave(Left),
     /// It is right, but does not say yet that a configuration wants it.
     Note,
-    Write { keeps_due: bool },
+    Write {
+        keeps_due: bool,
+    },
 }
 
 #[derive(Clone, Copy)]

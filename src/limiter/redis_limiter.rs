@@ -33,9 +33,8 @@ impl RedisLimiter {
 impl RateLimiter for RedisLimiter {
     async fn take(&self, route: &str, rate: Rate, wanted: u32) -> Result<Grant, LimiterError> {
         match timeout(PATIENCE, self.0.take(route, rate, wanted)).await {
-            Ok(taken) => taken.map_err(|error| {
-                LimiterError::new("cannot ask redis how many may start", error)
-            }),
+            Ok(taken) => taken
+                .map_err(|error| LimiterError::new("cannot ask redis how many may start", error)),
             Err(_) => Err(LimiterError::silence()),
         }
     }

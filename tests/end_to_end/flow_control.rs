@@ -294,7 +294,10 @@ async fn what_is_paused_takes_no_start_of_its_route() {
     })
     .await;
     rig.publish_expired("Rare@run@0").await;
-    until("that is dropped, too", async || daemon.dropped("paused") >= 2.0).await;
+    until("that is dropped, too", async || {
+        daemon.dropped("paused") >= 2.0
+    })
+    .await;
     let buckets: Vec<String> = rig.redis_says(&["KEYS", "#lapsed:rate:*"]).await;
     assert!(buckets.is_empty(), "{buckets:?}");
     assert_eq!(starts.len(), 0);

@@ -207,7 +207,9 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
         "{shown}"
     );
     // While a daemon may not have taken note of the pause, nobody can say that it stays.
-    let since = |moment: &str| format!("UPDATE tb_time_limit_task_pauses SET since = UNIX_TIMESTAMP(){moment}");
+    let since = |moment: &str| {
+        format!("UPDATE tb_time_limit_task_pauses SET since = UNIX_TIMESTAMP(){moment}")
+    };
     rig.run_sql(&since(" + 30")).await;
     let run = program.says("run Order@close@1");
     assert!(

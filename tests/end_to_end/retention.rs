@@ -100,7 +100,7 @@ async fn at_sighup_the_daemon_takes_how_long_to_keep_and_says_what_it_does_not_t
     rows(&rig, 3).await;
     let daemon = Process::listen(&rig, &[]);
     daemon.until_logged("no handler and no route").await;
-    let more = "\n[retention]\ndone = '1h'\n[sweep]\ninterval = '2s'\n";
+    let more = "\n[retention]\ndone = '60s'\n[sweep]\ninterval = '2s'\n";
     std::fs::write(daemon.config(), rig.config_text() + more).unwrap();
     daemon.signal(rustix::process::Signal::HUP);
     daemon.until_logged("retention=\"on\"").await;

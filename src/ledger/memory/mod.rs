@@ -4,6 +4,7 @@
 
 mod pauses;
 mod row;
+mod survey;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,8 +19,8 @@ use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
     Claimant, Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError,
     ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Pauses, Picked, Prune, PruneCursor, Pruned,
-    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats,
-    TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats, Survey,
+    SurveyLimits, TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, Origin, Pause, Paused, Recurrence, State, TaskKey, UnixMs};
@@ -458,6 +459,10 @@ impl Catalog for MemoryLedger {
             }
         }
         Ok(stats)
+    }
+
+    async fn survey(&self, _: SurveyLimits) -> Result<Survey, LedgerError> {
+        Ok(self.survey_of(self.stats().await?))
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {

@@ -417,7 +417,9 @@ impl Row {
 
     /// Whether it stays for as long as nobody deletes it: a configuration would begin it anew.
     pub(super) fn is_standing(&self) -> bool {
-        self.recurrence.as_ref().is_some_and(Recurrence::is_standing)
+        self.recurrence
+            .as_ref()
+            .is_some_and(Recurrence::is_standing)
     }
 
     pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {

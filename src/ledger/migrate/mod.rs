@@ -123,7 +123,10 @@ async fn steps_of_tasks(
     shape::steps(table, &found, 0, None)
 }
 
-async fn steps_beside(conn: &mut MySqlConnection, table: &Table) -> Result<Vec<Step>, MigrateError> {
+async fn steps_beside(
+    conn: &mut MySqlConnection,
+    table: &Table,
+) -> Result<Vec<Step>, MigrateError> {
     let mut steps = Vec::new();
     for beside in [beside::PAUSES, beside::RATES] {
         steps.extend(beside.step(conn, table).await?);

@@ -148,7 +148,9 @@ impl fmt::Display for Step {
             Self::AddIndex(index) if index.unique => write!(f, "add unique key `{}`", index.name),
             Self::AddIndex(index) => write!(f, "add key `{}`", index.name),
             Self::CreatePauses => f.write_str("create a table for what is paused"),
-            Self::CreateRates => f.write_str("create a table for rates that are kept without redis"),
+            Self::CreateRates => {
+                f.write_str("create a table for rates that are kept without redis")
+            }
         }
     }
 }

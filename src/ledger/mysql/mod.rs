@@ -17,6 +17,7 @@ mod rows;
 mod scan;
 mod series;
 mod settle;
+mod survey;
 mod transaction;
 
 use std::collections::HashMap;

@@ -416,7 +416,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
 /// `find`. Unique key.
 pub const RECORD_BY_KEY: &str = "`key` = ?";
 
-/// `stats`. Reads every row: for people, and for a gauge that is refreshed at leisure.
+/// `stats`. Reads every row: for a gauge that is refreshed at leisure.
 pub const STATS: &str = "SELECT \
        CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND NOT (run_end = end_time AND retry_at > n)), 0) AS SIGNED) AS pending, \
        CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND run_end = end_time AND retry_at > n), 0) AS SIGNED) AS waiting, \
@@ -427,6 +427,40 @@ pub const STATS: &str = "SELECT \
        CAST(COALESCE(SUM(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n), 0) AS SIGNED) AS overdue, \
        CAST(COALESCE(MAX(IF(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n, n - due_at, 0)), 0) * 1000 AS SIGNED) AS overdue_ms \
      FROM `{t}`, (SELECT UNIX_TIMESTAMP(NOW(3)) AS n) AS clock";
+
+/// `survey`: rows that are not finished, those that fall due first, by class and method. Range on `ix_due`.
+pub const SURVEY_UNFINISHED: &str = "SELECT name, COUNT(*) AS looked_at, \
+       CAST(SUM(NOT leased AND NOT waits) AS SIGNED) AS pending, CAST(SUM(NOT leased AND waits) AS SIGNED) AS waiting, \
+       CAST(SUM(leased) AS SIGNED) AS running, CAST(SUM(NOT leased AND late >= 0) AS SIGNED) AS overdue, \
+       CAST(MAX(IF(leased OR late < 0, 0, late)) * 1000 AS SIGNED) AS overdue_ms \
+     FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name, lease_until >= UNIX_TIMESTAMP(NOW(3)) AS leased, \
+         run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS waits, UNIX_TIMESTAMP(NOW(3)) - due_at AS late \
+       FROM `{t}` FORCE INDEX (ix_due) WHERE status = 0 AND sts = ? ORDER BY due_at, id LIMIT ?) AS looked \
+     GROUP BY name";
+
+/// `survey`: dead rows by class and method. Range on `ix_due`.
+pub const SURVEY_DEAD: &str = "SELECT name, COUNT(*) AS dead \
+     FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name FROM `{t}` FORCE INDEX (ix_due) WHERE status = 2 LIMIT ?) AS looked \
+     GROUP BY name";
+
+/// `survey`: of the done rows that fell due last, how long those took that ended lately and at the first attempt. Range on
+/// `ix_due`, backwards.
+pub const SURVEY_DONE: &str = "SELECT name, CAST(GREATEST(took, 0) * 1000 AS SIGNED) AS took_ms \
+     FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name, attempt, finished_at, finished_at - GREATEST(end_time, start_time) AS took \
+       FROM `{t}` FORCE INDEX (ix_due) WHERE status = 1 AND sts = 0 ORDER BY due_at DESC, id DESC LIMIT ?) AS latest \
+     WHERE attempt = 1 AND finished_at >= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED)";
+
+/// `survey`: how many rows have this status, if not more than so many. Range on `ix_due`, which covers it.
+pub const COUNT_STATUS: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = ? LIMIT ?) AS counted";
+
+/// `survey`: as [`COUNT_STATUS`], of what is not finished.
+pub const COUNT_PENDING: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 LIMIT ?) AS counted";
+
+/// `survey`: as [`COUNT_PENDING`], of what has fallen due.
+pub const COUNT_DUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) LIMIT ?) AS counted";
 
 /// `pauses`: everything that stands, the oldest first. Asked each second by every daemon, so the table is small.
 pub const PAUSES: &str = "SELECT kind, class, method, CAST(since * 1000 AS SIGNED) AS since_ms, \

@@ -126,10 +126,16 @@ mod tests {
 
     #[test]
     fn a_start_is_never_shorter_than_its_rate_says() {
-        assert_eq!(nanoseconds("100/s".parse().unwrap()), (10_000_000, 1_000_000_000));
+        assert_eq!(
+            nanoseconds("100/s".parse().unwrap()),
+            (10_000_000, 1_000_000_000)
+        );
         assert_eq!(nanoseconds("7/s".parse().unwrap()).0, 142_857_143);
         // An hour for each of a million fits, too.
         let slow: Rate = "1/h".parse().unwrap();
-        assert_eq!(nanoseconds(slow.with_burst(1_000_000).unwrap()).1, 3_600_000_000_000_000_000);
+        assert_eq!(
+            nanoseconds(slow.with_burst(1_000_000).unwrap()).1,
+            3_600_000_000_000_000_000
+        );
     }
 }
