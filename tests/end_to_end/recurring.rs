@@ -576,6 +576,38 @@ async fn what_the_configuration_says_anew_is_taken_and_what_a_person_ended_stays
 }
 
 #[tokio::test]
+async fn retention_brings_no_configured_series_back_and_forgets_the_others() {
+    let rig = Rig::new("").await;
+    let cli = Cli::of(&rig);
+    cli.json(&["schedule", "Job@record@theirs", "--every", "7m"]);
+    let daemon = configured(&rig, "key = 'Job@record@ours'\nevery = '7m'");
+    until("both are there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 2
+    })
+    .await;
+    for name in ["Job@record@ours", "Job@record@theirs"] {
+        daemon.tasks.cancel_key(&key(name)).await.unwrap();
+    }
+    daemon.stop().await;
+    rig.run_sql("UPDATE tb_time_limit_task SET end_time = end_time - 7200, finished_at = finished_at - 7200")
+        .await;
+    // By somebody whose configuration has no such entry.
+    let pruned = cli.json(&["prune", "--older-than", "1h"]);
+    assert_eq!(pruned["pruned"]["cancelled"], 1);
+    assert_eq!(rig.state("Job@record@ours").await, State::Cancelled);
+    let again = configured(
+        &rig,
+        "key = 'Job@record@ours'\nevery = '7m'\n[[recurring]]\nkey = 'Job@record@new'\nevery = '7m'",
+    );
+    until("the new one is there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 2
+    })
+    .await;
+    assert_eq!(rig.state("Job@record@ours").await, State::Cancelled);
+    drop(again);
+}
+
+#[tokio::test]
 async fn a_series_changed_during_a_run_loses_none_of_its_effects() {
     let rig = Rig::new("").await;
     let (entered, mut running) = tokio::sync::mpsc::unbounded_channel();
