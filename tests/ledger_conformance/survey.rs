@@ -3,9 +3,13 @@
 use lapsed::ledger::{Catalog, Ledger, MethodFigures, Ruling, SurveyLimits};
 use lapsed::task::UnixMs;
 
-use super::{LEASE, bury, cancel, claim_due, create, key, retry_at, settle};
+use crate::rig::{LEASE, bury, cancel, claim_due, create, key, retry_at, settle};
 
-pub async fn a_survey_counts_by_class_and_method(ledger: &(impl Ledger + Catalog)) {
+rules! {
+    a_survey_counts_by_class_and_method
+}
+
+async fn a_survey_counts_by_class_and_method(ledger: &(impl Ledger + Catalog)) {
     let [mixed, other] = ["survey-mixed", "survey-other"];
     create(ledger, &key(mixed, "ahead"), 60_000).await;
     create(ledger, &key(mixed, "overdue"), -5_000).await;
