@@ -212,7 +212,8 @@ impl TaskContext {
         serde_json::to_value(task).expect("texts and numbers are JSON")
     }
 
-    /// The same members in that order on one line, as targets get them. The payload is in it as it was given, digit for digit.
+    /// The same members in that order on one line, as targets get them. The payload is in it as it was given, digit for
+    /// digit.
     pub fn to_json_line(&self) -> String {
         let task = self.described(self.payload_json().map(JsonText));
         serde_json::to_string(&task).expect("texts and numbers are JSON")

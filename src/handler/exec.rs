@@ -178,8 +178,8 @@ fn verdict(
     })
 }
 
-/// Output as one line of text. What would move the cursor or turn the text around stands there by its number; quotes and backslashes
-/// stay, so that people find an error by what the program said.
+/// Output as one line of text. What would move the cursor or turn the text around stands there by its number; quotes
+/// and backslashes stay, so that people find an error by what the program said.
 fn show(output: &[u8]) -> String {
     let mut shown = String::new();
     for c in String::from_utf8_lossy(output).trim().chars() {

@@ -5,7 +5,8 @@ use serde_json::value::RawValue;
 
 /// Serialized as the JSON it is: digit for digit, members in their order, on one line. A text that is no JSON is a string.
 ///
-/// A value that went through `f64` would have other digits: `1.10` becomes `1.1`, and an amount of twenty digits another amount.
+/// A value that went through `f64` would have other digits: `1.10` becomes `1.1`, and an amount of twenty digits
+/// another amount.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonText<'a>(pub &'a str);
 

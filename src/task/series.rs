@@ -36,8 +36,8 @@ impl Recurrence {
         self.moved_from().map_or(due, |from| from.max(due))
     }
 
-    /// The first occurrence of a series that begins now lies behind this: behind now, or, if its start is an occurrence and has only
-    /// just passed, before that. So a start of "now" is not over when it is written.
+    /// The first occurrence of a series that begins now lies behind this: behind now, or, if its start is an occurrence
+    /// and has only just passed, before that. So a start of "now" is not over when it is written.
     pub fn begins_behind(&self, now: UnixMs) -> UnixMs {
         let is_young = |start: &UnixMs| *start <= now && now.since(*start) <= self.grace(*start);
         match self.start().filter(is_young) {
@@ -81,8 +81,8 @@ impl Recurrence {
 }
 
 impl Occurrence<'_> {
-    /// Whether it was missed: it is not run any more. Only where missed ones are left out, or those beyond a number and enough
-    /// of them are behind this one.
+    /// Whether it was missed: it is not run any more. Only where missed ones are left out, or those beyond a number and
+    /// enough of them are behind this one.
     pub fn is_missed(&self) -> bool {
         let is_late = || self.started.since(self.ready) > self.recurrence.grace(self.due);
         match self.recurrence.catches_up() {

@@ -56,8 +56,8 @@ impl TestKit {
         }
     }
 
-    /// Expects the task to have run, at least once. What came too late and was not run does not count; a task of that name and a suffix
-    /// does, such as an occurrence of a series where they may overlap.
+    /// Expects the task to have run, at least once. What came too late and was not run does not count; a task of that
+    /// name and a suffix does, such as an occurrence of a series where they may overlap.
     ///
     /// # Panics
     /// If it has not; the message lists what has.

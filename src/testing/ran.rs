@@ -26,8 +26,8 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Whether its handler was called. It was not if the task came too late ([`Outcome::Expired`], [`Outcome::Missed`]), was taken
-    /// to kill its daemon, or became a task of its own.
+    /// Whether its handler was called. It was not if the task came too late ([`Outcome::Expired`],
+    /// [`Outcome::Missed`]), was taken to kill its daemon, or became a task of its own.
     pub fn reached_handler(&self) -> bool {
         !matches!(
             self.outcome,
