@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::draft::Draft;
 use super::output::Output;
-use super::pauses::stays_pending;
+use super::pauses::stays_pending_now;
 use super::recur::Recur;
 use super::{bulk, chain, usage};
 
@@ -152,7 +152,7 @@ async fn tell(
     output: Output,
 ) -> anyhow::Result<()> {
     let (id, state) = (made.id(), made.state());
-    let (kept_back, but) = stays_pending(adapters, key, made.due()).await;
+    let (kept_back, but) = stays_pending_now(adapters, key, made.due()).await;
     let kept = made.stands() == Stands::Kept;
     let value = json!({
         "id": id, "key": key.as_str(), "due": made.due().to_string(), "state": state, "kept": kept,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::output::{Listed, Output, say, task_lines};
-use super::pauses::{kept_back, stays_pending};
+use super::pauses::{kept_back, stays_pending_now};
 use super::schedule::When;
 use super::{EXIT_FAILED, recur, usage};
 
@@ -39,7 +39,7 @@ impl Reschedule {
         match adapters.ledger.reschedule(&self.key, due).await? {
             RescheduleAnswer::Moved(arming) => {
                 let not_armed = tasks.arm_again(&self.key, arming).await;
-                let (kept_back, but) = stays_pending(&adapters, &self.key, arming.due).await;
+                let (kept_back, but) = stays_pending_now(&adapters, &self.key, arming.due).await;
                 let value = json!({
                     "key": self.key.as_str(), "id": arming.to_string(), "due": arming.due.to_string(),
                     "armed": not_armed.is_none(), "not_armed": not_armed, "kept_back": kept_back,
@@ -128,7 +128,7 @@ impl OneKey {
         match answer {
             NudgeAnswer::Due(arming) => {
                 adapters.client().arm_again(&self.key, arming).await;
-                let (kept_back, but) = stays_pending(adapters, &self.key, arming.due).await;
+                let (kept_back, but) = stays_pending_now(adapters, &self.key, arming.due).await;
                 let mut value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
                 if verb == REDRIVEN {
                     value[REDRIVEN] = json!(1);

@@ -12,6 +12,7 @@ mod overlay;
 mod reach;
 mod reader;
 mod recurring;
+mod reload;
 mod retention;
 mod retry;
 mod routes;

@@ -7,7 +7,7 @@ use super::{Config, Secret};
 use crate::task::KEY_BYTES_MAX;
 
 /// `[redis]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisConfig {
     /// With credentials: shown only with the password struck out.
     pub url: Secret,
@@ -22,7 +22,7 @@ pub struct RedisConfig {
 }
 
 /// `[ledger]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerConfig {
     /// With credentials: shown only with the password struck out.
     pub url: Secret,
@@ -35,7 +35,7 @@ pub struct LedgerConfig {
 }
 
 /// `[sentinel]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentinelConfig {
     /// How many.
     pub count: u16,
@@ -44,7 +44,7 @@ pub struct SentinelConfig {
 }
 
 /// `[nudge]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NudgeConfig {
     /// Whether keys are asked for at their due millisecond.
     pub enabled: bool,
@@ -60,7 +60,7 @@ pub struct AdoptConfig {
 }
 
 /// `[sweep]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepConfig {
     /// Off only to measure what the other nets catch.
     pub enabled: bool,
@@ -69,7 +69,7 @@ pub struct SweepConfig {
 }
 
 /// `[engine]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Runs at a time.
     pub concurrency: usize,
@@ -84,14 +84,14 @@ pub struct EngineConfig {
 }
 
 /// `[fleet]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetConfig {
     /// Whether daemons share the tasks between them, and audit in turns.
     pub share: bool,
 }
 
 /// `[http]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
     /// `None`: no HTTP.
     pub listen: Option<std::net::SocketAddr>,

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::flow::Gate;
 use super::lane::Lane;
-use super::lines::{Held, Lines, Picked, Refused, Waiting, Want};
+use super::lines::{Aside, Held, Lines, Picked, Refused, Waiting, Want};
 use super::queues::Queues;
 use super::unroutable::Unroutable;
 use crate::fleet::Share;
@@ -143,6 +143,19 @@ impl Intake {
             }
             starved.await;
         }
+    }
+
+    /// Takes out of this route's line what is hindered from starting, as [`Lines::set_aside`] does. It is in flight until
+    /// [`land`](Self::land).
+    pub fn set_aside(&self, route: &str, most: usize, hindered: impl Fn(&Signal) -> bool) -> Aside {
+        let mut queues = self.queues_of_now();
+        queues.set_aside(route, most, hindered)
+    }
+
+    /// Puts a signal that was set aside in its line again.
+    pub fn put_back(&self, signal: Signal) {
+        // What there is no room for is found by the sweep.
+        self.admit(Lane::of(signal.source), signal).unwrap_or(());
     }
 
     /// So many starts were granted to this route.

@@ -101,8 +101,15 @@ pub struct Want {
     pub name: Arc<str>,
     /// Its rate.
     pub rate: Rate,
-    /// How many could start.
-    pub starts: usize,
+}
+
+/// What [`Lines::set_aside`] came to.
+#[derive(Debug, Default)]
+pub struct Aside {
+    /// Signals that need no start, since nothing of theirs may start. They wait no longer.
+    pub signals: Vec<Signal>,
+    /// How many of those that wait could start.
+    pub startable: usize,
 }
 
 impl Lines {
@@ -289,10 +296,51 @@ impl Lines {
             Some(Want {
                 name: Arc::clone(&line.route.name),
                 rate: line.route.limits.rate?,
-                starts: line.len().min(line.concurrency_room()),
             })
         });
         wants.collect()
+    }
+
+    /// Takes out of a route's line what is hindered from starting. In each lane it looks from the front until it has found
+    /// so many that are not: what stands behind them is not asked for yet.
+    pub fn set_aside(
+        &mut self,
+        name: &str,
+        most: usize,
+        hindered: impl Fn(&Signal) -> bool,
+    ) -> Aside {
+        let Some(index) = self.by_name.get(name).copied() else {
+            return Aside::default();
+        };
+        let mut aside = Aside::default();
+        for at in [Lane::Fresh as usize, Lane::Swept as usize] {
+            let line = &mut self.lines[index].signals[at];
+            let mut front = Vec::with_capacity(most.min(line.len()));
+            let before = aside.signals.len();
+            while front.len() < most
+                && let Some(signal) = line.pop_front()
+            {
+                match hindered(&signal) {
+                    true => aside.signals.push(signal),
+                    false => front.push(signal),
+                }
+            }
+            aside.startable += front.len();
+            front
+                .into_iter()
+                .rev()
+                .for_each(|signal| line.push_front(signal));
+            let (taken, is_empty) = (aside.signals.len() - before, line.is_empty());
+            self.waiting[at] -= taken;
+            if taken > 0 && is_empty {
+                self.turns[at].retain(|_, turns| {
+                    turns.retain(|turn| *turn != index);
+                    !turns.is_empty()
+                });
+            }
+        }
+        aside.startable = aside.startable.min(self.lines[index].concurrency_room());
+        aside
     }
 
     /// So many starts were granted.

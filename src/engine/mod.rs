@@ -114,7 +114,8 @@ pub(crate) struct Shared {
     config: EngineConfig,
     nudge: NudgeConfig,
     sweep: SweepConfig,
-    retention: RetentionConfig,
+    /// How long finished tasks are kept.
+    retention: watch::Sender<RetentionConfig>,
     intake: Arc<Intake>,
     /// Whose the tasks are.
     share: Arc<Share>,
@@ -168,7 +169,7 @@ impl Engine {
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
-                retention: config.retention,
+                retention: watch::Sender::new(config.retention),
                 intake: Arc::new(Intake::new(
                     Arc::clone(&parts.metrics),
                     Arc::clone(&share),

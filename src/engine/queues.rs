@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lane::Lane;
-use super::lines::{Lines, Picked, Refused};
+use super::lines::{Aside, Lines, Picked, Refused};
 use crate::handler::{Route, Router};
 use crate::ledger::Arming;
 use crate::task::TaskKey;
@@ -79,11 +79,27 @@ impl Queues {
     /// As [`Lines::take`]; what is taken is in flight until it has [landed](Self::land).
     pub(super) fn take(&mut self, lane: Lane, limit: usize, free: usize) -> Vec<Picked> {
         let taken = self.lines.take(lane, limit, free);
-        for Picked { signal, .. } in &taken {
+        self.launch(taken.iter().map(|picked| &picked.signal));
+        taken
+    }
+
+    /// As [`Lines::set_aside`]; what is set aside is in flight until it has [landed](Self::land).
+    pub(super) fn set_aside(
+        &mut self,
+        route: &str,
+        most: usize,
+        hindered: impl Fn(&Signal) -> bool,
+    ) -> Aside {
+        let aside = self.lines.set_aside(route, most, hindered);
+        self.launch(&aside.signals);
+        aside
+    }
+
+    fn launch<'a>(&mut self, signals: impl IntoIterator<Item = &'a Signal>) {
+        for signal in signals {
             let in_flight = Place::InFlight { again: None };
             self.places.insert(signal.key.clone(), in_flight);
         }
-        taken
     }
 
     /// What was signalled about a key in flight until now is forgotten.

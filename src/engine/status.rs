@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Shared;
-use crate::config::RecurringConfig;
+use crate::config::{RecurringConfig, RetentionConfig};
 
 /// A look at a running engine, for health checks.
 #[derive(Clone)]
@@ -55,6 +55,16 @@ impl Status {
     /// goes on, with a warning.
     pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
         self.0.recurring.send_replace(series);
+    }
+
+    /// Takes how long finished tasks are kept from a configuration that was read again. What is being pruned by the old
+    /// one ends with the batch that is under way.
+    pub fn take_retention(&self, retention: RetentionConfig) {
+        self.0.retention.send_if_modified(|kept| {
+            let changed = *kept != retention;
+            *kept = retention;
+            changed
+        });
     }
 
     /// Runs that go on, or wait to be settled.

@@ -22,6 +22,7 @@ mod pauses;
 pub mod recurring;
 mod settlement;
 mod standing;
+mod survey;
 
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub use self::pauses::{
 use self::recurring::SeriesRow;
 pub use self::settlement::{ERROR_BYTES_MAX, RESULT_BYTES_MAX, Ruling, Settled, Settlement};
 pub use self::standing::{Arming, Standing};
+pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
 use crate::task::{TaskKey, UnixMs};
 
@@ -87,6 +89,10 @@ pub trait Ledger: std::any::Any + Send + Sync {
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError>;
+
+    /// Notes in the row of a series that a configuration wants it ([`Recurrence::standing`]); nothing else of it
+    /// changes. Tells whether it did: not if that is no longer what was seen.
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError>;
 
     /// Moves a pending task to another due time. One that comes again goes on behind the occurrence that was moved.
     async fn reschedule(&self, key: &TaskKey, due: UnixMs)

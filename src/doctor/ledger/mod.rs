@@ -4,6 +4,7 @@ mod backlog;
 mod grants;
 mod index;
 mod pauses;
+mod rates;
 mod room;
 mod server;
 mod table;

@@ -168,7 +168,8 @@ async fn a_route_with_a_rate_starts_what_was_granted() {
     desk.push("B", 1).unwrap();
     assert_eq!(desk.take(9, 100).0, "B0");
     let wants = desk.lines.wants();
-    assert_eq!((wants.len(), wants[0].starts), (1, 5));
+    assert_eq!(wants.len(), 1);
+    assert_eq!(desk.lines.set_aside("^A@", 9, |_| false).startable, 5);
     assert_eq!(desk.lines.wants().len(), 0, "it is asked once");
     desk.lines.grant("^A@", 3);
     assert_eq!(desk.lines.look(Lane::Fresh, 100), Waiting::Startable(3));
@@ -179,6 +180,31 @@ async fn a_route_with_a_rate_starts_what_was_granted() {
     drop(seats);
     assert_eq!(desk.take(9, 100).0, "A3 A4");
     desk.lines.answered("^A@");
+    assert_eq!(desk.lines.wants().len(), 0, "nothing waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_start_is_set_aside_before_starts_are_asked_for() {
+    let mut desk = Desk::new(&[("A", "rate = '10/s'"), ("B", "")]);
+    desk.push("A", 6).unwrap();
+    desk.push_in(Lane::Swept, "A", 6).unwrap();
+    let named = |names: &'static [&'static str]| {
+        move |signal: &Signal| names.contains(&&signal.key.as_str()[4..])
+    };
+    let Aside { signals, startable } = desk.lines.set_aside("^A@", 2, named(&["0", "2", "5"]));
+    let aside: Vec<&str> = signals.iter().map(|signal| signal.key.as_str()).collect();
+    assert_eq!(
+        aside,
+        ["A@m@0", "A@m@2"],
+        "what stands further behind waits on"
+    );
+    assert_eq!(startable, 3);
+    desk.lines.grant("^A@", 9);
+    assert_eq!(desk.take(9, 100).0, "A1 A3 A4 A5");
+    let Aside { signals, startable } = desk.lines.set_aside("^A@", 9, |_| true);
+    assert_eq!((signals.len(), startable), (1, 0));
+    assert_eq!(desk.lines.waiting(Lane::Swept), 0);
+    assert_eq!(desk.lines.look(Lane::Swept, 100), Waiting::Nothing);
     assert_eq!(desk.lines.wants().len(), 0, "nothing waits");
 }
 

@@ -6,7 +6,7 @@ use super::MemoryLedger;
 use super::row::{NEVER, Row, Status};
 use crate::ledger::{
     Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Picked, Prune, PruneCursor, Pruned,
-    StateFilter, Stats, TaskRecord,
+    StateFilter, Stats, Survey, SurveyLimits, TaskRecord,
 };
 use crate::task::{Origin, Paused, Recurrence, State, TaskKey, UnixMs};
 
@@ -61,6 +61,10 @@ impl Catalog for MemoryLedger {
             }
         }
         Ok(stats)
+    }
+
+    async fn survey(&self, _: SurveyLimits) -> Result<Survey, LedgerError> {
+        Ok(self.survey_of(self.stats().await?))
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
@@ -144,7 +148,7 @@ impl Catalog for MemoryLedger {
         let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
             .rows
             .values()
-            .filter(|row| row.status == status && row.recurrence.is_none())
+            .filter(|row| row.status == status && !row.is_standing())
             .map(|row| (row.due_at(), row.id, since(row)))
             .collect();
         rows.sort_unstable();

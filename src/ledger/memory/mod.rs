@@ -8,6 +8,7 @@ mod pauses;
 mod record;
 mod row;
 mod settle;
+mod survey;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -129,6 +130,12 @@ impl Ledger for MemoryLedger {
             (Some(row), Some(over)) => row.recur(task, over, now).then(|| row.arming()),
             _ => None,
         })
+    }
+
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        let mut book = self.book();
+        let row = book.rows.get_mut(&seen.standing.arming.row);
+        Ok(row.is_some_and(|row| row.note_standing(seen)))
     }
 
     async fn reschedule(

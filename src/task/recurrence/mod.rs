@@ -61,6 +61,8 @@ pub struct Recurrence {
     overlap: Overlap,
     /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
     moved_from: Option<UnixMs>,
+    /// A configuration wants it, at every start of a daemon.
+    standing: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +128,7 @@ impl Recurrence {
             catch_up_max: CATCH_UP_MAX,
             overlap: Overlap::default(),
             moved_from: None,
+            standing: false,
         }
     }
 
@@ -224,6 +227,21 @@ impl Recurrence {
         }
     }
 
+    /// Notes that a configuration wants it at every start: its row is kept when it has ended, since without it the next
+    /// start would begin it anew.
+    #[must_use]
+    pub fn standing(self) -> Self {
+        Self {
+            standing: true,
+            ..self
+        }
+    }
+
+    /// Whether a configuration wants it, or did once.
+    pub fn is_standing(&self) -> bool {
+        self.standing
+    }
+
     /// As it is after that occurrence.
     #[must_use]
     pub fn settled(self) -> Self {
@@ -289,7 +307,7 @@ impl Recurrence {
     }
 
     /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or
-    /// was said before, makes no difference.
+    /// was said before, makes no difference, nor who wants it.
     pub fn is_same_as(&self, stored: &Self) -> bool {
         let like_stored = Self {
             start: self.start.or(stored.start),
@@ -299,6 +317,7 @@ impl Recurrence {
             },
             times: None,
             moved_from: stored.moved_from,
+            standing: stored.standing,
             ..self.clone()
         };
         like_stored == *stored
