@@ -243,7 +243,8 @@ async fn many_duplicates_are_moved_in_batches() -> Result {
         "many",
         &[
             SEED,
-            "INSERT INTO tb (`key`, status, start_time, end_time) SELECT CONCAT('A@b@', seq % 700), seq % 2, 1, seq FROM seq_1_to_2800",
+            "INSERT INTO tb (`key`, status, start_time, end_time) SELECT CONCAT('A@b@', seq % 700), seq % 2, 1, seq FROM \
+               JSON_TABLE(CONCAT('[0', REPEAT(',0', 2800 - 1), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers",
         ],
     )
     .await?;
@@ -300,16 +301,25 @@ async fn a_seed_table_without_sts_gets_it() -> Result {
     Ok(())
 }
 
+/// A definition as MariaDB and MySQL both could have put it: without widths for display, numbers without quotes.
+fn plain(definition: &str) -> String {
+    definition
+        .replace("int(10)", "int")
+        .replace("int(11)", "int")
+        .replace("tinyint(3)", "tinyint")
+        .replace("DEFAULT '0'", "DEFAULT 0")
+}
+
 #[tokio::test]
 async fn the_id_the_charset_and_the_comments_are_left_alone() -> Result {
     let mut database = Database::with("left_alone", &[SEED, ADD_STS, ROWS]).await?;
     database.migrate().await?;
-    let after = database.definition("tb").await?;
+    let after = plain(&database.definition("tb").await?);
     for line in [
-        "`id` int(10) unsigned NOT NULL AUTO_INCREMENT",
+        "`id` int unsigned NOT NULL AUTO_INCREMENT",
         "`key` varchar(255) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL COMMENT 'Redis鍵'",
-        "`status` tinyint(3) unsigned NOT NULL DEFAULT 0 COMMENT '狀態,0未處理,1已處理'",
-        "`sts` tinyint(3) unsigned NOT NULL DEFAULT 0",
+        "`status` tinyint unsigned NOT NULL DEFAULT 0 COMMENT '狀態,0未處理,1已處理'",
+        "`sts` tinyint unsigned NOT NULL DEFAULT 0",
         "KEY `we` (`key`) USING BTREE",
         "DEFAULT CHARSET=utf8mb3",
         "配合Redis、以及回調腳本使用",
@@ -640,7 +650,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         (
             "seconds",
             "MODIFY end_time INT UNSIGNED NOT NULL",
-            "column `end_time` is `int(10) unsigned NOT NULL`, expected `DECIMAL(13,3) UNSIGNED NOT NULL`",
+            "column `end_time` is `int unsigned NOT NULL`, expected `DECIMAL(13,3) UNSIGNED NOT NULL`",
         ),
         (
             "microseconds",
@@ -655,7 +665,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         (
             "foreign_owner",
             "ADD COLUMN owner INT NULL",
-            "column `owner` is `int(11)`, expected `BINARY(16) NULL`",
+            "column `owner` is `int`, expected `BINARY(16) NULL`",
         ),
         (
             "obligatory_daemon",
@@ -698,7 +708,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         database.run(&format!("ALTER TABLE tb {change}")).await?;
         let before = database.definition("tb").await?;
         assert_eq!(
-            database.refusal().await?,
+            plain(&database.refusal().await?),
             format!("table `tb` cannot be adopted: {problem}")
         );
         assert_eq!(database.definition("tb").await?, before);
