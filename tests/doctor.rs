@@ -569,7 +569,9 @@ async fn servers_that_fall_silent_half_way_keep_what_was_found_by_then() -> Resu
         &redis
             .url()
             .replace(&redis.port().to_string(), &redis_port.to_string()),
-        &ledger.replace(&maria_port.to_string(), &ledger_port.to_string()),
+        // Readable on its way: MySQL has TLS switched on.
+        &(ledger.replace(&maria_port.to_string(), &ledger_port.to_string())
+            + "?ssl-mode=disabled"),
     )?;
     let started = Instant::now();
     let report = doctor::examine(&config).await;
@@ -601,11 +603,10 @@ async fn a_table_that_somebody_locks_is_not_waited_for() -> Result {
 #[tokio::test]
 async fn an_index_that_the_server_may_not_use_is_an_error() -> Result {
     let url = ledger("ignored").await?;
-    sql(
-        &url,
-        "ALTER TABLE tb_time_limit_task ALTER INDEX ix_due IGNORED",
-    )
-    .await?;
+    let change = "ALTER TABLE tb_time_limit_task ALTER INDEX ix_due";
+    if sql(&url, &format!("{change} IGNORED")).await.is_err() {
+        sql(&url, &format!("{change} INVISIBLE")).await?; // MySQL's word for it
+    }
     let report = doctor::examine(&ledger_only(&url)?).await;
     let index = finding(&report, "ledger.index", Severity::Error);
     assert_contains(remedy(index), "NOT IGNORED");

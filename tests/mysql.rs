@@ -750,14 +750,14 @@ async fn errors_say_what_to_do() {
 
     let mut connection = ledger.connection().await.unwrap();
     connection
-        .execute("CREATE USER reader@'%' IDENTIFIED BY 'pw'")
+        .execute("CREATE USER reader@'%'")
         .await
         .unwrap();
     connection
         .execute("GRANT SELECT ON app.* TO reader@'%'")
         .await
         .unwrap();
-    let reader = url.replace("root@", "reader:pw@");
+    let reader = url.replace("root@", "reader@");
     let error = refused(&reader).await;
     assert!(
         error.contains(" command denied to user 'reader'@")

@@ -226,6 +226,10 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+/// How the driver begins when a password of MySQL's `caching_sha2_password` would have to go over a wire without TLS. It has a
+/// feature that encrypts it all the same; every MySQL comes with TLS switched on, so that is left out.
+const WANTS_RSA: &str = "RSA auth backend disabled";
+
 /// The driver's error as the seam's, with what to do about it.
 pub(super) fn error(error: sqlx::Error) -> LedgerError {
     let hint = match number(&error) {
@@ -246,6 +250,9 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
             "no connection within {} s; is the server up, and `ledger.max_connections` large enough?",
             ACQUIRE_TIMEOUT.as_secs()
         ),
+        sqlx::Error::Configuration(error) if error.to_string().starts_with(WANTS_RSA) => {
+            "the server takes this user's password over TLS alone; is `ssl-mode=disabled` in `ledger.url`, or TLS switched off there?".to_owned()
+        }
         sqlx::Error::Io(error) => format!("{error}; is the server up, and `ledger.url` right?"),
         other => other.to_string(),
     };
