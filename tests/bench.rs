@@ -255,8 +255,7 @@ async fn configured_servers_are_left_as_they_were() {
 }
 
 async fn connect(redis: &PrivateRedis) -> MultiplexedConnection {
-    let client = redis::Client::open(redis.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    redis.connect(0).await.unwrap()
 }
 
 async fn all_keys(redis: &mut MultiplexedConnection) -> Vec<String> {

@@ -1,5 +1,9 @@
 use std::ffi::OsString;
 use std::fs;
+use std::time::Duration;
+
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
 
 use super::SandboxError;
 use super::home::Home;
@@ -7,6 +11,9 @@ use super::port::free_port;
 use super::process::{Server, locate};
 
 const PORT_TRIES: usize = 5;
+
+/// How long [`PrivateRedis::connect`] has its answers wait.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A Redis server of one's own: no persistence, no keyspace notifications unless asked for.
 #[derive(Debug)]
@@ -149,6 +156,20 @@ impl PrivateRedis {
     /// When the server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
         self.server.resume()
+    }
+
+    /// A connection to one of its databases that waits for an answer as long as a busy machine may take, 30 s.
+    ///
+    /// # Errors
+    /// What the client says when the server cannot be reached.
+    pub async fn connect(&self, database: u8) -> redis::RedisResult<MultiplexedConnection> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}/{database}", self.port))?;
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        client
+            .get_multiplexed_async_connection_with_config(&patient)
+            .await
     }
 
     fn data_dir(&self) -> std::path::PathBuf {

@@ -36,7 +36,9 @@ async fn a_bare_setex_runs_once_and_at_its_time() {
         assert!((delay_ms..delay_ms + 1_000).contains(&after_ms), "{run:?}");
     }
     assert!(rig.record("Job@record@s").await.adopted);
-    assert!(daemon.adopted("expire") >= 4.0);
+    daemon
+        .until_counted_adopted("expire", |count| count >= 4.0)
+        .await;
 }
 
 #[tokio::test]
@@ -71,7 +73,9 @@ async fn setex_again_moves_the_task() {
     rig.until_done(2).await;
     rig.each_ran_once(2).await;
     assert_eq!(rig.runs().await.iter().find(is_late), None);
-    assert_eq!(daemon.adopted("moved"), 2.0);
+    daemon
+        .until_counted_adopted("moved", |count| count == 2.0)
+        .await;
 }
 
 #[tokio::test]
@@ -157,7 +161,9 @@ async fn keys_armed_while_no_daemon_ran_are_adopted_at_its_start() {
     .await;
     rig.until_done(1).await;
     rig.each_ran_once(1).await;
-    assert_eq!(daemon.adopted("scan"), 51.0);
+    daemon
+        .until_counted_adopted("scan", |count| count == 51.0)
+        .await;
 }
 
 #[tokio::test]
@@ -177,7 +183,9 @@ async fn a_key_whose_arming_nobody_heard_runs_when_it_expires() {
     rig.arm("Job@record@1", 1_000).await;
     rig.until_done(1).await;
     rig.each_ran_once(1).await;
-    assert_eq!(daemon.adopted("expired"), 1.0);
+    daemon
+        .until_counted_adopted("expired", |count| count == 1.0)
+        .await;
 }
 
 #[tokio::test]

@@ -25,8 +25,7 @@ async fn start(target: &str) -> (Rig, Daemon) {
 
 /// What one command says to a server.
 async fn says<T: redis::FromRedisValue>(server: &PrivateRedis, words: &[&str]) -> T {
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = server.connect(0).await.unwrap();
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     command.query_async(&mut connection).await.unwrap()

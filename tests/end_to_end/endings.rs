@@ -53,7 +53,7 @@ async fn each_failed_attempt_is_in_the_history_with_how_it_failed() {
     );
     assert_eq!(dead.reason, Some(Reason::Exhausted));
     let metric = "lapsed_dead_total{route=\"Job@fails\",reason=\"exhausted\"}";
-    assert!((daemon.metric(metric) - 1.0).abs() < 0.1);
+    daemon.until_counted(metric, |dead| dead == 1.0).await;
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn a_paused_class_starts_in_no_daemon_and_runs_once_when_it_is_resumed() {
     })
     .await;
     for daemon in &daemons {
-        assert_eq!(daemon.metric("lapsed_pauses"), 1.0);
+        daemon.until_counted("lapsed_pauses", |n| n == 1.0).await;
     }
     none_started_after(&rig, "Job@record", paused_at + BOUND_MS).await;
 
@@ -285,8 +285,9 @@ async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
         (without[100], without[199]),
         (with[100], with[199])
     );
-    assert!(with[100] < without[100] + 100, "{with:?}");
-    assert!(strays.iter().all(|after| *after < 5_000), "{strays:?}");
+    // Behind the backlog they would wait for minutes.
+    assert!(with[100] < without[100] + 1_000, "{with:?}");
+    assert!(strays.iter().all(|after| *after < 15_000), "{strays:?}");
     assert_eq!(overdue(&rig, "Jobs").await, 100_000);
 
     // Let go, they are a backlog: what falls due now is not behind them.

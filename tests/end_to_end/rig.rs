@@ -127,6 +127,7 @@ impl Setup {
             sql: pool.connect_lazy(&ledger_url).unwrap(),
             redis,
             maria,
+            database: self.database,
             settings,
         };
         rig.run_sql(TRACES).await;
@@ -168,6 +169,7 @@ pub struct Rig {
     pub redis: PrivateRedis,
     pub maria: Option<PrivateMaria>,
     pub sql: MySqlPool,
+    database: u8,
     settings: toml::Table,
 }
 
@@ -344,9 +346,7 @@ impl Rig {
     }
 
     pub async fn redis_connection(&self) -> MultiplexedConnection {
-        let url = self.config().redis.url.expose().to_owned();
-        let client = redis::Client::open(url).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        self.redis.connect(self.database).await.unwrap()
     }
 
     pub async fn redis_says<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
@@ -499,6 +499,20 @@ impl Daemon {
             .sum()
     }
 
+    /// Waits until a counter or gauge says so: what the ledger shows is counted a moment later.
+    pub async fn until_counted(&self, name: &str, holds: impl Fn(f64) -> bool) {
+        let mut found = self.metric(name);
+        let counted = async {
+            while !holds(found) {
+                sleep(POLL).await;
+                found = self.metric(name);
+            }
+        };
+        if timeout(DEADLINE, counted).await.is_err() {
+            panic!("after {DEADLINE:?} `{name}` is {found}");
+        }
+    }
+
     /// Its first audit is over: what happens from now on is seen by nothing that was about the past.
     pub async fn has_audited(&self) {
         let audited = async || {
@@ -514,8 +528,9 @@ impl Daemon {
         self.metric(&format!("lapsed_signals_total{{source=\"{source}\"}}"))
     }
 
-    pub fn adopted(&self, reason: &str) -> f64 {
-        self.metric(&format!("lapsed_adopted_total{{reason=\"{reason}\"}}"))
+    pub async fn until_counted_adopted(&self, reason: &str, holds: impl Fn(f64) -> bool) {
+        let name = format!("lapsed_adopted_total{{reason=\"{reason}\"}}");
+        self.until_counted(&name, holds).await;
     }
 
     pub fn dropped(&self, reason: &str) -> f64 {

@@ -159,7 +159,8 @@ async fn a_run_whose_claim_was_taken_over_is_fenced_and_leaves_no_effect() {
         (record.id, record.attempt, record.crashes),
         (made.id(), 3, 1)
     );
-    assert!(daemon.metric("lapsed_fenced_total") >= 1.0);
+    let fenced = "lapsed_fenced_total";
+    daemon.until_counted(fenced, |count| count >= 1.0).await;
 }
 
 #[tokio::test]

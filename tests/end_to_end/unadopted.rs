@@ -1,9 +1,12 @@
 //! What adoption leaves alone: others' keys, keys whose row is there, and what was called off.
 
+use std::time::Duration;
+
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use lapsed::{HandlerRegistry, TaskContext};
 use sqlx::AssertSqlSafe;
+use tokio::time::Instant;
 
 use crate::rig::{Daemon, Rig, Setup, until, write_down};
 
@@ -118,28 +121,42 @@ async fn our_own_armings_cost_the_database_nothing() {
 
 #[tokio::test]
 async fn a_program_that_writes_its_row_a_little_later_keeps_it() {
+    // A busy machine may take longer than the program has: then that was another case, and it is tried with another key.
+    const IN_TIME: Duration = Duration::from_millis(400);
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
-    let mut tx = rig.sql.begin().await.unwrap();
-    rig.arm("Job@record@1", 3_000).await;
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    sqlx::query(
-        "INSERT INTO tb_time_limit_task (`key`, start_time, end_time, tag) \
-         VALUES ('Job@record@1', UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)) + 3, 'mine')",
-    )
-    .execute(&mut *tx)
-    .await
-    .expect("nobody has taken its place");
-    tx.commit().await.unwrap();
+    let mut written = None;
+    for number in 0..20 {
+        let name = format!("Job@record@{number}");
+        let mut tx = rig.sql.begin().await.unwrap();
+        let armed = Instant::now();
+        rig.arm(&name, 3_000).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let inserted = sqlx::query(
+            "INSERT INTO tb_time_limit_task (`key`, start_time, end_time, tag) \
+             VALUES (?, UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)) + 3, 'mine')",
+        )
+        .bind(&name)
+        .execute(&mut *tx)
+        .await;
+        let took = armed.elapsed();
+        tx.commit().await.unwrap();
+        if took < IN_TIME {
+            inserted.expect("nobody has taken its place");
+            written = Some((name, number + 1));
+            break;
+        }
+    }
+    let (name, armed) = written.expect("this machine can do it in time");
     until("it was compared", async || daemon.dropped("known") >= 1.0).await;
-    let record = rig.record("Job@record@1").await;
+    let record = rig.record(&name).await;
     assert_eq!(
         (record.tag.as_deref(), record.adopted),
         (Some("mine"), false)
     );
-    rig.until_done(1).await;
-    rig.each_ran_once(1).await;
-    assert_eq!(rows(&rig).await, 1);
+    rig.until_done(armed).await;
+    rig.each_ran_once(armed).await;
+    assert_eq!(rows(&rig).await, armed as i64);
 }
 
 #[tokio::test]
@@ -213,8 +230,7 @@ async fn what_a_replica_deletes_calls_nothing_off() {
     // The daemon's server becomes a replica of another, which then deletes the key: both say `del`.
     let other = PrivateRedis::options().set("repl-diskless-sync-delay", "0");
     let other = other.start().await.unwrap();
-    let client = redis::Client::open(other.url()).unwrap();
-    let mut other_says = client.get_multiplexed_async_connection().await.unwrap();
+    let mut other_says = other.connect(0).await.unwrap();
     let () = redis::cmd("PSETEX")
         .arg(&["Job@record@1", "60000", ""])
         .query_async(&mut other_says)
@@ -294,6 +310,7 @@ async fn an_arming_that_a_stalled_server_carries_out_late_runs_nothing_again() {
         daemon.dropped("finished") >= 1.0
     })
     .await;
-    assert_eq!(daemon.dropped("known"), 1.0);
+    assert!(daemon.dropped("known") >= 1.0);
+    assert_eq!(rows(&rig).await, 1);
     rig.each_ran_once(1).await;
 }

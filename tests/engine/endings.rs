@@ -1,34 +1,14 @@
-//! Snoozes, deadlines, expiry, results, and what people do with the dead.
+//! Snoozes, deadlines, expiry and results.
 
-use std::num::NonZeroU32;
-use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use lapsed::client::{Pace, Pruning};
-use lapsed::ledger::{ListFilter, NudgeAnswer};
-use lapsed::task::{How, Reason, RetryPolicy};
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Ledger, NewTask, NudgeAnswer};
+use lapsed::task::{How, Reason, RetryPolicy, State, TaskKey};
+use lapsed::{HandlerError, HandlerRegistry, TaskContext};
 
-use super::*;
-
-fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-async fn due_now(rig: &Rig, key: &str) {
-    let key = TaskKey::parse(key).unwrap();
-    rig.tasks
-        .create_task(key.into(), Duration::ZERO)
-        .await
-        .unwrap();
-}
-
-impl Rig {
-    /// A client that can look things up.
-    fn people(&self) -> TaskClient {
-        self.tasks
-            .clone()
-            .with_catalog(Arc::clone(&self.ledger) as _)
-    }
-}
+use crate::rig::{START, counting, failing, seconds, start, start_on};
 
 #[tokio::test(start_paused = true)]
 async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() {
@@ -44,7 +24,7 @@ async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() 
             }
         }),
     );
-    due_now(&rig, "Job@fail").await;
+    rig.due_now("Job@fail").await;
     let waiting = rig.until("Job@fail", State::Waiting).await;
     assert_eq!((waiting.attempt, waiting.last_error), (0, None));
     assert_eq!(waiting.history[0].how, How::Snoozed);
@@ -52,7 +32,8 @@ async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() 
     assert_eq!((done.attempt, done.history[0].snoozes), (1, 3));
     let waited = done.finished.unwrap().since(START).as_secs();
     assert!((180..190).contains(&waited), "{waited}");
-    assert!(rig.metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"snoozed\"} 3"));
+    rig.until_metric("lapsed_runs_total{route=\"Job@fail\",outcome=\"snoozed\"} 3")
+        .await;
     rig.stop().await;
 }
 
@@ -62,7 +43,7 @@ async fn who_snoozes_without_end_is_noticed() {
         "retry.max_attempts = 1",
         failing(|_| Err(HandlerError::snooze(seconds(1)))),
     );
-    due_now(&rig, "Job@fail").await;
+    rig.due_now("Job@fail").await;
     let dead = rig.until("Job@fail", State::Dead).await;
     assert_eq!(dead.reason, Some(Reason::Exhausted));
     let hows: Vec<_> = dead.history.iter().map(|entry| entry.snoozes).collect();
@@ -76,7 +57,7 @@ async fn no_attempt_begins_after_the_deadline() {
         "retry = { backoff = 'fixed', delay = '10s', jitter = 0.0, deadline = '25s' }",
         failing(|_| Err(HandlerError::new("no"))),
     );
-    due_now(&rig, "Job@fail").await;
+    rig.due_now("Job@fail").await;
     let dead = rig.until("Job@fail", State::Dead).await;
     assert_eq!((dead.attempt, dead.reason), (3, Some(Reason::Deadline)));
     let error = dead.last_error.unwrap();
@@ -101,7 +82,7 @@ async fn a_handlers_own_policy_and_timeout_count() {
         .timeout("Job", "hangs", seconds(7))
         .retry("Job", "hangs", RetryPolicy::never());
     let rig = start("", handlers);
-    due_now(&rig, "Job@hangs").await;
+    rig.due_now("Job@hangs").await;
     let dead = rig.until("Job@hangs", State::Dead).await;
     let error = "gave up after 1 of 1 attempts: timed out after 7 s";
     assert_eq!(dead.last_error.as_deref(), Some(error));
@@ -135,8 +116,10 @@ async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_i
         "{error}"
     );
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    assert!(rig.metric("lapsed_dead_total{route=\"Job@count\",reason=\"expired\"} 1"));
-    assert!(rig.metric("lapsed_runs_total{route=\"Job@count\",outcome=\"succeeded\"} 1"));
+    rig.until_metric("lapsed_dead_total{route=\"Job@count\",reason=\"expired\"} 1")
+        .await;
+    rig.until_metric("lapsed_runs_total{route=\"Job@count\",outcome=\"succeeded\"} 1")
+        .await;
 
     let key = TaskKey::parse("Job@count@late").unwrap();
     rig.people().redrive(&key).await.unwrap();
@@ -163,7 +146,7 @@ async fn a_result_is_kept_if_the_run_succeeds() {
     );
     let rig = start("", handlers);
     for what in ["fine", "big", "fails"] {
-        due_now(&rig, &format!("Job@result@{what}")).await;
+        rig.due_now(&format!("Job@result@{what}")).await;
     }
     let fine = rig.until("Job@result@fine", State::Done).await;
     assert_eq!(fine.result.as_deref(), Some(r#"{"sum":3}"#));
@@ -177,129 +160,5 @@ async fn a_result_is_kept_if_the_run_succeeds() {
         (fails.result, fails.reason),
         (None, Some(Reason::Permanent))
     );
-    rig.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
-    let rig = start("", failing(|_| Err(HandlerError::permanent("no"))));
-    let people = rig.people();
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "fail", |_, _: Vec<String>| async {
-        Err(HandlerError::permanent("no"))
-    });
-    rig.stop().await;
-    let rig = start("", handlers);
-    for n in 0..250 {
-        due_now(&rig, &format!("Job@fail@{n}")).await;
-    }
-    let count = async |filter: &ListFilter| rig.people().count_dead(filter).await.unwrap();
-    let all = ListFilter::default();
-    while count(&all).await < 250 {
-        tokio::time::sleep(seconds(1)).await;
-    }
-    assert_eq!(people.count_dead(&all).await.unwrap(), 0, "another ledger");
-    let ledger = rig.stop().await;
-    let rig = start_on(ledger, "", HandlerRegistry::new());
-    let people = rig.people();
-    let none = ListFilter {
-        class: Some("Other".into()),
-        ..all.clone()
-    };
-    assert_eq!(people.discard_where(&none).await.unwrap(), 0);
-    let began = Instant::now();
-    let pace = Pace::per_second(NonZeroU32::new(100).unwrap());
-    let mut last = 0;
-    let some = ListFilter {
-        limit: 200,
-        ..all.clone()
-    };
-    let redriven = people.redrive_each(&some, pace, |count| {
-        assert!(count > last && count - last <= 10);
-        last = count;
-        ControlFlow::Continue(())
-    });
-    assert_eq!(redriven.await.unwrap(), 200);
-    let took = began.elapsed().as_secs_f64();
-    assert!((1.8..2.2).contains(&took), "{took}");
-    assert_eq!(people.count_dead(&all).await.unwrap(), 50);
-    assert_eq!(people.discard_where(&all).await.unwrap(), 50);
-    let left = ListFilter {
-        limit: 1_000,
-        ..all
-    };
-    assert_eq!(people.list(&left).await.unwrap().tasks.len(), 200);
-    rig.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
-    let runs = Arc::new(AtomicU32::new(0));
-    let rig = start("retention = { done = '1h', done_max = 4 }", counting(&runs));
-    for n in 0..10 {
-        due_now(&rig, &format!("Job@count@{n}")).await;
-        rig.until(&format!("Job@count@{n}"), State::Done).await;
-    }
-    let key = TaskKey::parse("Job@count@pending").unwrap();
-    rig.tasks
-        .create_task(key.into(), seconds(100_000))
-        .await
-        .unwrap();
-    let left = async || {
-        let all = ListFilter {
-            limit: 100,
-            ..ListFilter::default()
-        };
-        let listed = rig.people().list(&all).await.unwrap().tasks;
-        let names = listed.iter().map(|task| task.key.to_string());
-        names.collect::<Vec<_>>()
-    };
-    tokio::time::sleep(seconds(30)).await;
-    assert_eq!(left().await.len(), 11, "they are too young");
-    tokio::time::sleep(seconds(120)).await;
-    let newest = [6, 7, 8, 9].map(|n| format!("Job@count@{n}"));
-    assert_eq!(left().await[..4], newest);
-    tokio::time::sleep(seconds(3700)).await;
-    assert_eq!(left().await, ["Job@count@pending"]);
-    assert!(rig.metric("lapsed_pruned_total{state=\"done\"} 10"));
-    rig.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn pruning_by_hand_counts_first_and_keeps_what_it_is_told() {
-    let runs = Arc::new(AtomicU32::new(0));
-    let rig = start("", counting(&runs));
-    for n in 0..6 {
-        due_now(&rig, &format!("Job@count@{n}")).await;
-        rig.until(&format!("Job@count@{n}"), State::Done).await;
-    }
-    tokio::time::sleep(seconds(120)).await;
-    let people = rig.people();
-    let pruning = Pruning {
-        state: State::Done,
-        older_than: None,
-        keep: Some(2),
-        dry_run: true,
-    };
-    let prune = async |pruning| people.prune(pruning, Pace::default()).await.unwrap();
-    assert_eq!(prune(pruning).await, 4);
-    let real = Pruning {
-        dry_run: false,
-        ..pruning
-    };
-    assert_eq!(prune(real).await, 4);
-    assert_eq!(prune(real).await, 0);
-    let running = Pruning {
-        state: State::Pending,
-        keep: Some(0),
-        ..real
-    };
-    assert_eq!(prune(running).await, 0);
-    let old = Pruning {
-        older_than: Some(seconds(100)),
-        keep: None,
-        ..real
-    };
-    assert_eq!(prune(old).await, 2);
     rig.stop().await;
 }

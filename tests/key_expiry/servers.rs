@@ -67,6 +67,5 @@ pub(crate) async fn run<T: redis::FromRedisValue>(
 }
 
 pub(crate) async fn admin(redis: &PrivateRedis) -> MultiplexedConnection {
-    let client = redis::Client::open(redis.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    redis.connect(0).await.unwrap()
 }

@@ -1,0 +1,7 @@
+//! `lapsed doctor` against servers that are well, and against servers that are not.
+
+mod installation;
+mod ledger;
+mod redis;
+mod rig;
+mod silence;

@@ -1,0 +1,88 @@
+//! Servers to be examined, and what is said about them.
+
+use std::error::Error;
+
+use lapsed::Config;
+use lapsed::doctor::{Finding, Report, Severity};
+use lapsed::ledger::migrate::{self, Options, Table};
+use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+use tokio::sync::OnceCell;
+
+pub type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// A server that is as it should be.
+pub async fn redis() -> Result<PrivateRedis> {
+    let options = PrivateRedis::options().set("notify-keyspace-events", "Exg");
+    Ok(options.start().await?)
+}
+
+/// One server for all tests of this suite; each has its own database.
+pub async fn maria() -> Result<&'static PrivateMaria> {
+    // A static is never dropped: the server dies with the process, and the next sandbox clears its directory.
+    static MARIA: OnceCell<PrivateMaria> = OnceCell::const_new();
+    Ok(MARIA.get_or_try_init(PrivateMaria::start).await?)
+}
+
+/// A database with the table in it.
+pub async fn ledger(name: &str) -> Result<String> {
+    let url = maria().await?.create_database(name).await?;
+    let mut conn = MySqlConnection::connect(&url).await?;
+    let table = Table::new("tb_time_limit_task")?;
+    migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
+    Ok(url)
+}
+
+pub fn config(redis: &str, ledger: &str) -> Result<Config> {
+    config_with(redis, ledger, "")
+}
+
+pub fn config_with(redis: &str, ledger: &str, more: &str) -> Result<Config> {
+    let toml = format!("redis.url = '{redis}'\nledger.url = '{ledger}'\n{more}");
+    Ok(Config::from_toml(&toml)?)
+}
+
+/// The ledger alone is of interest.
+pub fn ledger_only(ledger: &str) -> Result<Config> {
+    config_with("redis://unused/0", ledger, "timer = 'ledger_poll'")
+}
+
+/// The first finding of the check that is that bad, with a remedy if it is bad at all.
+#[track_caller]
+pub fn finding<'a>(report: &'a Report, check: &str, severity: Severity) -> &'a Finding {
+    let mut findings = report.findings.iter();
+    let found = findings.find(|finding| finding.check == check && finding.severity == severity);
+    let found = found.unwrap_or_else(|| panic!("no {severity:?} of `{check}` in\n{report}"));
+    assert!(
+        severity < Severity::Warning || found.remedy.is_some(),
+        "{found:?}"
+    );
+    found
+}
+
+#[track_caller]
+pub fn assert_contains(text: &str, part: &str) {
+    assert!(text.contains(part), "`{part}` is not in `{text}`");
+}
+
+#[track_caller]
+pub fn remedy(finding: &Finding) -> &str {
+    finding.remedy.as_deref().expect("there is a remedy")
+}
+
+/// Statements of somebody with all rights.
+pub async fn sql(url: &str, statements: &str) -> Result {
+    let mut conn = MySqlConnection::connect(url).await?;
+    sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))
+        .execute(&mut conn)
+        .await?;
+    Ok(())
+}
+
+/// A command of somebody with all rights.
+pub async fn run<T: redis::FromRedisValue>(redis: &PrivateRedis, words: &[&str]) -> Result<T> {
+    let client = redis::Client::open(redis.url())?;
+    let mut admin = client.get_multiplexed_async_connection().await?;
+    let mut command = redis::cmd(words[0]);
+    Ok(command.arg(&words[1..]).query_async(&mut admin).await?)
+}

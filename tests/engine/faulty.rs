@@ -1,0 +1,221 @@
+//! A ledger with faults, which a test turns on and off.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapsed::clock::LedgerClock;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::recurring::SeriesRow;
+use lapsed::ledger::{
+    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
+    Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask, PauseAnswer,
+    Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+};
+use lapsed::task::{Pause, Paused, Scope, TaskKey, UnixMs};
+
+/// What goes wrong between the engine and the ledger; nothing at first.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Asking where keys stand fails.
+    pub look_up_fails: AtomicBool,
+    /// Writing rows on behalf of keys does.
+    pub adopt_fails: AtomicBool,
+    /// The answer to a claim takes so long; the claim itself does not.
+    pub claim_answer_takes: Mutex<Duration>,
+    /// Somebody has locked this row: no claim gets it.
+    pub locked_row: Mutex<Option<u64>>,
+    /// Errors that the next settlements meet before anything is written.
+    pub settle_errors: Mutex<VecDeque<LedgerError>>,
+    /// So many settlements find their rows locked.
+    pub settle_locked: AtomicU32,
+    /// How far ahead of the ledger's clock the engine believes it to be.
+    pub clock_ahead: Mutex<Duration>,
+    /// Scans so far.
+    pub scans: AtomicU32,
+    /// Asking what is paused fails.
+    pub pauses_fail: AtomicBool,
+}
+
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<MemoryLedger>,
+    faults: Arc<Faults>,
+    clock: LedgerClock,
+}
+
+impl Faulty {
+    pub fn new(inner: Arc<MemoryLedger>, faults: Arc<Faults>) -> Self {
+        let ahead = *faults.clock_ahead.lock().unwrap();
+        Self {
+            clock: LedgerClock::starting_at(inner.clock().now().plus(ahead)),
+            inner,
+            faults,
+        }
+    }
+}
+
+pub fn unavailable() -> LedgerError {
+    LedgerError::Unavailable {
+        message: "gone".into(),
+        source: None,
+    }
+}
+
+pub fn refused() -> LedgerError {
+    LedgerError::Refused {
+        message: "no".into(),
+        source: None,
+    }
+}
+
+#[async_trait]
+impl Ledger for Faulty {
+    fn clock(&self) -> &LedgerClock {
+        &self.clock
+    }
+
+    async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
+        self.inner.sync_clock().await
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        self.inner.check().await
+    }
+
+    fn pauses(&self) -> &dyn Pauses {
+        self
+    }
+
+    async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
+        self.inner.create(tasks).await
+    }
+
+    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
+        self.inner.series(key).await
+    }
+
+    async fn recur(
+        &self,
+        task: &NewTask,
+        over: Option<&SeriesRow>,
+    ) -> Result<Option<Arming>, LedgerError> {
+        self.inner.recur(task, over).await
+    }
+
+    async fn reschedule(
+        &self,
+        key: &TaskKey,
+        due: UnixMs,
+    ) -> Result<RescheduleAnswer, LedgerError> {
+        self.inner.reschedule(key, due).await
+    }
+
+    async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
+        self.inner.cancel(keys).await
+    }
+
+    async fn cancel_page(
+        &self,
+        filter: &CancelFilter,
+        before: Option<CancelCursor>,
+        dry_run: bool,
+    ) -> Result<CancelPage, LedgerError> {
+        self.inner.cancel_page(filter, before, dry_run).await
+    }
+
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+        if self.faults.look_up_fails.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        self.inner.look_up(keys).await
+    }
+
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan(scan).await
+    }
+
+    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
+        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan_news(scan, known).await
+    }
+
+    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        let locked = *self.faults.locked_row.lock().unwrap();
+        let free = armings.iter().filter(|arming| Some(arming.row) != locked);
+        let free: Vec<Arming> = free.copied().collect();
+        let claims = self.inner.claim(&free, by).await;
+        let takes = *self.faults.claim_answer_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
+        claims
+    }
+
+    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
+        self.inner.renew(leases, length).await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
+        let error = self.faults.settle_errors.lock().unwrap().pop_front();
+        let locked = &self.faults.settle_locked;
+        let is_locked =
+            locked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        match error {
+            Some(error) => Err(error),
+            None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
+            None => self.inner.settle(settlements).await,
+        }
+    }
+
+    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+        match self.faults.adopt_fails.load(Ordering::SeqCst) {
+            true => Err(unavailable()),
+            false => self.inner.adopt(keys).await,
+        }
+    }
+
+    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.inner.withdraw(arming).await
+    }
+
+    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.inner.revive(arming).await
+    }
+}
+
+#[async_trait]
+impl Pauses for Faulty {
+    async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
+        match self.faults.pauses_fail.load(Ordering::SeqCst) {
+            true => Err(refused()),
+            false => self.inner.all().await,
+        }
+    }
+
+    async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+        self.inner.set(scope, by, reason).await
+    }
+
+    async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
+        self.inner.lift(scope).await
+    }
+
+    async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+        self.inner.hold(by, reason).await
+    }
+
+    async fn release(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, LedgerError> {
+        self.inner.release(scope, by).await
+    }
+
+    async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError> {
+        self.inner.count_overdue(before, limit).await
+    }
+
+    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan_unpaused(scan, paused).await
+    }
+}

@@ -1,0 +1,13 @@
+//! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
+
+mod adoption;
+mod endings;
+mod faulty;
+mod outages;
+mod outcomes;
+mod pauses;
+mod retention;
+mod rig;
+mod runs;
+mod slots;
+mod stopping;

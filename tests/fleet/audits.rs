@@ -1,0 +1,142 @@
+//! Who audits, and what becomes of an audit that broke off.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapsed::fleet::{MemberId, Roster, Turn};
+use lapsed::ledger::Ledger;
+use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Remaining, SignalSink, Timer, TimerError};
+use lapsed::{TaskKey, UnixMs};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::rig::Ground;
+
+/// Arms into a list, and fails when told to.
+#[derive(Default)]
+struct Ledgered {
+    armed: Mutex<Vec<TaskKey>>,
+    calls: AtomicUsize,
+    fails_at: usize,
+    sink: Mutex<Option<Arc<dyn SignalSink>>>,
+    failed: AtomicBool,
+}
+
+#[async_trait]
+impl Timer for Ledgered {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        *self.sink.lock().unwrap() = Some(sink);
+        stop.cancelled().await;
+    }
+
+    async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        if self.calls.fetch_add(1, Ordering::SeqCst) == self.fails_at {
+            self.failed.store(true, Ordering::SeqCst);
+            return Err(TimerError::new("gone", "gone"));
+        }
+        let keys = alarms.iter().map(|alarm| alarm.key.clone());
+        self.armed.lock().unwrap().extend(keys);
+        Ok(Armed {
+            written: alarms.len(),
+            present: 0,
+        })
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+
+    fn expect(&self, _: Vec<Alarm>) {}
+
+    fn is_listening(&self) -> Option<bool> {
+        None
+    }
+}
+
+/// An audit of 2,500 tasks whose second page fails, and another five seconds later if there is a cause. How many keys
+/// were armed in all.
+async fn audited_again(cause: Option<Cause>) -> usize {
+    let ground = Ground::new();
+    ground.create("", 2_500, Duration::from_secs(3_600)).await;
+    let timer = Arc::new(Ledgered {
+        fails_at: 1,
+        ..Ledgered::default()
+    });
+    let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    let broke_off = async {
+        while !timer.failed.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), broke_off).await.unwrap();
+    assert_eq!(timer.armed.lock().unwrap().len(), 1_000);
+    if let Some(cause) = cause {
+        sleep(Duration::from_secs(5)).await;
+        let sink = timer.sink.lock().unwrap().clone().unwrap();
+        sink.audit(cause);
+    }
+    let cause = cause.unwrap_or(Cause::Start);
+    let name = format!("lapsed_audits_total{{reason=\"{}\"}}", cause.as_str());
+    daemon.until_counted(&name, Duration::from_secs(15)).await;
+    daemon.stop().await;
+    timer.armed.lock().unwrap().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_goes_on_where_it_broke_off_unless_redis_lost_its_data_since() {
+    assert_eq!(audited_again(None).await, 2_500);
+    assert_eq!(audited_again(Some(Cause::Subscribed)).await, 2_500);
+    assert_eq!(audited_again(Some(Cause::RedisChanged)).await, 3_500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
+    let ground = Ground::new();
+    let other = MemberId(7);
+    for _ in 0..2 {
+        let turn = ground.roster.take_audit(other, UnixMs(0)).await.unwrap();
+        assert_eq!(turn, Turn::Ours, "also when it goes on");
+    }
+    let timer = Arc::new(Ledgered {
+        fails_at: usize::MAX,
+        ..Ledgered::default()
+    });
+    let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
+    let began = ground.ledger.clock().now();
+    ground.roster.audited(other, began).await.unwrap();
+    let skipped = "lapsed_audits_skipped_total";
+    daemon.until_counted(skipped, Duration::from_secs(30)).await;
+    assert_eq!(timer.calls.load(Ordering::SeqCst), 0);
+    sleep(Duration::from_secs(60)).await;
+    let sink = timer.sink.lock().unwrap().clone().unwrap();
+    sink.audit(Cause::Sentinel);
+    let audited = "lapsed_audits_total{reason=\"sentinel\"}";
+    daemon.until_counted(audited, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_auditor_that_dies_is_replaced() {
+    let ground = Ground::new();
+    ground.create("", 10, Duration::from_secs(3_600)).await;
+    ground
+        .roster
+        .take_audit(MemberId(7), UnixMs(0))
+        .await
+        .unwrap();
+    let timer = Arc::new(Ledgered {
+        fails_at: usize::MAX,
+        ..Ledgered::default()
+    });
+    let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    let audited = "lapsed_audits_total{reason=\"start\"}";
+    daemon.until_counted(audited, Duration::from_secs(85)).await;
+    assert_eq!(timer.armed.lock().unwrap().len(), 10);
+}

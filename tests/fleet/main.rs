@@ -1,0 +1,5 @@
+//! Several daemons on one ledger, without any server: time moves only when nothing else can.
+
+mod audits;
+mod rig;
+mod sharing;

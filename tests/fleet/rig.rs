@@ -1,0 +1,167 @@
+//! Daemons on one ledger and one roster.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lapsed::engine::Parts;
+use lapsed::fleet::memory::MemoryRoster;
+use lapsed::fleet::{LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, Skills};
+use lapsed::handler::Router;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Catalog, Ledger, NewTask};
+use lapsed::limiter::MemoryLimiter;
+use lapsed::telemetry::Metrics;
+use lapsed::timer::Timer;
+use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::{Config, Engine, HandlerRegistry, TaskContext, TaskKey, UnixMs};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+const START: UnixMs = UnixMs(1_800_000_000_000);
+
+/// What daemons share.
+#[derive(Clone)]
+pub struct Ground {
+    pub ledger: Arc<MemoryLedger>,
+    pub roster: Arc<MemoryRoster>,
+    /// How late each run was, in milliseconds.
+    pub late: Arc<Mutex<Vec<u64>>>,
+}
+
+pub struct Daemon {
+    pub metrics: Arc<Metrics>,
+    pub status: lapsed::engine::Status,
+    pub stop: CancellationToken,
+    pub running: tokio::task::JoinHandle<()>,
+}
+
+impl Ground {
+    pub fn new() -> Self {
+        Self {
+            ledger: Arc::new(MemoryLedger::new(START)),
+            roster: Arc::default(),
+            late: Arc::default(),
+        }
+    }
+
+    pub fn daemon(&self) -> Daemon {
+        let clock = self.ledger.clock().clone();
+        self.daemon_with(Arc::new(LedgerPoll::new(clock)))
+    }
+
+    pub fn daemon_with(&self, timer: Arc<dyn Timer>) -> Daemon {
+        let config = Config::default();
+        let mut handlers = HandlerRegistry::new();
+        let late = Arc::clone(&self.late);
+        handlers.on("Job", "run", move |task: TaskContext, _: Vec<String>| {
+            late.lock().unwrap().push(task.lateness_ms());
+            async { Ok(()) }
+        });
+        let parts = Parts {
+            ledger: Arc::clone(&self.ledger) as _,
+            catalog: None,
+            timer,
+            roster: Arc::clone(&self.roster) as _,
+            limiter: Arc::new(MemoryLimiter::default()),
+            router: Arc::new(Router::new(handlers, &config)),
+            metrics: Arc::default(),
+        };
+        let metrics = Arc::clone(&parts.metrics);
+        let engine = Engine::with_parts(parts, &config);
+        let status = engine.status().unwrap();
+        let stop = CancellationToken::new();
+        let running = engine.run_until(stop.clone().cancelled_owned());
+        Daemon {
+            metrics,
+            status,
+            stop,
+            running: tokio::spawn(async move { running.await.unwrap() }),
+        }
+    }
+
+    /// Tasks ten milliseconds apart.
+    pub async fn create(&self, prefix: &str, count: i64, first: Duration) {
+        let now = self.ledger.clock().now().plus(first);
+        let tasks = (0..count).map(|n| {
+            let key = TaskKey::build("Job", "run", [format!("{prefix}{n}")]).unwrap();
+            NewTask::new(key, UnixMs(now.0 + 10 * n))
+        });
+        self.ledger
+            .create(&tasks.collect::<Vec<_>>())
+            .await
+            .unwrap();
+    }
+
+    pub async fn until_done(&self, count: u64) {
+        let done = async {
+            while self.ledger.stats().await.unwrap().done < count {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), done).await.unwrap();
+    }
+
+    /// A member that says this about itself and does nothing.
+    pub async fn show(&self, id: u64, readiness: Readiness, handler: &str) {
+        let now = self.ledger.clock().now();
+        let note = Note {
+            id: MemberId(id),
+            name: "silent".into(),
+            until: now.plus(LIFETIME),
+            readiness,
+            skills: Skills {
+                handlers: vec![handler.to_owned()],
+                routes: Vec::new(),
+            },
+        };
+        self.roster.exchange(&note, now).await.unwrap();
+    }
+
+    /// Keeps on showing it.
+    pub fn keep_shown(&self, readiness: Readiness, handler: &'static str) {
+        let ground = self.clone();
+        tokio::spawn(async move {
+            loop {
+                ground.show(7, readiness, handler).await;
+                sleep(REFRESH).await;
+            }
+        });
+    }
+
+    pub fn late(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.late.lock().unwrap())
+    }
+}
+
+impl Daemon {
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = self.metrics.render();
+        let mut values = text.lines().filter_map(|line| line.rsplit_once(' '));
+        let value = values.find(|(found, _)| *found == name);
+        value.map_or(0, |(_, value)| value.parse().unwrap())
+    }
+
+    /// Waits until this has been counted once or more.
+    pub async fn until_counted(&self, name: &str, within: Duration) {
+        let counted = async {
+            while self.metric(name) == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(within, counted).await.unwrap();
+    }
+
+    pub async fn until_members(&self, count: usize) {
+        let counted = async {
+            while self.status.members() != count {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), counted).await.unwrap();
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.running.await.unwrap();
+    }
+}

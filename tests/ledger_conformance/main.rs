@@ -1,0 +1,63 @@
+//! What every ledger must do, run against each of them. Names are rules.
+//!
+//! A rule is a function of a ledger. It stands in the file of its topic, whose `rules!` lists it; a rule or topic that is
+//! left out is never used, and the compiler says so.
+
+/// Each rule becomes a test of the ledger in memory, and a step of the one test of MariaDB.
+macro_rules! rules {
+    ($($rule:ident)+) => {
+        mod in_memory {
+            $(#[tokio::test(start_paused = true)]
+            async fn $rule() {
+                super::$rule(&lapsed::ledger::memory::MemoryLedger::default()).await;
+            })+
+        }
+
+        /// All rules of this topic, one after the other.
+        pub async fn every_rule(ledger: &lapsed::ledger::mysql::MysqlLedger) {
+            $({
+                eprintln!("{}", stringify!($rule));
+                $rule(ledger).await;
+            })+
+        }
+    };
+}
+
+mod adoption;
+mod arming;
+mod cancelling;
+mod claims;
+mod dead_letters;
+mod history;
+mod pauses;
+mod pruning;
+mod rig;
+mod scans;
+mod series;
+mod series_changes;
+mod settlements;
+mod uniqueness;
+
+mod in_mysql {
+    use super::*;
+
+    /// One server for all: the rules use keys of their own.
+    #[tokio::test]
+    async fn every_rule() {
+        let rig = rig::Rig::start().await;
+        let ledger = &rig.ledger;
+        arming::every_rule(ledger).await;
+        claims::every_rule(ledger).await;
+        settlements::every_rule(ledger).await;
+        cancelling::every_rule(ledger).await;
+        scans::every_rule(ledger).await;
+        adoption::every_rule(ledger).await;
+        history::every_rule(ledger).await;
+        dead_letters::every_rule(ledger).await;
+        pruning::every_rule(ledger).await;
+        uniqueness::every_rule(ledger).await;
+        series::every_rule(ledger).await;
+        series_changes::every_rule(ledger).await;
+        pauses::every_rule(ledger).await;
+    }
+}

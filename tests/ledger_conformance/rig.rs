@@ -1,0 +1,161 @@
+//! MariaDB's ledger, and the few steps of which most rules consist.
+
+use std::time::Duration;
+
+use lapsed::Config;
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::{
+    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, NewTask, Ruling, Settled,
+    Settlement, Standing, TaskRecord,
+};
+use lapsed::sandbox::PrivateMaria;
+use lapsed::task::{How, Mishap, Reason, State, TaskKey, UnixMs};
+
+/// Longer than any rule takes.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// Soon over.
+pub const SHORT_LEASE: Duration = Duration::from_millis(200);
+
+/// MariaDB's ledger, and what it takes to keep it alive.
+pub struct Rig {
+    pub ledger: MysqlLedger,
+    _server: Option<PrivateMaria>,
+}
+
+impl Rig {
+    /// On a private MariaDB; or, to try another server, in the empty database that `LAPSED_TEST_LEDGER_URL` names.
+    pub async fn start() -> Self {
+        let mut config = Config::default().ledger;
+        let server = match std::env::var("LAPSED_TEST_LEDGER_URL") {
+            Ok(url) => {
+                config.url = url.as_str().into();
+                None
+            }
+            Err(_) => {
+                let server = PrivateMaria::options().durable(false);
+                let server = server.start().await.unwrap();
+                let url = server.create_database("conformance").await.unwrap();
+                config.url = url.as_str().into();
+                Some(server)
+            }
+        };
+        let ledger = MysqlLedger::new(&config).unwrap();
+        ledger.migrate().await.unwrap();
+        ledger.check().await.unwrap();
+        Self {
+            ledger,
+            _server: server,
+        }
+    }
+}
+
+/// A key of this rule, which no other rule uses.
+pub fn key(rule: &str, arg: impl ToString) -> TaskKey {
+    TaskKey::build("Conformance", rule, [arg.to_string()]).unwrap()
+}
+
+/// A daemon that asks for leases of this length.
+pub fn by(lease: Duration) -> Claimant {
+    Claimant {
+        daemon: "test:1".into(),
+        lease,
+    }
+}
+
+/// So many milliseconds from now, by the ledger's clock.
+pub async fn in_ms(ledger: &impl Ledger, ms: i64) -> UnixMs {
+    UnixMs(ledger.sync_clock().await.unwrap().0 + ms)
+}
+
+/// Creates a task that falls due so many milliseconds from now.
+pub async fn create(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64) -> Arming {
+    let due = in_ms(ledger, ahead_ms).await;
+    create_at(ledger, key, due).await.arming
+}
+
+pub async fn create_at(ledger: &impl Ledger, key: &TaskKey, due: UnixMs) -> Created {
+    let task = NewTask::new(key.clone(), due);
+    ledger.create(&[task]).await.unwrap()[0]
+}
+
+/// Waits until the ledger's clock has passed `moment`.
+pub async fn pass(ledger: &impl Ledger, moment: UnixMs) {
+    while ledger.sync_clock().await.unwrap() <= moment {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// `None` if it was not to be had.
+pub async fn claim(ledger: &impl Ledger, arming: Arming, lease: Duration) -> Option<Claim> {
+    ledger.claim(&[arming], &by(lease)).await.unwrap().pop()
+}
+
+/// Creates a task that is due, and claims it.
+pub async fn claim_due(ledger: &impl Ledger, key: &TaskKey, lease: Duration) -> Claim {
+    let arming = create(ledger, key, -10).await;
+    claim(ledger, arming, lease).await.unwrap()
+}
+
+pub async fn settle(ledger: &impl Ledger, claim: &Claim, ruling: Ruling) -> Settled {
+    let lease = claim.lease;
+    let settlement = Settlement { lease, ruling };
+    ledger.settle(&[settlement]).await.unwrap()[0]
+}
+
+pub async fn state(ledger: &impl Ledger, key: &TaskKey) -> State {
+    standing(ledger, key).await.expect("it has a row").state
+}
+
+pub async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
+    ledger.cancel(std::slice::from_ref(key)).await.unwrap()[0]
+}
+
+/// How an attempt failed, at some fixed time.
+pub fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
+    Mishap {
+        how,
+        attempt,
+        at: UnixMs(1_795_291_200_250),
+        error: error.into(),
+        daemon: "test:1".into(),
+        crashes: 0,
+        snoozes: 0,
+    }
+}
+
+/// A failure that is to be tried again.
+pub fn retry_at(at: UnixMs) -> Ruling {
+    Ruling::RetryAt {
+        at,
+        error: "no".into(),
+        mishap: mishap(How::Failed, 1, "no"),
+    }
+}
+
+/// A failure for good.
+pub fn bury() -> Ruling {
+    bury_for(Reason::Permanent, "for good")
+}
+
+pub fn bury_for(reason: Reason, error: &str) -> Ruling {
+    Ruling::Bury {
+        reason,
+        error: error.into(),
+        mishap: mishap(How::Failed, 1, error),
+    }
+}
+
+/// Where the task stands, as a claim would see it.
+pub async fn standing(ledger: &impl Ledger, key: &TaskKey) -> Option<Standing> {
+    ledger
+        .look_up(std::slice::from_ref(key))
+        .await
+        .unwrap()
+        .remove(0)
+}
+
+/// The task, as people see it.
+pub async fn record(ledger: &impl Catalog, key: &TaskKey) -> TaskRecord {
+    ledger.find(key).await.unwrap().unwrap()
+}

@@ -1,0 +1,186 @@
+//! What is found by its due time, and by what people ask for.
+
+use std::time::Duration;
+
+use lapsed::ledger::{Catalog, DueScan, Ledger, ListFilter, NewTask, StateFilter, Window};
+use lapsed::task::{State, TaskKey, UnixMs};
+
+use crate::rig::{LEASE, claim, create, key};
+
+rules! {
+    scans_go_by_due_time_in_pages
+    a_scan_for_news_leaves_out_what_is_known
+    lists_are_filtered_and_paged
+}
+
+async fn pages(ledger: &impl Ledger, window: Window, rule: &str) -> Vec<String> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = ledger
+            .scan(DueScan {
+                window,
+                after,
+                limit: 2,
+            })
+            .await
+            .unwrap();
+        found.extend(
+            page.rows
+                .iter()
+                .filter(|row| row.key.method() == rule)
+                .map(|row| row.key.args().next().unwrap().to_owned()),
+        );
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
+    for (name, in_ms) in [
+        ("c", -1_000),
+        ("a", -3_000),
+        ("b", -2_000),
+        ("far", 3_600_000),
+        ("near", 5_000),
+    ] {
+        create(ledger, &key("scan", name), in_ms).await;
+    }
+    let leased = create(ledger, &key("scan", "leased"), -2_500).await;
+    claim(ledger, leased, LEASE).await.unwrap();
+    assert_eq!(
+        pages(ledger, Window::OverdueOldest(Duration::ZERO), "scan").await,
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        pages(ledger, Window::OverdueNewest(Duration::ZERO), "scan").await,
+        ["c", "b", "a"]
+    );
+    assert_eq!(
+        pages(ledger, Window::Ahead(Duration::from_secs(10)), "scan").await,
+        ["near"]
+    );
+    assert_eq!(
+        pages(ledger, Window::Ahead(Duration::from_secs(7200)), "scan").await,
+        ["near", "far"]
+    );
+    assert!(
+        pages(
+            ledger,
+            Window::Deleted {
+                back: Duration::from_secs(60),
+                ahead: Duration::from_secs(7200)
+            },
+            "scan"
+        )
+        .await
+        .is_empty()
+    );
+}
+
+async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalog)) {
+    let mut armings = Vec::new();
+    for (name, in_ms) in [("a", 5_000), ("b", 6_000), ("c", 7_000)] {
+        armings.push(create(ledger, &key("news", name), in_ms).await);
+    }
+    let moved = armings[1].due.plus(Duration::from_millis(500));
+    ledger.reschedule(&key("news", "b"), moved).await.unwrap();
+    let seen: Vec<(u64, UnixMs)> = armings
+        .iter()
+        .map(|arming| (arming.row, arming.due))
+        .collect();
+    let known = |row: u64, due: UnixMs| seen.contains(&(row, due));
+    let (mut news, mut after) = (Vec::new(), None);
+    loop {
+        let scan = DueScan {
+            window: Window::Ahead(Duration::from_secs(10)),
+            after,
+            limit: 1,
+        };
+        let page = ledger.scan_news(scan, &known).await.unwrap();
+        let own = page
+            .rows
+            .into_iter()
+            .filter(|row| row.key.method() == "news");
+        news.extend(own.map(|row| (row.key, row.due_at)));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(news, [(key("news", "b"), moved)]);
+}
+
+async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {
+    let due = ledger.sync_clock().await.unwrap();
+    let class = |class: &str, arg: &str| TaskKey::build(class, "list", [arg]).unwrap();
+    for n in 0..5 {
+        let task = NewTask {
+            tag: Some("list_tag".into()),
+            ..NewTask::new(class("List_x", &n.to_string()), UnixMs(due.0 + 60_000 + n))
+        };
+        ledger.create(&[task]).await.unwrap();
+    }
+    ledger
+        .create(&[NewTask::new(class("Listyx", "other"), UnixMs(due.0 - 5))])
+        .await
+        .unwrap();
+    let all = ListFilter {
+        class: Some("List_x".into()),
+        limit: 100,
+        ..ListFilter::default()
+    };
+    assert_eq!(
+        ledger.list(&all).await.unwrap().tasks.len(),
+        5,
+        "`_` is no wildcard"
+    );
+    let tagged = ListFilter {
+        tag: Some("list_tag".into()),
+        limit: 2,
+        ..ListFilter::default()
+    };
+    let first = ledger.list(&tagged).await.unwrap();
+    let second = ledger
+        .list(&ListFilter {
+            cursor: first.next,
+            ..tagged.clone()
+        })
+        .await
+        .unwrap();
+    let third = ledger
+        .list(&ListFilter {
+            cursor: second.next,
+            ..tagged
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            first.tasks.len(),
+            second.tasks.len(),
+            third.tasks.len(),
+            third.next
+        ),
+        (2, 2, 1, None)
+    );
+    let overdue = ListFilter {
+        states: vec![StateFilter::Overdue],
+        method: Some("list".into()),
+        limit: 100,
+        ..ListFilter::default()
+    };
+    assert_eq!(ledger.list(&overdue).await.unwrap().tasks.len(), 1);
+    let window = ListFilter {
+        due_after: Some(UnixMs(due.0 + 60_001)),
+        due_before: Some(UnixMs(due.0 + 60_003)),
+        ..all
+    };
+    assert_eq!(ledger.list(&window).await.unwrap().tasks.len(), 2);
+    let none = ListFilter {
+        states: vec![StateFilter::Is(State::Dead)],
+        ..window
+    };
+    assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
+}

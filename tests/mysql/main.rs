@@ -1,0 +1,9 @@
+//! What only the MySQL ledger can be asked: its statements, and other sessions' locks.
+
+mod creation;
+mod errors;
+mod guards;
+mod locks;
+mod rig;
+mod scans;
+mod statements;
