@@ -464,6 +464,22 @@ async fn a_run_has_a_span_of_its_own_in_the_trace_of_its_creator() {
 }
 
 #[tokio::test]
+async fn targets_get_the_payload_digit_for_digit_and_on_one_line() {
+    let task = Task::new("Job", "pay", ["ü", ""]).unwrap().tag("shop-7");
+    let run = TestRun::of(task.payload("{\n\"amount\":12345678901234567890.10,\"after\":1e400}"));
+    let context = run.context().await;
+    let (id, due) = (context.id(), context.due());
+    assert_eq!(
+        context.to_json_line(),
+        format!(
+            "{{\"id\":\"{id}\",\"key\":\"Job@pay@ü@\",\"class\":\"Job\",\"method\":\"pay\",\"args\":[\"ü\",\"\"],\
+             \"due\":\"{due}\",\"attempt\":1,\"lateness_ms\":0,\
+             \"payload\":{{ \"amount\":12345678901234567890.10,\"after\":1e400}},\"tag\":\"shop-7\"}}"
+        )
+    );
+}
+
+#[tokio::test]
 async fn what_a_handler_creates_belongs_to_its_trace() {
     const OWN: &str = "00-11111111111111111111111111111111-2222222222222222-00";
     const TOLD: &str = "00-33333333333333333333333333333333-4444444444444444-01";

@@ -69,6 +69,26 @@ async fn the_last_occurrence_ends_a_series_as_it_ended_itself() {
     }
 }
 
+#[tokio::test]
+async fn a_series_that_is_to_begin_now_begins_now() {
+    let runs = Runs::default();
+    let mut kit = TestKit::new(handlers(&runs, &[]));
+    let (tasks, begin) = (kit.tasks(), kit.now());
+    let at = |hours: i64| UnixMs(begin.0 + hours * 3_600_000);
+    let hourly = Recurrence::every(Duration::from_secs(3_600)).unwrap();
+    let twice = hourly.starting(begin).times(2).unwrap();
+    let task = Task::new("Job", "run", [""; 0]).unwrap();
+    let made = tasks.create_recurring(task.clone(), twice.clone()).await;
+    assert_eq!(made.unwrap().due(), begin);
+    kit.advance(Duration::from_secs(20)).await;
+    // Said once more, differently: what has begun does not begin again.
+    let tagged = task.tag("reports");
+    let made = tasks.create_recurring(tagged, twice).await.unwrap();
+    assert_eq!(made.due(), at(1));
+    kit.advance(Duration::from_secs(10_000)).await;
+    assert_eq!(*runs.lock().unwrap(), [at(0), at(1)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
     let (_engine, tasks) = lapsed::in_memory(&Config::default(), HandlerRegistry::new());

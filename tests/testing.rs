@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::{Catalog as _, Claimant, Ledger as _};
-use lapsed::task::{Outcome, State};
+use lapsed::task::{Outcome, Overlap, State};
 use lapsed::testing::{START, TestKit, TestRun};
-use lapsed::{Config, Due, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext};
+use lapsed::{
+    Config, Due, HandlerError, HandlerRegistry, Recurrence, Task, TaskClient, TaskContext,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -443,5 +445,52 @@ mod documented {
         let run = TestRun::of(task).attempt(3); // .late_by(duration)
         close(run.context().await, (42,)).await.unwrap(); // the function itself
         run.call(&handlers()).await.unwrap(); // or as it is registered, inside of its middleware
+    }
+}
+
+#[tokio::test]
+async fn what_comes_too_late_has_not_run() {
+    let mut handlers = jobs();
+    handlers.expire_after("Job", "ok", Duration::from_secs(60));
+    let mut kit = TestKit::new(handlers);
+    let hourly = Recurrence::every(Duration::from_secs(3600)).unwrap();
+    let tasks = kit.tasks();
+    tasks
+        .create("Job", "ok", [1], Duration::from_secs(60))
+        .await
+        .unwrap();
+    let series = Task::new("Job", "ok", ["series"]).unwrap();
+    tasks.create_recurring(series, hourly).await.unwrap();
+    kit.set_now(START.plus(Duration::from_secs(5400)));
+    let taken_up = kit.advance(Duration::ZERO).await;
+    assert_eq!(taken_up.len(), 2);
+    assert!(taken_up.iter().all(|ran| !ran.reached_handler()));
+    kit.assert_not_ran("Job", "ok", [1]);
+    kit.assert_dead("Job", "ok", [1]).with_error("expired");
+    kit.assert_not_ran("Job", "ok", ["series"]);
+}
+
+#[tokio::test]
+async fn occurrences_that_may_overlap_are_runs_of_their_series() {
+    let mut kit = TestKit::new(jobs());
+    let often = Recurrence::every(Duration::from_secs(60)).unwrap();
+    let task = Task::new("Job", "ok", ["a"]).unwrap();
+    let often = often.overlap(Overlap::Allow);
+    kit.tasks().create_recurring(task, often).await.unwrap();
+    kit.advance(Duration::from_secs(180)).await;
+    kit.assert_ran("Job", "ok", ["a"]).times(3).succeeded();
+    kit.assert_not_ran("Job", "ok", ["b"]);
+}
+
+#[tokio::test]
+async fn a_tag_that_databases_take_for_another_is_refused() {
+    let kit = TestKit::new(jobs());
+    for (tag, why) in [
+        ("shop-7 ", "tag ends in a space"),
+        ("", "tag is empty or contains a control character"),
+    ] {
+        let task = Task::new("Job", "ok", [1]).unwrap().tag(tag);
+        let refused = kit.tasks().create_task(task, HOUR).await.unwrap_err();
+        assert_eq!(refused.to_string(), why);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use lapsed::TaskClient;
 use lapsed::ledger::ListFilter;
-use lapsed::task::{Due, Reason, UnixMs};
+use lapsed::task::{Reason, UnixMs, parse_length};
 
 #[derive(Args)]
 pub struct Filters {
@@ -99,6 +99,5 @@ fn age(text: &str) -> Result<Duration, String> {
 
 /// A length of time with its unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let due = Due::parse_delay(text).map_err(|error| error.to_string())?;
-    Ok(due.resolve(UnixMs(0)).since(UnixMs(0)))
+    parse_length(text).map_err(|error| error.to_string())
 }

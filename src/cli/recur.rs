@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use lapsed::Recurrence;
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{CatchUp, Due, Overlap, Said, Terms, UnixMs};
+use lapsed::task::{CATCH_UP_LIMIT, CatchUp, Due, Overlap, Said, Terms, UnixMs};
 
 /// How many occurrences `show` tells.
 const TOLD: usize = 3;
@@ -30,7 +30,7 @@ pub struct Recur {
     #[arg(long, value_enum, conflicts_with = "file")]
     catch_up: Option<CatchUpArg>,
     /// How many of them `all` makes up for [default: 1000]
-    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u32).range(1..=i64::from(CATCH_UP_LIMIT)))]
     catch_up_max: Option<u32>,
     /// Whether the next one waits for the one before [default: skip]
     #[arg(long, value_enum, conflicts_with = "file")]

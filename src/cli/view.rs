@@ -12,10 +12,10 @@ use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
 
-use super::EXIT_SICK;
 use super::filters::Filters;
 use super::output::{Output, say};
 use super::pauses;
+use super::{EXIT_FAILED, EXIT_SICK};
 
 #[derive(Args)]
 pub struct List {
@@ -164,7 +164,11 @@ pub async fn sweep(config: Config, output: Output) -> anyhow::Result<ExitCode> {
             sweep.overdue, audit.pending, audit.rearmed, audit.revived, audit.adopted
         ),
     )?;
-    Ok(ExitCode::SUCCESS)
+    if audit.complete {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("error: the audit broke off: not all keys were looked at");
+    Ok(EXIT_FAILED.into())
 }
 
 #[derive(Args)]

@@ -100,7 +100,8 @@ impl TaskClient {
         }
         recurrence.check_room(task.key())?;
         let now: UnixMs = self.ledger.clock().now();
-        match recurrence.clone().anchored(now).next(now) {
+        let behind = recurrence.begins_behind(now);
+        match recurrence.clone().anchored(now).next(behind) {
             Some(_) => Ok(()),
             None => Err(RecurrenceError::Over.into()),
         }

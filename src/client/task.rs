@@ -92,7 +92,7 @@ impl Task {
         Ok(self.payload(json))
     }
 
-    /// With a tag, to look up many by; at most [`TAG_CHARS_MAX`] characters.
+    /// With a tag, to look up many by; at most [`TAG_CHARS_MAX`] characters, the last of which is no space.
     #[must_use]
     pub fn tag(self, tag: impl Into<String>) -> Self {
         Self {
@@ -207,6 +207,8 @@ impl Task {
             Some(tag) if tag.is_empty() || tag.chars().any(char::is_control) => {
                 refuse("tag is empty or contains a control character".to_owned())
             }
+            // Databases take it for the tag without.
+            Some(tag) if tag.ends_with(' ') => refuse("tag ends in a space".to_owned()),
             _ if self.max_attempts == Some(0) => {
                 refuse("max_attempts is 0, expected at least 1".to_owned())
             }

@@ -7,6 +7,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use toml::{Table, Value};
 
 use super::Problem;
+use crate::task::{ScheduleError, parse_length};
 
 /// In place of a duration: no limit.
 const NONE: &str = "none";
@@ -131,7 +132,7 @@ impl Reader {
     }
 }
 
-/// A duration written as text with its unit.
+/// A duration written as text with its unit. None is longer than the ledger can add to a moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span(pub(super) Duration);
 
@@ -141,9 +142,12 @@ impl<'de> Deserialize<'de> for Span {
             "expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"";
         let value = Value::deserialize(deserializer)?;
         let text = value.as_str().ok_or_else(|| D::Error::custom(EXPECTED))?;
-        let span = crate::task::parse_span(text).ok_or_else(|| D::Error::custom(EXPECTED))?;
-        Duration::try_from(span)
-            .map(Self)
-            .map_err(|_| D::Error::custom("expected a duration that is not negative"))
+        parse_length(text).map(Self).map_err(|error| {
+            D::Error::custom(match error {
+                ScheduleError::Negative(_) => "expected a duration that is not negative",
+                ScheduleError::TooLong => "expected at most 10 years (3650 days)",
+                _ => EXPECTED,
+            })
+        })
     }
 }

@@ -129,13 +129,15 @@ impl Reader {
         }
         let tag: Option<String> = self.optional("tag", p);
         let fits = |tag: &String| {
-            (1..=TAG_CHARS_MAX).contains(&tag.chars().count()) && !tag.chars().any(char::is_control)
+            (1..=TAG_CHARS_MAX).contains(&tag.chars().count())
+                && !tag.chars().any(char::is_control)
+                && !tag.ends_with(' ')
         };
         if !tag.as_ref().is_none_or(fits) {
             p.add(
                 &self.at("tag"),
                 format!(
-                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character"
+                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character, the last no space"
                 ),
             );
         }

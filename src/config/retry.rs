@@ -143,7 +143,9 @@ impl Reader {
                 |rungs: &Vec<Span>| !rungs.is_empty(),
                 "at least one rung",
             );
-            keys.ladder = rungs?.into_iter().map(|span| span.0).collect();
+            if let Some(rungs) = rungs {
+                keys.ladder = rungs.into_iter().map(|span| span.0).collect();
+            }
         }
         let mut span = |key, least, value: &mut Duration| {
             if has(&self, key)
@@ -251,8 +253,9 @@ mod tests {
             "`routes[0].retry.max`: expected at least `base`, which is 2h"
         );
         assert_eq!(
-            problems("retry = { backoff = 'linear', deadline = '0s', jitter = 2.0 }"),
+            problems("retry = { backoff = 'linear', ladder = [], deadline = '0s', jitter = 2.0 }"),
             "`retry.backoff`: `linear` is none of `ladder`, `exponential`, `fixed`\n\
+             `retry.ladder`: expected at least one rung\n\
              `retry.jitter`: expected 0 to 1\n\
              `retry.deadline`: expected at least 1 ms, or \"none\""
         );

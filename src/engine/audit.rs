@@ -69,6 +69,8 @@ pub struct AuditReport {
     pub revived: usize,
     /// Rows written for keys that other programs had armed.
     pub adopted: usize,
+    /// Whether it came to its end: it breaks off when the timer does not answer.
+    pub complete: bool,
 }
 
 /// How far an audit has come.
@@ -141,6 +143,7 @@ impl Shared {
                             rearmed,
                             revived,
                             adopted,
+                            complete: _,
                         } = progress.report;
                         tracing::info!(
                             cause = cause.as_str(),
@@ -280,6 +283,7 @@ impl Shared {
                 return Ok(());
             }
         }
+        progress.report.complete = true;
         self.parts
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);

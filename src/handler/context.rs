@@ -2,13 +2,31 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, HandlerError};
 use crate::ledger::{Claim, Lease, Ledger, RESULT_BYTES_MAX};
-use crate::task::{Envelope, Outcome, Recurrence, TaskKey, Traceparent, UnixMs};
+use crate::task::{Envelope, JsonText, Outcome, Recurrence, TaskKey, Traceparent, UnixMs};
+
+/// The members of a task's JSON, in their order.
+#[derive(Serialize)]
+struct Described<'a, P> {
+    id: String,
+    key: &'a str,
+    class: &'a str,
+    method: &'a str,
+    args: Vec<&'a str>,
+    due: String,
+    attempt: u16,
+    lateness_ms: u64,
+    payload: Option<P>,
+    tag: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+}
 
 /// One run of one task. Cloning is cheap.
 #[derive(Clone)]
@@ -134,7 +152,7 @@ impl TaskContext {
     /// # Errors
     /// Permanent: it cannot be written as JSON, or as no more than [`RESULT_BYTES_MAX`] bytes. Nothing is kept then, and
     /// a handler that can do without it need not fail.
-    pub fn keep_result(&self, value: impl serde::Serialize) -> Result<(), HandlerError> {
+    pub fn keep_result(&self, value: impl Serialize) -> Result<(), HandlerError> {
         let json = serde_json::to_string(&value)
             .map_err(|error| HandlerError::permanent(format!("result is not JSON: {error}")))?;
         self.keep_json(json)
@@ -183,28 +201,37 @@ impl TaskContext {
         self.0.stopping.cancelled().await;
     }
 
-    /// The task as targets get it: `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`,
+    /// The task as a value: `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`,
     /// `lateness_ms`, `payload`, `tag`; and `traceparent`, if there is one.
+    ///
+    /// Numbers of the payload are what a [`Value`] can hold: an integer of 64 bits, or an `f64`.
     pub fn to_json(&self) -> Value {
-        let payload = self
-            .payload_json()
-            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
-        let mut task = json!({
-            "id": self.id(),
-            "key": self.key().as_str(),
-            "class": self.key().class(),
-            "method": self.key().method(),
-            "args": self.key().args().collect::<Vec<_>>(),
-            "due": self.due().to_string(),
-            "attempt": self.attempt(),
-            "lateness_ms": self.lateness_ms(),
-            "payload": payload,
-            "tag": self.tag(),
-        });
-        if let Some(trace) = self.traceparent() {
-            task["traceparent"] = Value::from(trace.to_string());
+        let read = |text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+        let task = self.described(self.payload_json().map(read));
+        serde_json::to_value(task).expect("texts and numbers are JSON")
+    }
+
+    /// The same members in that order on one line, as targets get them. The payload is in it as it was given, digit for digit.
+    pub fn to_json_line(&self) -> String {
+        let task = self.described(self.payload_json().map(JsonText));
+        serde_json::to_string(&task).expect("texts and numbers are JSON")
+    }
+
+    fn described<P>(&self, payload: Option<P>) -> Described<'_, P> {
+        let key = self.key();
+        Described {
+            id: self.id(),
+            key: key.as_str(),
+            class: key.class(),
+            method: key.method(),
+            args: key.args().collect(),
+            due: self.due().to_string(),
+            attempt: self.attempt(),
+            lateness_ms: self.lateness_ms(),
+            payload,
+            tag: self.tag(),
+            traceparent: self.traceparent().map(|trace| trace.to_string()),
         }
-        task
     }
 
     /// What the task's producer signed it with.

@@ -21,7 +21,7 @@ impl Delivery {
 
     async fn deliver(&self, context: &TaskContext) -> Result<(), HandlerError> {
         let key = context.key();
-        let task = context.to_json().to_string();
+        let task = context.to_json_line();
         let failed = |error| self.explain(error);
         let unusable = |error| HandlerError::new(format!("{}: {error}", self.config));
         let deliveries = self.deliveries.as_ref().map_err(unusable)?;

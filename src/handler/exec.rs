@@ -105,7 +105,7 @@ impl Handler for Exec {
         let mut child =
             spawned.map_err(|error| HandlerError::new(format!("start `{program}`: {error}")))?;
         let group = ProcessGroup::of(&child);
-        let input = context.to_json().to_string();
+        let input = context.to_json_line();
         let waited = wait(&mut child, input).await;
         let (status, stdout, stderr) =
             waited.map_err(|error| HandlerError::new(format!("wait for `{program}`: {error}")))?;
@@ -177,12 +177,17 @@ fn verdict(
     })
 }
 
-/// Output as one line of text.
+/// Output as one line of text. What would move the cursor or turn the text around stands there by its number; quotes and backslashes
+/// stay, so that people find an error by what the program said.
 fn show(output: &[u8]) -> String {
-    String::from_utf8_lossy(output)
-        .trim()
-        .escape_debug()
-        .to_string()
+    let mut shown = String::new();
+    for c in String::from_utf8_lossy(output).trim().chars() {
+        match c {
+            '"' | '\'' | '\\' => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
 }
 
 /// Kills the program and whatever it started, unless it ended by itself.
@@ -204,5 +209,19 @@ impl Drop for ProcessGroup {
             // It may have ended in between.
             let _ = kill_process_group(group, Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_shown_as_it_was_said_on_one_line_that_moves_no_cursor() {
+        let said = b" Table 'app.x' doesn't exist: \"App\\Order\"\n\x1b[31m\xff\xc3\xbc\r\n";
+        assert_eq!(
+            show(said),
+            "Table 'app.x' doesn't exist: \"App\\Order\"\\n\\u{1b}[31m\u{fffd}\u{fc}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Arming, LedgerError};
-use crate::task::{Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
+use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// A whole row, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -84,21 +84,13 @@ fn display_option<T: fmt::Display, S: serde::Serializer>(
     }
 }
 
-/// JSON as what it says, digit for digit; text that somebody else wrote and is no JSON, as text.
 fn json_option<S: serde::Serializer>(
     value: &Option<String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    use serde::Serialize as _;
-
-    let Some(text) = value else {
-        return serializer.serialize_none();
-    };
-    // Line breaks in JSON stand between its parts, never within a text: a record stays one line.
-    let line = text.replace(['\n', '\r'], " ");
-    match serde_json::value::RawValue::from_string(line) {
-        Ok(json) => json.serialize(serializer),
-        Err(_) => serializer.serialize_str(text),
+    match value {
+        Some(text) => serializer.serialize_some(&JsonText(text)),
+        None => serializer.serialize_none(),
     }
 }
 

@@ -85,11 +85,21 @@ pub async fn establish(
             (Plan::Leave(left), Some(standing)) => return Ok(left.of(standing)),
             (Plan::Leave(_), None) => unreachable!("only what is there is left alone"),
         };
+        // What has begun there before does not begin there once more.
+        let has_begun = standing
+            .is_some_and(|standing| Some(standing.arming.due) == wanted.start())
+            || stored
+                .as_ref()
+                .is_some_and(|stored| stored.start() == wanted.start());
+        let behind = match insistence {
+            Insistence::Now if !has_begun => wanted.begins_behind(now),
+            _ => now,
+        };
         let recurrence = begun(wanted, stored.as_ref(), insistence, now);
         let right = standing
             .map(|standing| standing.arming.due)
             .filter(|due| keeps_due && *due > now && recurrence.has(*due));
-        let due = right.or_else(|| recurrence.next(now));
+        let due = right.or_else(|| recurrence.next(behind));
         let due = due.ok_or_else(|| invalid(RecurrenceError::Over))?;
         let task = NewTask {
             due,

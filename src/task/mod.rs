@@ -7,6 +7,7 @@ mod adoption;
 mod cron;
 mod envelope;
 mod history;
+mod json_text;
 mod key;
 mod lifecycle;
 mod limits;
@@ -25,6 +26,7 @@ pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
 pub use history::{
     HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,
 };
+pub use json_text::JsonText;
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
     Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, State,
@@ -34,10 +36,11 @@ pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
-    CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said, TIMES_MAX,
+    CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said,
+    TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
-pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs};
+pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
 pub(crate) use schedule::{parse_span, spoken};
 pub use series::{GRACE_MAX, Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};

@@ -8,13 +8,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cron::CronRule;
-use super::{DELAY_MAX, Due, UnixMs};
+use super::{DELAY_MAX, Due, UnixMs, parse_length};
 
 /// The shortest time from one occurrence to the next.
 pub const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// How many missed occurrences [`CatchUp::All`] makes up for, unless it is told otherwise.
 pub const CATCH_UP_MAX: u32 = 1_000;
+
+/// The most that it can be told: they are counted one by one, whenever a run of the series ends.
+pub const CATCH_UP_LIMIT: u32 = 10_000;
 
 /// Most occurrences that [`Recurrence::times`] counts off.
 pub const TIMES_MAX: u32 = 10_000;
@@ -169,11 +172,11 @@ impl Recurrence {
         Self { catch_up, ..self }
     }
 
-    /// How many of them [`CatchUp::All`] makes up for: the latest; at least 1.
+    /// How many of them [`CatchUp::All`] makes up for: the latest. At least 1, and at most [`CATCH_UP_LIMIT`].
     #[must_use]
     pub fn catch_up_max(self, occurrences: u32) -> Self {
         Self {
-            catch_up_max: occurrences.max(1),
+            catch_up_max: occurrences.clamp(1, CATCH_UP_LIMIT),
             ..self
         }
     }
@@ -191,6 +194,11 @@ impl Recurrence {
 
     pub(super) fn catches_up(&self) -> (CatchUp, u32) {
         (self.catch_up, self.catch_up_max)
+    }
+
+    /// No occurrence before this moment, if one was said.
+    pub(crate) fn start(&self) -> Option<UnixMs> {
+        self.start
     }
 
     /// Behind this moment the series goes on, if somebody moved an occurrence.
@@ -245,13 +253,17 @@ impl Recurrence {
     /// As it begins now: `every` counts from now unless it has a start, and [`times`](Self::times) become a last moment.
     #[must_use]
     pub fn anchored(mut self, now: UnixMs) -> Self {
+        let behind = self.begins_behind(now);
         if let (Rule::Every(_), None) = (&self.rule, self.start) {
             self.start = Some(now);
         }
         if let Some(times) = self.times.take() {
-            let mut last = now;
+            let mut last = behind;
             for _ in 0..times {
-                last = self.next(last).unwrap_or(last);
+                match self.next(last) {
+                    Some(next) => last = next,
+                    None => break,
+                }
             }
             self.until = Some(last);
         }
@@ -432,8 +444,7 @@ impl Said<'_> {
 }
 
 fn period(text: &str) -> Result<Duration, RecurrenceError> {
-    let period: jiff::SignedDuration = text.trim().parse().map_err(|_| RecurrenceError::Every)?;
-    Duration::try_from(period).map_err(|_| RecurrenceError::Every)
+    parse_length(text).map_err(|_| RecurrenceError::Every)
 }
 
 fn span(period: Duration) -> String {
@@ -478,8 +489,8 @@ pub enum RecurrenceError {
     /// Two ends.
     #[error("expected at most one of `times` and `until`")]
     TimesAndUntil,
-    /// None at all.
-    #[error("`catch_up_max` does not fit, expected at least 1")]
+    /// None at all, or too many.
+    #[error("`catch_up_max` does not fit, expected 1 to {CATCH_UP_LIMIT}")]
     CatchUpMax,
     /// A limit of what is not done.
     #[error(
@@ -659,6 +670,24 @@ mod tests {
         let three = every("1s").times(3).unwrap().anchored(UnixMs(500));
         assert_eq!(three.next(UnixMs(2_500)), Some(UnixMs(3_500)));
         assert_eq!(three.next(UnixMs(3_500)), None);
+    }
+
+    #[test]
+    fn a_period_may_be_said_in_days_as_any_length_of_time() {
+        const DAY_MS: i64 = 86_400_000;
+        for (text, days) in [("1d", 1), ("7d", 7), ("3650d", 3650), ("24h", 1)] {
+            let rule = every(text);
+            assert_eq!(rule.next(UnixMs(0)), Some(UnixMs(days * DAY_MS)), "{text}");
+            assert_eq!(rule.to_string().parse::<Recurrence>(), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn more_times_than_there_will_ever_be_end_with_the_last() {
+        let leap = cron("0 0 29 2 *", "UTC").times(TIMES_MAX).unwrap();
+        let leap = leap.anchored(UnixMs(0));
+        assert_eq!(leap.until.map(|last| leap.next(last)), Some(None));
+        assert!(leap.next(UnixMs(0)).is_some());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::fmt::temporal::Pieces;
+
 /// The longest delay that is accepted: ten years of 365 days.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -51,6 +53,19 @@ pub(crate) fn parse_span(text: &str) -> Option<jiff::SignedDuration> {
     let span: jiff::Span = text.trim().parse().ok()?;
     let days = jiff::SpanRelativeTo::days_are_24_hours();
     span.to_duration(days).ok()
+}
+
+/// Reads a length of time written as text: `30m`, `7d`; at most [`DELAY_MAX`].
+///
+/// # Errors
+/// [`ScheduleError::Delay`], [`ScheduleError::Negative`] (`7d ago` is), [`ScheduleError::TooLong`].
+pub fn parse_length(text: &str) -> Result<Duration, ScheduleError> {
+    let length = parse_span(text).ok_or_else(|| ScheduleError::Delay(text.to_owned()))?;
+    match Duration::try_from(length) {
+        Ok(length) if length <= DELAY_MAX => Ok(length),
+        Ok(_) => Err(ScheduleError::TooLong),
+        Err(_) => Err(ScheduleError::Negative(text.to_owned())),
+    }
 }
 
 /// A length of time as people say it: `1h 30m`, `7d`; without milliseconds from a minute on.
@@ -174,12 +189,19 @@ impl Due {
     /// # Errors
     /// [`ScheduleError::Moment`] says what was expected.
     pub fn parse_moment(text: &str) -> Result<Self, ScheduleError> {
-        let moment: jiff::Timestamp = text
-            .trim()
-            .parse()
-            .map_err(|_| ScheduleError::Moment(text.to_owned()))?;
-        Self::at(UnixMs(moment.as_millisecond()))
+        match text.trim().parse::<jiff::Timestamp>() {
+            Ok(moment) => Self::at(UnixMs(moment.as_millisecond())),
+            Err(_) if is_beyond_all_dates(text.trim()) => Err(ScheduleError::TooFar),
+            Err(_) => Err(ScheduleError::Moment(text.to_owned())),
+        }
     }
+}
+
+/// Whether it is a moment after all, such as the last second of the year 9999, which some write for "never".
+fn is_beyond_all_dates(text: &str) -> bool {
+    Pieces::parse(text).is_ok_and(|pieces| {
+        pieces.time().is_some() && pieces.offset().is_some() && pieces.date().year() == 9999
+    })
 }
 
 /// Why a time was refused.
@@ -192,6 +214,12 @@ pub enum ScheduleError {
     /// Further ahead than [`DELAY_MAX`].
     #[error("due time is too far ahead, expected at most 10 years (3650 days) from now")]
     TooFar,
+    /// Longer than [`DELAY_MAX`].
+    #[error("length of time is too long, expected at most 10 years (3650 days)")]
+    TooLong,
+    /// Less than nothing.
+    #[error("`{}` is negative, expected a length of time such as `30m` or `7d`", .0.escape_debug())]
+    Negative(String),
     /// Before 1970.
     #[error("due time lies before 1970")]
     BeforeEpoch,
@@ -254,6 +282,21 @@ mod tests {
     }
 
     #[test]
+    fn a_length_of_time_is_neither_negative_nor_longer_than_any_delay() {
+        assert_eq!(parse_length("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(parse_length("0s"), Ok(Duration::ZERO));
+        assert_eq!(parse_length("3650d"), Ok(DELAY_MAX));
+        assert_eq!(parse_length("3651d"), Err(ScheduleError::TooLong));
+        for text in ["-7d", "7d ago"] {
+            assert_eq!(
+                parse_length(text),
+                Err(ScheduleError::Negative(text.to_owned()))
+            );
+        }
+        assert_eq!(parse_length("7"), Err(ScheduleError::Delay("7".to_owned())));
+    }
+
+    #[test]
     fn lengths_of_time_are_said_as_people_say_them() {
         let said = |ms| spoken(Duration::from_millis(ms));
         assert_eq!(said(0), "0s");
@@ -270,6 +313,15 @@ mod tests {
             .resolve(NOW);
         assert_eq!(due, UnixMs(1_795_291_200_250));
         assert_eq!(due.to_string(), "2026-11-21T20:00:00.250Z");
-        assert!(Due::parse_moment("tomorrow").is_err());
+        let refused = |text| Due::parse_moment(text).unwrap_err();
+        for text in [
+            "tomorrow",
+            "9999-12-31",
+            "9999-12-31T23:59:59",
+            "9999-02-30T00:00:00Z",
+        ] {
+            assert_eq!(refused(text), ScheduleError::Moment(text.to_owned()));
+        }
+        assert_eq!(refused("9999-12-31T23:59:59Z"), ScheduleError::TooFar);
     }
 }

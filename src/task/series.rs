@@ -36,6 +36,22 @@ impl Recurrence {
         self.moved_from().map_or(due, |from| from.max(due))
     }
 
+    /// The first occurrence of a series that begins now lies behind this: behind now, or, if its start is an occurrence and has only
+    /// just passed, before that. So a start of "now" is not over when it is written.
+    pub fn begins_behind(&self, now: UnixMs) -> UnixMs {
+        let is_young = |start: &UnixMs| *start <= now && now.since(*start) <= self.grace(*start);
+        match self.start().filter(is_young) {
+            Some(start) if self.has(start) => UnixMs(start.0 - 1),
+            _ => now,
+        }
+    }
+
+    /// How late an occurrence may begin: half the time until the next one, at most [`GRACE_MAX`].
+    fn grace(&self, due: UnixMs) -> Duration {
+        let next = self.next(due);
+        next.map_or(GRACE_MAX, |next| (next.since(due) / 2).min(GRACE_MAX))
+    }
+
     /// How many occurrences lie between these two, as far as they are counted: up to 1,000.
     pub fn between(&self, after: UnixMs, before: UnixMs) -> u32 {
         let after = self.goes_on_behind(after);
@@ -65,10 +81,18 @@ impl Recurrence {
 }
 
 impl Occurrence<'_> {
-    /// Whether it was missed: it is not run any more. Only where missed ones are left out.
+    /// Whether it was missed: it is not run any more. Only where missed ones are left out, or those beyond a number and enough
+    /// of them are behind this one.
     pub fn is_missed(&self) -> bool {
-        let (catch_up, _) = self.recurrence.catches_up();
-        catch_up == CatchUp::Skip && self.started.since(self.ready) > self.grace(self.due)
+        let is_late = || self.started.since(self.ready) > self.recurrence.grace(self.due);
+        match self.recurrence.catches_up() {
+            (CatchUp::Skip, _) => is_late(),
+            (CatchUp::Once, _) => false,
+            (CatchUp::All, max) => {
+                let behind = self.recurrence.goes_on_behind(self.due);
+                is_late() && count(self.recurrence, behind, self.started, max) == max
+            }
+        }
     }
 
     /// The next occurrence, seen from `now`; `None`: the series is over.
@@ -118,18 +142,12 @@ impl Occurrence<'_> {
         catch_up != CatchUp::All && keeps_waiting()
     }
 
-    /// Half the time until the one after `due`, at most [`GRACE_MAX`].
-    fn grace(&self, due: UnixMs) -> Duration {
-        let next = self.recurrence.next(due);
-        next.map_or(GRACE_MAX, |next| (next.since(due) / 2).min(GRACE_MAX))
-    }
-
     /// What fell due up to this moment was missed.
     fn just_missed(&self, now: UnixMs) -> UnixMs {
         let coming = self.recurrence.next(now).unwrap_or(now);
         UnixMs(
             now.0
-                .saturating_sub(self.grace(coming).as_millis() as i64 + 1),
+                .saturating_sub(self.recurrence.grace(coming).as_millis() as i64 + 1),
         )
     }
 
@@ -214,8 +232,32 @@ mod tests {
         assert!(occurrence(&seldom, 60, 60_001).is_missed());
         for catch_up in [CatchUp::Once, CatchUp::All] {
             let rule = every_minutes(1).catch_up(catch_up);
-            assert!(!occurrence(&rule, 10, 86_400_000).is_missed());
+            assert!(!occurrence(&rule, 10, 59_000_000).is_missed());
         }
+    }
+
+    #[test]
+    fn of_more_missed_occurrences_than_are_made_up_for_the_first_is_left_out_too() {
+        let rule = every_minutes(10).catch_up(CatchUp::All).catch_up_max(3);
+        assert!(
+            !occurrence(&rule, 10, 29 * MINUTE).is_missed(),
+            "10, 20, 30"
+        );
+        assert!(occurrence(&rule, 10, 30 * MINUTE).is_missed(), "20, 30, 40");
+        let rule = rule.catch_up_max(1);
+        assert!(
+            !occurrence(&rule, 10, 9 * MINUTE).is_missed(),
+            "nothing behind it"
+        );
+    }
+
+    #[test]
+    fn no_number_of_occurrences_to_make_up_for_is_too_large() {
+        let rule = every_minutes(10).catch_up(CatchUp::All);
+        let rule = rule.catch_up_max(u32::MAX);
+        let run = occurrence(&rule, 10, 1_000_000 * MINUTE);
+        assert!(run.is_missed());
+        assert_eq!(next(run, 1_000_009 * MINUTE), Some(900_010.0));
     }
 
     #[test]
@@ -227,6 +269,27 @@ mod tests {
         };
         assert!(!snoozed(60_000).is_missed());
         assert!(snoozed(60_001).is_missed());
+    }
+
+    #[test]
+    fn a_series_that_begins_now_has_an_occurrence_now() {
+        let begins = |rule: &Recurrence, now_ms: i64| rule.next(rule.begins_behind(UnixMs(now_ms)));
+        let rule = every_minutes(60).starting(UnixMs(7));
+        assert_eq!(begins(&rule, 0), Some(UnixMs(7)));
+        assert_eq!(begins(&rule, 7), Some(UnixMs(7)));
+        assert_eq!(begins(&rule, 7 + MINUTE), Some(UnixMs(7)));
+        assert_eq!(begins(&rule, 8 + MINUTE), Some(UnixMs(7 + 60 * MINUTE)));
+        assert_eq!(
+            begins(&every_minutes(60), MINUTE),
+            Some(UnixMs(60 * MINUTE)),
+            "no start was said"
+        );
+        let daily = Recurrence::cron("@daily").unwrap().starting(UnixMs(7));
+        assert_eq!(
+            begins(&daily, 7),
+            Some(UnixMs(24 * 60 * MINUTE)),
+            "its start is no occurrence"
+        );
     }
 
     #[test]

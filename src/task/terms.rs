@@ -1,6 +1,6 @@
 //! What people say about a series beside its rule, wherever they say it.
 
-use super::{CatchUp, Overlap, Recurrence, RecurrenceError, TIMES_MAX, UnixMs};
+use super::{CATCH_UP_LIMIT, CatchUp, Overlap, Recurrence, RecurrenceError, TIMES_MAX, UnixMs};
 
 /// What is said about a series beside `every` or `cron`; `None` where nothing is.
 ///
@@ -48,7 +48,9 @@ impl Terms {
         }
         match catch_up_max {
             None => {}
-            Some(0) => problems.push(RecurrenceError::CatchUpMax),
+            Some(max) if !(1..=CATCH_UP_LIMIT).contains(max) => {
+                problems.push(RecurrenceError::CatchUpMax)
+            }
             Some(_) if *catch_up == Some(CatchUp::All) => {}
             Some(_) => problems.push(RecurrenceError::CatchUpMaxOfAll),
         }
@@ -111,12 +113,14 @@ mod tests {
                 RecurrenceError::CatchUpMaxOfAll
             ]
         );
-        let all = Terms {
-            catch_up: Some(CatchUp::All),
-            catch_up_max: Some(0),
-            ..Terms::default()
-        };
-        assert_eq!(all.problems(), [RecurrenceError::CatchUpMax]);
+        for max in [0, CATCH_UP_LIMIT + 1, u32::MAX] {
+            let all = Terms {
+                catch_up: Some(CatchUp::All),
+                catch_up_max: Some(max),
+                ..Terms::default()
+            };
+            assert_eq!(all.problems(), [RecurrenceError::CatchUpMax]);
+        }
     }
 
     #[test]

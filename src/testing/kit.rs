@@ -183,7 +183,7 @@ impl TestKit {
         Some(ran)
     }
 
-    /// Everything that has run so far, in order.
+    /// Everything that has run so far, in order; and what was taken up and not run, see [`Ran::reached_handler`].
     pub fn ran(&self) -> &[Ran] {
         &self.ran
     }

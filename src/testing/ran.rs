@@ -5,7 +5,7 @@ use std::fmt;
 use crate::ledger::TaskRecord;
 use crate::task::{Outcome, TaskKey, UnixMs};
 
-/// One run of one task.
+/// One run of one task, or what became of it instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ran {
@@ -23,6 +23,17 @@ pub struct Ran {
     pub outcome: Outcome,
     /// The task after that was settled; of an older arming if the key was created anew meanwhile.
     pub task: TaskRecord,
+}
+
+impl Ran {
+    /// Whether its handler was called. It was not if the task came too late ([`Outcome::Expired`], [`Outcome::Missed`]), was taken
+    /// to kill its daemon, or became a task of its own.
+    pub fn reached_handler(&self) -> bool {
+        !matches!(
+            self.outcome,
+            Outcome::Expired { .. } | Outcome::Missed | Outcome::Poisoned | Outcome::HandedOn
+        )
+    }
 }
 
 impl fmt::Display for Ran {

@@ -134,7 +134,7 @@ async fn a_field_of_a_line_that_does_not_fit_is_named() {
         ),
         (
             "\"every\": \"1m\", \"catch_up\": \"all\", \"catch_up_max\": 0",
-            "line 1: `catch_up_max` does not fit, expected at least 1",
+            "line 1: `catch_up_max` does not fit, expected 1 to 10000",
         ),
     ] {
         let (code, _, stderr) = shell.file(&format!("{{\"key\": \"C@m@1\", {field}}}"));

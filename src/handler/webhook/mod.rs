@@ -70,7 +70,7 @@ impl Webhook {
         let url = &self.config.url;
         let client = self.client.as_ref().map_err(HandlerError::new)?;
         let key = context.key();
-        let body = context.to_json().to_string();
+        let body = context.to_json_line();
         let headers = self.headers(context, &body)?;
         let full = url.fill(key.class(), key.method(), &context.id())?;
         let sent = client.post(full).headers(headers).body(body).send().await;

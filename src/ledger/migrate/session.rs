@@ -34,7 +34,7 @@ pub(super) async fn prepare(
     let spell = whole_seconds(options.lock_wait.min(SPELL));
     // NO_AUTO_VALUE_ON_ZERO: a row with id 0 keeps it when it is moved.
     let settings = format!(
-        "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO', \
+        "SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO', \
          lock_wait_timeout = {spell}, innodb_lock_wait_timeout = {spell}; \
          SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
     );

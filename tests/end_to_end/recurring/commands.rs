@@ -149,7 +149,7 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
         "`recurring[1].when`: is not the name of a setting",
         "`recurring[2].until`: `later` is not a moment",
         "`recurring[2].catch_up`: ",
-        "`recurring[3]`: `catch_up_max` does not fit, expected at least 1",
+        "`recurring[3]`: `catch_up_max` does not fit, expected 1 to 10000",
         "`recurring[4]`: `catch_up_max` belongs to `catch_up` = `all`",
     ];
     for reason in expected {

@@ -1,0 +1,76 @@
+//! What the command line and the configuration refuse before they ask any server, and what they say about it.
+
+use std::process::Command;
+
+/// Exit code and stderr of a command whose servers nobody reaches.
+fn refused(args: &[&str], settings: &str) -> String {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("lapsed.toml");
+    let nowhere =
+        "redis.url = 'redis://127.0.0.1:1'\nledger.url = 'mysql://root@127.0.0.1:1/lapsed'\n";
+    std::fs::write(&file, format!("{nowhere}{settings}")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+    command.arg("--config").arg(&file).args(args);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    text
+}
+
+#[test]
+fn an_age_that_lies_ahead_or_is_too_long_forgets_nothing() {
+    for (age, why) in [
+        ("7d ago", "`7d ago` is negative"),
+        ("-7d", "`-7d` is negative"),
+        (
+            "99999d",
+            "length of time is too long, expected at most 10 years (3650 days)",
+        ),
+        ("7", "`7` is not a delay"),
+    ] {
+        let older = format!("--older-than={age}");
+        for command in ["prune", "discard", "redrive", "list"] {
+            let text = refused(&[command, &older], "");
+            assert!(text.contains(why), "{command} {older}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_moment_that_means_never_is_too_far_ahead() {
+    let text = refused(&["schedule", "C@m", "--at", "9999-12-31T23:59:59Z"], "");
+    assert!(text.contains("due time is too far ahead"), "{text}");
+}
+
+#[test]
+fn more_occurrences_to_make_up_for_than_can_be_counted_are_refused() {
+    let args = [
+        "schedule",
+        "C@m",
+        "--every",
+        "1s",
+        "--catch-up",
+        "all",
+        "--catch-up-max",
+    ];
+    let text = refused(&[&args[..], &["4294967295"]].concat(), "");
+    assert!(text.contains("4294967295 is not in 1..=10000"), "{text}");
+    let entry = "[[recurring]]\nkey = 'C@m'\nevery = '1s'\ncatch_up = 'all'\ncatch_up_max = 10001";
+    let text = refused(&["check-config"], entry);
+    assert!(
+        text.contains("`catch_up_max` does not fit, expected 1 to 10000"),
+        "{text}"
+    );
+}
+
+#[test]
+fn no_duration_of_the_configuration_is_longer_than_the_ledger_can_add_to_a_moment() {
+    let settings = "engine = { lease = '3651d', timeout = '3650d' }\n\
+                    retention.done = '99999d'\nretry.ladder = ['1s', '99999d']";
+    let text = refused(&["check-config"], settings);
+    for key in ["engine.lease", "retention.done", "retry.ladder"] {
+        let line = format!("`{key}`: expected at most 10 years (3650 days)");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert!(!text.contains("engine.timeout"), "{text}");
+}
