@@ -12,6 +12,7 @@ use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::mysql::MysqlLedger;
+use crate::limiter::ledger_limiter::LedgerLimiter;
 use crate::limiter::redis_limiter::RedisLimiter;
 use crate::limiter::{MemoryLimiter, RateLimiter};
 use crate::redis::Events;
@@ -70,7 +71,7 @@ impl Adapters {
                 let limiter = RedisLimiter::new(&config.redis, &name_of(&config.ledger));
                 Arc::new(limiter.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
-            TimerKind::LedgerPoll => Arc::new(MemoryLimiter::default()),
+            TimerKind::LedgerPoll => Arc::new(LedgerLimiter::new(Arc::clone(&ledger))),
         };
         Ok(Self {
             ledger,

@@ -92,7 +92,7 @@
 //! | [`redis`] | everything that speaks Redis | `task` |
 //! | [`handler`] | the seam to what does the work; registry, routes, targets | `task`, `ledger`, `redis` |
 //! | [`fleet`] | the seam to the other daemons, and whose a task is | `task`, `redis` |
-//! | [`limiter`] | the seam to whoever counts starts over all daemons; in Redis, in memory | `task`, `redis` |
+//! | [`limiter`] | the seam to whoever counts starts over all daemons; in Redis, in the ledger, in memory | `task`, `ledger`, `redis` |
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
 //! | [`compose`] | puts concrete adapters together | everything |

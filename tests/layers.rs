@@ -29,7 +29,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         &["task", "clock", "config", "ledger", "redis", "trace"],
     ),
     ("fleet", &["task", "clock", "config", "redis"]),
-    ("limiter", &["task", "config", "redis"]),
+    ("limiter", &["task", "config", "ledger", "redis"]),
     (
         "engine",
         &[
@@ -69,7 +69,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
 ];
 
 /// Drivers, and the only places that may name them.
-const DRIVERS: [(&str, &[&str]); 9] = [
+const DRIVERS: [(&str, &[&str]); 10] = [
     (
         "sqlx::",
         &[
@@ -96,11 +96,13 @@ const DRIVERS: [(&str, &[&str]); 9] = [
             "doctor",
             "lib.rs",
             "handler/mod.rs",
+            "limiter/ledger_limiter.rs",
         ],
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
     ("fleet::redis_roster", &["fleet", "compose.rs"]),
     ("reqwest::", &["handler/webhook", "handler/targets.rs"]),
+    ("limiter::ledger_limiter", &["limiter", "compose.rs"]),
     ("limiter::redis_limiter", &["limiter", "compose.rs"]),
     ("axum::", &["http"]),
     ("clap::", &["cli", "main.rs"]),

@@ -198,8 +198,9 @@ impl Many {
         let value = json!({ verb: count, "dry_run": false });
         output.print(&value, format!("{count} {verb}"))?;
         if stays && count > 0 {
-            let pauses = Adapters::new(config)?.ledger.all().await?;
-            pauses::warn_of(&pauses, class.as_deref(), method.as_deref());
+            let ledger = Adapters::new(config)?.ledger;
+            let (pauses, now) = (ledger.all().await?, ledger.now().await?);
+            pauses::warn_of(&pauses, class.as_deref(), method.as_deref(), now);
         }
         if !progress.interrupted.load(Ordering::Relaxed) {
             return Ok(ExitCode::SUCCESS);

@@ -38,6 +38,7 @@ impl Listen {
 }
 
 async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let started = config.clone();
     let adapters = Adapters::new(&config)?;
     let engine = adapters.engine(&config, HandlerRegistry::new());
     let status = engine.status()?;
@@ -74,7 +75,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     };
     let helpers = [
         tokio::spawn(stop_on_signals(stop.clone(), status.clone())?),
-        tokio::spawn(reload_on_hangup(router, status.clone(), file)?),
+        tokio::spawn(reload_on_hangup(router, status.clone(), started, file)?),
         tokio::spawn(tell_systemd(status)),
     ];
 
@@ -113,10 +114,12 @@ fn stop_on_signals(
     })
 }
 
-/// SIGHUP takes the routes and the recurring tasks of the configuration as it is now; a broken one changes nothing.
+/// SIGHUP takes the routes, the recurring tasks and the retention of the configuration as it is now, and names what else has
+/// changed since the start; a broken one changes nothing.
 fn reload_on_hangup(
     router: Arc<Router>,
     status: Status,
+    started: Config,
     file: Option<PathBuf>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut hangup = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
@@ -128,12 +131,25 @@ fn reload_on_hangup(
                     tracing::info!(
                         routes = config.routes.len(),
                         recurring = config.recurring.len(),
-                        "took the routes and the recurring tasks of the configuration"
+                        retention = if config.retention.is_off() {
+                            "off"
+                        } else {
+                            "on"
+                        },
+                        "took the routes, the recurring tasks and the retention of the configuration"
                     );
+                    let sections = started.needs_restart(&config).join(" ");
+                    if !sections.is_empty() {
+                        tracing::warn!(
+                            sections,
+                            "these sections differ from those of the start: they are taken at the next one"
+                        );
+                    }
+                    status.take_retention(config.retention);
                     status.take_recurring(config.recurring);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "configuration cannot be used: keeping the routes as they were")
+                    tracing::error!(%error, "configuration cannot be used: keeping everything as it was")
                 }
             }
         }

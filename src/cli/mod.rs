@@ -11,6 +11,7 @@ mod output;
 mod pauses;
 mod prune;
 mod recur;
+mod stats;
 mod tasks;
 mod view;
 
@@ -83,8 +84,8 @@ enum Command {
     /// The daemon: hear what falls due, run it, settle it
     ///
     /// SIGTERM and SIGINT stop gracefully: what runs has `engine.drain_timeout` to end, the rest is given back without
-    /// counting an attempt. A second one stops at once. SIGHUP takes the routes and the recurring tasks of the configuration as
-    /// it is then.
+    /// counting an attempt. A second one stops at once. SIGHUP takes the routes, the recurring tasks and the retention of the
+    /// configuration as it is then, and the log names what else has changed and needs a restart.
     /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
     Listen(listen::Listen),
     /// Create the ledger's table, or adopt an existing one
@@ -122,8 +123,10 @@ enum Command {
     Show(tasks::OneKey),
     /// List tasks
     List(view::List),
-    /// Count tasks by state
-    Stats(view::Stats),
+    /// Count tasks by state, class and method, and say how late they are
+    ///
+    /// Reads no more than 100,000 rows that are not finished, as many dead ones, and 10,000 done ones, and says where that was a part.
+    Stats(stats::Stats),
     /// One sweep and one audit: report what is overdue, arm what Redis lost; runs nothing
     Sweep,
     /// Look for what keeps this installation from being punctual and safe

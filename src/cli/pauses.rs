@@ -1,6 +1,7 @@
 //! `lapsed pause`, `resume` and `pauses`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use comfy_table::{Table, presets};
@@ -182,8 +183,8 @@ pub fn lines(pauses: &[Pause]) -> impl Iterator<Item = String> {
     lines.flatten()
 }
 
-/// Warns of what may keep back tasks of this class and method; `None` is any.
-pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>) {
+/// Warns of what may keep back tasks of this class and method; `None` is any. `now` is the ledger's.
+pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now: UnixMs) {
     let meets = |name: Option<&str>, asked: Option<&str>| {
         name.is_none() || asked.is_none() || name == asked
     };
@@ -199,10 +200,11 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>) {
             ),
             PauseKind::Release => continue,
         };
-        eprintln!(
-            "warning: {what}, {}: such tasks stay pending",
-            pause.origin()
-        );
+        let stay = match is_known(pause, now) {
+            true => "stay pending",
+            false => "stay pending as soon as every daemon has taken note of it, within 2 s",
+        };
+        eprintln!("warning: {what}, {}: such tasks {stay}", pause.origin());
     }
 }
 
@@ -222,6 +224,34 @@ pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option
             _ => format!("{} is paused, {}", named(&pause.scope), pause.origin()),
         });
     (json!(hindrance), text)
+}
+
+/// What will keep a task from starting that is due then, as said after what was done with it; `now` is the ledger's.
+pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) -> (Value, String) {
+    let (kept_back, why) = kept_back(pauses, key, due);
+    let Some(why) = why else {
+        return (kept_back, String::new());
+    };
+    let starts = due.max(now);
+    let older: Vec<Pause> = pauses
+        .iter()
+        .filter(|pause| is_known(pause, starts))
+        .cloned()
+        .collect();
+    let but = match Paused::of(&older).hinders(key, due) {
+        Some(_) => "but stays pending",
+        None => {
+            "but starts only if a daemon takes it before it has taken note of the pause, within 2 s"
+        }
+    };
+    (kept_back, format!(", {but}: {why}"))
+}
+
+/// Whether every daemon has taken note of a pause by then.
+fn is_known(pause: &Pause, then: UnixMs) -> bool {
+    /// 2 s from when `pause` has answered, and that may take a while.
+    const NOTED_AFTER: Duration = Duration::from_secs(3);
+    then >= pause.since.plus(NOTED_AFTER)
 }
 
 fn named(scope: &Scope) -> String {

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::output::{Listed, Output, say, task_lines};
 use super::pauses::kept_back;
 use super::recur::Recur;
-use super::{EXIT_FAILED, bulk, chain, recur};
+use super::{EXIT_FAILED, bulk, chain, pauses, recur};
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
@@ -364,9 +364,8 @@ async fn stays_pending(
     due: UnixMs,
 ) -> (serde_json::Value, String) {
     let pauses = adapters.ledger.all().await.unwrap_or_default();
-    let (kept_back, why) = kept_back(&pauses, key, due);
-    let but = why.map_or_else(String::new, |why| format!(", but stays pending: {why}"));
-    (kept_back, but)
+    let now = adapters.ledger.now().await.unwrap_or(due);
+    pauses::stays_pending(&pauses, key, due, now)
 }
 
 /// A task as JSON, and if it comes again, when.

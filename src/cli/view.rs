@@ -1,20 +1,18 @@
 //! The commands that look.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
 use lapsed::config::{RecurringConfig, RouteConfig};
 use lapsed::doctor::{self, Severity};
-use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter, Stats as Counts};
+use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
 
 use super::filters::Filters;
-use super::output::{Output, say};
-use super::pauses;
+use super::output::Output;
 use super::{EXIT_FAILED, EXIT_SICK};
 
 #[derive(Args)]
@@ -101,55 +99,6 @@ impl List {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-#[derive(Args)]
-pub struct Stats {
-    /// Again every second, until interrupted
-    #[arg(long)]
-    watch: bool,
-}
-
-impl Stats {
-    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        const WATCH_EVERY: Duration = Duration::from_secs(1);
-        let ledger = Adapters::new(config)?.ledger;
-        loop {
-            let (stats, pauses) = (ledger.stats().await?, ledger.all().await?);
-            let lines: Vec<String> = [stats_lines(&stats)]
-                .into_iter()
-                .chain(pauses::lines(&pauses))
-                .collect();
-            let mut value = serde_json::to_value(stats)?;
-            value["pauses"] = json!(pauses);
-            output.print(&value, lines.join("\n"))?;
-            if !self.watch {
-                return Ok(ExitCode::SUCCESS);
-            }
-            if !output.json {
-                say("")?;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(WATCH_EVERY) => {}
-                _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
-            }
-        }
-    }
-}
-
-fn stats_lines(stats: &Counts) -> String {
-    let mut lines: Vec<String> = stats
-        .by_state()
-        .iter()
-        .map(|(state, count)| format!("{state:<10} {count:>12}"))
-        .collect();
-    if stats.overdue > 0 {
-        lines.push(format!(
-            "the oldest is {:.3} s overdue",
-            stats.overdue_ms_max as f64 / 1000.0
-        ));
-    }
-    lines.join("\n")
 }
 
 pub async fn sweep(config: Config, output: Output) -> anyhow::Result<ExitCode> {

@@ -11,6 +11,7 @@ mod overlay;
 mod reach;
 mod reader;
 mod recurring;
+mod reload;
 mod retention;
 mod retry;
 mod routes;
@@ -91,7 +92,7 @@ pub enum TimerKind {
 }
 
 /// `[redis]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisConfig {
     /// With credentials: shown only with the password struck out.
     pub url: Secret,
@@ -106,7 +107,7 @@ pub struct RedisConfig {
 }
 
 /// `[ledger]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerConfig {
     /// With credentials: shown only with the password struck out.
     pub url: Secret,
@@ -119,7 +120,7 @@ pub struct LedgerConfig {
 }
 
 /// `[sentinel]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentinelConfig {
     /// How many.
     pub count: u16,
@@ -128,7 +129,7 @@ pub struct SentinelConfig {
 }
 
 /// `[nudge]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NudgeConfig {
     /// Whether keys are asked for at their due millisecond.
     pub enabled: bool,
@@ -144,7 +145,7 @@ pub struct AdoptConfig {
 }
 
 /// `[sweep]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepConfig {
     /// Off only to measure what the other nets catch.
     pub enabled: bool,
@@ -153,7 +154,7 @@ pub struct SweepConfig {
 }
 
 /// `[engine]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Runs at a time.
     pub concurrency: usize,
@@ -168,7 +169,7 @@ pub struct EngineConfig {
 }
 
 /// `[fleet]`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetConfig {
     /// Whether daemons share the tasks between them, and audit in turns.
     pub share: bool,
@@ -204,7 +205,7 @@ impl RetentionConfig {
 }
 
 /// `[http]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
     /// `None`: no HTTP.
     pub listen: Option<std::net::SocketAddr>,

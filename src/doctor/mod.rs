@@ -15,6 +15,7 @@ mod clocks;
 mod finding;
 mod ledger;
 mod pauses;
+mod rates;
 mod redis;
 mod report;
 mod server;

@@ -8,10 +8,9 @@ use sqlx::{AssertSqlSafe, Column, MySql, MySqlConnection, Row};
 
 use super::checkup::{Checkup, Silent};
 use super::ledger::{clock, number};
-use super::pauses;
 use super::server::Variables;
 use super::units::{bytes, count, span};
-use super::{Finding, Severity};
+use super::{Finding, Severity, pauses, rates};
 use crate::Config;
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::migrate::{self, MigrateError, Table};
@@ -90,6 +89,7 @@ pub(super) async fn examine(
     }
     if shape.is_ok() {
         pauses::examine(conn, &queries, checkup).await?;
+        rates::examine(config, conn, &queries, checkup).await?;
         let plan = checkup.learn(&[INDEX], explain(conn, &queries)).await?;
         checkup.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
     }

@@ -108,8 +108,7 @@ impl Shared {
             seat,
         } in picked
         {
-            if signal.arming.is_none() && self.strangers.knows(&signal.key) {
-                self.parts.metrics.dropped("unknown", 1);
+            if self.is_of_a_stranger(&signal) {
                 continue;
             }
             if routes.insert(signal.key.clone(), (route, seat)).is_none() {
@@ -117,6 +116,15 @@ impl Shared {
             }
         }
         (routes, signals)
+    }
+
+    /// Whether a signal names a key that is known to have no row; it is counted, then.
+    pub(super) fn is_of_a_stranger(&self, signal: &Signal) -> bool {
+        let is_stranger = signal.arming.is_none() && self.strangers.knows(&signal.key);
+        if is_stranger {
+            self.parts.metrics.dropped("unknown", 1);
+        }
+        is_stranger
     }
 
     /// What was thought to be due and could not be claimed: says why, and holds what came early. A claim that
@@ -144,7 +152,7 @@ impl Shared {
 
     /// Asks where keys stand. Answers those that are due, with their arming and since when; holds those that will
     /// be soon, and counts the others by why not.
-    async fn look_up_due(
+    pub(super) async fn look_up_due(
         &self,
         signals: Vec<Signal>,
     ) -> Result<Vec<(Signal, UnixMs)>, LedgerError> {
@@ -308,7 +316,12 @@ impl Shared {
 
     /// The ledger has every task: the sweep finds them when it answers again. All but those whose key is gone before its
     /// row was written: they are looked at again.
-    async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey], events: Vec<TaskKey>) {
+    pub(super) async fn wait_out(
+        &self,
+        error: &LedgerError,
+        keys: &[TaskKey],
+        events: Vec<TaskKey>,
+    ) {
         self.ledger_failed("claim tasks", error);
         let adopts = |key: &TaskKey| self.parts.router.adopts(key);
         self.adopt_expired(events.into_iter().filter(adopts), OUTAGE_PAUSE);

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::flow::Gate;
-use super::lines::{Held, Lines, Picked, Refused, Waiting, Want};
+use super::lines::{Aside, Held, Lines, Picked, Refused, Waiting, Want};
 use super::unroutable::Unroutable;
 use crate::fleet::Share;
 use crate::handler::Router;
@@ -239,6 +239,24 @@ impl Intake {
             }
             starved.await;
         }
+    }
+
+    /// Takes out of this route's line what is hindered from starting, as [`Lines::set_aside`] does. It is in flight until
+    /// [`land`](Self::land).
+    pub fn set_aside(&self, route: &str, most: usize, hindered: impl Fn(&Signal) -> bool) -> Aside {
+        let mut queues = self.queues_of_now();
+        let aside = queues.lines.set_aside(route, most, hindered);
+        for Signal { key, .. } in &aside.signals {
+            let place = Place::InFlight { again: None };
+            queues.known.insert(key.clone(), place);
+        }
+        aside
+    }
+
+    /// Puts a signal that was set aside in its line again.
+    pub fn put_back(&self, signal: Signal) {
+        // What there is no room for is found by the sweep.
+        self.admit(Lane::of(signal.source), signal).unwrap_or(());
     }
 
     /// So many starts were granted to this route.

@@ -101,8 +101,15 @@ pub struct Want {
     pub name: Arc<str>,
     /// Its rate.
     pub rate: Rate,
-    /// How many could start.
-    pub starts: usize,
+}
+
+/// What [`Lines::set_aside`] came to.
+#[derive(Debug, Default)]
+pub struct Aside {
+    /// Signals that need no start, since nothing of theirs may start. They wait no longer.
+    pub signals: Vec<Signal>,
+    /// How many of those that wait could start.
+    pub startable: usize,
 }
 
 impl Lines {
@@ -289,10 +296,51 @@ impl Lines {
             Some(Want {
                 name: Arc::clone(&line.route.name),
                 rate: line.route.limits.rate?,
-                starts: line.len().min(line.concurrency_room()),
             })
         });
         wants.collect()
+    }
+
+    /// Takes out of a route's line what is hindered from starting. In each lane it looks from the front until it has found
+    /// so many that are not: what stands behind them is not asked for yet.
+    pub fn set_aside(
+        &mut self,
+        name: &str,
+        most: usize,
+        hindered: impl Fn(&Signal) -> bool,
+    ) -> Aside {
+        let Some(index) = self.by_name.get(name).copied() else {
+            return Aside::default();
+        };
+        let mut aside = Aside::default();
+        for at in [Lane::Fresh as usize, Lane::Swept as usize] {
+            let line = &mut self.lines[index].signals[at];
+            let mut front = Vec::with_capacity(most.min(line.len()));
+            let before = aside.signals.len();
+            while front.len() < most
+                && let Some(signal) = line.pop_front()
+            {
+                match hindered(&signal) {
+                    true => aside.signals.push(signal),
+                    false => front.push(signal),
+                }
+            }
+            aside.startable += front.len();
+            front
+                .into_iter()
+                .rev()
+                .for_each(|signal| line.push_front(signal));
+            let (taken, is_empty) = (aside.signals.len() - before, line.is_empty());
+            self.waiting[at] -= taken;
+            if taken > 0 && is_empty {
+                self.turns[at].retain(|_, turns| {
+                    turns.retain(|turn| *turn != index);
+                    !turns.is_empty()
+                });
+            }
+        }
+        aside.startable = aside.startable.min(self.lines[index].concurrency_room());
+        aside
     }
 
     /// So many starts were granted.
@@ -591,7 +639,8 @@ mod tests {
         desk.push("B", 1).unwrap();
         assert_eq!(desk.take(9, 100).0, "B0");
         let wants = desk.lines.wants();
-        assert_eq!((wants.len(), wants[0].starts), (1, 5));
+        assert_eq!(wants.len(), 1);
+        assert_eq!(desk.lines.set_aside("^A@", 9, |_| false).startable, 5);
         assert_eq!(desk.lines.wants().len(), 0, "it is asked once");
         desk.lines.grant("^A@", 3);
         assert_eq!(desk.lines.look(Lane::Fresh, 100), Waiting::Startable(3));
@@ -602,6 +651,31 @@ mod tests {
         drop(seats);
         assert_eq!(desk.take(9, 100).0, "A3 A4");
         desk.lines.answered("^A@");
+        assert_eq!(desk.lines.wants().len(), 0, "nothing waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_not_start_is_set_aside_before_starts_are_asked_for() {
+        let mut desk = Desk::new(&[("A", "rate = '10/s'"), ("B", "")]);
+        desk.push("A", 6).unwrap();
+        desk.push_in(Lane::Swept, "A", 6).unwrap();
+        let named = |names: &'static [&'static str]| {
+            move |signal: &Signal| names.contains(&&signal.key.as_str()[4..])
+        };
+        let Aside { signals, startable } = desk.lines.set_aside("^A@", 2, named(&["0", "2", "5"]));
+        let aside: Vec<&str> = signals.iter().map(|signal| signal.key.as_str()).collect();
+        assert_eq!(
+            aside,
+            ["A@m@0", "A@m@2"],
+            "what stands further behind waits on"
+        );
+        assert_eq!(startable, 3);
+        desk.lines.grant("^A@", 9);
+        assert_eq!(desk.take(9, 100).0, "A1 A3 A4 A5");
+        let Aside { signals, startable } = desk.lines.set_aside("^A@", 9, |_| true);
+        assert_eq!((signals.len(), startable), (1, 0));
+        assert_eq!(desk.lines.waiting(Lane::Swept), 0);
+        assert_eq!(desk.lines.look(Lane::Swept, 100), Waiting::Nothing);
         assert_eq!(desk.lines.wants().len(), 0, "nothing waits");
     }
 

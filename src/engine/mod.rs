@@ -105,7 +105,8 @@ pub(crate) struct Shared {
     config: EngineConfig,
     nudge: NudgeConfig,
     sweep: SweepConfig,
-    retention: RetentionConfig,
+    /// How long finished tasks are kept.
+    retention: watch::Sender<RetentionConfig>,
     intake: Arc<Intake>,
     /// Whose the tasks are.
     share: Arc<Share>,
@@ -159,7 +160,7 @@ impl Engine {
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
-                retention: config.retention,
+                retention: watch::Sender::new(config.retention),
                 intake: Arc::new(Intake::new(
                     Arc::clone(&parts.metrics),
                     Arc::clone(&share),
@@ -475,6 +476,16 @@ impl Status {
     /// with a warning.
     pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
         self.0.recurring.send_replace(series);
+    }
+
+    /// Takes how long finished tasks are kept from a configuration that was read again. What is being pruned by the old one
+    /// ends with the batch that is under way.
+    pub fn take_retention(&self, retention: RetentionConfig) {
+        self.0.retention.send_if_modified(|kept| {
+            let changed = *kept != retention;
+            *kept = retention;
+            changed
+        });
     }
 
     /// Runs that go on, or wait to be settled.

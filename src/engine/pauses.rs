@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::Shared;
 use crate::ledger::{Claim, LedgerError, PauseAnswer};
-use crate::task::{Hindrance, Pause, Paused};
-use crate::timer::{Cause, Signal};
+use crate::task::{Hindrance, Pause, Paused, TaskKey, UnixMs};
+use crate::timer::{Cause, Signal, Source};
 
 /// How often pauses are read, counted from when they were asked for.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -73,6 +73,13 @@ impl PauseWatch {
     pub(super) fn hinders(&self, signal: &Signal) -> Option<Hindrance> {
         let arming = signal.arming?;
         self.0.borrow().paused.hinders(&signal.key, arming.due)
+    }
+
+    /// Whether something keeps a signal's task from starting, or may do so: of a task whose arming is not known yet, only
+    /// the ledger can tell whether it is held.
+    pub(super) fn may_hinder(&self, signal: &Signal) -> bool {
+        let due = signal.arming.map_or(UnixMs(i64::MIN), |arming| arming.due);
+        self.0.borrow().paused.hinders(&signal.key, due).is_some()
     }
 
     /// Whether a task that has just been claimed may start: the claim may have taken a while.
@@ -162,6 +169,28 @@ impl Shared {
             tracing::warn!(overdue, or_more, due_before = %before, "tasks are held for review, those that come again among them: see `lapsed list --state overdue` (`--recurring`), let them go with `lapsed resume --held`");
         }
         Ok(())
+    }
+
+    /// Does with signals that were set aside what a dispatcher would, except that it takes no start for them: whose row
+    /// nobody has written is adopted, what is paused or held is left alone. What turns out to be neither waits again.
+    pub(super) async fn see_off(self: Arc<Self>, signals: Vec<Signal>) {
+        let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
+        let events = signals
+            .iter()
+            .filter(|signal| signal.source == Source::Event);
+        let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
+        let (mut due, mut named): (Vec<Signal>, Vec<Signal>) = signals
+            .into_iter()
+            .partition(|signal| signal.arming.is_some());
+        named.retain(|signal| !self.is_of_a_stranger(signal));
+        match self.look_up_due(named).await {
+            Ok(found) => due.extend(found.into_iter().map(|(signal, _)| signal)),
+            Err(error) => return self.wait_out(&error, &keys, events).await,
+        }
+        self.leave_paused(&mut due);
+        self.intake.land(&keys);
+        due.into_iter()
+            .for_each(|signal| self.intake.put_back(signal));
     }
 
     /// What may not start for now is left to the sweep, which comes by when it may.

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Shared;
-use super::lines::{Held, Want};
+use super::lines::{Aside, Held, Want};
 use crate::limiter::{LimiterError, MemoryLimiter};
 use crate::task::Grant;
 
@@ -21,10 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long to wait for a slot.
 const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the limiter may take to answer.
-const PATIENCE: Duration = Duration::from_millis(250);
-
-/// When one that did not answer is asked again.
+/// When a limiter that did not answer is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Where every daemon takes its own share, while nothing is known of what the others take.
@@ -53,14 +50,25 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    async fn ration(&self, want: Want) {
+    async fn ration(self: &Arc<Self>, want: Want) {
         let free = self.slots.available_permits();
         // Starts that wait for slots would be lost to every other daemon.
         if free == 0 || self.intake.held(&want.name) == Some(Held::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
             return self.intake.answered(&want.name);
         }
-        let wanted = want.starts.min(free).min(BATCH_MAX);
+        // What is paused starts nothing, so no start is taken for it.
+        self.pauses.fresh().await;
+        let Aside { signals, startable } = self.intake.set_aside(&want.name, BATCH_MAX, |signal| {
+            self.pauses.may_hinder(signal)
+        });
+        if !signals.is_empty() {
+            self.runs.spawn(Arc::clone(self).see_off(signals));
+        }
+        let wanted = startable.min(free).min(BATCH_MAX);
+        if wanted == 0 {
+            return self.intake.answered(&want.name);
+        }
         let wanted = u32::try_from(wanted).expect("a batch is small");
         let Grant { granted, next_in } = self.starts(&want, wanted).await;
         self.intake.grant(&want.name, granted);
@@ -72,12 +80,11 @@ impl Shared {
 
     /// Asks the limiter; if it does not answer, takes of this daemon's share.
     async fn starts(&self, want: &Want, wanted: u32) -> Grant {
-        let Want { name, rate, .. } = want;
+        let Want { name, rate } = want;
         let members = u32::try_from(self.share.members()).unwrap_or(u32::MAX);
         if !self.rations.is_alone(name) {
-            let asking = self.parts.limiter.take(name, *rate, wanted);
-            let error = match timeout(PATIENCE, asking).await {
-                Ok(Ok(grant)) => {
+            match self.parts.limiter.take(name, *rate, wanted).await {
+                Ok(grant) => {
                     // So that an outage does not begin with a burst.
                     self.rations
                         .local
@@ -87,23 +94,18 @@ impl Shared {
                     }
                     return grant;
                 }
-                Ok(Err(error)) => Some(error),
-                Err(_) => None,
-            };
-            self.rate_not_shared(want, members, error.as_ref());
+                Err(error) => self.rate_not_shared(want, members, &error),
+            }
         }
         self.rations.local.take_share(name, *rate, members, wanted)
     }
 
-    fn rate_not_shared(&self, want: &Want, members: u32, error: Option<&LimiterError>) {
+    fn rate_not_shared(&self, want: &Want, members: u32, error: &LimiterError) {
         let first = self.rations.leave_alone(&want.name);
         if !first {
             return;
         }
-        let error: &dyn std::error::Error = match error {
-            Some(error) => error,
-            None => &LimiterError::silence(),
-        };
+        let error: &dyn std::error::Error = error;
         tracing::warn!(
             error,
             route = &*want.name,

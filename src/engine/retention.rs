@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::Shared;
 use crate::config::RetentionConfig;
 use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
@@ -22,19 +24,26 @@ const EVERY_SHARE: u32 = 100;
 const REST: Duration = Duration::from_millis(20);
 
 impl Shared {
-    /// Deletes what is old enough, again and again. One daemon of many does it; that two do for a while is harmless.
+    /// Deletes what is old enough, again and again, as the configuration says then. One daemon of many does it; that two do
+    /// for a while is harmless.
     pub(super) async fn forget_until_stopped(self: Arc<Self>) {
         let Some(catalog) = self.parts.catalog.clone() else {
             return;
         };
-        if self.retention.is_off() {
-            return;
-        }
         let work = async {
+            let mut configured = self.retention.subscribe();
             loop {
-                tokio::time::sleep(self.jittered(every(&self.retention))).await;
+                let retention = *configured.borrow_and_update();
+                let wait = self.jittered(every(&retention));
+                tokio::select! {
+                    () = tokio::time::sleep(wait), if !retention.is_off() => {}
+                    changed = configured.changed() => {
+                        changed.expect("the sender is `self`");
+                        continue;
+                    }
+                }
                 if self.share.is_first() {
-                    match self.forget(&*catalog).await {
+                    match self.forget(&*catalog, &configured, retention).await {
                         Ok(()) => {}
                         Err(error) => self.ledger_failed("prune finished tasks", &error),
                     }
@@ -44,14 +53,21 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    async fn forget(&self, catalog: &dyn Catalog) -> Result<(), LedgerError> {
+    /// Until all that is old enough is gone, or the configuration says something else.
+    async fn forget(
+        &self,
+        catalog: &dyn Catalog,
+        configured: &watch::Receiver<RetentionConfig>,
+        retention: RetentionConfig,
+    ) -> Result<(), LedgerError> {
+        let has_changed = || configured.has_changed().unwrap_or(true);
         let RetentionConfig {
             done,
             dead,
             cancelled,
             done_max,
             rate,
-        } = self.retention;
+        } = retention;
         for (state, age, max) in [
             (State::Done, done, done_max),
             (State::Dead, dead, None),
@@ -85,12 +101,15 @@ impl Shared {
                 prune.after = next;
                 let due = Duration::from_secs(rows) / rate;
                 tokio::time::sleep(due.max(REST)).await;
-                if next.is_none() {
+                if next.is_none() || has_changed() {
                     break;
                 }
             }
             if forgotten > 0 {
                 tracing::info!(%state, rows = forgotten, "forgot finished tasks that were old enough");
+            }
+            if has_changed() {
+                return Ok(());
             }
         }
         Ok(())

@@ -67,6 +67,16 @@ impl Shared {
         });
     }
 
+    /// What becomes of a claim that is not to be run, and so needs no start: what was paused since it was taken in waits, and
+    /// with an occurrence something else may be done.
+    async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
+        if !self.pauses.may_start(claim) {
+            self.parts.metrics.dropped("paused", 1);
+            return Some(Outcome::Interrupted);
+        }
+        self.instead_of_occurrence(claim).await
+    }
+
     /// How it ended, and what the handler wants to be kept of it.
     async fn run_with_care(
         &self,
@@ -99,10 +109,6 @@ impl Shared {
             if late > limit {
                 return (Outcome::Expired { late, limit }, None);
             }
-        }
-        if !self.pauses.may_start(claim) {
-            self.parts.metrics.dropped("paused", 1);
-            return (Outcome::Interrupted, None);
         }
         let due = claim.due_at.max(claim.created);
         let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())

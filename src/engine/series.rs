@@ -16,17 +16,12 @@ use crate::timer::Alarm;
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// What becomes of a claim that is not to be run: an occurrence that was missed, or that becomes a task of its own.
-    pub(super) async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
+    /// What becomes of an occurrence that is not to be run: it was missed, or becomes a task of its own.
+    pub(super) async fn instead_of_occurrence(&self, claim: &Claim) -> Option<Outcome> {
         let recurrence = match claim.recurrence.as_deref()? {
             Ok(recurrence) => recurrence,
             Err(error) => return Some(never(error.to_string())),
         };
-        // What is paused is neither missed nor handed on.
-        if !self.pauses.may_start(claim) {
-            self.parts.metrics.dropped("paused", 1);
-            return Some(Outcome::Interrupted);
-        }
         let now = self.parts.ledger.clock().now();
         let is_missed = claim
             .occurrence(now)

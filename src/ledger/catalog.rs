@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Arming, LedgerError};
+use super::{Arming, LedgerError, Survey, SurveyLimits};
 use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// A whole row, for people.
@@ -291,8 +291,11 @@ pub trait Catalog: Send + Sync + 'static {
     /// Many.
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError>;
 
-    /// Counts.
+    /// Counts, exactly. Reads every row.
     async fn stats(&self) -> Result<Stats, LedgerError>;
+
+    /// Counts by state, class and method, of no more rows than the limits say; the answer tells where that was a part.
+    async fn survey(&self, limits: SurveyLimits) -> Result<Survey, LedgerError>;
 
     /// Makes a pending or waiting task due now. One that comes again runs once more than it would. One that a
     /// [hold](super::Pauses::hold) keeps back is held no longer: it gets a due time of its own, now.

@@ -14,6 +14,7 @@ pub mod migrate;
 pub mod mysql;
 mod pauses;
 pub mod recurring;
+mod survey;
 
 pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
@@ -23,6 +24,7 @@ pub use self::catalog::{
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
+pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 
 use std::fmt;
 use std::sync::Arc;
@@ -534,6 +536,10 @@ pub trait Ledger: std::any::Any + Send + Sync {
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError>;
+
+    /// Notes in the row of a series that a configuration wants it ([`Recurrence::standing`]); nothing else of it changes. Tells
+    /// whether it did: not if that is no longer what was seen.
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError>;
 
     /// Moves a pending task to another due time. One that comes again goes on behind the occurrence that was moved.
     async fn reschedule(&self, key: &TaskKey, due: UnixMs)

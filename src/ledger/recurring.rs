@@ -2,6 +2,9 @@
 //!
 //! A series is one row. What is decided here was seen before it is written, so the ledger writes it only over what was seen:
 //! of several daemons that bring the same configuration one writes, and the others find it written.
+//!
+//! A row that a configuration wants says so ([`Recurrence::standing`]), from when a daemon first sees it: when it has ended, that
+//! row is all that keeps the next start from beginning it anew, so that retention leaves it.
 
 use super::{Arming, Ledger, LedgerError, NewTask, Standing};
 use crate::task::{Recurrence, RecurrenceError, State, UnixMs};
@@ -22,6 +25,14 @@ pub struct SeriesRow {
     pub tag: Option<String>,
     /// Runs, not retries.
     pub max_attempts: Option<u16>,
+}
+
+impl SeriesRow {
+    /// The recurrence as it is stored and as it is read, if it can be.
+    pub(super) fn stored(&self) -> Option<(&str, Recurrence)> {
+        let stored = self.recurrence.as_deref()?;
+        Some((stored, stored.parse().ok()?))
+    }
 }
 
 /// Who wants a series.
@@ -74,16 +85,24 @@ pub async fn establish(
     for _ in 0..ROUNDS_MAX {
         let now = ledger.clock().now();
         let row = ledger.series(&task.key).await?;
-        let stored = row.as_ref().and_then(stored);
+        let stored = row.as_ref().and_then(SeriesRow::stored);
+        let stored = stored.map(|(_, recurrence)| recurrence);
         let plan = match &row {
             None => Plan::Write { keeps_due: false },
             Some(row) => plan(task, wanted, row, stored.as_ref(), insistence),
         };
         let standing = row.as_ref().map(|row| &row.standing);
-        let keeps_due = match (plan, standing) {
+        let keeps_due = match (plan, &row) {
             (Plan::Write { keeps_due }, _) => keeps_due,
-            (Plan::Leave(left), Some(standing)) => return Ok(left.of(standing)),
-            (Plan::Leave(_), None) => unreachable!("only what is there is left alone"),
+            (Plan::Leave(left), Some(row)) => return Ok(left.of(&row.standing)),
+            (Plan::Note, Some(row)) => {
+                // Whether or not it is noted: what the row says now decides.
+                ledger.note_standing(row).await?;
+                continue;
+            }
+            (Plan::Leave(_) | Plan::Note, None) => {
+                unreachable!("only what is there is left alone")
+            }
         };
         // What has begun there before does not begin there once more.
         let has_begun = standing
@@ -125,7 +144,11 @@ pub async fn establish(
 #[derive(Clone, Copy)]
 enum Plan {
     Leave(Left),
-    Write { keeps_due: bool },
+    /// It is right, but does not say yet that a configuration wants it.
+    Note,
+    Write {
+        keeps_due: bool,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -163,7 +186,9 @@ fn plan(
     let is_same = stored.is_some_and(|stored| wanted.is_same_as(stored))
         && (payload, tag, max_attempts) == (&task.payload, &task.tag, &task.max_attempts);
     let finished = standing.state.is_finished() || standing.cancelling;
+    let is_noted = stored.is_some_and(Recurrence::is_standing);
     match (is_same, finished, insistence) {
+        (true, _, Insistence::Standing) if !is_noted => Plan::Note,
         (true, false, _) => Plan::Leave(Left::Unchanged),
         (true, true, Insistence::Standing) => Plan::Leave(Left::Ended),
         (_, _, Insistence::Standing) if standing.state == State::Running => {
@@ -188,11 +213,10 @@ fn begun(
         None => wanted.clone(),
     };
     match insistence {
+        Insistence::Now if stored.is_some_and(Recurrence::is_standing) => {
+            wanted.anchored(now).standing()
+        }
         Insistence::Now => wanted.anchored(now),
-        Insistence::Standing => wanted,
+        Insistence::Standing => wanted.standing(),
     }
-}
-
-fn stored(row: &SeriesRow) -> Option<Recurrence> {
-    row.recurrence.as_deref()?.parse().ok()
 }

@@ -3,6 +3,7 @@
 //! A limiter counts starts and nothing else: it knows no task and no ledger. What it grants may be lost (a claim that
 //! another daemon won, a daemon that dies), so that a little less than the rate may start, but never more.
 
+pub mod ledger_limiter;
 mod memory;
 pub mod redis_limiter;
 
@@ -17,7 +18,7 @@ use crate::task::{Grant, Rate};
 /// What was granted is lost, and the bucket fills again at its rate.
 #[async_trait]
 pub trait RateLimiter: Send + Sync + std::fmt::Debug + 'static {
-    /// Takes at most so many starts of this route.
+    /// Takes at most so many starts of this route. Answers within the time that its kind allows itself, or fails.
     ///
     /// # Errors
     /// When whoever counts does not answer; the starts may be taken.

@@ -1,11 +1,17 @@
 //! Buckets that all daemons of a ledger share, in Redis.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use tokio::time::timeout;
 
 use super::{LimiterError, RateLimiter};
 use crate::config::RedisConfig;
 use crate::redis::{Buckets, Commands, Endpoint, Keyspace, RedisError};
 use crate::task::{Grant, Rate};
+
+/// How long Redis may take to answer: what is due does not wait for it.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Buckets in Redis, on a connection of their own: they must not queue behind a thousand keys being armed.
 #[derive(Debug)]
@@ -26,7 +32,10 @@ impl RedisLimiter {
 #[async_trait]
 impl RateLimiter for RedisLimiter {
     async fn take(&self, route: &str, rate: Rate, wanted: u32) -> Result<Grant, LimiterError> {
-        let taken = self.0.take(route, rate, wanted).await;
-        taken.map_err(|error| LimiterError::new("cannot ask redis how many may start", error))
+        match timeout(PATIENCE, self.0.take(route, rate, wanted)).await {
+            Ok(taken) => taken
+                .map_err(|error| LimiterError::new("cannot ask redis how many may start", error)),
+            Err(_) => Err(LimiterError::silence()),
+        }
     }
 }

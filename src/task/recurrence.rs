@@ -55,6 +55,8 @@ pub struct Recurrence {
     overlap: Overlap,
     /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
     moved_from: Option<UnixMs>,
+    /// A configuration wants it, at every start of a daemon.
+    standing: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +121,7 @@ impl Recurrence {
             catch_up_max: CATCH_UP_MAX,
             overlap: Overlap::default(),
             moved_from: None,
+            standing: false,
         }
     }
 
@@ -216,6 +219,21 @@ impl Recurrence {
         }
     }
 
+    /// Notes that a configuration wants it at every start: its row is kept when it has ended, since without it the next
+    /// start would begin it anew.
+    #[must_use]
+    pub fn standing(self) -> Self {
+        Self {
+            standing: true,
+            ..self
+        }
+    }
+
+    /// Whether a configuration wants it, or did once.
+    pub fn is_standing(&self) -> bool {
+        self.standing
+    }
+
     /// As it is after that occurrence.
     #[must_use]
     pub fn settled(self) -> Self {
@@ -281,7 +299,7 @@ impl Recurrence {
     }
 
     /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or was
-    /// said before, makes no difference.
+    /// said before, makes no difference, nor who wants it.
     pub fn is_same_as(&self, stored: &Self) -> bool {
         let like_stored = Self {
             start: self.start.or(stored.start),
@@ -291,6 +309,7 @@ impl Recurrence {
             },
             times: None,
             moved_from: stored.moved_from,
+            standing: stored.standing,
             ..self.clone()
         };
         like_stored == *stored
@@ -345,6 +364,9 @@ struct Stored {
     /// Milliseconds; written by the statement that moves an occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_from: Option<i64>,
+    /// Looked for by the statements that prune.
+    #[serde(default, skip_serializing_if = "is_default")]
+    standing: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -372,6 +394,7 @@ impl fmt::Display for Recurrence {
             catch_up_max: (self.catch_up_max != CATCH_UP_MAX).then_some(self.catch_up_max),
             overlap: self.overlap,
             moved_from: self.moved_from.map(|moment| moment.0),
+            standing: self.standing,
         };
         f.write_str(&serde_json::to_string(&stored).map_err(|_| fmt::Error)?)
     }
@@ -392,6 +415,7 @@ impl FromStr for Recurrence {
             catch_up_max,
             overlap,
             moved_from,
+            standing,
         } = serde_json::from_str(text).map_err(|error| RecurrenceError::Json(error.to_string()))?;
         let said = Said {
             every: every.as_deref(),
@@ -409,6 +433,7 @@ impl FromStr for Recurrence {
         }
         Ok(Self {
             moved_from: moved_from.map(UnixMs),
+            standing,
             ..recurrence.catch_up(catch_up).overlap(overlap)
         })
     }
@@ -670,6 +695,16 @@ mod tests {
         let three = every("1s").times(3).unwrap().anchored(UnixMs(500));
         assert_eq!(three.next(UnixMs(2_500)), Some(UnixMs(3_500)));
         assert_eq!(three.next(UnixMs(3_500)), None);
+    }
+
+    #[test]
+    fn who_wants_a_series_is_stored_and_makes_no_other_one() {
+        let (ours, theirs) = (every("15m").standing(), every("15m"));
+        assert!(ours.to_string().contains("\"standing\":true"), "{ours}");
+        assert!(!theirs.to_string().contains("standing"), "{theirs}");
+        assert_eq!(ours.to_string().parse::<Recurrence>().unwrap(), ours);
+        assert!(ours.is_same_as(&theirs) && theirs.is_same_as(&ours));
+        assert!(ours.moved(UnixMs(1)).settled().is_standing());
     }
 
     #[test]

@@ -64,6 +64,7 @@ async fn a_missing_table_is_an_error_and_so_is_an_outdated_one() -> Result {
     migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
     let report = doctor::examine(&config).await;
     finding(&report, "ledger.table", Severity::Ok);
+    finding(&report, "ledger.rates", Severity::Ok);
     let spare = finding(&report, "ledger.legacy_index", Severity::Note);
     assert_contains(remedy(spare), "DROP INDEX we");
     Ok(())
@@ -90,6 +91,12 @@ async fn rights_that_are_missing_on_the_table_are_named_in_the_grant() -> Result
     let pausing = finding(&report, "ledger.pauses", Severity::Note);
     assert_contains(&pausing.found, "may not INSERT, DELETE");
     assert_contains(remedy(pausing), "GRANT SELECT, INSERT, DELETE ON");
+    let rates = finding(&report, "ledger.rates", Severity::Note);
+    assert_contains(
+        &rates.found,
+        "may not SELECT, INSERT, UPDATE on the table of rates",
+    );
+    assert_contains(remedy(rates), "GRANT SELECT, INSERT, UPDATE ON");
     let pruning = finding(&report, "ledger.grants", Severity::Note);
     assert_contains(&pruning.found, "reader@% may not DELETE");
     assert_contains(

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use lapsed::task::State;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, create};
+use crate::rig::{Rig, create, until};
 use crate::worker::{config_file, lapsed};
 
 /// `lapsed` on a rig.
@@ -168,6 +168,8 @@ async fn commands_that_make_or_move_a_paused_task_say_that_it_stays() {
 
     rig.run_sql("UPDATE tb_time_limit_task SET status = 2, finished_at = end_time")
         .await;
+    rig.run_sql("UPDATE tb_time_limit_task_pauses SET since = since - 10")
+        .await;
     let (code, stdout, stderr) = shell.run(&["redrive", "--class", "C"]);
     assert_eq!((code, &stdout[..]), (0, "1 redriven\n"));
     assert!(
@@ -237,4 +239,57 @@ fn completions_do_not_mind_a_reader_that_goes_away() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[tokio::test]
+async fn stats_are_told_by_class_and_method_and_watched_until_interrupted() {
+    let rig = Rig::new("").await;
+    let client = rig.client().await;
+    create(&client, "Order@close@1", 60_000).await;
+    create(&client, "Order@close@2", 0).await;
+    create(&client, "Mail@send@1", 0).await;
+    rig.run_sql("UPDATE tb_time_limit_task SET end_time = end_time - 90 WHERE `key` LIKE 'Mail%'")
+        .await;
+    let shell = Shell::of(&rig);
+    let (code, text, _) = shell.run(&["stats"]);
+    assert_eq!(code, 0);
+    let of = |name: &str| -> Vec<String> {
+        let line = text
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with(name));
+        let words = line
+            .unwrap_or_else(|| panic!("no {name} in\n{text}"))
+            .split_whitespace();
+        words.map(str::to_owned).collect()
+    };
+    assert_eq!(of("pending")[1], "3");
+    assert_eq!(of("overdue")[1], "2");
+    assert_eq!(of("Order@close")[1..5], ["2", "0", "0", "1"]);
+    let oldest: f64 = of("Mail@send")[5].parse().unwrap();
+    assert!((90.0..180.0).contains(&oldest), "{text}");
+    let json = shell.json(&["stats"]);
+    assert_eq!(
+        (&json["pending"], &json["at_least"]),
+        (&json!(3), &json!([]))
+    );
+    assert_eq!(json["methods"][1]["name"], "Order@close");
+    assert_eq!(shell.run(&["stats", "--watch", "1"]).0, 2, "no unit");
+
+    let pages = tempfile::NamedTempFile::new().unwrap();
+    let mut command = lapsed();
+    command.arg("--config").arg(shell.config.path());
+    command.args(["--json", "stats", "--watch", "150ms"]);
+    let mut watching = command.stdout(pages.reopen().unwrap()).spawn().unwrap();
+    let lines = || std::fs::read_to_string(pages.path()).unwrap();
+    until("it has looked three times", async || {
+        lines().lines().count() >= 3
+    })
+    .await;
+    let pid = rustix::process::Pid::from_raw(watching.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+    for line in lines().lines() {
+        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["overdue"], 2);
+    }
 }

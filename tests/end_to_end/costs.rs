@@ -129,50 +129,72 @@ impl Costs {
         own.sum::<f64>() / self.tasks
     }
 
-    fn at_most(&self, names: &[&str], bound: f64) {
-        let found = self.of(names);
-        println!("{names:?}: {found:.3} a task, expected at most {bound}");
-        assert!(
-            found <= bound,
-            "{names:?}: {found:.3} a task, expected at most {bound}: {:?}",
-            self.busy
-        );
+    /// What is above its bound.
+    fn above(&self, bounds: &[(&[&str], f64)]) -> Vec<String> {
+        let mut above = Vec::new();
+        for (names, bound) in bounds {
+            let found = self.of(names);
+            println!("{names:?}: {found:.3} a task, expected at most {bound}");
+            if found > *bound {
+                above.push(format!(
+                    "{names:?}: {found:.3} a task, expected at most {bound}"
+                ));
+            }
+        }
+        above
     }
+}
+
+/// What is counted stays below these bounds. On a machine that stalls, things are looked at again: that only adds, so
+/// it is the least of a few counts that says what a task costs.
+async fn costs_at_most(
+    counted: &Counted,
+    label: &str,
+    dues: &[Duration],
+    bounds: &[(&[&str], f64)],
+) {
+    const COUNTS: usize = 5;
+    let mut above = Vec::new();
+    for count in 0..COUNTS {
+        let costs = counted.per_task(&format!("{label}-{count}-"), dues).await;
+        assert_eq!(costs.busy.get("eval") + costs.busy.get("evalsha"), 0.0);
+        above = costs.above(bounds);
+        if above.is_empty() {
+            return;
+        }
+    }
+    panic!("{label}, each of {COUNTS} times, the last of them: {above:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_task_costs_what_it_always_did() {
+    const WRITES: [&str; 4] = ["com_insert", "com_delete", "com_begin", "com_commit"];
     let counted = Counted::start().await;
     let apart: Vec<Duration> = (0..40)
         .map(|n| Duration::from_millis(3_000 + n * 100))
         .collect();
-    let alone = counted.per_task("alone", &apart).await;
-    let together: Vec<Duration> = vec![Duration::from_secs(4); 2_000];
-    let together = counted.per_task("together", &together).await;
     // Counted: 2.00 `UPDATE` (claim, settle), 1.31 `SELECT` (the claim's read-back, and looking ahead), one `INSERT` for
     // each creation; 0.99 `SET`, 3.01 `PTTL`, 1.00 `GETRANGE`.
-    alone.at_most(&["com_update"], 2.05);
-    alone.at_most(&["com_select"], 1.5);
-    alone.at_most(
-        &["com_insert", "com_delete", "com_begin", "com_commit"],
-        0.05,
-    );
-    alone.at_most(&["set"], 1.05);
-    // The sentinels' are among them, now and then.
-    alone.at_most(&["pttl"], 3.3);
-    alone.at_most(&["getrange", "get"], 1.1);
+    let bounds: [(&[&str], f64); 6] = [
+        (&["com_update"], 2.05),
+        (&["com_select"], 1.5),
+        (&WRITES, 0.05),
+        (&["set"], 1.05),
+        // The sentinels' are among them, now and then.
+        (&["pttl"], 3.3),
+        (&["getrange", "get"], 1.1),
+    ];
+    costs_at_most(&counted, "alone", &apart, &bounds).await;
+    let together: Vec<Duration> = vec![Duration::from_secs(4); 2_000];
     // Counted: 0.019 `UPDATE`, 0.017 `SELECT`, 0.002 `INSERT`; 1.00 `SET`, 3.00 `PTTL`, 2.00 `GETRANGE`. How large the
     // batches are depends on how fast the machine is.
-    together.at_most(&["com_update"], 0.05);
-    together.at_most(&["com_select"], 0.05);
-    together.at_most(
-        &["com_insert", "com_delete", "com_begin", "com_commit"],
-        0.005,
-    );
-    together.at_most(&["set"], 1.01);
-    together.at_most(&["pttl"], 3.1);
-    together.at_most(&["getrange", "get"], 2.1);
-    for costs in [alone, together] {
-        assert_eq!(costs.busy.get("eval") + costs.busy.get("evalsha"), 0.0);
-    }
+    let bounds: [(&[&str], f64); 6] = [
+        (&["com_update"], 0.05),
+        (&["com_select"], 0.05),
+        (&WRITES, 0.005),
+        (&["set"], 1.01),
+        (&["pttl"], 3.1),
+        (&["getrange", "get"], 2.1),
+    ];
+    costs_at_most(&counted, "together", &together, &bounds).await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lapsed::limiter::RateLimiter;
 use lapsed::limiter::redis_limiter::RedisLimiter;
+use lapsed::task::Scope;
 use lapsed::{Due, HandlerRegistry, Limits, Rate, Task, TaskContext, UnixMs};
 use tokio::time::{Instant, sleep};
 
@@ -274,4 +275,80 @@ fn starts_left(slow: &Starts) -> bool {
     let names = slow.names();
     let once: std::collections::HashSet<&String> = names.iter().collect();
     once.len() == names.len()
+}
+
+#[tokio::test]
+async fn what_is_paused_takes_no_start_of_its_route() {
+    let rig = Rig::new("").await;
+    let mut handlers = HandlerRegistry::new();
+    let starts = on(&mut handlers, "Rare", rate("1/h", 1), Duration::ZERO);
+    let client = rig.client().await;
+    let rare = Scope::class("Rare").unwrap();
+    client.pause(&rare, "me", "").await.unwrap();
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    create(&rig, "Rare", 1, rig.now_ms().await + 1_000, 0).await;
+    // From memory, and by an event that knows no row.
+    until("it has been signalled in both ways", async || {
+        daemon.signals("nudge") + daemon.signals("event") >= 2.0 && daemon.dropped("paused") >= 1.0
+    })
+    .await;
+    rig.publish_expired("Rare@run@0").await;
+    until("that is dropped, too", async || {
+        daemon.dropped("paused") >= 2.0
+    })
+    .await;
+    let buckets: Vec<String> = rig.redis_says(&["KEYS", "#lapsed:rate:*"]).await;
+    assert!(buckets.is_empty(), "{buckets:?}");
+    assert_eq!(starts.len(), 0);
+    client.resume(&rare).await.unwrap();
+    // The one start of the hour is there.
+    rig.until_done(1).await;
+}
+
+#[tokio::test]
+async fn what_is_held_takes_no_start_and_lets_others_of_its_route_pass() {
+    let rig = Rig::new("").await;
+    let mut handlers = HandlerRegistry::new();
+    let starts = on(&mut handlers, "Rare", rate("1/h", 1), Duration::ZERO);
+    let client = rig.client().await;
+    create(&rig, "Rare", 1, rig.now_ms().await - 60_000, 0).await;
+    client.hold_overdue("me", "").await.unwrap();
+    let daemon = rig.daemon_with(handlers);
+    daemon.hears_events().await;
+    rig.publish_expired("Rare@run@0").await;
+    until("it is dropped", async || daemon.dropped("paused") >= 1.0).await;
+    let buckets: Vec<String> = rig.redis_says(&["KEYS", "#lapsed:rate:*"]).await;
+    assert!(buckets.is_empty(), "{buckets:?}");
+    // An event, too, which has to be looked up to be told from what is held.
+    daemon.create("Rare@run@1", 300).await;
+    rig.until_done(1).await;
+    assert_eq!(starts.names(), ["Rare@run@1"]);
+}
+
+#[tokio::test]
+async fn without_redis_a_rate_holds_over_two_daemons() {
+    let rig = Rig::new("timer = 'ledger_poll'").await;
+    let mut handlers = HandlerRegistry::new();
+    let starts = on(&mut handlers, "Paced", rate("20/s", 5), Duration::ZERO);
+    let _daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
+    create(&rig, "Paced", 105, rig.now_ms().await + 1_000, 0).await;
+    rig.until_done(105).await;
+    let (most, took) = starts.most_within(Duration::from_secs(1));
+    assert!(most <= 2 * 20 + 5, "{most} in a second");
+    assert!(took >= Duration::from_millis(4_000), "all in {took:?}");
+    assert_eq!(starts.len(), 105);
+}
+
+#[tokio::test]
+async fn without_redis_and_the_table_of_rates_each_daemon_keeps_the_rate_itself() {
+    let rig = Rig::new("timer = 'ledger_poll'").await;
+    rig.run_sql("DROP TABLE tb_time_limit_task_rates").await;
+    let mut handlers = HandlerRegistry::new();
+    let starts = on(&mut handlers, "Paced", rate("20/s", 5), Duration::ZERO);
+    let _daemon = rig.daemon_with(handlers);
+    create(&rig, "Paced", 45, rig.now_ms().await + 500, 0).await;
+    rig.until_done(45).await;
+    let (_, took) = starts.most_within(Duration::from_secs(1));
+    assert!(took >= Duration::from_millis(1_500), "all in {took:?}");
 }

@@ -206,6 +206,19 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
         shown.contains("kept back     `Order` is paused, since 20"),
         "{shown}"
     );
+    // While a daemon may not have taken note of the pause, nobody can say that it stays.
+    let since = |moment: &str| {
+        format!("UPDATE tb_time_limit_task_pauses SET since = UNIX_TIMESTAMP(){moment}")
+    };
+    rig.run_sql(&since(" + 30")).await;
+    let run = program.says("run Order@close@1");
+    assert!(
+        run.contains("but starts only if a daemon takes it before it has taken note of the pause, within 2 s: `Order` is paused, since 20"),
+        "{run}"
+    );
+    let ahead = program.says("reschedule Order@close@1 --in 1h");
+    assert!(ahead.contains("but stays pending: `Order`"), "{ahead}");
+    rig.run_sql(&since(" - 30")).await;
     let run = program.says("run Order@close@1");
     assert!(
         run.contains("but stays pending: `Order` is paused, since 20") && run.ends_with(": why"),

@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, numbers, until};
-use crate::worker::{config_file, lapsed};
+use crate::worker::{Process, config_file, lapsed};
 
 /// Rows of every kind, `count` each: old (two hours) and young.
 async fn rows(rig: &Rig, count: u32) {
@@ -93,6 +93,25 @@ async fn a_daemon_forgets_what_is_finished_and_old_enough_and_nothing_else() {
     })
     .await;
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn at_sighup_the_daemon_takes_how_long_to_keep_and_says_what_it_does_not_take() {
+    let rig = Rig::new("").await;
+    rows(&rig, 3).await;
+    let daemon = Process::listen(&rig, &[]);
+    daemon.until_logged("no handler and no route").await;
+    let more = "\n[retention]\ndone = '60s'\n[sweep]\ninterval = '2s'\n";
+    std::fs::write(daemon.config(), rig.config_text() + more).unwrap();
+    daemon.signal(rustix::process::Signal::HUP);
+    daemon.until_logged("retention=\"on\"").await;
+    daemon.until_logged("sections=\"sweep\"").await;
+    until("what is old is gone", async || {
+        !names(&left(&rig).await).contains(&"done_old")
+    })
+    .await;
+    let kept = left(&rig).await;
+    assert!(names(&kept).contains(&"cancelled_old"), "{kept:?}");
 }
 
 #[tokio::test]

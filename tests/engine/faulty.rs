@@ -105,6 +105,10 @@ impl Ledger for Faulty {
         self.inner.recur(task, over).await
     }
 
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        self.inner.note_standing(seen).await
+    }
+
     async fn reschedule(
         &self,
         key: &TaskKey,

@@ -50,7 +50,10 @@ impl Ground {
     }
 
     pub fn daemon_with(&self, timer: Arc<dyn Timer>) -> Daemon {
-        let config = Config::default();
+        self.daemon_by(timer, &Config::default())
+    }
+
+    pub fn daemon_by(&self, timer: Arc<dyn Timer>, config: &Config) -> Daemon {
         let mut handlers = HandlerRegistry::new();
         let late = Arc::clone(&self.late);
         handlers.on("Job", "run", move |task: TaskContext, _: Vec<String>| {
@@ -59,15 +62,15 @@ impl Ground {
         });
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
-            catalog: None,
+            catalog: Some(Arc::clone(&self.ledger) as _),
             timer,
             roster: Arc::clone(&self.roster) as _,
             limiter: Arc::new(MemoryLimiter::default()),
-            router: Arc::new(Router::new(handlers, &config)),
+            router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::default(),
         };
         let metrics = Arc::clone(&parts.metrics);
-        let engine = Engine::with_parts(parts, &config);
+        let engine = Engine::with_parts(parts, config);
         let status = engine.status().unwrap();
         let stop = CancellationToken::new();
         let running = engine.run_until(stop.clone().cancelled_owned());

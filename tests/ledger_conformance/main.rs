@@ -36,6 +36,7 @@ mod scans;
 mod series;
 mod series_changes;
 mod settlements;
+mod survey;
 mod uniqueness;
 
 mod in_mysql {
@@ -58,6 +59,7 @@ mod in_mysql {
         uniqueness::every_rule(ledger).await;
         series::every_rule(ledger).await;
         series_changes::every_rule(ledger).await;
+        survey::every_rule(ledger).await;
         pauses::every_rule(ledger).await;
     }
 }

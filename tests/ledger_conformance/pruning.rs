@@ -3,20 +3,35 @@
 use std::time::Duration;
 
 use lapsed::ledger::{Catalog, Ledger, Prune, Pruned, Ruling};
-use lapsed::task::{State, UnixMs};
+use lapsed::task::{State, TaskKey, UnixMs};
 
 use crate::rig::{
     LEASE, bury, cancel, claim, claim_due, create, key, pass, record, retry_at, settle,
 };
-use crate::series::hourly;
+use crate::series::{hourly, series};
 
 rules! {
     pruning_forgets_what_is_finished_and_old_enough_and_nothing_else
-    a_series_that_has_ended_is_not_pruned
+    a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it
 }
 
-async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog)) {
-    let keys = ["done", "dead", "cancelled"].map(|end| key("series-pruned", end));
+async fn a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it(
+    ledger: &(impl Ledger + Catalog),
+) {
+    for wanted in [false, true] {
+        let keys = ["done", "dead", "cancelled"]
+            .map(|end| key("series-pruned", format!("{end}-{wanted}")));
+        let ended = prune_ended(ledger, &keys, wanted).await;
+        assert_eq!(ended, [wanted; 3], "which are there still");
+    }
+}
+
+/// Series that are done, dead and called off, and old enough to be pruned: which of them stay.
+async fn prune_ended(
+    ledger: &(impl Ledger + Catalog),
+    keys: &[TaskKey; 3],
+    wanted: bool,
+) -> Vec<bool> {
     for (key, ruling) in keys.iter().zip([Ruling::Complete, bury()]) {
         let arming = hourly(ledger, key).await;
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -24,7 +39,14 @@ async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog))
     }
     hourly(ledger, &keys[2]).await;
     cancel(ledger, &keys[2]).await;
-    let finished = record(ledger, &keys[2]).await.finished;
+    if wanted {
+        for key in keys {
+            // Ended already when a daemon sees it for the first time.
+            let seen = series(ledger, key).await;
+            assert!(ledger.note_standing(&seen).await.unwrap());
+        }
+    }
+    let finished = ledger.find(&keys[2]).await.unwrap().unwrap().finished;
     pass(ledger, UnixMs(finished.unwrap().0 + 60)).await;
     for state in [State::Done, State::Dead, State::Cancelled] {
         let prune = Prune {
@@ -37,9 +59,11 @@ async fn a_series_that_has_ended_is_not_pruned(ledger: &(impl Ledger + Catalog))
         };
         prune_all(ledger, prune).await;
     }
-    for key in &keys {
-        assert!(ledger.find(key).await.unwrap().is_some(), "{key}");
+    let mut there = Vec::new();
+    for key in keys {
+        there.push(ledger.find(key).await.unwrap().is_some());
     }
+    there
 }
 
 async fn prune_all(ledger: &impl Catalog, mut prune: Prune) -> Pruned {

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use lapsed::ledger::recurring::{Established, Insistence, establish};
-use lapsed::ledger::{Catalog, Ledger, ListFilter, NewTask, NudgeAnswer, Ruling, Settled};
+use lapsed::ledger::{
+    Catalog, Ledger, ListFilter, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    TaskRecord,
+};
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs};
 
-use crate::rig::{LEASE, cancel, claim, create, key, record, retry_at, settle, state};
+use crate::rig::{LEASE, cancel, claim, create, key, record, retry_at, settle, standing, state};
 use crate::series::{go_on, hourly, recurrence, series};
 
 rules! {
@@ -14,6 +17,8 @@ rules! {
     a_series_changed_without_being_moved_keeps_its_arming
     a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run
     a_configured_series_that_was_ended_stays_ended_until_it_is_another_one
+    a_series_that_a_configuration_finds_says_so_from_then_on
+    noting_that_a_configuration_wants_a_series_changes_nothing_else
     a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     a_task_created_over_a_series_runs_once
 }
@@ -131,7 +136,8 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
         matches!(changed, Established::Changed { .. }),
         "{changed:?}"
     );
-    assert_eq!(Some(recurrence(ledger, &key).await), often.recurrence);
+    let noted = often.recurrence.map(Recurrence::standing);
+    assert_eq!(Some(recurrence(ledger, &key).await), noted);
 }
 
 async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
@@ -183,4 +189,66 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     };
     let settled = settle(ledger, &claimed, go_on(first.due, None)).await;
     assert_eq!(settled, Settled::Superseded);
+}
+
+async fn a_series_that_a_configuration_finds_says_so_from_then_on(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-found", 1);
+    let wanted = wanted(&key, 3_600);
+    establish(ledger, &wanted, Insistence::Now).await.unwrap();
+    assert!(!recurrence(ledger, &key).await.is_standing());
+    cancel(ledger, &key).await;
+    for _ in 0..2 {
+        let ended = establish(ledger, &wanted, Insistence::Standing).await;
+        assert!(matches!(ended, Ok(Established::Ended(_, State::Cancelled))));
+        assert!(recurrence(ledger, &key).await.is_standing());
+    }
+    let begun = establish(ledger, &wanted, Insistence::Now).await;
+    let Ok(Established::Begun(arming)) = begun else {
+        panic!("{begun:?}")
+    };
+    assert!(recurrence(ledger, &key).await.is_standing());
+    let found = establish(ledger, &wanted, Insistence::Standing).await;
+    assert_eq!(
+        found.unwrap(),
+        Established::Unchanged(arming, State::Pending)
+    );
+}
+
+async fn noting_that_a_configuration_wants_a_series_changes_nothing_else(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-noted", 1);
+    let arming = hourly(ledger, &key).await;
+    let before = ledger.find(&key).await.unwrap().unwrap();
+    let seen = series(ledger, &key).await;
+    assert!(ledger.note_standing(&seen).await.unwrap());
+    assert!(
+        !ledger.note_standing(&seen).await.unwrap(),
+        "it is not what was seen any more"
+    );
+    let noted = recurrence(ledger, &key).await;
+    assert!(noted.is_standing());
+    let after = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!(
+        TaskRecord {
+            recurrence: before.recurrence.clone(),
+            ..after
+        },
+        before
+    );
+    // Over moves and occurrences it stays noted.
+    assert!(matches!(
+        ledger
+            .reschedule(&key, UnixMs(arming.due.0 - 1))
+            .await
+            .unwrap(),
+        RescheduleAnswer::Moved(_)
+    ));
+    let arming = standing(ledger, &key).await.unwrap().arming;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    assert_eq!(recurrence(ledger, &key).await, noted);
 }

@@ -16,7 +16,8 @@ async fn an_absent_table_is_created() -> Result {
         database.migrate().await?,
         [
             (Step::CreateTable, Method::Plain),
-            (Step::CreatePauses, Method::Plain)
+            (Step::CreatePauses, Method::Plain),
+            (Step::CreateRates, Method::Plain)
         ]
     );
 
@@ -231,5 +232,19 @@ async fn the_table_of_pauses_is_wanted_and_kept() -> Result {
         database.refusal().await?,
         "table `tb` cannot be adopted: table `tb_pauses` for its pauses exists, but lacks column `set_by`: rename it"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_table_of_rates_a_daemon_starts_and_migrating_makes_it() -> Result {
+    let mut database = Database::new("rates").await?;
+    database.migrate().await?;
+    database.run("DROP TABLE tb_rates").await?;
+    database.check().await?;
+    assert_eq!(
+        database.migrate().await?,
+        [(Step::CreateRates, Method::Plain)]
+    );
+    assert_eq!(database.migrate().await?, []);
     Ok(())
 }

@@ -78,6 +78,13 @@ ADD COLUMN `finished_at` DECIMAL(13,3) NULL
      `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
      PRIMARY KEY (`kind`, `class`, `method`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+11. create a table for rates that are kept without redis
+   no ALTER TABLE, at most row locks
+   CREATE TABLE `tb_rates` (
+     `route`      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- its name; of a long one the beginning, and a digest
+     `full_at_ns` BIGINT NOT NULL DEFAULT 0, -- unix nanoseconds: by then all starts of its burst are there again
+     PRIMARY KEY (`route`)
+   ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 ";
 
 #[tokio::test]

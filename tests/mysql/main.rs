@@ -4,6 +4,8 @@ mod creation;
 mod errors;
 mod guards;
 mod locks;
+mod rates;
 mod rig;
 mod scans;
 mod statements;
+mod survey;

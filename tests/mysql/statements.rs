@@ -100,6 +100,7 @@ async fn every_statement_can_be_prepared() {
         queries::RECUR_NEW,
         queries::RECUR_SAME,
         queries::RECUR_OVER,
+        queries::NOTE_STANDING,
         queries::GIVE_BACK,
         queries::TIDY,
         queries::RESCHEDULE,
@@ -124,6 +125,15 @@ async fn every_statement_can_be_prepared() {
         queries::COUNT_OVERDUE,
         queries::STRETCH_OLDEST,
         queries::STRETCH_NEWEST,
+        queries::SURVEY_UNFINISHED,
+        queries::SURVEY_DEAD,
+        queries::SURVEY_DONE,
+        queries::COUNT_STATUS,
+        queries::COUNT_PENDING,
+        queries::COUNT_DUE,
+        queries::TAKE_STARTS,
+        queries::NEXT_START,
+        queries::NEW_RATE,
     ];
     let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
     let plain = plain.map(|template| queries.plain(template));

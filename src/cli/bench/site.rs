@@ -346,12 +346,12 @@ impl Site {
         self.writers.wait().await;
         let table = self.config.ledger.table.clone();
         let mut sql = self.sql().await?;
-        let drop = format!("DROP TABLE IF EXISTS `{table}`, `{table}_pauses`");
+        let drop = format!("DROP TABLE IF EXISTS `{table}`, `{table}_pauses`, `{table}_rates`");
         sqlx::query(AssertSqlSafe(drop))
             .execute(&mut sql)
             .await
             .with_context(|| {
-                format!("drop the tables `{table}` and `{table}_pauses` of this measurement")
+                format!("drop the tables `{table}`, `{table}_pauses` and `{table}_rates` of this measurement")
             })?;
         let prefix = &self.config.redis.key_prefix;
         if let Some(mut redis) = self.redis().await {

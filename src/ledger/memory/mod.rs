@@ -4,6 +4,7 @@
 
 mod pauses;
 mod row;
+mod survey;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,8 +19,8 @@ use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Catalog, Claim,
     Claimant, Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError,
     ListFilter, ListPage, NewTask, NudgeAnswer, Owner, Pauses, Picked, Prune, PruneCursor, Pruned,
-    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats,
-    TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
+    Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands, StateFilter, Stats, Survey,
+    SurveyLimits, TaskRecord, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, Origin, Pause, Paused, Recurrence, State, TaskKey, UnixMs};
@@ -160,6 +161,12 @@ impl Ledger for MemoryLedger {
             (Some(row), Some(over)) => row.recur(task, over, now).then(|| row.arming()),
             _ => None,
         })
+    }
+
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        let mut book = self.book();
+        let row = book.rows.get_mut(&seen.standing.arming.row);
+        Ok(row.is_some_and(|row| row.note_standing(seen)))
     }
 
     async fn reschedule(
@@ -454,6 +461,10 @@ impl Catalog for MemoryLedger {
         Ok(stats)
     }
 
+    async fn survey(&self, _: SurveyLimits) -> Result<Survey, LedgerError> {
+        Ok(self.survey_of(self.stats().await?))
+    }
+
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
         let held_before = Paused::of(&self.book().pauses).held_before_of(key);
         Ok(self.mend(key, |row, now| {
@@ -535,7 +546,7 @@ impl Catalog for MemoryLedger {
         let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
             .rows
             .values()
-            .filter(|row| row.status == status && row.recurrence.is_none())
+            .filter(|row| row.status == status && !row.is_standing())
             .map(|row| (row.due_at(), row.id, since(row)))
             .collect();
         rows.sort_unstable();

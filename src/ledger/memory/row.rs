@@ -405,6 +405,23 @@ impl Row {
         true
     }
 
+    /// If its recurrence still is what was seen.
+    pub(super) fn note_standing(&mut self, seen: &SeriesRow) -> bool {
+        let stored = self.recurrence.as_ref().map(ToString::to_string);
+        let is_seen = stored.is_some() && stored == seen.recurrence;
+        if is_seen {
+            self.recurrence = self.recurrence.take().map(Recurrence::standing);
+        }
+        is_seen
+    }
+
+    /// Whether it stays for as long as nobody deletes it: a configuration would begin it anew.
+    pub(super) fn is_standing(&self) -> bool {
+        self.recurrence
+            .as_ref()
+            .is_some_and(Recurrence::is_standing)
+    }
+
     pub(super) fn settled_before(&mut self, ruling: &Ruling) -> Settled {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {

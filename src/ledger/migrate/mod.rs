@@ -11,10 +11,10 @@
 //! - What it does not know: how the ledger uses the table. Who wants another column adds it to
 //!   `migrations/tb_time_limit_task.sql` and to the rules in `shape`.
 
+mod beside;
 mod duplicates;
 mod error;
 mod found;
-mod pauses;
 mod session;
 mod shape;
 mod step;
@@ -98,7 +98,7 @@ pub enum Progress<'a> {
 /// When the table is absent, outdated, or none that could be adopted.
 pub async fn check(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
     let mut steps = steps_of_tasks(conn, table).await?;
-    steps.extend(pauses::step(conn, table).await?);
+    steps.extend(beside::PAUSES.step(conn, table).await?);
     refuse_lacks(table, &steps)
 }
 
@@ -121,6 +121,17 @@ async fn steps_of_tasks(
             table: table.clone(),
         })?;
     shape::steps(table, &found, 0, None)
+}
+
+async fn steps_beside(
+    conn: &mut MySqlConnection,
+    table: &Table,
+) -> Result<Vec<Step>, MigrateError> {
+    let mut steps = Vec::new();
+    for beside in [beside::PAUSES, beside::RATES] {
+        steps.extend(beside.step(conn, table).await?);
+    }
+    Ok(steps)
 }
 
 fn refuse_lacks(table: &Table, steps: &[Step]) -> Result<(), MigrateError> {
@@ -146,9 +157,9 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         rows_estimate,
     };
     let Some(found) = Found::read(conn, table.as_str()).await? else {
-        let pauses = pauses::step(conn, table).await?;
-        let steps = [Step::CreateTable].into_iter().chain(pauses);
-        return Ok(plan(steps.collect(), 0));
+        let mut steps = vec![Step::CreateTable];
+        steps.extend(steps_beside(conn, table).await?);
+        return Ok(plan(steps, 0));
     };
     // Refuses what cannot be adopted before it reads a single row of it.
     let mut steps = shape::steps(table, &found, 0, None)?;
@@ -157,7 +168,7 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         let there = Found::read(conn, &table.duplicates()).await?;
         steps = shape::steps(table, &found, surplus, there.as_ref())?;
     }
-    steps.extend(pauses::step(conn, table).await?);
+    steps.extend(steps_beside(conn, table).await?);
     Ok(plan(steps, found.rows_estimate))
 }
 

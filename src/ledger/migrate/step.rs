@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::Table;
-use super::pauses;
+use super::beside;
 use super::shape::{self, Index};
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
@@ -38,6 +38,8 @@ pub enum Step {
     AddIndex(&'static Index),
     /// The table that says what is paused.
     CreatePauses,
+    /// The table that says how often tasks may start, for daemons without Redis.
+    CreateRates,
 }
 
 /// How the server changes a table, and what others may do meanwhile.
@@ -89,7 +91,8 @@ impl Step {
                 table.duplicates()
             ),
             Self::AddIndex(index) => alter + &format!("ADD {}", index.definition()),
-            Self::CreatePauses => pauses::create_statement(table),
+            Self::CreatePauses => beside::PAUSES.create_statement(table),
+            Self::CreateRates => beside::RATES.create_statement(table),
         }
     }
 
@@ -99,7 +102,8 @@ impl Step {
             Self::CreateTable
             | Self::CreateDuplicates
             | Self::MoveDuplicates { .. }
-            | Self::CreatePauses => &[Method::Plain],
+            | Self::CreatePauses
+            | Self::CreateRates => &[Method::Plain],
             Self::ChangeKey { .. } => &[Method::Copy, Method::ServersChoice],
             Self::AddColumns(_) | Self::AddDueAt | Self::DefaultZero(_) => &[
                 Method::Instant,
@@ -144,6 +148,9 @@ impl fmt::Display for Step {
             Self::AddIndex(index) if index.unique => write!(f, "add unique key `{}`", index.name),
             Self::AddIndex(index) => write!(f, "add key `{}`", index.name),
             Self::CreatePauses => f.write_str("create a table for what is paused"),
+            Self::CreateRates => {
+                f.write_str("create a table for rates that are kept without redis")
+            }
         }
     }
 }

@@ -34,6 +34,11 @@ impl Table {
         format!("{}_pauses", self.0)
     }
 
+    /// Where it is kept how often tasks may start.
+    pub(super) fn rates(&self) -> String {
+        format!("{}_rates", self.0)
+    }
+
     /// Where the surplus rows of duplicated keys are kept.
     pub(super) fn duplicates(&self) -> String {
         format!("{}_duplicates", self.0)

@@ -8,7 +8,7 @@ use super::filter::Conditions;
 use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::{
     Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Pauses, Picked, Prune, Pruned, Stats,
-    TaskRecord,
+    Survey, SurveyLimits, TaskRecord,
 };
 use crate::task::{Paused, State, TaskKey};
 
@@ -73,6 +73,10 @@ impl Catalog for MysqlLedger {
             overdue: count("overdue")?,
             overdue_ms_max: count("overdue_ms")?,
         })
+    }
+
+    async fn survey(&self, limits: SurveyLimits) -> Result<Survey, LedgerError> {
+        self.survey_of(limits).await
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {

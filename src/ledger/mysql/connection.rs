@@ -118,6 +118,17 @@ impl Conn {
         Ok(self.end(result)?.rows_affected())
     }
 
+    /// Rows matched, and the number that the statement gave to `LAST_INSERT_ID`.
+    pub async fn execute_telling(
+        &mut self,
+        statement: Statement<'_>,
+    ) -> Result<(u64, u64), sqlx::Error> {
+        let (connection, timeout) = self.begin();
+        let result = tokio::time::timeout(timeout, statement.execute(connection)).await;
+        let result = self.end(result)?;
+        Ok((result.rows_affected(), result.last_insert_id()))
+    }
+
     /// The id of the row that was inserted.
     pub async fn insert(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
         let (connection, timeout) = self.begin();

@@ -11,11 +11,13 @@ mod locks;
 mod pauses;
 mod pool;
 pub mod queries;
+mod rates;
 mod rights;
 mod rows;
 mod scan;
 mod series;
 mod settle;
+mod survey;
 mod transaction;
 
 use std::collections::HashMap;
@@ -318,6 +320,10 @@ impl Ledger for MysqlLedger {
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError> {
         retried!(self, |conn| self.recur_once(conn, task, over))
+    }
+
+    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        self.note_standing_of(seen).await
     }
 
     async fn reschedule(

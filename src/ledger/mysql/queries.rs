@@ -15,6 +15,9 @@
 
 use crate::ledger::{IfPending, PAYLOAD_READ_MAX};
 
+/// `{now_ns}`: the ledger's clock in nanoseconds, as exact as it is.
+const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
+
 /// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
@@ -254,6 +257,10 @@ pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempt
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
+/// `note_standing`: of a row whose recurrence still is what was seen. Primary key.
+pub const NOTE_STANDING: &str =
+    "UPDATE `{t}` FORCE INDEX (PRIMARY) SET recurrence = ? WHERE id = ? AND recurrence = ?";
+
 /// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left, \
@@ -356,21 +363,23 @@ pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_tim
 pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
 
 /// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is surplus
-/// has an age of its own. Ends where rows have not been due for long enough. The row of a series that has ended says so: without
-/// it, a configuration would begin it anew. Range on `ix_due`.
+/// has an age of its own. Ends where rows have not been due for long enough. The row of a series that a configuration wants
+/// ([`Recurrence::standing`](crate::Recurrence::standing)) says that it has ended: without it, it would be begun anew. Range on `ix_due`.
 pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? AND sts = ? AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
-       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) AND recurrence IS NULL \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+       AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
      ORDER BY due_at, id LIMIT ?";
 
 /// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as [`DISCARD_ROWS`].
-pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? AND recurrence IS NULL \
+pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \
+       AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
 
-/// `count_finished`. Range on `ix_due`, which covers it; so series that have ended, which are few, are counted, too.
+/// `count_finished`. Range on `ix_due`, which covers it; so series of configurations that have ended, which are few, are counted, too.
 pub const COUNT_FINISHED: &str = "SELECT COUNT(*) FROM `{t}` FORCE INDEX (ix_due) WHERE status = ?";
 
 /// `pick_dead`: ids of dead rows; filters are added behind it. Range on `ix_due`.
@@ -407,7 +416,7 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
 /// `find`. Unique key.
 pub const RECORD_BY_KEY: &str = "`key` = ?";
 
-/// `stats`. Reads every row: for people, and for a gauge that is refreshed at leisure.
+/// `stats`. Reads every row: for a gauge that is refreshed at leisure.
 pub const STATS: &str = "SELECT \
        CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND NOT (run_end = end_time AND retry_at > n)), 0) AS SIGNED) AS pending, \
        CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND run_end = end_time AND retry_at > n), 0) AS SIGNED) AS waiting, \
@@ -418,6 +427,40 @@ pub const STATS: &str = "SELECT \
        CAST(COALESCE(SUM(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n), 0) AS SIGNED) AS overdue, \
        CAST(COALESCE(MAX(IF(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n, n - due_at, 0)), 0) * 1000 AS SIGNED) AS overdue_ms \
      FROM `{t}`, (SELECT UNIX_TIMESTAMP(NOW(3)) AS n) AS clock";
+
+/// `survey`: rows that are not finished, those that fall due first, by class and method. Range on `ix_due`.
+pub const SURVEY_UNFINISHED: &str = "SELECT name, COUNT(*) AS looked_at, \
+       CAST(SUM(NOT leased AND NOT waits) AS SIGNED) AS pending, CAST(SUM(NOT leased AND waits) AS SIGNED) AS waiting, \
+       CAST(SUM(leased) AS SIGNED) AS running, CAST(SUM(NOT leased AND late >= 0) AS SIGNED) AS overdue, \
+       CAST(MAX(IF(leased OR late < 0, 0, late)) * 1000 AS SIGNED) AS overdue_ms \
+     FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name, lease_until >= UNIX_TIMESTAMP(NOW(3)) AS leased, \
+         run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS waits, UNIX_TIMESTAMP(NOW(3)) - due_at AS late \
+       FROM `{t}` FORCE INDEX (ix_due) WHERE status = 0 AND sts = ? ORDER BY due_at, id LIMIT ?) AS looked \
+     GROUP BY name";
+
+/// `survey`: dead rows by class and method. Range on `ix_due`.
+pub const SURVEY_DEAD: &str = "SELECT name, COUNT(*) AS dead \
+     FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name FROM `{t}` FORCE INDEX (ix_due) WHERE status = 2 LIMIT ?) AS looked \
+     GROUP BY name";
+
+/// `survey`: of the done rows that fell due last, how long those took that ended lately and at the first attempt. Range on
+/// `ix_due`, backwards.
+pub const SURVEY_DONE: &str = "SELECT name, CAST(GREATEST(took, 0) * 1000 AS SIGNED) AS took_ms \
+     FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name, attempt, finished_at, finished_at - GREATEST(end_time, start_time) AS took \
+       FROM `{t}` FORCE INDEX (ix_due) WHERE status = 1 AND sts = 0 ORDER BY due_at DESC, id DESC LIMIT ?) AS latest \
+     WHERE attempt = 1 AND finished_at >= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED)";
+
+/// `survey`: how many rows have this status, if not more than so many. Range on `ix_due`, which covers it.
+pub const COUNT_STATUS: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = ? LIMIT ?) AS counted";
+
+/// `survey`: as [`COUNT_STATUS`], of what is not finished.
+pub const COUNT_PENDING: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 LIMIT ?) AS counted";
+
+/// `survey`: as [`COUNT_PENDING`], of what has fallen due.
+pub const COUNT_DUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) LIMIT ?) AS counted";
 
 /// `pauses`: everything that stands, the oldest first. Asked each second by every daemon, so the table is small.
 pub const PAUSES: &str = "SELECT kind, class, method, CAST(since * 1000 AS SIGNED) AS since_ms, \
@@ -447,6 +490,24 @@ pub const RELEASE_SOME: &str = "INSERT INTO `{t}_pauses` (kind, class, method, s
 
 /// `release` of everything: the hold, and what was let go of it before.
 pub const RELEASE_ALL: &str = "DELETE FROM `{t}_pauses` WHERE kind IN ('hold', 'release')";
+
+/// `take_starts`: takes as many of the wanted starts as the bucket of a route has, by the generic cell rate algorithm (ITU-T
+/// I.371), in whole nanoseconds; answers how many by `LAST_INSERT_ID`. The bucket is one number: the moment by which it is
+/// full, from now on till a burst ahead. Who waited for the lock of the row has an old `NOW`, which takes less. Primary key.
+///
+/// Bound: nanoseconds of a burst; the starts wanted; nanoseconds of a burst, twice, and of one start, twice; the route.
+pub const TAKE_STARTS: &str = "UPDATE `{t}_rates` SET full_at_ns = \
+       LEAST(GREATEST(full_at_ns, {now_ns}), {now_ns} + CAST(? AS SIGNED)) + \
+       CAST(LAST_INSERT_ID(LEAST(CAST(? AS SIGNED), ({now_ns} + CAST(? AS SIGNED) \
+         - LEAST(GREATEST(full_at_ns, {now_ns}), {now_ns} + CAST(? AS SIGNED))) DIV CAST(? AS SIGNED))) AS SIGNED) * CAST(? AS SIGNED) \
+     WHERE route = ?";
+
+/// `take_starts`: in how many nanoseconds there is one more. Primary key.
+pub const NEXT_START: &str = "SELECT CAST(full_at_ns + CAST(? AS SIGNED) - CAST(? AS SIGNED) - {now_ns} AS SIGNED) AS next_ns \
+     FROM `{t}_rates` WHERE route = ?";
+
+/// `take_starts` of a route for the first time: a full bucket. Whoever was first stands: error 1062 is an answer.
+pub const NEW_RATE: &str = "INSERT INTO `{t}_rates` (route) VALUES (?)";
 
 /// `count_overdue`. Range on `ix_due`, which covers it.
 pub const COUNT_OVERDUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
@@ -507,6 +568,7 @@ impl Queries {
     pub fn plain(&self, template: &str) -> String {
         template
             .replace("{t}", &self.table)
+            .replace("{now_ns}", NOW_NS)
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
     }
 

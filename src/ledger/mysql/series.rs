@@ -1,7 +1,7 @@
 //! Rows of tasks that come again.
 
 use super::connection::{Conn, error, is_duplicate, statement};
-use super::{MysqlLedger, queries, rows};
+use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{Arming, LedgerError, NewTask};
 use crate::task::{State, TaskKey};
@@ -12,6 +12,21 @@ impl MysqlLedger {
         let question = statement(self.queries.plain(queries::SERIES)).bind(key.to_string());
         let rows = conn.fetch(question).await.map_err(error)?;
         rows.first().map(rows::series).transpose().map_err(error)
+    }
+
+    pub(super) async fn note_standing_of(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        let Some((stored, recurrence)) = seen.stored() else {
+            return Ok(false);
+        };
+        let noted = recurrence.standing().to_string();
+        retried!(self, |conn| {
+            let update = statement(self.queries.plain(queries::NOTE_STANDING))
+                .bind(noted.clone())
+                .bind(seen.standing.arming.row)
+                .bind(stored.to_owned());
+            conn.execute(update)
+        })
+        .map(|matched| matched > 0)
     }
 
     pub(super) async fn recur_once(

@@ -1,11 +1,13 @@
 //! Series of the configuration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use lapsed::client::{Pace, Pruning};
 use lapsed::task::State;
 use lapsed::{MysqlTask, Recurrence, TaskContext, UnixMs};
 
-use super::each_once;
+use super::{begin, each_once, every};
 use crate::rig::{Daemon, Rig, handlers, key, until};
 use crate::worker::{Process, config_file};
 
@@ -157,4 +159,41 @@ async fn at_sighup_the_daemon_takes_the_series_and_says_which_are_gone() {
         .until_logged("recurring task is no longer configured but goes on")
         .await;
     assert_eq!(rig.state("Old@one").await, State::Pending);
+}
+
+#[tokio::test]
+async fn retention_brings_no_configured_series_back_and_forgets_the_others() {
+    let rig = Rig::new("").await;
+    let client = rig.client().await;
+    begin(&client, "Job@record@theirs", every(420_000)).await;
+    let daemon = configured(&rig, "key = 'Job@record@ours'\nevery = '7m'");
+    until("both are there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 2
+    })
+    .await;
+    for name in ["Job@record@ours", "Job@record@theirs"] {
+        daemon.tasks.cancel_key(&key(name)).await.unwrap();
+    }
+    daemon.stop().await;
+    rig.run_sql("UPDATE tb_time_limit_task SET end_time = end_time - 7200, finished_at = finished_at - 7200")
+        .await;
+    // By somebody whose configuration has no such entry.
+    let older = Pruning {
+        older_than: Some(Duration::from_secs(3_600)),
+        state: State::Cancelled,
+        keep: None,
+        dry_run: false,
+    };
+    assert_eq!(client.prune(older, Pace::default()).await.unwrap(), 1);
+    assert_eq!(rig.state("Job@record@ours").await, State::Cancelled);
+    let again = configured(
+        &rig,
+        "key = 'Job@record@ours'\nevery = '7m'\n[[recurring]]\nkey = 'Job@record@new'\nevery = '7m'",
+    );
+    until("the new one is there", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == 2
+    })
+    .await;
+    assert_eq!(rig.state("Job@record@ours").await, State::Cancelled);
+    drop(again);
 }

@@ -1,0 +1,197 @@
+//! `lapsed stats`: how many tasks are in which state, and how late.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use lapsed::Config;
+use lapsed::compose::Adapters;
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::{Catalog, MethodFigures, Pauses, Survey, SurveyLimits};
+use lapsed::task::Pause;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use super::filters::duration;
+use super::output::{Output, say};
+use super::pauses;
+
+/// Most classes and methods in the table; JSON has all.
+const METHODS_SHOWN: usize = 50;
+
+#[derive(Args)]
+pub struct Stats {
+    /// Again every second, or every so often (`--watch=5s`), until interrupted
+    #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = false, default_missing_value = "1s", value_parser = every)]
+    watch: Option<Duration>,
+}
+
+fn every(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    match duration(text)? {
+        every if every < SHORTEST => Err("expected at least 100ms".to_owned()),
+        every => Ok(every),
+    }
+}
+
+impl Stats {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let ledger = Adapters::new(config)?.ledger;
+        let Some(every) = self.watch else {
+            let (survey, pauses) = look(&ledger).await?;
+            show(output, &survey, &pauses)?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+        let watching = async {
+            loop {
+                let asked = Instant::now();
+                let (survey, pauses) = look(&ledger).await?;
+                let took = asked.elapsed();
+                if !output.json {
+                    begin_page()?;
+                }
+                show(output, &survey, &pauses)?;
+                // The ledger has other work: looking takes half of the time at most.
+                tokio::time::sleep(every.saturating_sub(took).max(took)).await;
+            }
+        };
+        tokio::select! {
+            ended = watching => ended,
+            _ = interrupt.recv() => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+async fn look(ledger: &MysqlLedger) -> anyhow::Result<(Survey, Vec<Pause>)> {
+    let survey = ledger.survey(SurveyLimits::default()).await?;
+    Ok((survey, ledger.all().await?))
+}
+
+/// On a terminal, over the page before; elsewhere behind it.
+fn begin_page() -> anyhow::Result<()> {
+    const CLEAR: &str = "\x1b[2J\x1b[H";
+    say(match std::io::stdout().is_terminal() {
+        true => CLEAR,
+        false => "",
+    })
+}
+
+fn show(output: Output, survey: &Survey, pauses: &[Pause]) -> anyhow::Result<()> {
+    let mut value = serde_json::to_value(survey)?;
+    value["pauses"] = json!(pauses);
+    let mut lines = vec![counts(survey)];
+    if !survey.methods.is_empty() {
+        lines.push(String::new());
+        lines.push(methods(survey));
+    }
+    lines.extend(pauses::lines(pauses));
+    output.print(&value, lines.join("\n"))
+}
+
+fn counts(survey: &Survey) -> String {
+    let counts = survey.counts.by_state();
+    let lines = counts.iter().map(|(state, count)| {
+        let more = if survey.at_least.contains(state) {
+            "+"
+        } else {
+            ""
+        };
+        format!("{state:<10} {count:>12}{more}")
+    });
+    let mut lines: Vec<String> = lines.collect();
+    if survey.counts.overdue > 0 {
+        let oldest = seconds(survey.counts.overdue_ms_max);
+        lines.push(format!("the oldest is {oldest} s overdue"));
+    }
+    if !survey.at_least.is_empty() {
+        lines.push("+: there may be more, which are not counted".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn methods(survey: &Survey) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "TASKS", "PENDING", "WAITING", "RUNNING", "OVERDUE", "OLDEST", "DEAD", "DONE", "P50",
+        "P99", "MAX",
+    ]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for figures in survey.methods.iter().take(METHODS_SHOWN) {
+        table.add_row(row(figures));
+    }
+    let mut text = table.trim_fmt();
+    let left = survey.methods.len().saturating_sub(METHODS_SHOWN);
+    if left > 0 {
+        text += &format!("\nand {left} more: `--json` has all");
+    }
+    if survey
+        .methods
+        .iter()
+        .any(|figures| figures.due_to_done.is_some())
+    {
+        text += "\nDONE and behind it: within the last hour, at the first attempt, of those that fell due last; \
+                 P50, P99 and MAX are seconds from due to done";
+    }
+    for (of, which) in [
+        (survey.methods_of, "unfinished"),
+        (survey.methods_of_dead, "dead"),
+    ] {
+        if let Some(of) = of {
+            text += &format!(
+                "\nby class and method only the {of} {which} ones that fall due first are counted"
+            );
+        }
+    }
+    text
+}
+
+fn row(figures: &MethodFigures) -> [String; 11] {
+    let MethodFigures {
+        name,
+        pending,
+        waiting,
+        running,
+        overdue,
+        overdue_ms_max,
+        dead,
+        due_to_done,
+    } = figures;
+    let oldest = match overdue {
+        0 => String::new(),
+        _ => seconds(*overdue_ms_max),
+    };
+    let [count, p50, p99, max] = match due_to_done {
+        None => Default::default(),
+        Some(took) => [
+            took.count.to_string(),
+            seconds(took.p50_ms),
+            seconds(took.p99_ms),
+            seconds(took.max_ms),
+        ],
+    };
+    [
+        name.escape_debug().to_string(),
+        pending.to_string(),
+        waiting.to_string(),
+        running.to_string(),
+        overdue.to_string(),
+        oldest,
+        dead.to_string(),
+        count,
+        p50,
+        p99,
+        max,
+    ]
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:03}", ms / 1_000, ms % 1_000)
+}

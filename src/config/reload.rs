@@ -1,0 +1,77 @@
+//! Which changes of a configuration reach a daemon that runs.
+
+use super::{Config, EngineConfig};
+
+impl Config {
+    /// The sections that `newer` changes and that a daemon reads only at its start; the others it takes at SIGHUP.
+    pub fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
+        let Self {
+            timer,
+            redis,
+            ledger,
+            sentinel,
+            nudge,
+            // Of routes and handlers, as are `[retry]` and `engine.timeout`; but see below.
+            adopt: _,
+            sweep,
+            engine,
+            fleet,
+            retry: _,
+            retention: _,
+            http,
+            routes: _,
+            recurring: _,
+        } = self;
+        let engine_as_before = EngineConfig {
+            timeout: engine.timeout,
+            // Of one start, and also said on the command line.
+            hold_overdue: engine.hold_overdue,
+            ..newer.engine
+        };
+        let changed = [
+            ("timer", *timer != newer.timer),
+            ("redis", *redis != newer.redis),
+            ("ledger", *ledger != newer.ledger),
+            ("sentinel", *sentinel != newer.sentinel),
+            ("nudge", *nudge != newer.nudge),
+            // Which events are subscribed to.
+            ("adopt", self.hears_armings() != newer.hears_armings()),
+            ("sweep", *sweep != newer.sweep),
+            ("engine", *engine != engine_as_before),
+            ("fleet", *fleet != newer.fleet),
+            ("http", *http != newer.http),
+        ];
+        let changed = changed.into_iter().filter(|(_, changed)| *changed);
+        changed.map(|(section, _)| section).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_daemon_reads_only_at_its_start_is_named_and_nothing_else() {
+        let config = |text: &str| Config::from_toml(text).unwrap();
+        let changed = |text: &str| Config::default().needs_restart(&config(text));
+        assert!(changed("").is_empty());
+        let taken = "retention.done = '1h'\nretry.max_attempts = 3\nengine.timeout = '1s'\nengine.hold_overdue = true\n\
+                     adopt.enabled = false\n[[routes]]\nmatch = '.'\nlog = {}\n[[recurring]]\nkey = 'C@m'\nevery = '1h'";
+        assert_eq!(changed(taken), [""; 0]);
+        for section in [
+            "timer = 'ledger_poll'",
+            "redis.key_prefix = 'a'",
+            "ledger.table = 'a'",
+            "sentinel.count = 3",
+            "sweep.interval = '2s'",
+            "engine.concurrency = 3",
+            "fleet.share = false",
+            "http.tokens = ['0123456789abcdef0123456789abcdef']",
+        ] {
+            let name = section.split([' ', '.']).next().unwrap();
+            assert_eq!(changed(section), [name], "{section}");
+        }
+        let deaf = changed("adopt.enabled = false\nnudge.enabled = false");
+        assert_eq!(deaf, ["nudge", "adopt"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether daemons without Redis can count together how often tasks start.
+
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use super::Finding;
+use super::checkup::{Checkup, Silent};
+use super::ledger::number;
+use crate::config::{Config, TimerKind};
+use crate::ledger::mysql::queries::Queries;
+
+const RATES: &str = "ledger.rates";
+
+/// Each matches no row, and is refused without its right.
+const TRIALS: [(&str, &str); 3] = [
+    ("SELECT", "SELECT route FROM `{t}_rates` WHERE route = ''"),
+    (
+        "INSERT",
+        "INSERT INTO `{t}_rates` (route) SELECT '' FROM DUAL WHERE 1 = 0",
+    ),
+    (
+        "UPDATE",
+        "UPDATE `{t}_rates` SET full_at_ns = full_at_ns WHERE route = ''",
+    ),
+];
+
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// Examines the table of rates. With Redis nobody looks at it.
+pub(super) async fn examine(
+    config: &Config,
+    conn: &mut MySqlConnection,
+    queries: &Queries,
+    checkup: &mut Checkup,
+) -> Result<(), Silent> {
+    if config.timer != TimerKind::LedgerPoll {
+        return Ok(());
+    }
+    let lack = checkup.learn(&[RATES], lack(conn, queries)).await?;
+    let rated = config
+        .routes
+        .iter()
+        .any(|route| route.limits.rate.is_some());
+    checkup.add(lack.map(|lack| judge(queries, rated, &lack)));
+    Ok(())
+}
+
+/// What keeps daemons from counting together.
+enum Lack {
+    Nothing,
+    Table,
+    Rights(Vec<&'static str>),
+}
+
+async fn lack(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Lack> {
+    let mut refused = Vec::new();
+    for (right, trial) in TRIALS {
+        let trial = sqlx::query(AssertSqlSafe(queries.plain(trial)));
+        match trial.execute(&mut *conn).await {
+            Ok(_) => {}
+            Err(error) if number(&error) == Some(NO_SUCH_TABLE) => return Ok(Lack::Table),
+            Err(error) if matches!(number(&error), Some(1044 | 1142 | 1143 | 1227 | 1370)) => {
+                refused.push(right);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(match refused.is_empty() {
+        true => Lack::Nothing,
+        false => Lack::Rights(refused),
+    })
+}
+
+/// `rated`: whether a configured route has a rate; those of handlers are not known here.
+fn judge(queries: &Queries, rated: bool, lack: &Lack) -> Finding {
+    let (found, remedy) = match lack {
+        Lack::Nothing => {
+            return Finding::ok(RATES, "daemons count the starts of a `rate` together");
+        }
+        Lack::Table => (
+            "the table of rates does not exist".to_owned(),
+            "run `lapsed migrate`".to_owned(),
+        ),
+        Lack::Rights(rights) => (
+            format!(
+                "this user may not {} on the table of rates",
+                rights.join(", ")
+            ),
+            queries.plain("`GRANT SELECT, INSERT, UPDATE ON {t}_rates TO ...`"),
+        ),
+    };
+    let found = format!("{found}: each daemon starts as many tasks of a route as its `rate` says");
+    match rated {
+        true => Finding::warning(RATES, found).remedy(remedy),
+        false => Finding::note(RATES, found).remedy(remedy),
+    }
+}

@@ -1,0 +1,177 @@
+//! Figures for people, from a bounded number of rows and of index entries.
+
+use sqlx::Row as _;
+use sqlx::mysql::MySqlRow;
+
+use super::connection::{Conn, error, statement};
+use super::{MysqlLedger, queries, rows};
+use crate::ledger::survey::{LATELY, Methods};
+use crate::ledger::{LedgerError, Stats, Survey, SurveyLimits};
+
+/// What the rows of one `sts` that are not finished come to, all methods together.
+#[derive(Default)]
+struct Unfinished {
+    looked_at: u64,
+    pending: u64,
+    waiting: u64,
+    running: u64,
+    overdue: u64,
+    overdue_ms_max: u64,
+}
+
+impl MysqlLedger {
+    pub(super) async fn survey_of(&self, limits: SurveyLimits) -> Result<Survey, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let survey = self.survey_on(&mut conn, limits).await;
+        survey.map_err(error)
+    }
+
+    async fn survey_on(&self, conn: &mut Conn, limits: SurveyLimits) -> sqlx::Result<Survey> {
+        let SurveyLimits {
+            rows,
+            entries,
+            done,
+        } = limits;
+        let mut methods = Methods::default();
+        let live = self.unfinished(conn, 0, rows, &mut methods).await?;
+        // Called off while they run, or by a program that knows the six old columns only.
+        let deleted = self.unfinished(conn, 1, rows, &mut methods).await?;
+        let dead_looked_at = self.dead(conn, rows, &mut methods).await?;
+        self.done_lately(conn, done, &mut methods).await?;
+
+        let mut finished = [0; 3];
+        for (count, status) in finished.iter_mut().zip([1i64, 2, 3]) {
+            let question = statement(self.queries.plain(queries::COUNT_STATUS));
+            *count = self
+                .counted(conn, question.bind(status).bind(entries))
+                .await?;
+        }
+        let mut counts = Stats {
+            pending: live.pending,
+            waiting: live.waiting,
+            running: live.running + deleted.running,
+            done: finished[0],
+            dead: finished[1],
+            cancelled: finished[2] + deleted.pending + deleted.waiting,
+            overdue: live.overdue,
+            overdue_ms_max: live.overdue_ms_max,
+        };
+        let (most, is_part) = (u64::from(entries), live.looked_at >= u64::from(rows));
+        if is_part {
+            let all = statement(self.queries.plain(queries::COUNT_PENDING)).bind(entries);
+            let all = self.counted(conn, all).await?;
+            let due = statement(self.queries.plain(queries::COUNT_DUE)).bind(entries);
+            let due = self.counted(conn, due).await?;
+            counts.pending = all.saturating_sub(live.waiting + live.running);
+            counts.overdue = due.saturating_sub(live.running);
+        }
+        let at_least = [
+            (
+                "pending",
+                is_part && counts.pending + counts.waiting + live.running >= most,
+            ),
+            ("waiting", is_part && live.waiting + live.pending > 0),
+            ("running", is_part || deleted.looked_at >= u64::from(rows)),
+            ("done", counts.done >= most),
+            ("dead", counts.dead >= most),
+            (
+                "cancelled",
+                finished[2] >= most || deleted.looked_at >= u64::from(rows),
+            ),
+            ("overdue", is_part && counts.overdue + live.running >= most),
+        ];
+        let at_least = at_least.into_iter().filter(|(_, is_part)| *is_part);
+        Ok(Survey {
+            counts,
+            at_least: at_least.map(|(state, _)| state).collect(),
+            methods: methods.figures(),
+            methods_of: is_part.then_some(rows),
+            methods_of_dead: (dead_looked_at >= u64::from(rows)).then_some(rows),
+        })
+    }
+
+    async fn unfinished(
+        &self,
+        conn: &mut Conn,
+        sts: i64,
+        limit: u32,
+        methods: &mut Methods,
+    ) -> sqlx::Result<Unfinished> {
+        let question = statement(self.queries.plain(queries::SURVEY_UNFINISHED));
+        let mut all = Unfinished::default();
+        for row in conn.fetch(question.bind(sts).bind(limit)).await? {
+            let of_name = Unfinished {
+                looked_at: count(&row, "looked_at")?,
+                pending: count(&row, "pending")?,
+                waiting: count(&row, "waiting")?,
+                running: count(&row, "running")?,
+                overdue: count(&row, "overdue")?,
+                overdue_ms_max: count(&row, "overdue_ms")?,
+            };
+            all.looked_at += of_name.looked_at;
+            all.pending += of_name.pending;
+            all.waiting += of_name.waiting;
+            all.running += of_name.running;
+            all.overdue += of_name.overdue;
+            all.overdue_ms_max = all.overdue_ms_max.max(of_name.overdue_ms_max);
+            let is_live = sts == 0;
+            if !is_live && of_name.running == 0 {
+                continue;
+            }
+            let figures = methods.of(&name(&row)?);
+            figures.running += of_name.running;
+            if is_live {
+                figures.pending = of_name.pending;
+                figures.waiting = of_name.waiting;
+                figures.overdue = of_name.overdue;
+                figures.overdue_ms_max = of_name.overdue_ms_max;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Answers how many rows were looked at.
+    async fn dead(&self, conn: &mut Conn, limit: u32, methods: &mut Methods) -> sqlx::Result<u64> {
+        let question = statement(self.queries.plain(queries::SURVEY_DEAD));
+        let mut looked_at = 0;
+        for row in conn.fetch(question.bind(limit)).await? {
+            let dead = count(&row, "dead")?;
+            looked_at += dead;
+            methods.of(&name(&row)?).dead = dead;
+        }
+        Ok(looked_at)
+    }
+
+    async fn done_lately(
+        &self,
+        conn: &mut Conn,
+        limit: u32,
+        methods: &mut Methods,
+    ) -> sqlx::Result<()> {
+        let question = statement(self.queries.plain(queries::SURVEY_DONE));
+        let question = question.bind(limit).bind(LATELY.as_secs());
+        for row in conn.fetch(question).await? {
+            methods.took(&name(&row)?, count(&row, "took_ms")?);
+        }
+        Ok(())
+    }
+
+    async fn counted(
+        &self,
+        conn: &mut Conn,
+        question: super::connection::Statement<'_>,
+    ) -> sqlx::Result<u64> {
+        let found = conn.fetch(question).await?;
+        Ok(u64::try_from(rows::first_i64(&found)?).unwrap_or(0))
+    }
+}
+
+/// Whatever the column's character set is: a program's own table may have any.
+fn name(row: &MySqlRow) -> sqlx::Result<String> {
+    row.try_get_unchecked("name")
+}
+
+fn count(row: &MySqlRow, column: &str) -> sqlx::Result<u64> {
+    let count: i64 = row.try_get(column)?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
