@@ -16,6 +16,8 @@ def is_signed(headers, body: bytes, secrets, tolerance=300) -> bool:
     signed = f"{sent}.{timestamp}.".encode() + body
     for secret in secrets:
         key = base64.b64decode(secret.removeprefix("whsec_") + "==")
+        if not key:  # a secret that is not set: everybody could sign with it
+            continue
         wanted = b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
         if any(hmac.compare_digest(wanted, found.encode()) for found in signatures.split(" ")):
             return True

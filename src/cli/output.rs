@@ -193,11 +193,15 @@ fn mishap_line(mishap: &Mishap) -> String {
         snoozes,
     } = mishap;
     let mut line = format!("{at}  attempt {attempt}  {}", how.as_str());
-    if *snoozes > 0 {
-        line += &format!(" {snoozes} times");
+    match *snoozes {
+        0 => {}
+        1 => line += " once",
+        _ => line += &format!(" {snoozes} times"),
     }
-    if *crashes > 0 {
-        line += &format!(" after {crashes} crashes");
+    match *crashes {
+        0 => {}
+        1 => line += " after 1 crash",
+        _ => line += &format!(" after {crashes} crashes"),
     }
     // Some errors begin with what has just been said: `expired: ..`.
     let error = error
@@ -270,6 +274,30 @@ mod tests {
             let line = mishap_line(&mishap(how, error));
             let expected = format!("1970-01-01T00:00:00.000Z  attempt 1  {expected}  (host:1)");
             assert_eq!(line, expected);
+        }
+    }
+
+    #[test]
+    fn what_happened_one_time_is_said_in_the_singular() {
+        let line = |how, crashes, snoozes| {
+            mishap_line(&Mishap {
+                how,
+                attempt: 3,
+                at: UnixMs(0),
+                error: String::new(),
+                daemon: "host:1".to_owned(),
+                crashes,
+                snoozes,
+            })
+        };
+        for (how, crashes, snoozes, expected) in [
+            (How::Snoozed, 0, 1, "snoozed once"),
+            (How::Snoozed, 0, 2, "snoozed 2 times"),
+            (How::Failed, 1, 0, "failed after 1 crash"),
+            (How::Failed, 2, 0, "failed after 2 crashes"),
+        ] {
+            let expected = format!("1970-01-01T00:00:00.000Z  attempt 3  {expected}  (host:1)");
+            assert_eq!(line(how, crashes, snoozes), expected);
         }
     }
 

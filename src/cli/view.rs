@@ -157,9 +157,13 @@ pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode>
     let value = json!({
         "ok": true, "routes": routes, "targets": targets, "recurring": recurring, "warnings": warnings,
     });
-    let mut text = format!("the configuration is in order, {routes} routes");
+    let plural = |count| if count == 1 { "" } else { "s" };
+    let mut text = format!(
+        "the configuration is in order, {routes} route{}",
+        plural(routes)
+    );
     if recurring > 0 {
-        text += &format!(", {recurring} recurring tasks");
+        text += &format!(", {recurring} recurring task{}", plural(recurring));
     }
     for route in &config.routes {
         text += &format!("\n  {}  ->  {}", route.matches, route.target);

@@ -184,11 +184,10 @@ async fn a_table_that_somebody_locks_is_not_waited_for() -> Result {
 #[tokio::test]
 async fn an_index_that_the_server_may_not_use_is_an_error() -> Result {
     let url = ledger("ignored").await?;
-    sql(
-        &url,
-        "ALTER TABLE tb_time_limit_task ALTER INDEX ix_due IGNORED",
-    )
-    .await?;
+    let change = "ALTER TABLE tb_time_limit_task ALTER INDEX ix_due";
+    if sql(&url, &format!("{change} IGNORED")).await.is_err() {
+        sql(&url, &format!("{change} INVISIBLE")).await?; // MySQL's word for it
+    }
     let report = doctor::examine(&ledger_only(&url)?).await;
     let index = finding(&report, "ledger.index", Severity::Error);
     assert_contains(remedy(index), "NOT IGNORED");

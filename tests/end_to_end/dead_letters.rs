@@ -5,7 +5,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, until};
+use crate::rig::{Rig, numbers, until};
 use crate::worker::{config_file, lapsed};
 
 /// `lapsed` on a rig: exit code, stdout, stderr.
@@ -42,12 +42,13 @@ async fn dead() -> (Rig, Shell) {
         ("Mail@send", "exhausted", "connection refused"),
         ("Bill@print", "permanent", "permanent failure: no paper"),
     ] {
+        let numbers = numbers(5);
         rig.run_sql(&format!(
             "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, run_end, attempt, reason, last_error, tag, finished_at, history) \
              SELECT CONCAT('{name}@', seq), 2, UNIX_TIMESTAMP() - 86400, UNIX_TIMESTAMP() - 86400, UNIX_TIMESTAMP() - 86400, 3, '{reason}', '{error}', \
                CONCAT('shop-', seq), UNIX_TIMESTAMP() - 3600 * seq + 60, \
                '{{\"how\":\"failed\",\"attempt\":3,\"at\":\"2026-11-21T20:00:00.250Z\",\"error\":\"{error}\",\"daemon\":\"host:1\"}}' \
-             FROM seq_1_to_5"
+             FROM {numbers}"
         ))
         .await;
     }

@@ -7,7 +7,7 @@ use lapsed::ledger::ListFilter;
 use lapsed::task::{How, Reason, RetryPolicy, State};
 use lapsed::{HandlerError, HandlerRegistry, MysqlTask, TaskContext};
 
-use crate::rig::{Rig, create, handlers, key, until};
+use crate::rig::{Rig, create, handlers, key, numbers, until};
 use crate::worker::{Process, config_file, lapsed};
 
 #[tokio::test]
@@ -155,10 +155,11 @@ async fn redriving_many_does_not_make_fresh_tasks_late() {
             Ok(())
         })
         .retry("Job", "slow", RetryPolicy::never());
+    let numbers = numbers(DEAD);
     rig.run_sql(&format!(
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, reason, last_error, finished_at) \
          SELECT CONCAT('Job@slow@', seq), 2, UNIX_TIMESTAMP() - 7200, UNIX_TIMESTAMP() - 7200, 'exhausted', 'no', UNIX_TIMESTAMP() - 3600 \
-         FROM seq_1_to_{DEAD}"
+         FROM {numbers}"
     ))
     .await;
     let daemon = rig.daemon_with(handlers);

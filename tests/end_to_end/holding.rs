@@ -5,16 +5,17 @@ use lapsed::task::{Scope, State};
 use lapsed::{Due, UnixMs};
 
 use crate::pausing::scope;
-use crate::rig::{Daemon, Rig, create, handlers, key, until};
+use crate::rig::{Daemon, Rig, create, handlers, key, numbers, until};
 use crate::worker::Process;
 
 const HOLD: &str = "engine.hold_overdue = true";
 
 /// Rows as a dump of an hour ago has them: overdue ones, and one whose retry lies ahead.
 async fn restore(rig: &Rig, count: i64) {
+    let numbers = numbers(count);
     rig.run_sql(&format!(
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
-           SELECT CONCAT('Job@record@', seq), 0, 1, UNIX_TIMESTAMP(NOW(3)) - 3600 + seq, 0 FROM seq_1_to_{count}; \
+           SELECT CONCAT('Job@record@', seq), 0, 1, UNIX_TIMESTAMP(NOW(3)) - 3600 + seq, 0 FROM {numbers}; \
          INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts, run_end, retry_at, attempt) \
            SELECT 'Job@record@retry', 0, 1, end_time, 0, end_time, UNIX_TIMESTAMP(NOW(3)) + 1, 1 \
            FROM tb_time_limit_task WHERE `key` = 'Job@record@1'"

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::task::{Scope, State};
 use lapsed::{Due, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext, UnixMs};
 
-use crate::rig::{Daemon, Rig, create, handlers, key, until, write_down};
+use crate::rig::{Daemon, Rig, create, handlers, key, numbers, until, write_down};
 
 /// What is promised: so long after the answer, nothing starts any more.
 const BOUND_MS: i64 = 2_000;
@@ -231,9 +231,10 @@ async fn a_retry_of_a_paused_class_waits_and_keeps_its_attempts() {
 
 /// 100,000 rows that are overdue, as a class that was paused for a day leaves them behind.
 async fn paused_backlog(rig: &Rig, class: &str) {
+    let numbers = numbers(100_000);
     rig.run_sql(&format!(
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
-         SELECT CONCAT('{class}@record@', seq), 0, 1, UNIX_TIMESTAMP(NOW(3)) - seq / 1000, 0 FROM seq_1_to_100000"
+         SELECT CONCAT('{class}@record@', seq), 0, 1, UNIX_TIMESTAMP(NOW(3)) - seq / 1000, 0 FROM {numbers}"
     ))
     .await;
 }

@@ -4,11 +4,12 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, until};
+use crate::rig::{Rig, numbers, until};
 use crate::worker::{Process, config_file, lapsed};
 
 /// Rows of every kind, `count` each: old (two hours) and young.
 async fn rows(rig: &Rig, count: u32) {
+    let numbers = numbers(count.into());
     // What they are called, status, sts, due, finished, lease: seconds from now.
     let kinds = [
         ("done_old", 1, 0, -7200, Some(-7200), 0),
@@ -36,7 +37,7 @@ async fn rows(rig: &Rig, count: u32) {
         rig.run_sql(&format!(
             "INSERT INTO tb_time_limit_task (`key`, status, sts, start_time, end_time, finished_at, lease_until) \
              SELECT CONCAT('Kept@{name}@', seq), {status}, {sts}, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() + {due}, {finished}, {lease} \
-             FROM seq_1_to_{count}"
+             FROM {numbers}"
         ))
         .await;
     }

@@ -47,6 +47,13 @@ pub async fn until_within(deadline: Duration, what: impl Display, holds: impl As
     }
 }
 
+/// SQL: a table of the numbers from 1 to `count`, as its column `seq`. MySQL lacks MariaDB's own.
+pub fn numbers(count: i64) -> String {
+    format!(
+        "JSON_TABLE(CONCAT('[0', REPEAT(',0', {count} - 1), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers"
+    )
+}
+
 pub fn key(text: &str) -> TaskKey {
     TaskKey::parse(text).unwrap()
 }

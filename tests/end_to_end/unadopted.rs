@@ -5,6 +5,7 @@ use std::time::Duration;
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use lapsed::{HandlerRegistry, TaskContext};
+use sqlx::AssertSqlSafe;
 use tokio::time::Instant;
 
 use crate::rig::{Daemon, Rig, Setup, until, write_down};
@@ -26,11 +27,13 @@ async fn rows(rig: &Rig) -> i64 {
 /// Statements that the database has executed: those that read, and those that write.
 async fn statements(rig: &Rig) -> (i64, i64) {
     let count = async |names: &str| {
-        rig.number(format!(
-            "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS \
-             WHERE VARIABLE_NAME IN ({names})"
-        ))
-        .await
+        let counters = format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({names})");
+        let counters = sqlx::query_as::<_, (String, String)>(AssertSqlSafe(counters));
+        let counters = counters.fetch_all(&rig.sql).await.unwrap();
+        counters
+            .iter()
+            .map(|(_, count)| count.parse::<i64>().unwrap())
+            .sum()
     };
     (
         count("'COM_SELECT'").await,

@@ -70,7 +70,7 @@ async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(
         "and success"
     );
 
-    create(ledger, &key, -20).await;
+    create(ledger, &key, -60_000).await;
     let anew = record(ledger, &key).await;
     assert_eq!((anew.history.len(), anew.reason), (0, None));
     fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
@@ -186,7 +186,7 @@ async fn a_result_is_kept_with_the_completion(ledger: &(impl Ledger + Catalog)) 
         (State::Done, Some(result))
     );
     assert_eq!(record(ledger, &without).await.result, None);
-    create(ledger, &with, -20).await;
+    create(ledger, &with, -60_000).await;
     assert_eq!(
         record(ledger, &with).await.result,
         None,

@@ -2,7 +2,7 @@
 
 use lapsed::ledger::migrate::{Method, Step, check_tasks};
 
-use crate::database::{ADD_STS, Database, ROWS, Result, SEED, tb};
+use crate::database::{ADD_STS, Database, ROWS, Result, SEED, plain, tb};
 
 #[tokio::test]
 async fn an_absent_table_is_created() -> Result {
@@ -90,12 +90,12 @@ async fn a_seed_table_without_sts_gets_it() -> Result {
 async fn the_id_the_charset_and_the_comments_are_left_alone() -> Result {
     let mut database = Database::with("left_alone", &[SEED, ADD_STS, ROWS]).await?;
     database.migrate().await?;
-    let after = database.definition("tb").await?;
+    let after = plain(&database.definition("tb").await?);
     for line in [
-        "`id` int(10) unsigned NOT NULL AUTO_INCREMENT",
+        "`id` int unsigned NOT NULL AUTO_INCREMENT",
         "`key` varchar(255) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL COMMENT 'Redis鍵'",
-        "`status` tinyint(3) unsigned NOT NULL DEFAULT 0 COMMENT '狀態,0未處理,1已處理'",
-        "`sts` tinyint(3) unsigned NOT NULL DEFAULT 0",
+        "`status` tinyint unsigned NOT NULL DEFAULT 0 COMMENT '狀態,0未處理,1已處理'",
+        "`sts` tinyint unsigned NOT NULL DEFAULT 0",
         "KEY `we` (`key`) USING BTREE",
         "DEFAULT CHARSET=utf8mb3",
         "配合Redis、以及回調腳本使用",

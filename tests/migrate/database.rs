@@ -153,4 +153,13 @@ pub fn tb() -> Table {
     Table::new("tb").expect("a plain word")
 }
 
+/// A definition as MariaDB and MySQL both could have put it: without widths for display, numbers without quotes.
+pub fn plain(definition: &str) -> String {
+    definition
+        .replace("tinyint(3)", "tinyint")
+        .replace("int(10)", "int")
+        .replace("int(11)", "int")
+        .replace("DEFAULT '0'", "DEFAULT 0")
+}
+
 pub fn quietly(_: Progress<'_>) {}

@@ -52,7 +52,8 @@ async fn many_duplicates_are_moved_in_batches() -> Result {
         "many",
         &[
             SEED,
-            "INSERT INTO tb (`key`, status, start_time, end_time) SELECT CONCAT('A@b@', seq % 700), seq % 2, 1, seq FROM seq_1_to_2800",
+            "INSERT INTO tb (`key`, status, start_time, end_time) SELECT CONCAT('A@b@', seq % 700), seq % 2, 1, seq FROM \
+               JSON_TABLE(CONCAT('[0', REPEAT(',0', 2800 - 1), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers",
         ],
     )
     .await?;

@@ -3,7 +3,7 @@
 use lapsed::ledger::migrate::Table;
 use sqlx::{Connection, MySqlConnection};
 
-use crate::database::{Database, Result, SEED};
+use crate::database::{Database, Result, SEED, plain};
 
 #[tokio::test]
 async fn a_table_that_lacks_one_thing_is_told_which() -> Result {
@@ -40,7 +40,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         (
             "seconds",
             "MODIFY end_time INT UNSIGNED NOT NULL",
-            "column `end_time` is `int(10) unsigned NOT NULL`, expected `DECIMAL(13,3) UNSIGNED NOT NULL`",
+            "column `end_time` is `int unsigned NOT NULL`, expected `DECIMAL(13,3) UNSIGNED NOT NULL`",
         ),
         (
             "microseconds",
@@ -55,7 +55,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         (
             "foreign_owner",
             "ADD COLUMN owner INT NULL",
-            "column `owner` is `int(11)`, expected `BINARY(16) NULL`",
+            "column `owner` is `int`, expected `BINARY(16) NULL`",
         ),
         (
             "obligatory_daemon",
@@ -98,7 +98,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         database.run(&format!("ALTER TABLE tb {change}")).await?;
         let before = database.definition("tb").await?;
         assert_eq!(
-            database.refusal().await?,
+            plain(&database.refusal().await?),
             format!("table `tb` cannot be adopted: {problem}")
         );
         assert_eq!(database.definition("tb").await?, before);

@@ -73,7 +73,8 @@ async fn errors_say_what_to_do() {
     let error = refused(&reader).await;
     assert!(
         error.contains(" command denied to user 'reader'@")
-            && error.contains("; grant UPDATE on `app`"),
+            && error.contains("; grant UPDATE on ")
+            && error.ends_with("`tb_time_limit_task` to this user"),
         "{error}"
     );
     connection
@@ -83,7 +84,8 @@ async fn errors_say_what_to_do() {
     let error = connect(&reader).discard_rows(&[1]).await.unwrap_err();
     let error = error.to_string();
     assert!(
-        error.ends_with("; grant DELETE on `app`.`tb_time_limit_task` to this user"),
+        error.contains("; grant DELETE on ")
+            && error.ends_with("`tb_time_limit_task` to this user"),
         "{error}"
     );
     let nobody_there = "mysql://root@127.0.0.1:1/app";

@@ -14,11 +14,15 @@ async fn a_scan_goes_past_many_paused_rows_in_bounded_stretches() {
     const PAUSED: i64 = 25_000;
     let (_server, ledger, _) = start().await;
     let mut connection = ledger.connection().await.unwrap();
+    // MySQL lacks MariaDB's own table of numbers.
+    let numbers = format!(
+        "JSON_TABLE(CONCAT('[0', REPEAT(',0', {PAUSED}), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers"
+    );
     // One that may start before, in the middle of and behind those that may not.
     let insert = format!(
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
-         SELECT CONCAT(IF(seq % ({PAUSED} / 2) = 0, 'Live', 'Stuck'), '@go@', seq), 0, 1, \
-           1000 + seq DIV 3, 0 FROM seq_0_to_{PAUSED}"
+         SELECT CONCAT(IF((seq - 1) % ({PAUSED} / 2) = 0, 'Live', 'Stuck'), '@go@', seq - 1), 0, 1, \
+           1000 + (seq - 1) DIV 3, 0 FROM {numbers}"
     );
     connection.execute(&*insert.leak()).await.unwrap();
     let stuck = "Stuck".parse().unwrap();

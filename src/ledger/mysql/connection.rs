@@ -245,6 +245,12 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether a password of MySQL's `caching_sha2_password` would have to go over a wire without TLS. The driver has a
+/// feature that encrypts it all the same; every MySQL comes with TLS switched on, so that is left out.
+fn wants_tls(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Configuration(error) if error.to_string().starts_with("RSA auth backend disabled"))
+}
+
 /// The driver's error as the seam's, with what to do about it.
 pub(super) fn error(error: sqlx::Error) -> LedgerError {
     let hint = match number(&error) {
@@ -265,11 +271,15 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
             "no connection within {} s; is the server up, and `ledger.max_connections` large enough?",
             ACQUIRE_TIMEOUT.as_secs()
         ),
+        error if wants_tls(error) => "the server takes this user's password over TLS alone; \
+             is `ssl-mode=disabled` in `ledger.url`, or TLS switched off there?"
+            .to_owned(),
         sqlx::Error::Io(error) => format!("{error}; is the server up, and `ledger.url` right?"),
         other => other.to_string(),
     };
     let (locked, transient) = (is_locked(&error), is_transient(&error));
-    let source = Some(std::sync::Arc::new(error) as _);
+    // What the driver says of TLS is about features of its own.
+    let source = (!wants_tls(&error)).then(|| std::sync::Arc::new(error) as _);
     match () {
         () if locked => LedgerError::Locked { message, source },
         () if transient => LedgerError::Unavailable { message, source },
