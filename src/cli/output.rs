@@ -52,7 +52,7 @@ impl Output {
                 state,
                 task.due_at.to_string(),
                 task.attempt.to_string(),
-                task.tag.clone().unwrap_or_default(),
+                task.tag.as_deref().map(on_one_line).unwrap_or_default(),
                 task.last_error
                     .as_deref()
                     .map(first_line)
@@ -85,7 +85,7 @@ impl Output {
                     .unwrap_or_default(),
                 died.unwrap_or_default(),
                 task.attempt.to_string(),
-                task.tag.clone().unwrap_or_default(),
+                task.tag.as_deref().map(on_one_line).unwrap_or_default(),
                 error.unwrap_or_default(),
             ]);
         }
@@ -231,6 +231,15 @@ fn beginning(text: &str) -> String {
     }
 }
 
+/// What was written by others may break lines.
+fn on_one_line(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 fn first_line(text: &str) -> String {
     const CHARS_MAX: usize = 80;
     text.lines()
@@ -275,6 +284,11 @@ mod tests {
             let expected = format!("1970-01-01T00:00:00.000Z  attempt 1  {expected}  (host:1)");
             assert_eq!(line, expected);
         }
+    }
+
+    #[test]
+    fn what_others_wrote_stays_on_its_line() {
+        assert_eq!(on_one_line("a\nb\u{1b}[2J é"), "a\\nb\\u{1b}[2J é");
     }
 
     #[test]

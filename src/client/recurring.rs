@@ -10,7 +10,7 @@ use super::{ClientError, Made, NotArmed, Task, TaskClient};
 use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::ledger::{CancelAnswer, Created, IfPending, NewTask, Stands};
-use crate::task::{Recurrence, RecurrenceError, State, TaskKey, UnixMs};
+use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, TaskKey, UnixMs};
 use crate::timer::Timer;
 
 impl TaskClient {
@@ -104,6 +104,7 @@ impl TaskClient {
         let now: UnixMs = self.ledger.clock().now();
         let behind = recurrence.begins_behind(now);
         match recurrence.clone().anchored(now).next(behind) {
+            Some(due) if due.since(now) > DELAY_MAX => Err(ScheduleError::TooFar.into()),
             Some(_) => Ok(()),
             None => Err(RecurrenceError::Over.into()),
         }

@@ -55,12 +55,27 @@ pub(crate) fn parse_span(text: &str) -> Option<jiff::SignedDuration> {
     span.to_duration(days).ok()
 }
 
+/// Whether it would be a length of time if its numbers were not too large to count with.
+fn is_beyond_counting(text: &str) -> bool {
+    let mut before = ' ';
+    let mut is_first_digit = |c: &char| {
+        let is_further = before.is_ascii_digit() && c.is_ascii_digit();
+        before = *c;
+        !is_further
+    };
+    let small: String = text.chars().filter(|c| is_first_digit(c)).collect();
+    parse_span(&small).is_some_and(|span| span.is_positive())
+}
+
 /// Reads a length of time written as text: `30m`, `7d`; at most [`DELAY_MAX`].
 ///
 /// # Errors
 /// [`ScheduleError::Delay`], [`ScheduleError::Negative`] (`7d ago` is), [`ScheduleError::TooLong`].
 pub fn parse_length(text: &str) -> Result<Duration, ScheduleError> {
-    let length = parse_span(text).ok_or_else(|| ScheduleError::Delay(text.to_owned()))?;
+    let length = parse_span(text).ok_or_else(|| match is_beyond_counting(text) {
+        true => ScheduleError::TooLong,
+        false => ScheduleError::Delay(text.to_owned()),
+    })?;
     match Duration::try_from(length) {
         Ok(length) if length <= DELAY_MAX => Ok(length),
         Ok(_) => Err(ScheduleError::TooLong),
@@ -177,7 +192,10 @@ impl Due {
     /// # Errors
     /// [`ScheduleError::Delay`] says what was expected; a bare number has no unit and is refused.
     pub fn parse_delay(text: &str) -> Result<Self, ScheduleError> {
-        let delay = parse_span(text).ok_or_else(|| ScheduleError::Delay(text.to_owned()))?;
+        let delay = parse_span(text).ok_or_else(|| match is_beyond_counting(text) {
+            true => ScheduleError::TooFar,
+            false => ScheduleError::Delay(text.to_owned()),
+        })?;
         match Duration::try_from(delay) {
             Ok(delay) => Self::after(delay),
             Err(_) => Ok(Self::NOW),
@@ -287,6 +305,11 @@ mod tests {
         assert_eq!(parse_length("0s"), Ok(Duration::ZERO));
         assert_eq!(parse_length("3650d"), Ok(DELAY_MAX));
         assert_eq!(parse_length("3651d"), Err(ScheduleError::TooLong));
+        assert_eq!(parse_length("100000000d"), Err(ScheduleError::TooLong));
+        assert_eq!(
+            Due::parse_delay("1h 99999999999999999999s"),
+            Err(ScheduleError::TooFar)
+        );
         for text in ["-7d", "7d ago"] {
             assert_eq!(
                 parse_length(text),

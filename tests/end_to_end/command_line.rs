@@ -104,7 +104,8 @@ async fn the_last_line_about_a_key_is_the_one_that_stands() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
     let (code, _, stderr) = shell.file(
-        "{\"key\": \"C@m@1\", \"in\": \"1h\"}\n{\"key\": \"C@m@1\", \"every\": \"15m\"}\n\
+        // Some programs begin their files with a byte order mark.
+        "\u{feff}{\"key\": \"C@m@1\", \"in\": \"1h\"}\n{\"key\": \"C@m@1\", \"every\": \"15m\"}\n\
          {\"key\": \"C@m@2\", \"every\": \"15m\"}\n{\"key\": \"C@m@2\", \"in\": \"1h\"}\n\
          {\"key\": \"C@m@3\", \"in\": \"1h\", \"tag\": \"one\"}\n{\"key\": \"C@m@3\", \"in\": \"2h\", \"tag\": \"two\"}\n",
     );

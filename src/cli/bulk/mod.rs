@@ -18,6 +18,9 @@ use self::line::Wanted;
 use super::output::Output;
 use super::{EXIT_FAILED, chain, usage};
 
+/// What some programs begin a file of UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Tasks of one statement.
 const BATCH: usize = 500;
 
@@ -121,7 +124,8 @@ pub async fn schedule(
             .with_context(|| format!("read `{}`", file.display()))?;
         number += u64::from(read > 0);
         bar.inc(read as u64);
-        let text = line.trim_ascii();
+        let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1);
+        let text = text.unwrap_or(&line).trim_ascii();
         if !text.is_empty() {
             match line::parse(text, secret.as_ref(), &tasks, tasks.now().await?) {
                 Ok(wanted) => batch.take(wanted, number).await?,

@@ -91,7 +91,7 @@ async fn the_command_line_begins_shows_moves_and_ends_a_series() {
 async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
     let rig = Rig::new("").await;
     let cli = Cli::of(&rig);
-    let refused: [(&[&str], &str); 9] = [
+    let refused: [(&[&str], &str); 10] = [
         (
             &["--every", "1s", "--catch-up-max", "3"],
             "`catch_up_max` belongs to `catch_up` = `all`",
@@ -120,6 +120,10 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
         (
             &["--every", "1s", "--times", "0"],
             "`times` does not fit, expected 1 to 10000",
+        ),
+        (
+            &["--every", "1h", "--at", "2290-01-01T00:00:00Z"],
+            "too far ahead, expected at most 10 years",
         ),
         (
             &["--every", "1s", "--catch-up", "some"],
