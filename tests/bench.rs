@@ -190,7 +190,7 @@ fn enqueue_has_three_ways_each_with_its_rates() {
 
 #[test]
 fn calling_off_by_tag_reaches_every_task() {
-    let document = measure("cancel --pending 2000 --tasks 3000");
+    let document = measure("cancel --pending 2000 --tasks 3000 --rest 0s");
     let row = &rows(&document)[0];
     assert_eq!(row["cancelled"], 3_000, "{row}");
     assert!(number(row, "cancelled_per_s") > 0.0, "{row}");

@@ -13,33 +13,33 @@ use super::progress::{bar, spinner};
 use super::report::Report;
 use super::site::Site;
 
-/// The tag that they all have.
-const TAG: &str = "bench";
-
 impl Cancel {
     pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            self.create(site).await?;
+            let tag = format!("bench-{run}");
+            self.create(site, &tag).await?;
+            // What is called off was written long ago, as a rule: the database has purged and flushed what that left.
+            tokio::time::sleep(self.rest).await;
             let counters = site.counters().await?;
             let meter = Meter::begin(site, counters, &[]).await?;
             let watching = spinner("calling them off".to_owned());
-            let row = self.cancel(site, run, meter).await?;
+            let row = self.cancel(site, run, &tag, meter).await?;
             watching.finish_and_clear();
             report.rows.push(row);
         }
         Ok(report)
     }
 
-    /// Far tasks, rows and keys.
-    async fn create(&self, site: &mut Site) -> anyhow::Result<()> {
+    /// Far tasks of this tag, rows and keys.
+    async fn create(&self, site: &mut Site, tag: &str) -> anyhow::Result<()> {
         let now = site.client.now().await?;
         let first = site.take_numbers(self.tasks);
         let bar = bar("tagged", u64::from(self.tasks));
         for from in (first..first + self.tasks).step_by(BATCH as usize) {
             let to = (first + self.tasks).min(from + BATCH);
             let tasks: Result<Vec<_>, lapsed::task::ScheduleError> = (from..to)
-                .map(|number| Ok((task(number).tag(TAG), Due::at(far_due(now, number))?)))
+                .map(|number| Ok((task(number).tag(tag), Due::at(far_due(now, number))?)))
                 .collect();
             let made = site.client.create_many(tasks?).await;
             bar.inc(made.context("create tasks")?.len() as u64);
@@ -48,9 +48,15 @@ impl Cancel {
         Ok(())
     }
 
-    async fn cancel(&self, site: &Site, run: u32, mut meter: Meter) -> anyhow::Result<Row> {
+    async fn cancel(
+        &self,
+        site: &Site,
+        run: u32,
+        tag: &str,
+        mut meter: Meter,
+    ) -> anyhow::Result<Row> {
         let begun = Instant::now();
-        let cancelled = site.client.cancel_where(&CancelFilter::tag(TAG)).await;
+        let cancelled = site.client.cancel_where(&CancelFilter::tag(tag)).await;
         let took = begun.elapsed();
         let report = cancelled.context("cancel tasks")?;
         let costs = meter.end(site).await?;

@@ -253,6 +253,10 @@ pub struct Cancel {
     /// Tasks due in 1 to 24 days that are there besides
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
+    /// How long the servers rest before each measurement, from the writing of the tasks
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub rest: Duration,
     #[command(flatten)]
     #[serde(flatten)]
     pub common: Common,

@@ -8,13 +8,16 @@ use tokio::time::Instant;
 
 use super::connection::{Conn, Statement, about_rows, error, statement};
 use super::queries::{self, padded};
-use super::{BATCH_MAX, MysqlLedger, rows};
+use super::{MysqlLedger, rows};
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError, Owner};
 use crate::task::TaskKey;
 
-/// Index entries of one page.
-const PAGE: usize = 16_384;
+/// Index entries of one page: some megabytes of keys. At its end connections wait for each other, so there are few pages.
+const PAGE: usize = 49_152;
+
+/// Rows of one statement: half as many commits as elsewhere, and a daemon that wants one of them waits for milliseconds.
+const BATCH: usize = 1_024;
 
 /// Batches of a page that are on their way at once: while one commits, another is read.
 const CONNECTIONS: usize = 3;
@@ -40,7 +43,7 @@ impl MysqlLedger {
     ) -> Result<CancelPage, LedgerError> {
         filter.check()?;
         let (ids, next) = self.cancellable_ids(filter, before).await?;
-        let batches: Vec<Vec<u64>> = ids.chunks(BATCH_MAX).map(<[u64]>::to_vec).collect();
+        let batches: Vec<Vec<u64>> = ids.chunks(BATCH).map(<[u64]>::to_vec).collect();
         let pages: Vec<CancelPage> = stream::iter(batches)
             .map(|ids| self.cancel_rows(ids, filter, dry_run))
             .buffer_unordered(CONNECTIONS)
