@@ -86,7 +86,10 @@ async fn a_delay_too_short_for_any_sweep_is_punctual_beside_many_other_keys() {
     }
     rig.until_done(41).await;
     rig.each_ran_once(41).await;
-    // Neither the sweep nor Redis by itself finds all of them that soon.
-    let late = |run: &&crate::rig::Run| run.at_ms - run.due_ms > 2_000;
-    assert_eq!(rig.runs().await.iter().find(late), None);
+    let runs = rig.runs().await;
+    let mut late: Vec<i64> = runs.iter().map(|run| run.at_ms - run.due_ms).collect();
+    late.sort_unstable();
+    assert!(late[20] <= 250, "{late:?}");
+    // One may meet a moment in which the machine stalls; neither the sweep nor Redis by itself finds all that soon.
+    assert!(late[40] <= 2_000, "{late:?}");
 }

@@ -286,8 +286,11 @@ async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
         (with[100], with[199])
     );
     // Behind the backlog they would wait for minutes.
-    assert!(with[100] < without[100] + 1_000, "{with:?}");
-    assert!(strays.iter().all(|after| *after < 15_000), "{strays:?}");
+    assert!(with[100] < without[100] + 100, "{with:?}");
+    // Two sweeps or three; one of them may meet a machine that stalls.
+    let mut found_ms = strays.clone();
+    found_ms.sort_unstable();
+    assert!(found_ms[1] < 5_000 && found_ms[2] < 15_000, "{strays:?}");
     assert_eq!(overdue(&rig, "Jobs").await, 100_000);
 
     // Let go, they are a backlog: what falls due now is not behind them.

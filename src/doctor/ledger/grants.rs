@@ -25,7 +25,7 @@ const TRIALS: [(&str, &str); 4] = [
 /// Only what deletes rows needs it: `[retention]`, and people who prune and discard.
 const DELETE: &str = "DELETE";
 
-/// Who this session is, and its database.
+/// Who this connection is, and its database.
 pub(super) async fn identity(conn: &mut MySqlConnection) -> sqlx::Result<(String, String)> {
     let row = sqlx::query(IDENTITY).fetch_one(conn).await?;
     Ok((row.try_get(0)?, row.try_get(1)?))

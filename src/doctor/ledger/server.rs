@@ -34,7 +34,7 @@ const PACKET_MIN: u64 = 1024 * 1024;
 /// A daemon has a pool for its own statements and one for the transactions of handlers.
 const POOLS: u64 = 2;
 
-/// Settings of the server, as this session has them.
+/// Settings of the server, as this connection has them.
 #[derive(Debug, Default)]
 pub(super) struct Variables(HashMap<String, String>);
 
