@@ -126,7 +126,8 @@ async fn a_second_daemon_asks_for_little_more() {
         .map(|daemon| daemon.metric("lapsed_claims_total{result=\"missed\"}"));
     let missed = missed.sum::<f64>();
     // Two that both did all would lose one claim for each task.
-    let bound = COUNT as f64 / 5.0;
+    let bound = COUNT as f64 / 10.0;
+    println!("{missed} claims in vain");
     assert!(missed < bound, "{missed} of {COUNT} claimed in vain");
 }
 
