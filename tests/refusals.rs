@@ -37,6 +37,14 @@ fn an_age_that_lies_ahead_or_is_too_long_forgets_nothing() {
 }
 
 #[test]
+fn a_negative_delay_is_refused() {
+    for command in ["schedule", "reschedule"] {
+        let text = refused(&[command, "C@m", "--in", "-5s"], "");
+        assert!(text.contains("`-5s` is negative"), "{command}: {text}");
+    }
+}
+
+#[test]
 fn a_moment_that_means_never_is_too_far_ahead() {
     let text = refused(&["schedule", "C@m", "--at", "9999-12-31T23:59:59Z"], "");
     assert!(text.contains("due time is too far ahead"), "{text}");

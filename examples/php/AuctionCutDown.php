@@ -31,7 +31,7 @@ final class AuctionCutDown extends TimeLimitTask
                 return;
             }
             $this->execute(
-                'UPDATE tb_auction_goods SET state = ?, final_end_time = UNIX_TIMESTAMP(NOW(3)) WHERE id = ?',
+                'UPDATE tb_auction_goods SET state = ?, final_end_time = UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) * 0.000001 WHERE id = ?',
                 [AuctionState::Ended->value, $id],
             );
             $this->recording_process_mysql($this->key_splice('auctionEndCutDown', [$id]));

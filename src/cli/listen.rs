@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// How often systemd is told how things are, unless its watchdog wants it more often.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
-/// How long open HTTP connections may take to end.
+/// Time for open HTTP connections to end, once the engine has stopped.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -44,6 +44,8 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     let status = engine.status()?;
     let router = Arc::clone(&engine.parts()?.router);
     let stop = CancellationToken::new();
+    // HTTP outlives the engine: probes and scrapes are answered while runs in progress end.
+    let stop_http = CancellationToken::new();
 
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -60,6 +62,9 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
             let listener = listener.with_context(|| {
                 format!("listen on `{address}` (`http.listen`; \"\" switches HTTP off)")
             })?;
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(http.address = %address, "HTTP is served");
+            }
             let pages = Pages {
                 status: status.clone(),
                 metrics: Arc::clone(&adapters.metrics),
@@ -68,7 +73,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
             Some(tokio::spawn(http::serve(
                 listener,
                 pages,
-                stop.clone().cancelled_owned(),
+                stop_http.clone().cancelled_owned(),
             )))
         }
         None => None,
@@ -81,8 +86,11 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
 
     let result = engine.run_until(stop.clone().cancelled_owned()).await;
     stop.cancel();
-    if let Some(http) = http {
-        let _ = tokio::time::timeout(HTTP_GRACE, http).await;
+    stop_http.cancel();
+    if let Some(mut http) = http
+        && tokio::time::timeout(HTTP_GRACE, &mut http).await.is_err()
+    {
+        http.abort();
     }
     helpers.iter().for_each(tokio::task::JoinHandle::abort);
     adapters.ledger.close().await;

@@ -187,10 +187,11 @@ impl Due {
         Ok(due)
     }
 
-    /// Reads a delay written as text: `30m`, `1h 30m`, `1500ms`. A negative one is due now.
+    /// Reads a delay written as text: `30m`, `1h 30m`, `1500ms`; at most [`DELAY_MAX`].
     ///
     /// # Errors
     /// [`ScheduleError::Delay`] says what was expected; a bare number has no unit and is refused.
+    /// [`ScheduleError::Negative`] for a negative delay, [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
     pub fn parse_delay(text: &str) -> Result<Self, ScheduleError> {
         let delay = parse_span(text).ok_or_else(|| match is_beyond_counting(text) {
             true => ScheduleError::TooFar,
@@ -198,7 +199,7 @@ impl Due {
         })?;
         match Duration::try_from(delay) {
             Ok(delay) => Self::after(delay),
-            Err(_) => Ok(Self::NOW),
+            Err(_) => Err(ScheduleError::Negative(text.to_owned())),
         }
     }
 
@@ -262,7 +263,7 @@ mod tests {
             Due::after_ms(-1),
             Due::after_ms(i64::MIN),
             Due::after_secs_f64(-0.5),
-            Due::parse_delay("-5s"),
+            Due::parse_delay("0s"),
         ] {
             assert_eq!(due.unwrap().resolve(NOW), NOW);
         }
@@ -293,6 +294,10 @@ mod tests {
         assert_eq!(read("30m"), Ok(1_800_000));
         assert_eq!(read("1h 30m"), Ok(5_400_000));
         assert_eq!(read("7d"), Ok(7 * 86_400_000));
+        assert_eq!(
+            read("-5s").unwrap_err().to_string(),
+            "`-5s` is negative, expected a length of time such as `30m` or `7d`"
+        );
         assert_eq!(
             read("30").unwrap_err().to_string(),
             "`30` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`"

@@ -122,6 +122,10 @@ async fn a_field_of_a_line_that_does_not_fit_is_named() {
     for (field, says) in [
         ("\"tag\": 7", "line 1: `tag`: expected a text"),
         (
+            "\"in\": \"-5m\"",
+            "line 1: `-5m` is negative, expected a length of time",
+        ),
+        (
             "\"max_attempts\": 70000",
             "line 1: `max_attempts`: expected a whole number up to 65535",
         ),

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use lapsed::task::State;
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::exec::runs;
-use crate::rig::{Rig, Setup, create, until};
+use crate::rig::{DEADLINE, Rig, Setup, create, until};
 use crate::worker::{Process, config_file, lapsed};
 
 /// A rig for `lapsed listen`, whose route runs a script of the shell; and the directory that is its `$0`.
@@ -157,6 +160,59 @@ async fn at_sigterm_what_runs_is_finished_and_nothing_new_starts() {
     let after = rig.record("Run@it@after").await;
     assert_eq!((after.state, after.attempt), (State::Pending, 0));
     assert_eq!(read(&dir, "started"), "before\n");
+}
+
+/// The status line and the body of one page.
+async fn page(address: &str, path: &str) -> (String, String) {
+    let get = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: lapsed\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = timeout(DEADLINE, get).await.expect("a page in time");
+    let answer = answer.unwrap_or_else(|error| panic!("GET {path}: {error}"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.lines().next().unwrap_or_default();
+    (status.to_owned(), body.to_owned())
+}
+
+#[tokio::test]
+async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_keep_it() {
+    let (rig, dir) =
+        scripted(r#"echo "$1" >> "$0/started"; until [ -e "$0/go" ]; do sleep 0.05; done"#).await;
+    let env = [("LAPSED__HTTP__LISTEN", "127.0.0.1:0")];
+    let mut daemon = Process::listen(&rig, &env);
+    daemon.until_logged("HTTP is served").await;
+    let log = daemon.log();
+    let (_, address) = log.split_once("http.address=").unwrap();
+    let address = address.split_whitespace().next().unwrap();
+    // A client that never ends its request.
+    let mut hangs = TcpStream::connect(address).await.unwrap();
+    hangs.write_all(b"GET /metrics HTT").await.unwrap();
+    create(&rig.client().await, "Run@it@1", 0).await;
+    until_lines(&dir, "started", 1).await;
+
+    daemon.signal(Signal::TERM);
+    daemon.until_logged("stopping: no new run starts").await;
+    let (status, body) = page(address, "/readyz").await;
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable", "{body}");
+    let ready: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&ready["stopping"], &ready["ready"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(page(address, "/healthz").await.1, "ok\n");
+    let (status, metrics) = page(address, "/metrics").await;
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert!(metrics.contains("lapsed_running"), "{metrics}");
+
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    let status = daemon.until_ended().await;
+    assert_eq!(status.code(), Some(0), "{}", daemon.log());
+    assert_eq!(rig.state("Run@it@1").await, State::Done);
 }
 
 #[tokio::test]

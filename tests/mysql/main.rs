@@ -7,5 +7,6 @@ mod locks;
 mod rates;
 mod rig;
 mod scans;
+mod snippets;
 mod statements;
 mod survey;
