@@ -207,7 +207,7 @@ async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_ke
     assert_eq!(page(address, "/healthz").await.1, "ok\n");
     let (status, metrics) = page(address, "/metrics").await;
     assert_eq!(status, "HTTP/1.1 200 OK");
-    assert!(metrics.contains("lapsed_running"), "{metrics}");
+    assert!(metrics.contains("lapsed_members 1"), "{metrics}");
 
     std::fs::write(dir.path().join("go"), "").unwrap();
     let status = daemon.until_ended().await;
