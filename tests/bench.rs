@@ -134,6 +134,17 @@ fn tasks_start_while_redis_is_down() {
 }
 
 #[test]
+fn an_audit_beside_the_tasks_is_part_of_the_report() {
+    let document =
+        measure("lateness --audit --pending 20000 --rate 50 --warm-up 100ms --duration 20s");
+    let row = &rows(&document)[0];
+    assert!(is_exact(row), "{row}");
+    assert!(number(row, "audit_s") > 0.0, "{row}");
+    // Only what fell due before it was over.
+    assert!(number(row, "samples") < 1_000.0, "{row}");
+}
+
+#[test]
 fn throughput_says_whether_the_rate_was_held() {
     let document = measure(
         "throughput --pending 0 --rate 200 --warm-up 500ms --duration 1s --daemons 2 --runs 2",

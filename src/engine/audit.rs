@@ -1,5 +1,8 @@
 //! The audit: goes through every future task, arms what the timer has lost, and brings back what a legacy
 //! program deleted and created again. Beside the sweep, not before it: a million keys take a while.
+//!
+//! What falls due soon is looked at first. Then come the keys, some of which may have been armed while no daemon
+//! listened and have no row yet, and then all other tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +11,8 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::look_ahead::alarm;
-use super::reconcile::PAGE;
-use crate::ledger::{DueScan, LedgerError, Window};
+use super::pace::Pace;
+use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause};
 
@@ -25,15 +28,14 @@ const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 /// When it goes on if nobody asks for it before.
 const BROKEN_OFF_PAUSE: Duration = Duration::from_secs(10);
 
-/// Longest rest after a page. It rests for as long as the page took, so that what falls due meanwhile finds the ledger,
-/// Redis and this process at leisure half of the time.
-const REST_MAX: Duration = Duration::from_millis(500);
-
 /// How long to wait when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Rest between two pages of keys, of a thousand each.
-const SCAN_PAUSE: Duration = Duration::from_millis(10);
+/// Tasks due within this are looked at before the keys.
+const SOON: Duration = Duration::from_secs(3600);
+
+/// Rows of one step. A step is short, so that a task that falls due meanwhile waits for little of it.
+const PAGE: u32 = 250;
 
 /// What one audit found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -70,12 +72,29 @@ impl AuditReport {
     }
 }
 
+/// What an audit does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Step {
+    /// Tasks due soon.
+    #[default]
+    Soon,
+    /// The keys that are armed.
+    Keys,
+    /// All other tasks.
+    Later,
+    /// Nothing more.
+    End,
+}
+
 /// How far an audit has come.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     report: AuditReport,
+    step: Step,
     /// The row after which it goes on.
     after: Option<(UnixMs, u64)>,
+    /// Where it goes on among the keys.
+    cursor: Option<u64>,
     /// When it began, on the ledger's clock.
     began: Option<UnixMs>,
     /// When it broke off.
@@ -83,15 +102,43 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// What is left to do after `self` broke off. All, if that was long ago, or the timer has lost its data since.
+    /// What is left to do after `self` broke off. All, if that was long ago, or the timer has lost its data since. All
+    /// keys, if some may have been armed unheard since.
     fn go_on(self, cause: Cause) -> Self {
         let lately = |at: Instant| at.elapsed() < BROKEN_OFF_KEPT;
         match self.broke_off {
-            Some(at) if lately(at) && cause != Cause::RedisChanged => Self {
-                broke_off: None,
-                ..self
-            },
+            Some(at) if lately(at) && cause != Cause::RedisChanged => {
+                let keys_again = cause == Cause::Subscribed && self.step == Step::Later;
+                Self {
+                    broke_off: None,
+                    step: if keys_again { Step::Keys } else { self.step },
+                    cursor: self.cursor.filter(|_| cause != Cause::Subscribed),
+                    ..self
+                }
+            }
             _ => Self::default(),
+        }
+    }
+
+    fn break_off(&mut self) {
+        self.broke_off = Some(Instant::now());
+    }
+}
+
+/// An audit that is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    cause: Cause,
+    /// An audit by another daemon does if it began after this.
+    since: UnixMs,
+}
+
+impl Request {
+    /// Both in one.
+    fn with(self, other: Self) -> Self {
+        Self {
+            cause: self.cause.or_more_urgent(other.cause),
+            since: self.since.max(other.since),
         }
     }
 }
@@ -103,9 +150,8 @@ impl Shared {
             let mut last: Option<Instant> = None;
             let mut progress = Progress::default();
             loop {
-                let cause = self.intake.audit_wanted().await;
-                let since = self.serves_since(cause);
-                let cause = self.rest_after(last, cause).await;
+                let request = self.audit_requested().await;
+                let Request { cause, since } = self.rest_after(last, request).await;
                 if !self.our_turn(since).await {
                     self.parts.metrics.audit_skipped();
                     tracing::debug!(cause = cause.as_str(), "another daemon has audited");
@@ -126,9 +172,11 @@ impl Shared {
                         last = Some(began);
                         self.turn_over(began_at).await;
                         progress.report.tell(cause);
+                        // A sentinel that expired meanwhile asks for no more than this audit has done.
+                        self.intake.drop_audit(Cause::Sentinel);
                     }
                     Err(error) => {
-                        progress.broke_off = Some(Instant::now());
+                        progress.break_off();
                         self.ledger_failed("audit", &error);
                         self.intake.audit(cause);
                         tokio::time::sleep(OUTAGE_PAUSE).await;
@@ -139,32 +187,39 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    /// Waits until it is time for another audit. Answers what it is for by then.
-    async fn rest_after(&self, last: Option<Instant>, cause: Cause) -> Cause {
+    /// Waits until an audit is asked for.
+    async fn audit_requested(&self) -> Request {
+        let cause = self.intake.audit_wanted().await;
+        let since = self.serves_since(cause);
+        Request { cause, since }
+    }
+
+    /// Waits until it is time for another audit. Answers what is asked for by then.
+    async fn rest_after(&self, last: Option<Instant>, request: Request) -> Request {
         match last {
-            Some(last) if cause != Cause::RedisChanged => {
-                self.wait_turn(last + AUDIT_EVERY, cause).await
-            }
+            Some(last) => self.wait_turn(last + AUDIT_EVERY, request).await,
             // What is armed before there is a subscription would need another one.
             None if self.parts.timer.is_listening() == Some(false) => {
-                self.wait_turn(Instant::now() + SUBSCRIBED_WITHIN, cause)
-                    .await
+                let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
+                self.wait_turn(subscribed, request).await
             }
-            _ => cause,
+            None => request,
         }
     }
 
     /// Until then, or until something happens that does not wait.
-    async fn wait_turn(&self, turn: Instant, mut cause: Cause) -> Cause {
-        let is_first = cause == Cause::Start;
-        while cause != Cause::RedisChanged {
-            match tokio::time::timeout_at(turn, self.intake.audit_wanted()).await {
-                Ok(Cause::Subscribed) if is_first => return Cause::Subscribed,
-                Ok(stronger) => cause = stronger,
-                Err(_) => break,
+    async fn wait_turn(&self, turn: Instant, mut request: Request) -> Request {
+        let is_first = request.cause == Cause::Start;
+        while request.cause != Cause::RedisChanged {
+            let Ok(other) = tokio::time::timeout_at(turn, self.audit_requested()).await else {
+                break;
+            };
+            request = request.with(other);
+            if is_first && other.cause == Cause::Subscribed {
+                break;
             }
         }
-        cause
+        request
     }
 
     /// One audit for somebody who waits for it.
@@ -174,54 +229,43 @@ impl Shared {
         Ok(progress.report)
     }
 
-    /// Goes through every future task that the timer arms by now, the soonest first, and arms what it has lost. On a
-    /// failure, of the ledger or (without an error) of the timer, `progress` tells where to go on.
+    /// Goes through every future task that the timer arms by now, arms what it has lost, and adopts keys that the ledger
+    /// lacks. On a failure, of the ledger or (without an error) of the timer, `progress` tells where to go on; also when
+    /// a more urgent audit is asked for.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
         progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
         let mut prolonged = Instant::now();
+        let mut pace = match cause {
+            Cause::Asked => Pace::without_rests(),
+            _ => Pace::begin(),
+        };
         // What lies beyond is armed as it comes near.
         let horizon = self.parts.timer.horizon();
         let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
-        loop {
-            let began = Instant::now();
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::Ahead(span),
-                    after: progress.after,
-                    limit: PAGE,
-                })
-                .await?;
-            let (next, pending) = (page.next, page.rows.len());
-            let alarms: Vec<Alarm> = page.rows.into_iter().map(alarm).collect();
-            match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
-                Ok(armed) => progress.report.rearmed += armed.written,
-                Err(error) => {
-                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
-                    progress.broke_off = Some(Instant::now());
-                    return Ok(());
+        while progress.step != Step::End {
+            let goes_on = match progress.step {
+                Step::Soon => {
+                    let step = self.arm_lost(SOON.min(span), progress).await?;
+                    step.then(Step::Keys, progress)
                 }
-            }
-            progress.report.pending += pending;
-            progress.after = next;
-            if next.is_none() {
-                break;
-            }
-            // What falls due meanwhile comes first.
-            if cause == Cause::Asked {
-                tokio::task::yield_now().await;
-            } else {
-                tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
-                self.keep_turn(&mut prolonged).await;
-            }
-        }
-        if self.parts.router.adopts_any() {
-            let (adopted, complete) = self.adopt_armed(cause, &mut prolonged).await?;
-            progress.report.adopted += adopted;
-            if !complete {
-                progress.broke_off = Some(Instant::now());
+                Step::Keys => {
+                    let step = self.adopt_armed(progress).await?;
+                    step.then(Step::Later, progress)
+                }
+                Step::Later => {
+                    let step = self.arm_lost(span, progress).await?;
+                    step.then(Step::End, progress)
+                }
+                Step::End => true,
+            };
+            let overtaken = cause != Cause::Asked && self.intake.audit_is_urgent();
+            if !goes_on || (overtaken && progress.step != Step::End) {
+                progress.break_off();
                 return Ok(());
+            }
+            pace.rest().await;
+            if cause != Cause::Asked {
+                self.keep_turn(&mut prolonged).await;
             }
         }
         progress.report.complete = true;
@@ -231,39 +275,83 @@ impl Shared {
         Ok(())
     }
 
-    /// Goes through the keys, and adopts those that the ledger lacks: armed while nobody listened. Slowly, since
-    /// what falls due meanwhile comes first; whoever waits for an urgent audit does not wait for the end of this.
-    /// Tells how many rows were written, and whether all keys were seen.
-    async fn adopt_armed(
-        &self,
-        cause: Cause,
-        prolonged: &mut Instant,
-    ) -> Result<(usize, bool), LedgerError> {
-        let (mut cursor, mut adopted) = (None, 0);
-        loop {
-            let wants = |key: &TaskKey| self.parts.router.adopts(key);
-            let page = match self.parts.timer.armed_elsewhere(cursor, &wants).await {
-                Ok(page) => page,
+    /// A page of the tasks due within `span`: arms those that the timer has lost.
+    async fn arm_lost(&self, span: Duration, progress: &mut Progress) -> Result<Page, LedgerError> {
+        let scan = DueScan {
+            window: Window::Ahead(span),
+            after: progress.after,
+            limit: PAGE,
+        };
+        let DuePage { rows, next, .. } = self.parts.ledger.scan(scan).await?;
+        let last = rows.last().map(|row| (row.due_at, row.arming.row));
+        let alarms: Vec<Alarm> = rows.into_iter().map(alarm).collect();
+        if !alarms.is_empty() {
+            match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
+                Ok(armed) => progress.report.rearmed += armed.written,
                 Err(error) => {
-                    if let Some(held_back) = self.complaints.admit("go through the keys") {
-                        tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
-                    }
-                    // What is refused is refused the next time, too.
-                    return Ok((adopted, !error.is_transient()));
+                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
+                    return Ok(Page::Failed);
                 }
-            };
-            adopted += self.adopt(page.foreign).await?;
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok((adopted, true));
-            }
-            if self.intake.audit_is_urgent() {
-                return Ok((adopted, false));
-            }
-            tokio::time::sleep(SCAN_PAUSE).await;
-            if cause != Cause::Asked {
-                self.keep_turn(prolonged).await;
             }
         }
+        progress.report.pending += alarms.len();
+        progress.after = next.or(last).or(progress.after);
+        Ok(match next {
+            Some(_) => Page::More,
+            None => Page::Last,
+        })
+    }
+
+    /// A page of the keys: adopts those that the ledger lacks, armed while no daemon listened.
+    async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
+        if !self.parts.router.adopts_any() {
+            return Ok(Page::Last);
+        }
+        let wants = |key: &TaskKey| self.parts.router.adopts(key);
+        let page = match self
+            .parts
+            .timer
+            .armed_elsewhere(progress.cursor, &wants)
+            .await
+        {
+            Ok(page) => page,
+            Err(error) => {
+                if let Some(held_back) = self.complaints.admit("go through the keys") {
+                    tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
+                }
+                // What is refused is refused the next time, too.
+                return Ok(match error.is_transient() {
+                    true => Page::Failed,
+                    false => Page::Last,
+                });
+            }
+        };
+        progress.report.adopted += self.adopt(page.foreign).await?;
+        progress.cursor = page.next;
+        Ok(match page.next {
+            Some(_) => Page::More,
+            None => Page::Last,
+        })
+    }
+}
+
+/// What came of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Page {
+    /// There are more.
+    More,
+    /// It was the last.
+    Last,
+    /// The timer did not answer: the page is to be done again.
+    Failed,
+}
+
+impl Page {
+    /// After the last page comes `next`. Answers whether the audit goes on.
+    fn then(self, next: Step, progress: &mut Progress) -> bool {
+        if self == Self::Last {
+            progress.step = next;
+        }
+        self != Self::Failed
     }
 }

@@ -6,12 +6,9 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::audit::AUDIT_EVERY;
-use crate::fleet::Turn;
+use crate::fleet::{Audit, Skills, Turn};
 use crate::task::UnixMs;
 use crate::timer::Cause;
-
-/// Daemons that ask for an audit within so long are served by one.
-const TOGETHER: Duration = Duration::from_millis(500);
 
 /// How long the roster may take to say whose turn it is.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
@@ -23,14 +20,12 @@ const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
 const TURN_PROLONGED: Duration = Duration::from_secs(20);
 
 impl Shared {
-    /// Since when an audit by another daemon serves. All hear the same sentinels; what has passed this daemon by, an audit
-    /// that began before says nothing of.
+    /// After when an audit by another daemon has to begin to serve. All hear the same sentinels. For anything else it has
+    /// to begin from now on: of what this daemon has not heard, an earlier one may have seen nothing.
     pub(super) fn serves_since(&self, cause: Cause) -> UnixMs {
         let back = match cause {
             Cause::Sentinel => AUDIT_EVERY,
-            // What is armed since it lost its data may be little of what there was.
-            Cause::RedisChanged => Duration::ZERO,
-            _ => TOGETHER,
+            _ => Duration::ZERO,
         };
         let now = self.parts.ledger.clock().now();
         UnixMs(now.0.saturating_sub(back.as_millis() as i64))
@@ -52,7 +47,8 @@ impl Shared {
 
     /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
     async fn turn(&self, since: UnixMs) -> Turn {
-        let taken = self.parts.roster.take_audit(self.share.me(), since);
+        let wanted = self.audit_of(since);
+        let taken = self.parts.roster.take_audit(self.share.me(), wanted);
         match tokio::time::timeout(TURN_PATIENCE, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
@@ -64,9 +60,18 @@ impl Shared {
     }
 
     pub(super) async fn turn_over(&self, began: UnixMs) {
-        let told = self.parts.roster.audited(self.share.me(), began);
+        let audit = self.audit_of(began);
+        let told = self.parts.roster.audited(self.share.me(), audit);
         if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
             tracing::debug!("could not tell the other daemons of this audit: they audit too");
+        }
+    }
+
+    fn audit_of(&self, began: UnixMs) -> Audit {
+        let (handlers, routes) = self.parts.router.skills();
+        Audit {
+            began,
+            skills: Skills { handlers, routes }.digest(),
         }
     }
 

@@ -6,11 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::Shared;
 use super::look_ahead::alarm;
-use super::reconcile::PAGE;
+use super::pace::Pace;
 use crate::fleet::Division;
 use crate::ledger::{DueScan, LedgerError, Window};
 use crate::task::UnixMs;
@@ -26,8 +24,8 @@ const OVERLAP: Duration = Duration::from_secs(2);
 /// How much is read again when tasks have changed hands: so long ago their owner may have died.
 const HANDED_ON: Duration = Duration::from_secs(60);
 
-/// Longest rest after a page; it rests as long as the page took.
-const REST_MAX: Duration = Duration::from_millis(500);
+/// Rows of one step.
+const PAGE: u32 = 250;
 
 /// How far the ledger has been read.
 #[derive(Debug)]
@@ -67,11 +65,9 @@ impl Shared {
             edge.at = before(edge.at, HANDED_ON);
         }
         let mut after = Some((before(edge.at, OVERLAP.min(horizon / 4)), 0));
+        let mut pace = Pace::begin();
         while after.is_some() {
-            let (began, end) = (
-                Instant::now(),
-                self.parts.ledger.clock().now().plus(horizon),
-            );
+            let end = self.parts.ledger.clock().now().plus(horizon);
             let scan = DueScan {
                 window: Window::Ahead(horizon),
                 after,
@@ -94,7 +90,7 @@ impl Shared {
             edge.at = page.next.map_or(end, |(due, _)| due);
             after = page.next;
             if after.is_some() {
-                tokio::time::sleep(began.elapsed().min(REST_MAX)).await;
+                pace.rest().await;
             }
         }
         Ok(())

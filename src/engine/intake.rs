@@ -30,7 +30,7 @@ pub struct Intake {
     slots: Arc<Semaphore>,
     unroutable: Unroutable,
     sweep_wanted: Notify,
-    /// The strongest cause since the last audit.
+    /// The most urgent cause since the last audit.
     audit_cause: Mutex<Option<Cause>>,
     audit_wanted: Notify,
     metrics: Arc<Metrics>,
@@ -239,6 +239,12 @@ impl Intake {
             .expect("nothing panics while holding it")
     }
 
+    /// Asks for no audit any more, if this is the cause for which one is asked.
+    pub fn drop_audit(&self, cause: Cause) {
+        let mut wanted = self.audit_cause();
+        *wanted = wanted.filter(|wanted| *wanted != cause);
+    }
+
     /// Whether an audit is asked for that does not wait for its turn.
     pub fn audit_is_urgent(&self) -> bool {
         *self.audit_cause() == Some(Cause::RedisChanged)
@@ -348,10 +354,7 @@ impl Intake {
     /// As [`SignalSink::audit`](crate::timer::SignalSink::audit).
     pub fn audit(&self, cause: Cause) {
         let mut wanted = self.audit_cause();
-        // A Redis that lost its data does not wait for its turn.
-        if *wanted != Some(Cause::RedisChanged) {
-            *wanted = Some(cause);
-        }
+        *wanted = Some(wanted.map_or(cause, |wanted| wanted.or_more_urgent(cause)));
         drop(wanted);
         self.audit_wanted.notify_one();
     }

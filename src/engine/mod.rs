@@ -25,6 +25,7 @@ mod lines;
 mod look_ahead;
 mod muster;
 mod observe;
+mod pace;
 mod pauses;
 mod queues;
 mod ration;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{AUDIT_TURN, MemberId, Note, Roster, RosterError, Turn};
+use super::{AUDIT_TURN, Audit, MemberId, Note, Roster, RosterError, Turn};
 use crate::task::UnixMs;
 
 /// Notes in memory. Engines that share one see each other.
@@ -16,15 +16,15 @@ pub struct MemoryRoster(Mutex<Board>);
 #[derive(Debug, Default)]
 struct Board {
     notes: BTreeMap<MemberId, Note>,
-    audit: Option<Audit>,
+    audit: Option<Taken>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Audit {
+struct Taken {
     by: MemberId,
-    taken: Instant,
-    /// When it began, if it is over.
-    over: Option<UnixMs>,
+    at: Instant,
+    /// The audit, if it is finished.
+    over: Option<Audit>,
 }
 
 impl MemoryRoster {
@@ -46,29 +46,29 @@ impl Roster for MemoryRoster {
         Ok(())
     }
 
-    async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError> {
+    async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError> {
         let mut board = self.board();
         match board.audit {
-            Some(Audit { by, taken, over }) if taken.elapsed() < AUDIT_TURN => match over {
-                Some(began) if began >= since => return Ok(Turn::Over),
+            Some(Taken { by, at, over }) if at.elapsed() < AUDIT_TURN => match over {
+                Some(audit) if audit.serves(wanted) => return Ok(Turn::Over),
                 None if by != id => return Ok(Turn::Others),
                 _ => {}
             },
             _ => {}
         }
-        board.audit = Some(Audit {
+        board.audit = Some(Taken {
             by: id,
-            taken: Instant::now(),
+            at: Instant::now(),
             over: None,
         });
         Ok(Turn::Ours)
     }
 
-    async fn audited(&self, id: MemberId, began: UnixMs) -> Result<(), RosterError> {
-        self.board().audit = Some(Audit {
+    async fn audited(&self, id: MemberId, audit: Audit) -> Result<(), RosterError> {
+        self.board().audit = Some(Taken {
             by: id,
-            taken: Instant::now(),
-            over: Some(began),
+            at: Instant::now(),
+            over: Some(audit),
         });
         Ok(())
     }

@@ -48,13 +48,28 @@ pub trait Roster: Send + Sync + 'static {
     /// Takes our note away.
     async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
 
-    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. An audit that began at
-    /// `since` or later, on the ledger's clock, serves as well as one of our own. A timer that lost its data, or is
-    /// another one, has been audited by nobody.
-    async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError>;
+    /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. A finished audit that serves
+    /// `wanted` makes one of our own unnecessary. A timer that lost its data, or is another one, has not been audited.
+    async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError>;
 
-    /// Says that our audit, which began then, went through.
-    async fn audited(&self, id: MemberId, began: UnixMs) -> Result<(), RosterError>;
+    /// Says that this audit of ours is finished.
+    async fn audited(&self, id: MemberId, audit: Audit) -> Result<(), RosterError>;
+}
+
+/// An audit, finished or wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Audit {
+    /// When it began, on the ledger's clock; a wanted one has to begin after this.
+    pub began: UnixMs,
+    /// [`Skills::digest`] of the daemon: it adopts only keys that it can run.
+    pub skills: u64,
+}
+
+impl Audit {
+    /// Whether this finished audit makes the wanted one unnecessary.
+    pub fn serves(self, wanted: Self) -> bool {
+        self.began > wanted.began && self.skills == wanted.skills
+    }
 }
 
 /// Whose turn it is to audit.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::weight::fnv1a;
 use crate::task::UnixMs;
 
 /// Of the form of a note and of the hash: members of another version share nothing with us, each side owns all.
@@ -63,6 +64,14 @@ pub struct Skills {
     pub handlers: Vec<String>,
     /// The regular expressions of its routes.
     pub routes: Vec<String>,
+}
+
+impl Skills {
+    /// A number that differs between daemons that run different tasks.
+    pub fn digest(&self) -> u64 {
+        let text = format!("{}\0\0{}", self.handlers.join("\0"), self.routes.join("\0"));
+        fnv1a(text.as_bytes())
+    }
 }
 
 /// What a member says about itself.

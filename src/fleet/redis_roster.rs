@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{AUDIT_TURN, LIFETIME, MemberId, Note, Roster, RosterError, Turn, weight};
+use super::{AUDIT_TURN, Audit, LIFETIME, MemberId, Note, Roster, RosterError, Turn, weight};
 use crate::config::RedisConfig;
 use crate::redis::{Board, Commands, Endpoint, Keyspace, RedisError};
 use crate::task::UnixMs;
@@ -13,7 +13,7 @@ const LIFETIMES_KEPT: u32 = 20;
 /// Most notes removed at once.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Before when the last audit began, once it is over.
+/// Before when the last audit began and the skills of its daemon, once it is finished.
 const AUDITED: &str = "audited:";
 
 const AUDIT: &str = "cannot ask whose turn it is to audit";
@@ -63,17 +63,19 @@ impl Roster for RedisRoster {
         removed.map_err(|error| told("cannot take this daemon off the list", error))
     }
 
-    async fn take_audit(&self, id: MemberId, since: UnixMs) -> Result<Turn, RosterError> {
+    async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError> {
         let me = id.to_string();
         let found = self.0.take_audit(&me, AUDIT_TURN).await;
         let found = found.map_err(|error| told(AUDIT, error))?;
         if found == me.as_bytes() {
             return Ok(Turn::Ours);
         }
-        match over_since(&found) {
-            None => Ok(Turn::Others),
-            Some(began) if began >= since => Ok(Turn::Over),
-            Some(_) => {
+        let Some(mark) = found.strip_prefix(AUDITED.as_bytes()) else {
+            return Ok(Turn::Others);
+        };
+        match read_mark(mark) {
+            Some(audit) if audit.serves(wanted) => Ok(Turn::Over),
+            _ => {
                 let taken = self.0.set_audit(&me, AUDIT_TURN).await;
                 taken.map_err(|error| told(AUDIT, error))?;
                 Ok(Turn::Ours)
@@ -81,23 +83,21 @@ impl Roster for RedisRoster {
         }
     }
 
-    async fn audited(&self, _: MemberId, began: UnixMs) -> Result<(), RosterError> {
-        let told_all = self
-            .0
-            .set_audit(&format!("{AUDITED}{}", began.0), AUDIT_TURN)
-            .await;
+    async fn audited(&self, _: MemberId, audit: Audit) -> Result<(), RosterError> {
+        let Audit { began, skills } = audit;
+        let mark = format!("{AUDITED}{}:{skills:016x}", began.0);
+        let told_all = self.0.set_audit(&mark, AUDIT_TURN).await;
         told_all.map_err(|error| told(AUDIT, error))
     }
 }
 
-/// When the audit began that this mark says is over; `None` if it is a holder's.
-fn over_since(mark: &[u8]) -> Option<UnixMs> {
-    let began = mark.strip_prefix(AUDITED.as_bytes())?;
-    // What cannot be read serves nobody.
-    let began = std::str::from_utf8(began)
-        .ok()
-        .and_then(|began| began.parse().ok());
-    Some(UnixMs(began.unwrap_or(0)))
+/// The finished audit that a mark tells of; `None` for what cannot be read, such as an older version's.
+fn read_mark(mark: &[u8]) -> Option<Audit> {
+    let (began, skills) = std::str::from_utf8(mark).ok()?.split_once(':')?;
+    Some(Audit {
+        began: UnixMs(began.parse().ok()?),
+        skills: u64::from_str_radix(skills, 16).ok()?,
+    })
 }
 
 fn told(message: &str, error: RedisError) -> RosterError {

@@ -1,5 +1,7 @@
 //! Buckets that all daemons of a ledger share, in Redis.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,15 +9,20 @@ use tokio::time::timeout;
 
 use super::{LimiterError, RateLimiter};
 use crate::config::RedisConfig;
-use crate::redis::{Buckets, Commands, Endpoint, Keyspace, RedisError};
+use crate::redis::{Buckets, Commands, Endpoint, FullAt, Keyspace, RedisError};
 use crate::task::{Grant, Rate};
 
 /// How long Redis may take to answer: what is due does not wait for it.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Buckets in Redis, on a connection of their own: they must not queue behind a thousand keys being armed.
+///
+/// What Redis answered last about each bucket is kept here: a bucket that Redis loses starts empty, not with another burst.
 #[derive(Debug)]
-pub struct RedisLimiter(Buckets);
+pub struct RedisLimiter {
+    buckets: Buckets,
+    seen: Mutex<HashMap<String, FullAt>>,
+}
 
 impl RedisLimiter {
     /// Does no I/O. Daemons of another ledger have other buckets; `ledger` is its name, the same for whoever uses it.
@@ -25,17 +32,32 @@ impl RedisLimiter {
     pub fn new(redis: &RedisConfig, ledger: &str) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
-        Ok(Self(Buckets::new(keyspace, ledger)))
+        Ok(Self {
+            buckets: Buckets::new(keyspace, ledger),
+            seen: Mutex::default(),
+        })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, FullAt>> {
+        self.seen.lock().expect("nothing panics while holding it")
     }
 }
 
 #[async_trait]
 impl RateLimiter for RedisLimiter {
     async fn take(&self, route: &str, rate: Rate, wanted: u32) -> Result<Grant, LimiterError> {
-        match timeout(PATIENCE, self.0.take(route, rate, wanted)).await {
-            Ok(taken) => taken
-                .map_err(|error| LimiterError::new("cannot ask redis how many may start", error)),
-            Err(_) => Err(LimiterError::silence()),
-        }
+        let seen = self.seen().get(route).copied().unwrap_or_default();
+        let take = self.buckets.take(route, rate, wanted, seen);
+        let (taken, full_at) = match timeout(PATIENCE, take).await {
+            Ok(Ok((grant, full_at))) => (Ok(grant), full_at),
+            // Starts are taken elsewhere now, and of these the bucket knows nothing.
+            Ok(Err(error)) => {
+                let error = LimiterError::new("cannot ask redis how many may start", error);
+                (Err(error), FullAt::UNKNOWN)
+            }
+            Err(_) => (Err(LimiterError::silence()), FullAt::UNKNOWN),
+        };
+        self.seen().insert(route.to_owned(), full_at);
+        taken
     }
 }

@@ -6,25 +6,39 @@ use super::{Keyspace, RedisError};
 use crate::task::{Grant, Rate};
 
 /// Takes tokens by the generic cell rate algorithm (ITU-T I.371), on the server's clock. The key holds the moment at
-/// which the bucket will be full, in microseconds, and goes by itself then.
+/// which the bucket will be full, in microseconds, and goes by itself then. A key that says less than the caller has seen
+/// was lost: the bucket is empty then, since it is not known what others have taken.
 ///
-/// KEYS: the bucket. ARGV: microseconds for one token, most tokens, tokens wanted. Answers how many were taken, and after
-/// how many microseconds there is one more.
+/// KEYS: the bucket. ARGV: microseconds for one token, most tokens, tokens wanted, the moment that the caller has seen
+/// last. Answers how many were taken, after how many microseconds there is one more, and the moment.
 const TAKE: &str = "\
 local time = redis.call('TIME') \
 local now = time[1] * 1000000 + time[2] \
 local interval, burst, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]) \
+local seen = tonumber(ARGV[4]) \
+local empty = now + burst * interval \
 local full = tonumber(redis.call('GET', KEYS[1]) or 0) or 0 \
+local lost = seen > now and full + 1 < math.min(seen, empty) \
+if lost then full = empty end \
 if full < now then full = now end \
-if full > now + burst * interval then full = now + burst * interval end \
-local taken = math.max(0, math.min(wanted, math.floor((now + burst * interval - full) / interval))) \
-if taken > 0 then \
-  full = full + taken * interval \
+if full > empty then full = empty end \
+local taken = math.max(0, math.min(wanted, math.floor((empty - full) / interval))) \
+full = full + taken * interval \
+if taken > 0 or lost then \
   redis.call('SET', KEYS[1], string.format('%.3f', full), 'PX', math.ceil((full - now) / 1000) + 1) \
 end \
 local next = 0 \
-if taken < wanted then next = math.ceil(full + interval - burst * interval - now) end \
-return {taken, math.max(0, next)}";
+if taken < wanted then next = math.ceil(full + interval - empty) end \
+return {taken, math.max(0, next), string.format('%.3f', full)}";
+
+/// When a bucket will be full, as its server said last, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FullAt(f64);
+
+impl FullAt {
+    /// Of a bucket that may have been emptied without its server knowing.
+    pub const UNKNOWN: Self = Self(1e18);
+}
 
 /// The buckets of one ledger.
 #[derive(Debug)]
@@ -40,21 +54,30 @@ impl Buckets {
         Self { keyspace, ledger }
     }
 
-    /// Takes at most so many tokens of the bucket of this name.
+    /// Takes at most so many tokens of the bucket of this name. `seen` is what was answered about it before, if anything
+    /// was.
     ///
     /// # Errors
     /// When Redis refuses or does not answer; the tokens may be taken.
-    pub async fn take(&self, name: &str, rate: Rate, wanted: u32) -> Result<Grant, RedisError> {
+    pub async fn take(
+        &self,
+        name: &str,
+        rate: Rate,
+        wanted: u32,
+        seen: FullAt,
+    ) -> Result<(Grant, FullAt), RedisError> {
         let mut take = redis::pipe();
         let key = self.keyspace.names().rate(&self.ledger, name);
         take.cmd("EVAL").arg(TAKE).arg(1).arg(key);
         take.arg(format!("{:.3}", rate.interval_us()));
         take.arg(rate.burst()).arg(wanted);
-        let ((granted, next_us),): ((u32, u64),) =
+        take.arg(format!("{:.3}", seen.0));
+        let ((granted, next_us, full_at),): ((u32, u64, f64),) =
             self.keyspace.commands().send("EVAL", &take).await?;
-        Ok(Grant {
+        let grant = Grant {
             granted: granted.min(wanted),
             next_in: Duration::from_micros(next_us),
-        })
+        };
+        Ok((grant, FullAt(full_at)))
     }
 }

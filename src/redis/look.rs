@@ -59,13 +59,13 @@ impl Keyspace {
         Ok(found)
     }
 
-    /// Keys of the database whose name is a task's, some thousand at a time. A key that is there all the while is
+    /// Keys of the database whose name is a task's, some hundred at a time: Redis does nothing else meanwhile. A key that is there all the while is
     /// on one of the pages, and may be on two.
     ///
     /// # Errors
     /// When Redis refuses or does not answer.
     pub async fn scan(&self, cursor: u64) -> Result<ScanPage, RedisError> {
-        const COUNT: usize = 1000;
+        const COUNT: usize = 250;
         let mut scan = redis::pipe();
         scan.cmd("SCAN")
             .arg(cursor)

@@ -16,7 +16,7 @@ mod notify;
 mod session;
 
 pub use board::Board;
-pub use buckets::Buckets;
+pub use buckets::{Buckets, FullAt};
 pub use connection::{Commands, Endpoint};
 pub use delivery::Deliveries;
 pub use error::RedisError;

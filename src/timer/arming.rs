@@ -242,6 +242,9 @@ impl Armings {
     ) -> Result<ArmedPage, RedisError> {
         let mut page = self.keyspace.scan(cursor).await?;
         page.keys.retain(|key| wants(key));
+        // Of most keys, which are ours, no more is asked than that.
+        let mut ours = self.keyspace.are_ours(&page.keys).await?.into_iter();
+        page.keys.retain(|_| ours.next() == Some(false));
         let asked = self.clock.now();
         let found = self.keyspace.look(&page.keys).await?;
         let answered = self.clock.now();

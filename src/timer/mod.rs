@@ -94,6 +94,23 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The one of the two whose audit has more to find and can wait less.
+    pub(crate) fn or_more_urgent(self, other: Self) -> Self {
+        let urgency = |cause| match cause {
+            Self::Sentinel => 0,
+            Self::Asked => 1,
+            Self::Overflow => 2,
+            Self::Start => 3,
+            Self::Subscribed => 4,
+            Self::RedisChanged => 5,
+        };
+        if urgency(other) > urgency(self) {
+            other
+        } else {
+            self
+        }
+    }
+
     /// The word for it in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::figures::{Figure, Value};
 use super::measure::Plan;
+use super::measured::{Audit, Measured};
 use super::options::{Lateness, Nets};
 use super::report::Report;
 use super::site::Site;
@@ -56,9 +58,10 @@ impl Lateness {
         nets: Nets,
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        let label = match (nets, self.redis_down) {
-            (nets, false) => nets.label().to_owned(),
-            (nets, true) => format!("{}, redis down", nets.label()),
+        let label = match nets.label() {
+            label if self.redis_down => format!("{label}, redis down"),
+            label if self.audit => format!("{label}, audit"),
+            label => label.to_owned(),
         };
         let plan = Plan {
             patience: match nets {
@@ -68,16 +71,32 @@ impl Lateness {
             settings: nets.settings(),
             deaf: nets.is_deaf(),
             redis_down: self.redis_down,
+            audit: self.audit,
             ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
         };
         let measured = plan.run(site).await?;
-        let lateness = measured.lateness(u64::MAX);
+        let (audited_us, own) = audited(&measured);
+        let lateness = measured.lateness(audited_us);
         let per_s = measured.started_in_window() as f64 / self.duration.as_secs_f64();
         let curve = match self.common.runs {
             1 => measured.label.clone(),
             _ => measured.name_of(run),
         };
-        report.add(run, &measured, Vec::new(), per_s, (curve, lateness));
+        report.add(run, &measured, own, per_s, (curve, lateness));
         Ok(())
     }
+}
+
+/// When the audit that ran meanwhile was over, and what is to be said of it. Tasks that fell due later did not meet it.
+fn audited(measured: &Measured) -> (u64, Vec<Figure>) {
+    let Some(Audit { from_us, until_us }) = measured.audit else {
+        return (u64::MAX, Vec::new());
+    };
+    let seconds = |until_us: u64| until_us.saturating_sub(from_us) as f64 / 1e6;
+    let value = match until_us {
+        Some(until_us) => Value::Measured(seconds(until_us), 1),
+        None => Value::MoreThanMs(seconds(measured.watched_until_us) * 1e3),
+    };
+    let name = "audit_s";
+    (until_us.unwrap_or(u64::MAX), vec![Figure { name, value }])
 }

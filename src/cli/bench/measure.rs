@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use lapsed::UnixMs;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
-use super::measured::Measured;
+use super::measured::{Audit, Measured};
 use super::meter::{Costs, Meter};
 use super::options::arriving;
 use super::population::{self, Written};
@@ -18,6 +18,9 @@ use super::site::Site;
 
 /// Between the last task written and the first one due, at least.
 const LEAD: Duration = Duration::from_secs(3);
+
+/// How long before the first task falls due a daemon starts whose audit is measured.
+const AUDIT_LEAD: Duration = Duration::from_secs(1);
 
 /// How long ago tasks of a backlog fell due: from, and over which span.
 const OVERDUE_MS: (i64, i64) = (60_000, 600_000);
@@ -88,6 +91,8 @@ pub struct Plan<'a> {
     pub deaf: bool,
     /// Redis is stopped once everything is written.
     pub redis_down: bool,
+    /// The daemon starts when everything is written, and its audit is not waited for.
+    pub audit: bool,
 }
 
 impl Plan<'_> {
@@ -106,6 +111,7 @@ impl Plan<'_> {
             beside: None,
             deaf: false,
             redis_down: false,
+            audit: false,
         }
     }
 
@@ -132,7 +138,9 @@ impl Plan<'_> {
             site.announce(!self.deaf).await?;
         }
         let (mut daemons, mut backlog) = (Vec::new(), None);
-        if self.backlog == 0 {
+        if self.audit {
+            // Started below.
+        } else if self.backlog == 0 {
             daemons = self.start_daemons(site, first).await?;
             self.await_ready(&mut daemons).await?;
         } else {
@@ -143,6 +151,14 @@ impl Plan<'_> {
             site.stop_redis();
         }
         let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
+        if self.audit {
+            site.sleep_until(first_due_us.saturating_sub(micros(AUDIT_LEAD)))
+                .await;
+            daemons = self.start_daemons(site, first).await?;
+            for daemon in &mut daemons {
+                daemon.listens().await?;
+            }
+        }
         let window_us = (
             first_due_us + micros(self.warm_up),
             first_due_us + micros(self.warm_up + self.window),
@@ -163,6 +179,7 @@ impl Plan<'_> {
         spinner.finish_and_clear();
         let costs = self.follow(site, meter, &mut daemons, window_us.1).await?;
         let watched_until_us = site.now_us();
+        let audit = self.audit.then(|| audit_of(site, &daemons)).flatten();
         let mut record = Record::empty(total as usize);
         for daemon in daemons {
             record.merge(daemon.stop().await?);
@@ -183,6 +200,7 @@ impl Plan<'_> {
             first_due_us,
             window_us,
             watched_until_us,
+            audit,
             clock_error_us: if site.is_private() {
                 0
             } else {
@@ -322,6 +340,18 @@ impl Plan<'_> {
         }
         Ok(together)
     }
+}
+
+/// The audits of these daemons: from the first's begin to the last's end.
+fn audit_of(site: &Site, daemons: &[Daemon]) -> Option<Audit> {
+    let us = |at: Instant| site.now_us().saturating_sub(micros(at.elapsed()));
+    let progress = || daemons.iter().map(Daemon::progress);
+    let from = progress().filter_map(|progress| progress.ready).min()?;
+    let until: Option<Vec<Instant>> = progress().map(|progress| progress.audited).collect();
+    Some(Audit {
+        from_us: us(from),
+        until_us: until.and_then(|until| until.into_iter().max()).map(us),
+    })
 }
 
 /// As long as daemons need to say something new, but not beyond a moment that lies ahead.

@@ -5,6 +5,15 @@ use super::meter::Costs;
 use super::recorder::Record;
 use super::samples::{Lateness, Samples};
 
+/// The audit of a daemon, in microseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct Audit {
+    /// When it began.
+    pub from_us: u64,
+    /// When it ended, if it did.
+    pub until_us: Option<u64>,
+}
+
 /// What came of a run. Moments are in microseconds since 1970.
 pub struct Measured {
     /// What people call it.
@@ -19,6 +28,8 @@ pub struct Measured {
     pub window_us: (u64, u64),
     /// When watching ended.
     pub watched_until_us: u64,
+    /// The first audit, where it was not waited for.
+    pub audit: Option<Audit>,
     /// How far the clock of the starts may be off.
     pub clock_error_us: u64,
     /// What the daemons remember.

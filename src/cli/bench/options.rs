@@ -82,6 +82,10 @@ pub struct Lateness {
     /// Stop Redis once the tasks are written
     #[arg(long, requires = "private")]
     pub redis_down: bool,
+    /// Start the daemon when the tasks are written, so that it audits all pending tasks meanwhile; counts what falls due
+    /// until its audit ends
+    #[arg(long, conflicts_with = "redis_down")]
+    pub audit: bool,
     #[command(flatten)]
     #[serde(flatten)]
     pub common: Common,

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::daemon::StartClock;
 use super::recorder::Record;
@@ -54,10 +54,10 @@ pub struct Numbers {
 /// How far a daemon is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
-    /// The ledger answers, and events are heard.
-    pub ready: bool,
-    /// Its first audit is over.
-    pub audited: bool,
+    /// When the ledger answered, and events were heard.
+    pub ready: Option<Instant>,
+    /// When its first audit was over.
+    pub audited: Option<Instant>,
     /// Tasks started.
     pub started: u64,
     /// Runs that go on or are not settled.
@@ -141,17 +141,23 @@ impl Daemon {
     /// Waits until it is as punctual as it can be; `deaf` ones never hear events.
     pub async fn ready(&mut self, deaf: bool) -> anyhow::Result<()> {
         if !deaf {
-            let ready = self.reached(READY_WITHIN, |progress| progress.ready);
-            if !ready.await? {
-                bail!(
-                    "the daemon was not ready within {} s; set LAPSED_LOG=info to see why",
-                    READY_WITHIN.as_secs()
-                );
-            }
+            self.listens().await?;
         }
         // Without Redis no audit ends; it is not worth more waiting then.
-        self.reached(AUDITED_WITHIN, |progress| progress.audited)
+        self.reached(AUDITED_WITHIN, |progress| progress.audited.is_some())
             .await?;
+        Ok(())
+    }
+
+    /// Waits until the ledger answers it and it hears events: its audit begins then.
+    pub async fn listens(&mut self) -> anyhow::Result<()> {
+        let ready = self.reached(READY_WITHIN, |progress| progress.ready.is_some());
+        if !ready.await? {
+            bail!(
+                "the daemon was not ready within {} s; set LAPSED_LOG=info to see why",
+                READY_WITHIN.as_secs()
+            );
+        }
         Ok(())
     }
 
@@ -207,8 +213,8 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
     while let Ok(Some(line)) = lines.next_line().await {
         let mut words = line.split(' ');
         match words.next() {
-            Some("ready") => tell.send_modify(|progress| progress.ready = true),
-            Some("audited") => tell.send_modify(|progress| progress.audited = true),
+            Some("ready") => tell.send_modify(|progress| progress.ready = Some(Instant::now())),
+            Some("audited") => tell.send_modify(|progress| progress.audited = Some(Instant::now())),
             Some("progress") => {
                 let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
                 let (started, running, backlog) = (number(), number(), number());

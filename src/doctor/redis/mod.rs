@@ -1,6 +1,7 @@
 //! What can be wrong with Redis: what the server is asked, and in which order. Each topic has a file, whose judgements
 //! do no I/O.
 
+mod audits;
 mod lateness;
 mod listeners;
 mod memory;
@@ -15,6 +16,7 @@ use super::{Finding, Severity};
 use crate::config::{Config, TimerKind};
 use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection};
 
+use self::audits::audits;
 use self::lateness::{EFFORT, LATENESS, lateness};
 use self::listeners::LISTENERS;
 use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffer};
@@ -104,6 +106,8 @@ async fn examine_server(
             lateness(info, effort, endpoint.database(), config.nudge.enabled),
             persistence(info),
         ]);
+        let between = config.sentinel.interval;
+        checkup.add(audits(info, endpoint.database(), between));
     }
     let reading = checkup.learn(&[CLOCK], Reading::take(server.time()));
     reading.await

@@ -1,0 +1,56 @@
+//! How long an audit takes that goes through all keys.
+
+use std::time::Duration;
+
+use crate::doctor::Finding;
+use crate::doctor::units::{count, span};
+use crate::redis::Facts;
+
+pub(super) const AUDITS: &str = "redis.audits";
+
+/// Keys that an audit goes through in a second, with its rests, where the servers have little else to do: each row, and
+/// then each key. Measured.
+const AUDITED_PER_S: u64 = 15_000;
+
+/// Warns when an audit takes longer than sentinels are apart, so that the next one is asked for before it ends. `None`:
+/// it does not.
+pub(super) fn audits(info: &Facts, database: i64, between: Duration) -> Option<Finding> {
+    let keys = info.expiring_keys(database);
+    let takes = Duration::from_secs(keys / AUDITED_PER_S);
+    if takes <= between {
+        return None;
+    }
+    let most = between.as_secs().saturating_mul(AUDITED_PER_S);
+    let found = format!(
+        "{} keys expire: an audit takes some {}, and sentinels ask for one every {}",
+        count(keys),
+        span(takes),
+        span(between),
+    );
+    Some(Finding::warning(AUDITS, found).remedy(format!(
+        "set `redis.arm_horizon`, such as \"6h\", so that at most {} keys are armed at a time: tasks due later need none",
+        count(most)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    #[test]
+    fn more_keys_than_fit_between_two_sentinels_make_a_warning() {
+        let judge = |expires: u64| {
+            let database = format!("keys=9,expires={expires}");
+            let info = Facts::from([("db0", database.as_str())]);
+            audits(&info, 0, Duration::from_secs(900))
+        };
+        assert!(judge(10_000_000).is_none());
+        let found = judge(30_000_000).expect("a warning");
+        assert_is(&found, Severity::Warning, "30 000 000 keys expire");
+        assert!(found.found.contains("33 min"), "{}", found.found);
+        let remedy = found.remedy.expect("a remedy");
+        assert!(remedy.contains("at most 13 500 000 keys"), "{remedy}");
+    }
+}

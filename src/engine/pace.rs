@@ -1,0 +1,96 @@
+//! The pace of work in the background: it rests in proportion to what its own steps had to wait, so that tasks which
+//! fall due meanwhile find the ledger, Redis and this process idle most of the time.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// A rest is this many times as long as the step before it took.
+const RESTS: u32 = 3;
+
+/// Shortest and longest rest after one step.
+const REST_MIN: Duration = Duration::from_millis(1);
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// How late a rest may end without meaning anything: the timer counts in milliseconds.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Measures steps, and rests between them. A step takes longer while the servers or this process have other work, and a
+/// rest ends late while this process lacks CPU time: both make the next rest longer.
+#[derive(Debug)]
+pub(super) struct Pace {
+    began: Instant,
+    /// How late the last rest ended.
+    late: Duration,
+    rests: bool,
+}
+
+impl Pace {
+    /// The first step begins now.
+    pub(super) fn begin() -> Self {
+        Self {
+            began: Instant::now(),
+            late: Duration::ZERO,
+            rests: true,
+        }
+    }
+
+    /// As [`begin`](Self::begin), for a caller that waits for the end of the work: it yields between steps.
+    pub(super) fn without_rests() -> Self {
+        Self {
+            rests: false,
+            ..Self::begin()
+        }
+    }
+
+    /// Ends a step, rests, and begins the next.
+    pub(super) async fn rest(&mut self) {
+        if !self.rests {
+            return tokio::task::yield_now().await;
+        }
+        let ends = Instant::now() + rest_after(self.began.elapsed() + self.late);
+        sleep_until(ends).await;
+        self.late = ends.elapsed().saturating_sub(TICK);
+        self.began = Instant::now();
+    }
+}
+
+fn rest_after(waited: Duration) -> Duration {
+    waited.saturating_mul(RESTS).clamp(REST_MIN, REST_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_is_a_multiple_of_the_step_within_bounds() {
+        let mut pace = Pace::begin();
+        for (step_ms, rest_ms) in [(0, 1), (2, 6), (10, 30), (1_000, 500)] {
+            sleep(Duration::from_millis(step_ms)).await;
+            let began = Instant::now();
+            pace.rest().await;
+            assert_eq!(began.elapsed(), Duration::from_millis(rest_ms), "{step_ms}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_wake_up_makes_the_next_rest_longer() {
+        let mut pace = Pace::begin();
+        pace.late = Duration::from_millis(20);
+        let began = Instant::now();
+        pace.rest().await;
+        assert_eq!(began.elapsed(), Duration::from_millis(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_waits_has_no_rests() {
+        let began = Instant::now();
+        let mut pace = Pace::without_rests();
+        sleep(Duration::from_millis(10)).await;
+        pace.rest().await;
+        assert_eq!(began.elapsed(), Duration::from_millis(10));
+    }
+}
