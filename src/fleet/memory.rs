@@ -42,7 +42,11 @@ impl Roster for MemoryRoster {
     }
 
     async fn leave(&self, id: MemberId) -> Result<(), RosterError> {
-        self.board().notes.remove(&id);
+        let mut board = self.board();
+        board.notes.remove(&id);
+        board.audit = board
+            .audit
+            .filter(|taken| taken.by != id || taken.over.is_some());
         Ok(())
     }
 

@@ -45,7 +45,7 @@ pub trait Roster: Send + Sync + 'static {
     /// that are long over by it may be removed.
     async fn exchange(&self, own: &Note, now: UnixMs) -> Result<Vec<Note>, RosterError>;
 
-    /// Takes our note away.
+    /// Takes our note away, and gives up our turn to audit if we have it.
     async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
 
     /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. A finished audit that serves

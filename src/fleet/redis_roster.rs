@@ -59,8 +59,12 @@ impl Roster for RedisRoster {
     }
 
     async fn leave(&self, id: MemberId) -> Result<(), RosterError> {
-        let removed = self.0.remove(&[id.to_string().into_bytes()]).await;
-        removed.map_err(|error| told("cannot take this daemon off the list", error))
+        let me = id.to_string();
+        let given_up = self.0.give_up_audit(&me).await;
+        let removed = self.0.remove(&[me.into_bytes()]).await;
+        given_up
+            .and(removed)
+            .map_err(|error| told("cannot take this daemon off the list", error))
     }
 
     async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError> {

@@ -6,6 +6,9 @@ use redis::Value;
 
 use super::{Keyspace, RedisError};
 
+/// Nobody writes a longer holder of the turn to audit.
+const HOLDER_BYTES_MAX: usize = 64;
+
 /// What the members of one ledger show. The keys have names of our own; see [`Names`](super::Names).
 #[derive(Debug)]
 pub struct Board {
@@ -54,8 +57,6 @@ impl Board {
     /// # Errors
     /// When Redis refuses or does not answer; the turn may be taken.
     pub async fn take_audit(&self, holder: &str, length: Duration) -> Result<Vec<u8>, RedisError> {
-        /// Nobody writes a longer one.
-        const HOLDER_BYTES_MAX: usize = 64;
         let name = self.turn().await?;
         let mut take = redis::pipe();
         take.cmd("SET").arg(&name).arg(holder);
@@ -77,6 +78,23 @@ impl Board {
         keep.cmd("SET").arg(self.turn().await?).arg(holder);
         keep.arg("PX").arg(length.as_millis() as u64).ignore();
         self.keyspace.commands().send("SET", &keep).await
+    }
+
+    /// Gives the turn up, if this holder has it. Between the look and the deletion another may take it: two audit then.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; the turn may be given up.
+    pub async fn give_up_audit(&self, holder: &str) -> Result<(), RedisError> {
+        let name = self.turn().await?;
+        let mut look = redis::pipe();
+        look.cmd("GETRANGE").arg(&name).arg(0).arg(HOLDER_BYTES_MAX);
+        let (found,): (Vec<u8>,) = self.keyspace.commands().send("GETRANGE", &look).await?;
+        if found != holder.as_bytes() {
+            return Ok(());
+        }
+        let mut del = redis::pipe();
+        del.cmd("DEL").arg(&name).ignore();
+        self.keyspace.commands().send("DEL", &del).await
     }
 
     async fn turn(&self) -> Result<String, RedisError> {

@@ -164,6 +164,23 @@ async fn a_daemon_that_starts_audits_although_another_audit_began_a_moment_befor
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_auditor_that_stops_gives_up_its_turn() {
+    let ground = Ground::new();
+    ground.create("", 10, Duration::from_secs(3_600)).await;
+    let other = MemberId(7);
+    let turn = ground.roster.take_audit(other, audit(UnixMs(0))).await;
+    assert_eq!(turn.unwrap(), Turn::Ours);
+    ground.roster.leave(other).await.unwrap();
+    let timer = Arc::new(Ledgered {
+        fails_at: usize::MAX,
+        ..Ledgered::default()
+    });
+    let daemon = ground.daemon_with(Arc::clone(&timer) as _);
+    let audited = "lapsed_audits_total{reason=\"start\"}";
+    daemon.until_counted(audited, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_audit_by_a_daemon_that_runs_other_tasks_does_not_serve() {
     let ground = Ground::new();
     ground.create("", 10, Duration::from_secs(3_600)).await;
