@@ -1,10 +1,15 @@
 //! `lapsed check-config`: what it shows, and what it keeps to itself.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn check(config: &str, arguments: &[&str]) -> Output {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), config).unwrap();
+    check_file(&file, arguments)
+}
+
+fn check_file(file: &tempfile::NamedTempFile, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
     command.arg("--config").arg(file.path()).arg("check-config");
     command.args(arguments).output().unwrap()
@@ -24,17 +29,21 @@ exec = ["php", "task.php", "s3cret"]
 
 #[test]
 fn routes_are_shown_with_their_targets_and_without_their_secrets() {
-    let output = check(ROUTES, &[]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), ROUTES).unwrap();
+    let path = file.path().display();
+    let output = check_file(&file, &[]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(
-        text,
-        "the configuration is in order, 3 routes\n  \
+    let expected = format!(
+        "the configuration is in order, 3 routes: file `{path}`\n  \
          ^Order@  ->  webhook https://shop.example, signed with 2 keys\n  \
-         ^Mail@  ->  stream lapsed:{class} on redis://u:[redacted]@h:6380/1\n  \
+         ^Mail@  ->  stream lapsed:{{class}} on redis://u:[redacted]@h:6380/1\n  \
          ^Run@  ->  exec php\n"
     );
-    let output = check(ROUTES, &["--json"]);
+    assert_eq!(text, expected);
+    let output = check_file(&file, &["--json"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["file"], file.path().to_str().unwrap());
     assert_eq!(value["routes"], 3);
     assert_eq!(value["targets"][2]["match"], "^Run@");
     assert_eq!(value["targets"][2]["target"], "exec php");
@@ -46,9 +55,14 @@ fn all_that_is_wrong_is_said_at_once_and_the_exit_code_says_so() {
     let output = check(config, &[]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.lines().count(), 3, "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let (note, problems) = lines.split_last().unwrap();
+    assert!(note.starts_with("note: configuration: file `/"), "{text}");
+    assert_eq!(problems.len(), 3, "{text}");
     assert!(
-        text.lines().all(|line| line.starts_with("error: `routes[")),
+        problems
+            .iter()
+            .all(|line| line.starts_with("error: `routes[")),
         "{text}"
     );
     assert!(!text.contains("s3cret"), "{text}");
@@ -71,4 +85,102 @@ fn a_series_that_will_never_run_is_warned_of() {
     let output = check(config, &["--json"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["warnings"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_route_that_no_task_reaches_is_warned_of() {
+    let config = "[[routes]]\nmatch = '^Order@'\nlog = {}\n\
+                  [[routes]]\nmatch = '^Order@close(@|$)'\nlog = {}\n\
+                  [[routes]]\nmatch = '^Mail@'\nlog = {}\n\
+                  [[routes]]\nmatch = '^Mail@'\nlog = {}\n";
+    let output = check(config, &[]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(
+        text,
+        "warning: `routes[1]` (`^Order@close(@|$)`) is never used: `routes[0]` (`^Order@`) matches its keys first\n\
+         warning: `routes[3]` (`^Mail@`) is never used: `routes[2]` (`^Mail@`) matches its keys first\n"
+    );
+}
+
+/// Exit code, stdout and stderr of a command in a directory, with nothing but these variables.
+fn run_in(home: &Path, env: &[(&str, &str)], args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+    command
+        .current_dir(home)
+        .env_clear()
+        .envs(env.iter().copied());
+    let output = command.args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// A server that refuses connections.
+const NOWHERE: (&str, &str) = ("LAPSED__LEDGER__URL", "mysql://root@127.0.0.1:1/lapsed");
+
+#[test]
+fn which_file_is_in_use_is_said_or_that_there_is_none() {
+    let home = tempfile::tempdir().unwrap();
+    let (code, stdout, stderr) = run_in(home.path(), &[], &["check-config"]);
+    assert_eq!((code, &stderr[..]), (Some(0), ""));
+    assert!(
+        stdout.contains("0 routes: built-in defaults (no --config, no LAPSED_CONFIG, none of `./config/lapsed.toml`,"),
+        "{stdout}"
+    );
+    let (code, _, stderr) = run_in(home.path(), &[NOWHERE], &["list"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("note: configuration: built-in defaults"),
+        "{stderr}"
+    );
+    let (_, stdout, _) = run_in(home.path(), &[NOWHERE], &["doctor"]);
+    assert!(stdout.starts_with("note     configuration "), "{stdout}");
+    let (code, _, stderr) = run_in(home.path(), &[NOWHERE], &["listen"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("configuration=built-in defaults"),
+        "{stderr}"
+    );
+
+    // Found in the directory, behind the one in `config`.
+    std::fs::write(
+        home.path().join("lapsed.toml"),
+        "[[routes]]\nmatch = 'a'\nlog = {}",
+    )
+    .unwrap();
+    let (_, stdout, _) = run_in(home.path(), &[], &["check-config"]);
+    assert!(stdout.contains("1 route: file `./lapsed.toml`"), "{stdout}");
+    std::fs::create_dir(home.path().join("config")).unwrap();
+    std::fs::write(home.path().join("config/lapsed.toml"), "redis = \n").unwrap();
+    let (code, _, stderr) = run_in(home.path(), &[], &["check-config"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(
+        stderr.starts_with("error: `./config/lapsed.toml`: line 1 is not TOML: "),
+        "{stderr}"
+    );
+    let named = [("LAPSED_CONFIG", "lapsed.toml"), NOWHERE];
+    let (_, _, stderr) = run_in(home.path(), &named, &["list"]);
+    assert!(
+        stderr.ends_with("note: configuration: file `lapsed.toml`\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_variable_with_too_few_underscores_is_warned_of() {
+    let home = tempfile::tempdir().unwrap();
+    let env = [
+        ("LAPSED_REDIS_URL", "redis://h:6379/0"),
+        ("LAPSED_PHP_REDIS", "x"),
+    ];
+    let (code, _, stderr) = run_in(home.path(), &env, &["check-config"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(
+        stderr,
+        "warning: the variable `LAPSED_REDIS_URL` is not read: did you mean `LAPSED__REDIS__URL`?\n"
+    );
 }

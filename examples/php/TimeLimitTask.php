@@ -8,7 +8,7 @@ declare(strict_types=1);
  *
  * It knows the six columns of the old table (id and the five it writes) and none of those that `lapsed` adds.
  *
- * The row is what counts: this version of `lapsed` runs nothing for a key that has none.
+ * The row is what counts. `lapsed` writes a row for a key that has none, unless adoption is off (`adopt.enabled = false`).
  */
 abstract class TimeLimitTask
 {

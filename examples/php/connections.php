@@ -6,8 +6,8 @@ declare(strict_types=1);
  * Settings come from the environment:
  *
  *   LAPSED_PHP_DSN       mysql:host=127.0.0.1;port=3306;dbname=lapsed   or   mysql:unix_socket=/run/mysqld/mysqld.sock;dbname=lapsed
- *   LAPSED_PHP_USER      root
- *   LAPSED_PHP_PASSWORD  (empty)
+ *   LAPSED_PHP_USER      lapsed
+ *   LAPSED_PHP_PASSWORD  try-it
  *   LAPSED_PHP_REDIS     redis://127.0.0.1:6379/0   or   unix:///run/redis/redis.sock?db=0
  *
  * An exec target of `lapsed` starts with an empty environment plus the names in `env` of its route: list these there.
@@ -16,15 +16,15 @@ function setting(string $name, string $default): string
 {
     $value = getenv($name);
 
-    return $value === false || $value === '' ? $default : $value;
+    return $value === false ? $default : $value;
 }
 
 function connect_db(): PDO
 {
     return new PDO(
         setting('LAPSED_PHP_DSN', 'mysql:host=127.0.0.1;port=3306;dbname=lapsed') . ';charset=utf8mb4',
-        setting('LAPSED_PHP_USER', 'root'),
-        setting('LAPSED_PHP_PASSWORD', ''),
+        setting('LAPSED_PHP_USER', 'lapsed'),
+        setting('LAPSED_PHP_PASSWORD', 'try-it'),
         [
             PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION,
             PDO::ATTR_EMULATE_PREPARES => false,

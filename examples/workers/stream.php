@@ -7,9 +7,16 @@ declare(strict_types=1);
 
 require __DIR__ . '/tasks.php';
 
+// A warning, such as one about a missing argument, is a failure.
+set_error_handler(static function (int $level, string $text, string $file, int $line): bool {
+    throw new ErrorException($text, 0, $level, $file, $line);
+});
+
 const STREAM = 'lapsed:orders';
 const GROUP = 'workers';
 const ABANDONED_MS = 60_000; // longer than any task takes
+const DELIVERIES_MAX = 5; // an entry that fails as often is moved to FAILED
+const FAILED = 'lapsed:orders:failed';
 
 $left = (int) ($argv[1] ?? PHP_INT_MAX);
 $me = gethostname() . ':' . getmypid();
@@ -29,9 +36,20 @@ while ($left > 0) {
         $entries = $redis->xReadGroup(GROUP, $me, [STREAM => '>'], 1, 2000)[STREAM] ?? [];
     }
     foreach ($entries as $entry => $fields) {
-        run_once($redis, json_decode($fields['task'], true, flags: JSON_THROW_ON_ERROR));
+        $left--;
+        try {
+            run_once($redis, json_decode($fields['task'], true, flags: JSON_THROW_ON_ERROR));
+        } catch (RedisException $e) {
+            throw $e;
+        } catch (Throwable $e) {
+            fwrite(STDERR, "$entry failed: " . $e->getMessage() . "\n");
+            $delivered = $redis->xPending(STREAM, GROUP, $entry, $entry, 1)[0][3] ?? 0;
+            if ($delivered < DELIVERIES_MAX) {
+                continue; // not acknowledged: some worker takes it again after ABANDONED_MS
+            }
+            $redis->xAdd(FAILED, '*', $fields, 10_000);
+        }
         // Only now: whoever dies before this leaves the task to another worker.
         $redis->xAck(STREAM, GROUP, [$entry]);
-        $left--;
     }
 }

@@ -16,6 +16,8 @@ from tasks import connect, run_once
 STREAM = "lapsed:orders"
 GROUP = "workers"
 ABANDONED_MS = 60_000  # longer than any task takes
+DELIVERIES_MAX = 5  # an entry that fails as often is moved to FAILED
+FAILED = "lapsed:orders:failed"
 
 left = int(sys.argv[1]) if len(sys.argv) > 1 else sys.maxsize
 me = f"{socket.gethostname()}:{os.getpid()}"
@@ -34,8 +36,15 @@ while left > 0:
         found = server.xreadgroup(GROUP, me, {STREAM: ">"}, count=1, block=2000)
         entries = found[0][1] if found else []
     for entry, fields in entries:
-        if fields:  # else it was cut from the stream (`maxlen`) before anybody got to it
-            run_once(server, json.loads(fields["task"]))
+        left -= 1
+        try:
+            if fields:  # else it was cut from the stream (`maxlen`) before anybody got to it
+                run_once(server, json.loads(fields["task"]))
+        except Exception as error:
+            print(f"{entry} failed: {error!r}", file=sys.stderr, flush=True)
+            delivered = server.xpending_range(STREAM, GROUP, entry, entry, 1)[0]["times_delivered"]
+            if delivered < DELIVERIES_MAX:
+                continue  # not acknowledged: some worker takes it again after ABANDONED_MS
+            server.xadd(FAILED, fields, maxlen=10_000)
         # Only now: whoever dies before this leaves the task to another worker.
         server.xack(STREAM, GROUP, entry)
-        left -= 1

@@ -2,13 +2,22 @@
 
 declare(strict_types=1);
 
-/** The server of `LAPSED_WORKER_REDIS`, `host:port`. */
+/** The server of `LAPSED_WORKER_REDIS`, `redis://[user:password@]host[:port][/database]`: the one of `redis.url`. */
 function connect_redis(): Redis
 {
-    [$host, $port] = explode(':', getenv('LAPSED_WORKER_REDIS') ?: '127.0.0.1:6379');
+    $url = getenv('LAPSED_WORKER_REDIS') ?: 'redis://127.0.0.1:6379/0';
+    $at = parse_url($url);
+    if ($at === false || ($at['scheme'] ?? '') !== 'redis' || !isset($at['host'])) {
+        throw new RuntimeException('LAPSED_WORKER_REDIS is not `redis://[user:password@]host[:port][/database]`');
+    }
     $redis = new Redis();
     // Longer than a blocking read waits.
-    $redis->connect($host, (int) $port, 2.0, null, 0, 10.0);
+    $redis->connect($at['host'], $at['port'] ?? 6379, 2.0, null, 0, 10.0);
+    if (isset($at['pass'])) {
+        $password = rawurldecode($at['pass']);
+        $redis->auth(($at['user'] ?? '') === '' ? $password : [rawurldecode($at['user']), $password]);
+    }
+    $redis->select((int) ltrim($at['path'] ?? '', '/'));
 
     return $redis;
 }

@@ -7,9 +7,9 @@ import redis
 
 
 def connect():
-    """The server of `LAPSED_WORKER_REDIS`, `host:port`."""
-    host, port = os.environ.get("LAPSED_WORKER_REDIS", "127.0.0.1:6379").split(":")
-    return redis.Redis(host=host, port=int(port), decode_responses=True, socket_timeout=10)
+    """The server of `LAPSED_WORKER_REDIS`, `redis://[user:password@]host[:port][/database]`: the one of `redis.url`."""
+    url = os.environ.get("LAPSED_WORKER_REDIS", "redis://127.0.0.1:6379/0")
+    return redis.Redis.from_url(url, decode_responses=True, socket_timeout=10)
 
 
 def run_once(server, task):

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use lapsed::compose::Adapters;
+use lapsed::config::ConfigSource;
 use lapsed::engine::Status;
 use lapsed::handler::Router;
 use lapsed::http::{self, Pages};
@@ -54,6 +55,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         table = config.ledger.table,
         routes = config.routes.len(),
         concurrency = config.engine.concurrency,
+        configuration = %ConfigSource::find(file.as_deref()),
         "starting"
     );
     let http = match config.http.listen {

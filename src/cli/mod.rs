@@ -3,6 +3,7 @@
 mod bench;
 mod bulk;
 mod cancel;
+mod check_config;
 mod dead;
 mod draft;
 mod filters;
@@ -21,6 +22,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use lapsed::config::{ConfigSource, misspelled_variables};
+use lapsed::engine::EngineError;
 use lapsed::ledger::LedgerError;
 use lapsed::{ClientError, Config, ConfigError};
 use tracing_subscriber::EnvFilter;
@@ -54,7 +57,8 @@ const GLOBAL: &str = "Global options";
 
 #[derive(Args)]
 struct Global {
-    /// Configuration file [default: LAPSED_CONFIG, ./config/lapsed.toml, /etc/lapsed/lapsed.toml, built in]
+    /// Configuration file [default: LAPSED_CONFIG, ./config/lapsed.toml, ./lapsed.toml, /etc/lapsed/lapsed.toml,
+    /// built in]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
     /// How log lines look
@@ -152,19 +156,23 @@ impl Cli {
     /// Does what was asked.
     pub async fn run(self) -> ExitCode {
         self.global.start_log();
-        match self.dispatch().await {
+        let source = ConfigSource::find(self.global.config.as_deref());
+        match self.dispatch(&source).await {
             Ok(code) => code,
             Err(error) => {
                 let usage = is_callers(&error);
                 for line in chain(&error).lines() {
                     eprintln!("error: {line}");
                 }
+                if depends_on_configuration(&error) {
+                    eprintln!("note: configuration: {source}");
+                }
                 ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED })
             }
         }
     }
 
-    async fn dispatch(self) -> anyhow::Result<ExitCode> {
+    async fn dispatch(self, source: &ConfigSource) -> anyhow::Result<ExitCode> {
         if let Command::Completions { shell } = self.command {
             // Into memory first: the generator has no patience with a reader that goes away.
             let mut script = Vec::new();
@@ -172,8 +180,8 @@ impl Cli {
             output::say(String::from_utf8_lossy(&script).trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let file = self.global.config.as_deref();
-        let config = Config::load(file)?;
+        let config = Config::load_from(source)?;
+        self.command.tell_about_configuration(source);
         let output = Output {
             json: self.global.json,
         };
@@ -195,13 +203,67 @@ impl Cli {
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => view::sweep(config, output).await,
-            Command::Doctor(doctor) => doctor.run(&config, output).await,
+            Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,
             Command::BenchDaemon(daemon) => daemon.run(&config).await,
-            Command::CheckConfig => view::check_config(&config, output),
+            Command::CheckConfig => check_config::run(&config, source, output),
             Command::Completions { .. } => unreachable!("answered above"),
         }
     }
+}
+
+impl Command {
+    /// Warns of variables that are not read, and says when nothing but the defaults is in use.
+    fn tell_about_configuration(&self, source: &ConfigSource) {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let names: Vec<String> = names.collect();
+        for misspelled in misspelled_variables(names.iter().map(String::as_str)) {
+            let (name, meant) = (misspelled.name, misspelled.meant);
+            match self {
+                Self::Listen(_) => {
+                    tracing::warn!("the variable `{name}` is not read: did you mean `{meant}`?");
+                }
+                _ => {
+                    eprintln!("warning: the variable `{name}` is not read: did you mean `{meant}`?")
+                }
+            }
+        }
+        let says_so_itself = matches!(
+            self,
+            Self::Listen(_)
+                | Self::Doctor(_)
+                | Self::CheckConfig
+                | Self::Bench(_)
+                | Self::BenchDaemon(_)
+        );
+        let is_set = names.iter().any(|name| name.starts_with("LAPSED__"));
+        if *source == ConfigSource::Defaults && !is_set && !says_so_itself {
+            eprintln!("note: configuration: {source}");
+        }
+    }
+}
+
+/// Whether the error may come from reading another configuration than was meant: the file cannot be used, or the
+/// server that it names refuses or does not answer.
+fn depends_on_configuration(error: &anyhow::Error) -> bool {
+    let is_of_server = |error: &LedgerError| {
+        matches!(
+            error,
+            LedgerError::Unavailable { .. } | LedgerError::Refused { .. }
+        )
+    };
+    let of_client = match error.downcast_ref() {
+        Some(ClientError::Ledger(error)) => is_of_server(error),
+        Some(ClientError::Config(_)) => true,
+        _ => false,
+    };
+    let of_engine = match error.downcast_ref() {
+        Some(EngineError::Ledger(error)) => is_of_server(error),
+        Some(EngineError::Config(_)) => true,
+        _ => false,
+    };
+    let of_ledger = error.downcast_ref().is_some_and(is_of_server);
+    of_client || of_engine || of_ledger || error.downcast_ref::<ConfigError>().is_some()
 }
 
 /// Whether it is what was said that cannot be, in the configuration or on the command line, whatever the ledger holds.

@@ -192,7 +192,11 @@ fn mishap_line(mishap: &Mishap) -> String {
         crashes,
         snoozes,
     } = mishap;
-    let mut line = format!("{at}  attempt {attempt}  {}", how.as_str());
+    let run = match how.was_run() {
+        true => format!("attempt {attempt}"),
+        false => "not run".to_owned(),
+    };
+    let mut line = format!("{at}  {run}  {}", how.as_str());
     match *snoozes {
         0 => {}
         1 => line += " once",
@@ -276,12 +280,16 @@ mod tests {
             snoozes: 0,
         };
         for (how, error, expected) in [
-            (How::Expired, "expired: due 2 h ago", "expired: due 2 h ago"),
-            (How::Failed, "failed over", "failed: failed over"),
-            (How::Failed, "", "failed"),
+            (
+                How::Expired,
+                "expired: due 2 h ago",
+                "not run  expired: due 2 h ago",
+            ),
+            (How::Failed, "failed over", "attempt 1  failed: failed over"),
+            (How::Failed, "", "attempt 1  failed"),
         ] {
             let line = mishap_line(&mishap(how, error));
-            let expected = format!("1970-01-01T00:00:00.000Z  attempt 1  {expected}  (host:1)");
+            let expected = format!("1970-01-01T00:00:00.000Z  {expected}  (host:1)");
             assert_eq!(line, expected);
         }
     }

@@ -53,8 +53,25 @@ impl PauseTasks {
         let mut value = serde_json::to_value(&pause)?;
         value["already"] = json!(already);
         output.print(&value, text)?;
+        if !config.routes.is_empty() && !has_route(config, &scope) {
+            eprintln!(
+                "note: no route of this configuration names {}: see that it is spelled as in the tasks' keys",
+                named(&scope)
+            );
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether some route looks as if it were for tasks of this class, and method.
+fn has_route(config: &Config, scope: &Scope) -> bool {
+    let name = scope.to_string();
+    let examples = [name.clone(), format!("{name}@x"), format!("{name}@x@x")];
+    config.routes.iter().any(|route| {
+        let names = route.matches.as_str().contains(&name);
+        let matches = examples.iter().any(|key| route.matches.is_match(key));
+        scope.is_everything() || names || matches
+    })
 }
 
 #[derive(Args)]

@@ -115,6 +115,11 @@ impl Schedule {
             (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
         };
         tell(&adapters, &key, &made, output).await?;
+        if !config.routes.is_empty() && !config.routes.iter().any(|route| route.fits(&key)) {
+            eprintln!(
+                "note: no route of this configuration matches `{key}`: only a program with a handler for it runs it"
+            );
+        }
         Ok(ExitCode::SUCCESS)
     }
 

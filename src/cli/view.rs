@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
-use lapsed::config::{RecurringConfig, RouteConfig};
+use lapsed::config::ConfigSource;
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
@@ -129,71 +129,22 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        let report = if self.fix {
+    pub async fn run(
+        self,
+        config: &Config,
+        source: &ConfigSource,
+        output: Output,
+    ) -> anyhow::Result<ExitCode> {
+        let mut report = if self.fix {
             doctor::fix(config).await
         } else {
             doctor::examine(config).await
         };
+        report.findings.insert(0, doctor::configuration(source));
         output.print(&report, report.to_string().trim_end())?;
         Ok(match report.worst() {
             Severity::Error => ExitCode::from(EXIT_SICK),
             Severity::Ok | Severity::Note | Severity::Warning => ExitCode::SUCCESS,
         })
     }
-}
-
-pub fn check_config(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-    let targets = config.routes.iter().map(
-        |route| json!({ "match": route.matches.as_str(), "target": route.target.to_string() }),
-    );
-    let targets: Vec<_> = targets.collect();
-    let warnings: Vec<String> = config
-        .recurring
-        .iter()
-        .filter_map(|series| doubt(config, series))
-        .collect();
-    let (routes, recurring) = (config.routes.len(), config.recurring.len());
-    let value = json!({
-        "ok": true, "routes": routes, "targets": targets, "recurring": recurring, "warnings": warnings,
-    });
-    let plural = |count| if count == 1 { "" } else { "s" };
-    let mut text = format!(
-        "the configuration is in order, {routes} route{}",
-        plural(routes)
-    );
-    if recurring > 0 {
-        text += &format!(", {recurring} recurring task{}", plural(recurring));
-    }
-    for route in &config.routes {
-        text += &format!("\n  {}  ->  {}", route.matches, route.target);
-    }
-    for series in &config.recurring {
-        let recurrence = series.recurrence.summary();
-        text += &format!("\n  {}  comes again: {recurrence}", series.key);
-    }
-    output.print(&value, text)?;
-    for warning in warnings {
-        eprintln!("warning: {warning}");
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What speaks against a series of the configuration ever running, if anything does.
-fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
-    let RecurringConfig {
-        key, recurrence, ..
-    } = series;
-    let is_routed = |route: &RouteConfig| route.matches.is_match(key.as_str());
-    let doubt = match recurrence.next(lapsed::clock::wall()) {
-        None if recurrence.next(UnixMs(0)).is_none() => {
-            "never comes: no occurrence lies between `start` and `until`"
-        }
-        None => "is over: its last occurrence has passed",
-        Some(_) if !config.routes.iter().any(is_routed) => {
-            "matches no route: only a program with a handler for it runs it"
-        }
-        Some(_) => return None,
-    };
-    Some(format!("`{key}` of `[[recurring]]` {doubt}"))
 }

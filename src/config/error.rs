@@ -1,6 +1,7 @@
 //! Everything that is wrong with a configuration, at once.
 
 use std::fmt;
+use std::path::Path;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,18 @@ impl ConfigError {
                 message,
             }],
         }
+    }
+}
+
+impl ConfigError {
+    /// Names the file in problems that are about the file as a whole.
+    pub(super) fn in_file(mut self, file: &Path) -> Self {
+        for problem in &mut self.problems {
+            if problem.path.is_empty() {
+                problem.message = format!("`{}`: {}", file.display(), problem.message);
+            }
+        }
+        self
     }
 }
 

@@ -19,11 +19,13 @@ mod routes;
 mod secret;
 mod sections;
 mod signing_key;
+mod source;
+mod suggestions;
 mod url_template;
 mod webhook;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use toml::Table;
@@ -35,9 +37,6 @@ use crate::task::RetryPolicy;
 /// The defaults, as people read them.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
-/// Where a configuration is looked for when none is named.
-pub const SEARCH_PATHS: [&str; 2] = ["./config/lapsed.toml", "/etc/lapsed/lapsed.toml"];
-
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
@@ -46,11 +45,14 @@ pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;
+pub(crate) use self::sections::ENCODE;
 pub use self::sections::{
     AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig,
     SentinelConfig, SweepConfig,
 };
 pub use self::signing_key::SigningKey;
+pub use self::source::{ConfigSource, SEARCH_PATHS};
+pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 pub use self::url_template::UrlTemplate;
 pub use self::webhook::WebhookConfig;
 
@@ -112,23 +114,22 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] has every problem found.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
-        let env = std::env::vars().collect();
-        let path = file
-            .map(Path::to_owned)
-            .or_else(|| std::env::var_os("LAPSED_CONFIG").map(PathBuf::from));
-        let path = path.or_else(|| {
-            SEARCH_PATHS
-                .iter()
-                .map(PathBuf::from)
-                .find(|path| path.exists())
-        });
-        let text = match &path {
-            None => String::new(),
-            Some(path) => std::fs::read_to_string(path).map_err(|error| {
-                ConfigError::one("", format!("cannot read `{}`: {error}", path.display()))
-            })?,
+        Self::load_from(&ConfigSource::find(file))
+    }
+
+    /// As [`Config::load`], from a source that was found before.
+    ///
+    /// # Errors
+    /// [`ConfigError`] has every problem found.
+    pub fn load_from(source: &ConfigSource) -> Result<Self, ConfigError> {
+        let env = environment();
+        let Some(path) = source.file() else {
+            return Self::from_toml_and_env("", &env);
         };
-        Self::from_toml_and_env(&text, &env)
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            ConfigError::one("", format!("cannot read `{}`: {error}", path.display()))
+        })?;
+        Self::from_toml_and_env(&text, &env).map_err(|error| error.in_file(path))
     }
 
     /// Reads a configuration from TOML alone, over the defaults.
@@ -173,6 +174,13 @@ impl Config {
             }),
         }
     }
+}
+
+/// The variables of this process whose names and values are UTF-8.
+fn environment() -> BTreeMap<String, String> {
+    let utf8 = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    utf8.collect()
 }
 
 /// The line is not shown: it may hold a secret.

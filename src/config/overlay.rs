@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 use super::reader::Problems;
+use super::suggestions;
 
-const ENV_PREFIX: &str = "LAPSED__";
+/// Variables that begin with this are settings.
+pub(super) const ENV_PREFIX: &str = "LAPSED__";
 
 /// Sections are merged key by key; everything else replaces.
 pub(super) fn overlay_file(table: &mut Table, file: Table) {
@@ -50,7 +52,8 @@ pub(super) fn overlay_env(
                 }
             }
             _ => {
-                problems.add(name, "is not the name of a setting".to_owned());
+                let meant = suggestions::variable(name);
+                problems.add(name, Problems::unknown(meant));
                 continue;
             }
         };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use toml::{Table, Value};
 
-use super::Problem;
+use super::{Problem, suggestions};
 use crate::task::{ScheduleError, parse_length};
 
 /// In place of a duration: no limit.
@@ -30,7 +30,25 @@ impl Problems {
     }
 }
 
+impl Problems {
+    /// What is said of a name that is none, and of the one that was probably meant.
+    pub(super) fn unknown(meant: Option<String>) -> String {
+        let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
+        format!("is not the name of a setting{}", meant.unwrap_or_default())
+    }
+}
+
 impl Reader {
+    /// The entries of `[[key]]`; none if there is something else.
+    pub(super) fn entries(&mut self, key: &str, problems: &mut Problems) -> Vec<Table> {
+        if let Some(Value::Table(_)) = self.table.get(key) {
+            self.table.remove(key);
+            let expected = format!("expected `[[{key}]]`, with two brackets, above each entry");
+            problems.add(&self.at(key), expected);
+        }
+        self.optional(key, problems).unwrap_or_default()
+    }
+
     pub(super) fn at(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -127,7 +145,8 @@ impl Reader {
 
     pub(super) fn done(self, problems: &mut Problems) {
         for key in self.table.keys() {
-            problems.add(&self.at(key), "is not the name of a setting".to_owned());
+            let meant = suggestions::key(&self.path, key);
+            problems.add(&self.at(key), Problems::unknown(meant));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use toml::{Table, Value};
+use toml::Value;
 
 use super::RouteConfig;
 use super::reader::{Problems, Reader};
@@ -32,11 +32,14 @@ impl Reader {
         routes: &[RouteConfig],
         p: &mut Problems,
     ) -> Vec<RecurringConfig> {
-        let tables: Vec<Table> = self.optional("recurring", p).unwrap_or_default();
-        let readers = tables.into_iter().enumerate().map(|(index, table)| Self {
-            table,
-            path: format!("recurring[{index}]"),
-        });
+        let readers = self
+            .entries("recurring", p)
+            .into_iter()
+            .enumerate()
+            .map(|(index, table)| Self {
+                table,
+                path: format!("recurring[{index}]"),
+            });
         let mut keys = BTreeSet::new();
         let mut found = Vec::new();
         for reader in readers {

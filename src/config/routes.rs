@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use regex::Regex;
-use toml::Table;
+use toml::Value;
 
 use super::reader::{Problems, Reader};
 use super::retry::RetryKeys;
 use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret, WebhookConfig};
-use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN};
+use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN, TaskKey};
 
 /// One of `[[routes]]`.
 #[derive(Debug, Clone)]
@@ -30,6 +30,13 @@ pub struct RouteConfig {
     pub payload_secrets: Vec<Secret>,
     /// How late a task may start and still be of use.
     pub expire_after: Option<Duration>,
+}
+
+impl RouteConfig {
+    /// Whether the pattern matches the key.
+    pub fn fits(&self, key: &TaskKey) -> bool {
+        self.matches.is_match(key.as_str())
+    }
 }
 
 /// What a route runs.
@@ -68,6 +75,31 @@ enum OneOrMany {
 /// What a route can run; each has exactly one.
 const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
 
+/// The keys of a route.
+pub(super) const ROUTE_KEYS: [&str; 21] = [
+    "match",
+    "exec",
+    "webhook",
+    "stream",
+    "list",
+    "publish",
+    "log",
+    "allow_dash",
+    "env",
+    "keep_result",
+    "timeout",
+    "concurrency",
+    "rate",
+    "burst",
+    "priority",
+    "retry",
+    "adopt",
+    "expire_after",
+    "slow_after",
+    "payload_secret",
+    "payload_secret_file",
+];
+
 /// Keys beside a target, and the targets that have them.
 const BESIDE: [(&str, &[&str]); 3] = [
     ("allow_dash", &["exec"]),
@@ -82,11 +114,14 @@ impl Reader {
         key_prefix: &str,
         p: &mut Problems,
     ) -> Vec<RouteConfig> {
-        let tables: Vec<Table> = self.optional("routes", p).unwrap_or_default();
-        let readers = tables.into_iter().enumerate().map(|(index, table)| Self {
-            table,
-            path: format!("routes[{index}]"),
-        });
+        let readers = self
+            .entries("routes", p)
+            .into_iter()
+            .enumerate()
+            .map(|(index, table)| Self {
+                table,
+                path: format!("routes[{index}]"),
+            });
         readers
             .filter_map(|reader| reader.route(retry, key_prefix, p))
             .collect()
@@ -279,6 +314,12 @@ impl Reader {
 
     /// `exec = ["php", "task.php", "{args}"]` and the keys beside it.
     fn exec(&mut self, p: &mut Problems) -> Option<ExecConfig> {
+        if let Some(Value::String(_)) = self.table.get("exec") {
+            self.table.remove("exec");
+            let expected = "expected an array, such as [\"php\", \"task.php\", \"{args}\"]";
+            p.add(&self.at("exec"), expected.to_owned());
+            return None;
+        }
         let is_program = |argv: &Vec<String>| {
             argv.first()
                 .is_some_and(|program| !program.is_empty() && !program.contains('{'))

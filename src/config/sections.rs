@@ -99,6 +99,9 @@ pub struct HttpConfig {
     pub tokens: Vec<Secret>,
 }
 
+/// What to do about characters of a password that mean something in a URL.
+pub(crate) const ENCODE: &str = "in a user or password write `@` as %40, `#` as %23, `/` as %2F, `?` as %3F, `:` as %3A and `%` as %25";
+
 impl Reader {
     /// Reads everything before it gives up on anything, so that all problems are found.
     pub(super) fn config(mut self, p: &mut Problems) -> Option<Config> {
@@ -144,6 +147,7 @@ impl Reader {
             |url: &String| schemes.iter().any(|s| url.starts_with(s)),
             "redis://, rediss:// or unix://",
         );
+        let url = self.without_stray_at(url, p);
         let key_prefix = self.checked(
             "key_prefix",
             p,
@@ -161,6 +165,25 @@ impl Reader {
             response_timeout: response_timeout?,
             arm_horizon: arm_horizon?,
         })
+    }
+
+    /// The URL, unless a `/` or `#` of its password has ended it: what is taken for the host is a part of the password
+    /// then, and another server would be asked.
+    fn without_stray_at(&self, url: Option<String>, p: &mut Problems) -> Option<String> {
+        let url = url?;
+        let (scheme, rest) = url.split_once("://")?;
+        let behind_host = rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]);
+        // In a query, `@` may be a part of a value: `?ssl-ca=/a@b.pem`.
+        let query = behind_host.find('?').filter(|_| !behind_host.contains('#'));
+        let path = query.map_or(behind_host, |query| &behind_host[..query]);
+        if scheme.contains("unix") || !path.contains('@') {
+            return Some(url);
+        }
+        p.add(
+            &self.at("url"),
+            format!("has an `@` behind the host: {ENCODE}"),
+        );
+        None
     }
 
     /// A duration, or none.
@@ -188,6 +211,7 @@ impl Reader {
             |url: &String| schemes.iter().any(|s| url.starts_with(s)),
             "mysql://user:password@host:port/database",
         );
+        let url = self.without_stray_at(url, p);
         let table = self.checked(
             "table",
             p,

@@ -37,7 +37,7 @@ fn all_problems_are_reported_at_once() {
             "`engine.concurrency`: expected 1 to 100000",
             "`engine.lease`: expected a duration with a unit, such as \"1500ms\", \"30s\" or \"15m\"",
             "`engine.speed`: is not the name of a setting",
-            "`engin`: is not the name of a setting",
+            "`engin`: is not the name of a setting, did you mean `engine`?",
         ]
     );
 }
@@ -60,8 +60,68 @@ fn an_unknown_variable_is_refused() {
     let error = with_env(&[("LAPSED__REDIS__URI", "x")]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`LAPSED__REDIS__URI`: is not the name of a setting"
+        "`LAPSED__REDIS__URI`: is not the name of a setting, did you mean `LAPSED__REDIS__URL`?"
     );
+}
+
+#[test]
+fn one_bracket_instead_of_two_is_named() {
+    let found = problems("[routes]\nmatch = '.'\nlog = {}\n[recurring]\nkey = 'C@m'\n");
+    assert_eq!(
+        found,
+        [
+            "`routes`: expected `[[routes]]`, with two brackets, above each entry",
+            "`recurring`: expected `[[recurring]]`, with two brackets, above each entry",
+        ]
+    );
+}
+
+#[test]
+fn every_key_of_a_route_is_one_that_can_be_suggested() {
+    for key in routes::ROUTE_KEYS {
+        let beside = match key {
+            "match" => "log = {}",
+            "exec" | "webhook" | "stream" | "list" | "publish" | "log" => "match = 'a'",
+            _ => "match = 'a'\nexec = ['x']",
+        };
+        let found = problems(&format!("[[routes]]\n{beside}\n{key} = 1\n")).join("\n");
+        assert!(!found.contains("is not the name"), "{key}: {found}");
+        let wrong = format!("[[routes]]\nmatch = 'a'\nlog = {{}}\n{key}x = 1\n");
+        let found = problems(&wrong).join("\n");
+        assert!(
+            found.contains(&format!("did you mean `{key}`?")),
+            "{key}: {found}"
+        );
+    }
+}
+
+#[test]
+fn a_url_that_ends_in_its_password_is_refused_without_showing_it() {
+    for (section, url) in [
+        ("ledger", "mysql://lapsed:p@ss/w#rd@127.0.0.1:3306/x"),
+        ("ledger", "mysql://lapsed:p@s#rd@127.0.0.1:3306/x"),
+        ("redis", "redis://:p@ss/w@127.0.0.1:6379/0"),
+    ] {
+        assert_eq!(
+            problems(&format!("{section}.url = '{url}'")),
+            [format!(
+                "`{section}.url`: has an `@` behind the host: in a user or password write `@` as %40, `#` as %23, `/` as %2F, `?` as %3F, `:` as %3A and `%` as %25"
+            )]
+        );
+    }
+    for (section, url) in [
+        (
+            "ledger",
+            "mysql://lapsed:p@ss@127.0.0.1:3306/x?ssl-ca=/a@b.pem",
+        ),
+        ("ledger", "mysql://lapsed:p%40ss%2Fw%23rd@127.0.0.1:3306/x"),
+        ("redis", "unix:///run/a@b.sock?db=2"),
+    ] {
+        assert!(
+            Config::from_toml(&format!("{section}.url = '{url}'")).is_ok(),
+            "{url}"
+        );
+    }
 }
 
 #[test]
@@ -258,7 +318,7 @@ fn broken_routes_say_what_was_expected() {
     assert!(
         found
             .iter()
-            .any(|p| p == "`routes[1].logg`: is not the name of a setting"),
+            .any(|p| p == "`routes[1].logg`: is not the name of a setting, did you mean `log`?"),
         "{found:?}"
     );
 }

@@ -26,7 +26,10 @@ pub use finding::{Finding, Severity};
 pub use report::Report;
 
 use crate::Config;
+use crate::config::ConfigSource;
 use checkup::Checkup;
+
+const CONFIGURATION: &str = "configuration";
 
 /// All checks of one server together.
 const SERVER_WITHIN: Duration = Duration::from_secs(15);
@@ -46,6 +49,16 @@ pub async fn examine(config: &Config) -> Report {
     );
     let findings = of_redis.findings.into_iter().chain(of_ledger.findings);
     findings.chain(clocks::compare(redis, ledger)).collect()
+}
+
+/// The finding that says where the configuration was read from.
+pub fn configuration(source: &ConfigSource) -> Finding {
+    let found = source.to_string();
+    match source {
+        ConfigSource::File(_) => Finding::ok(CONFIGURATION, found),
+        ConfigSource::Defaults => Finding::note(CONFIGURATION, found)
+            .remedy("name a file with `--config FILE` or `LAPSED_CONFIG`, unless the environment sets all that differs"),
+    }
 }
 
 /// Mends what can be mended without risk, then examines.

@@ -294,7 +294,7 @@ impl Shared {
         }
         self.read_pauses().await?;
         if self.parts.router.is_empty() {
-            tracing::warn!("no handler and no route: every task stays pending");
+            tracing::warn!("no handler and no route is configured: this daemon runs no task");
         }
         Ok(())
     }

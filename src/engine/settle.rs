@@ -245,12 +245,12 @@ impl Shared {
     /// One line and the counters for how a run ended.
     fn tell(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
-        let attempt = claim.attempt.number;
+        let attempt = runs_started(ended);
         match (wrote, verdict) {
             (None, _) => {}
-            (Some(Settled::Fenced | Settled::Superseded), _) => {
+            (Some(settled @ (Settled::Fenced | Settled::Superseded)), _) => {
                 self.parts.metrics.fenced();
-                tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, wrote = ?wrote, "result discarded: the claim was no longer ours");
+                tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, why = %settled, "result discarded: the claim was no longer ours");
             }
             (Some(Settled::Cancelled | Settled::Ended), _) => {
                 tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
@@ -288,7 +288,7 @@ impl Shared {
         } = ended;
         let mishap = |how, error: String| Mishap {
             how,
-            attempt: claim.attempt.number,
+            attempt: runs_started(ended),
             at: now,
             error,
             daemon: self.claimant.daemon.clone(),
@@ -337,6 +337,15 @@ impl Shared {
                 },
             },
         })
+    }
+}
+
+/// Runs of this arming, this one included if it was one.
+fn runs_started(ended: &Ended) -> u16 {
+    let claims = ended.claim.attempt.number;
+    match ended.outcome.was_run() {
+        true => claims,
+        false => claims.saturating_sub(1),
     }
 }
 

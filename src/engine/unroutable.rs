@@ -32,7 +32,7 @@ impl Unroutable {
         if told.len() < REMEMBERED_MAX && told.insert(key.class_method().to_owned()) {
             tracing::warn!(
                 task.class_method = key.class_method(),
-                "no handler and no route: its tasks stay pending"
+                "no handler and no route here: rows of these tasks are left to other daemons, keys without a row are ignored"
             );
         }
     }

@@ -1,5 +1,7 @@
 //! Settling a run: what is written about it, and what came of that.
 
+use std::fmt;
+
 use super::Lease;
 use crate::task::{Mishap, Reason, UnixMs};
 
@@ -37,7 +39,8 @@ pub enum Ruling {
     },
     /// Dead.
     Bury {
-        /// Why, in a word. If it has [`Expired`](Reason::Expired) the attempt is not counted: it did not run.
+        /// Why, in a word. With [`Expired`](Reason::Expired) and [`Poison`](Reason::Poison) the attempt is not counted:
+        /// the task was claimed and not run.
         reason: Reason,
         /// Why; cut to [`ERROR_BYTES_MAX`].
         error: String,
@@ -100,4 +103,19 @@ pub enum Settled {
     Fenced,
     /// Another session holds the row's lock: nothing was written, try again later.
     Locked,
+}
+
+impl fmt::Display for Settled {
+    /// What became of the settlement, in a few words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Applied => "written",
+            Self::Cancelled => "cancelled during the run",
+            Self::Ended => "done, and its series is cancelled",
+            Self::ByHandler => "marked as processed by its handler",
+            Self::Superseded => "created anew during the run",
+            Self::Fenced => "claimed or finished by another daemon",
+            Self::Locked => "row locked by another session",
+        })
+    }
 }

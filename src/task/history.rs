@@ -50,6 +50,14 @@ impl Reason {
             Self::Expired => "expired",
         }
     }
+
+    /// Whether the last claim of the task did not run it.
+    pub fn is_without_run(self) -> bool {
+        match self {
+            Self::Poison | Self::Expired => true,
+            Self::Permanent | Self::Exhausted | Self::Deadline => false,
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -93,6 +101,14 @@ pub enum How {
 }
 
 impl How {
+    /// Whether the task ran.
+    pub fn was_run(self) -> bool {
+        match self {
+            Self::Failed | Self::TimedOut | Self::Panicked | Self::Snoozed => true,
+            Self::Poisoned | Self::Expired => false,
+        }
+    }
+
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -113,7 +129,7 @@ impl How {
 pub struct Mishap {
     /// How it ended. First, because the ledger knows a snooze by how its entry begins.
     pub how: How,
-    /// Which attempt it was, counted from 1.
+    /// Runs started until then: 1 for the first. What was not run is not counted.
     pub attempt: u16,
     /// When it ended, on the ledger's clock.
     #[serde(serialize_with = "show_time", deserialize_with = "read_time")]

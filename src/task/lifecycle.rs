@@ -209,6 +209,21 @@ impl Outcome {
         }
     }
 
+    /// Whether the handler was started.
+    pub fn was_run(&self) -> bool {
+        match self {
+            Self::Poisoned | Self::Expired { .. } | Self::Missed | Self::HandedOn => false,
+            Self::Succeeded
+            | Self::Completed
+            | Self::Again(_)
+            | Self::Failed(_)
+            | Self::TimedOut { .. }
+            | Self::Panicked { .. }
+            | Self::Snoozed { .. }
+            | Self::Interrupted => true,
+        }
+    }
+
     /// What went wrong, for people; nothing if nothing did.
     pub fn error(&self) -> String {
         match self {

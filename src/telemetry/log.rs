@@ -30,8 +30,9 @@ impl RateLimit {
         }
     }
 
-    /// Whether to speak now; if so, how many lines of this reason were held back since the last.
-    pub fn admit(&self, reason: &'static str) -> Option<u64> {
+    /// Whether to log a line now. The inner number says how many lines of this reason were left out since the last one;
+    /// `None`, which a log line does not show, if there were none.
+    pub fn admit(&self, reason: &'static str) -> Option<Option<u64>> {
         let mut reasons = self
             .reasons
             .lock()
@@ -46,11 +47,11 @@ impl RateLimit {
                         held_back: 0,
                     },
                 );
-                Some(0)
+                Some(None)
             }
             Some(seen) if now.duration_since(seen.spoken) >= self.interval => {
                 seen.spoken = now;
-                Some(std::mem::take(&mut seen.held_back))
+                Some(Some(std::mem::take(&mut seen.held_back)).filter(|count| *count > 0))
             }
             Some(seen) => {
                 seen.held_back += 1;
@@ -67,11 +68,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_line_per_reason_and_interval_gets_through() {
         let limit = RateLimit::every(Duration::from_secs(10));
-        assert_eq!(limit.admit("a"), Some(0));
+        assert_eq!(limit.admit("a"), Some(None));
         assert_eq!(limit.admit("a"), None);
         assert_eq!(limit.admit("a"), None);
-        assert_eq!(limit.admit("b"), Some(0));
+        assert_eq!(limit.admit("b"), Some(None));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(limit.admit("a"), Some(2));
+        assert_eq!(limit.admit("a"), Some(Some(2)));
     }
 }

@@ -186,6 +186,29 @@ async fn commands_that_make_or_move_a_paused_task_say_that_it_stays() {
 }
 
 #[tokio::test]
+async fn a_name_that_no_route_knows_is_pointed_out() {
+    let rig = Rig::new("[[routes]]\nmatch = '^Order@close(@|$)'\nlog = {}").await;
+    let shell = Shell::of(&rig);
+    for (args, noted) in [
+        (&["schedule", "Ordr@close@1", "--in", "1h"][..], true),
+        (&["schedule", "Order@close@1", "--in", "1h"], false),
+        (&["pause", "Ordr"], true),
+        (&["pause", "Order@clos"], true),
+        (&["pause", "Order"], false),
+        (&["pause", "Order@close"], false),
+        (&["pause", "--all"], false),
+    ] {
+        let (code, _, stderr) = shell.run(args);
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        let found = stderr.starts_with("note: no route of this configuration ");
+        assert_eq!(found, noted, "{args:?}: {stderr}");
+    }
+    let rig = Rig::new("").await;
+    let (_, _, stderr) = Shell::of(&rig).run(&["schedule", "Any@m@1", "--in", "1h"]);
+    assert_eq!(stderr, "", "a producer's configuration has no routes");
+}
+
+#[tokio::test]
 async fn a_payload_is_shown_as_the_json_that_it_is() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);

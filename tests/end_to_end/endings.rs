@@ -72,6 +72,8 @@ async fn a_task_that_killed_its_daemons_says_how_often() {
         (1, How::Poisoned)
     );
     assert_eq!(dead.history[0].crashes, 3);
+    // Runs that started, not claims.
+    assert_eq!((dead.attempt, dead.history[0].attempt), (3, 3));
 }
 
 #[tokio::test]

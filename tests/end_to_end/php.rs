@@ -33,7 +33,7 @@ async fn shop() -> Rig {
     rig
 }
 
-fn environment(rig: &Rig) -> [(&'static str, String); 2] {
+fn environment(rig: &Rig) -> [(&'static str, String); 4] {
     let url = rig.config().ledger.url.expose().to_owned();
     let (_, rest) = url.rsplit_once('@').unwrap();
     let (address, database) = rest.split_once('/').unwrap();
@@ -47,6 +47,8 @@ fn environment(rig: &Rig) -> [(&'static str, String); 2] {
             "LAPSED_PHP_REDIS",
             rig.config().redis.url.expose().to_owned(),
         ),
+        ("LAPSED_PHP_USER", "root".to_owned()),
+        ("LAPSED_PHP_PASSWORD", String::new()),
     ]
 }
 

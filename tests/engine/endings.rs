@@ -110,6 +110,7 @@ async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_i
     let dead = rig.until("Job@count@late", State::Dead).await;
     rig.until("Job@count@young", State::Done).await;
     assert_eq!((dead.attempt, dead.reason), (0, Some(Reason::Expired)));
+    assert_eq!(dead.history[0].attempt, 0, "no run started");
     let error = dead.last_error.unwrap();
     assert!(
         error.starts_with("expired: it would have started 1h 1m 40s after it fell due, 1h"),

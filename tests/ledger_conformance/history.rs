@@ -152,8 +152,8 @@ async fn a_dead_task_says_why_in_a_word(ledger: &(impl Ledger + Catalog)) {
         settle(ledger, &claimed, bury_for(reason, "broken")).await;
         let dead = record(ledger, &key).await;
         assert_eq!((dead.state, dead.reason), (State::Dead, Some(reason)));
-        // What expired has not run.
-        let ran = u16::from(reason != Reason::Expired);
+        // What expired, and what is poison, was not run.
+        let ran = u16::from(!matches!(reason, Reason::Expired | Reason::Poison));
         assert_eq!(dead.attempt, ran, "{reason}");
         ledger.redrive(&key).await.unwrap();
         assert_eq!(record(ledger, &key).await.reason, None);

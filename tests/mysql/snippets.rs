@@ -12,6 +12,10 @@ use crate::rig::{connect, start};
 const README: &str = include_str!("../../README.md");
 const TASKS: &str = include_str!("../../docs/tasks.md");
 const PHP_GUIDE: &str = include_str!("../../docs/from-php-listener.md");
+const PHP_README: &str = include_str!("../../examples/php/README.md");
+const PHP_CONFIG: &str = include_str!("../../examples/php/lapsed.toml");
+const WORKERS_README: &str = include_str!("../../examples/workers/README.md");
+const WORKERS_CONFIG: &str = include_str!("../../examples/workers/lapsed.toml");
 const PHP_SCHEMA: &str = include_str!("../../examples/php/schema.sql");
 
 /// The end of summer time of 2026: local times between 02:00 and 03:00 occur twice.
@@ -211,4 +215,31 @@ async fn the_way_back_to_the_old_listener_is_as_printed() {
             "{database}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_examples_log_in_as_the_user_that_their_readme_creates() {
+    let server = PrivateMaria::start().await.unwrap();
+    let root = server.create_database("app").await.unwrap();
+    let mut session = MySqlConnection::connect(&root).await.unwrap();
+    // Twice, as by a reader who tries both.
+    for readme in [PHP_README, WORKERS_README, PHP_README] {
+        run(&mut session, snippet(readme, "CREATE USER")).await;
+    }
+    for config in [PHP_CONFIG, WORKERS_CONFIG] {
+        let config: toml::Table = config.parse().unwrap();
+        let url = config["ledger"]["url"].as_str().unwrap();
+        let url = url.replace(":3306/", &format!(":{}/", server.port()));
+        let mut session = MySqlConnection::connect(&url).await.unwrap();
+        let user = text(&mut session, "SELECT CURRENT_USER()").await;
+        assert_eq!(user, "lapsed@127.0.0.1");
+    }
+    // And the one of the main page, whose database has another name.
+    run(&mut session, snippet(README, "CREATE USER")).await;
+    let url = format!(
+        "mysql://lapsed:try-it@127.0.0.1:{}/lapsed_try",
+        server.port()
+    );
+    assert!(README.contains(&url.replace(&server.port().to_string(), "3306")));
+    MySqlConnection::connect(&url).await.unwrap();
 }

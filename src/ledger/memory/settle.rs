@@ -81,7 +81,7 @@ impl Row {
     }
 
     fn bury(&mut self, reason: Reason, error: &str, mishap: &Mishap, now: UnixMs) -> Settled {
-        if reason == Reason::Expired {
+        if reason.is_without_run() {
             self.attempt = self.attempt.saturating_sub(1);
         }
         self.last_error = Some(cut(error));

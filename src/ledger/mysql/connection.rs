@@ -17,7 +17,7 @@ use super::super::LedgerError;
 use super::pool::{ACQUIRE_TIMEOUT, Lent, Pool};
 use super::queries::{Queries, padded};
 use super::rights;
-use crate::config::{ConfigError, LedgerConfig};
+use crate::config::{ConfigError, ENCODE, LedgerConfig};
 
 /// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
 /// waits costs only its slot, while one that fails costs an attempt. The run's own time limit stands above.
@@ -54,7 +54,7 @@ impl Pools {
             config.url.expose().parse().map_err(|error: sqlx::Error| {
                 ConfigError::one(
                     "ledger.url",
-                    format!("expected mysql://user:password@host:port/database: {error}"),
+                    format!("expected mysql://user:password@host:port/database: {error}; {ENCODE}"),
                 )
             })?;
         if options.get_database().is_none_or(str::is_empty) {

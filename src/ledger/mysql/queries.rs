@@ -213,7 +213,7 @@ pub const SNOOZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST
        finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle`, given up. What expired without running gives its attempt back. Primary key.
+/// `settle`, given up. What is dead without having been run (expired, poison) gives its attempt back. Primary key.
 pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts = 1, NULL, ?), attempt = attempt - LEAST(attempt, ?), last_error = ?, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
        status = IF(sts = 1, 3, 2) \

@@ -9,7 +9,7 @@ use super::locks::Past;
 use super::queries::{self, padded};
 use super::rows::SettledRow;
 use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
-use crate::task::{Mishap, Reason, UnixMs};
+use crate::task::{Mishap, UnixMs};
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -132,7 +132,7 @@ impl MysqlLedger {
                 mishap,
             } => statement(self.queries.plain(queries::BURY))
                 .bind(reason.as_str())
-                .bind(i64::from(*reason == Reason::Expired))
+                .bind(i64::from(reason.is_without_run()))
                 .bind(cut(error).to_owned())
                 .bind(mishap.to_line()),
             Ruling::CompleteWith(result) => {

@@ -1,0 +1,151 @@
+//! `lapsed check-config`: what is configured, and what of it can have no effect.
+
+use std::process::ExitCode;
+
+use lapsed::Config;
+use lapsed::config::{ConfigSource, RecurringConfig, RouteConfig};
+use lapsed::task::UnixMs;
+use serde_json::json;
+
+use super::output::Output;
+
+pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Result<ExitCode> {
+    let targets = config.routes.iter().map(
+        |route| json!({ "match": route.matches.as_str(), "target": route.target.to_string() }),
+    );
+    let targets: Vec<_> = targets.collect();
+    let of_series = config
+        .recurring
+        .iter()
+        .filter_map(|series| doubt(config, series));
+    let warnings: Vec<String> = unreachable_routes(&config.routes)
+        .into_iter()
+        .chain(of_series)
+        .collect();
+    let (routes, recurring) = (config.routes.len(), config.recurring.len());
+    let value = json!({
+        "ok": true, "file": source.file(), "routes": routes, "targets": targets, "recurring": recurring, "warnings": warnings,
+    });
+    let plural = |count| if count == 1 { "" } else { "s" };
+    let mut text = format!(
+        "the configuration is in order, {routes} route{}",
+        plural(routes)
+    );
+    if recurring > 0 {
+        text += &format!(", {recurring} recurring task{}", plural(recurring));
+    }
+    text += &format!(": {source}");
+    for route in &config.routes {
+        text += &format!("\n  {}  ->  {}", route.matches, route.target);
+    }
+    for series in &config.recurring {
+        let recurrence = series.recurrence.summary();
+        text += &format!("\n  {}  comes again: {recurrence}", series.key);
+    }
+    output.print(&value, text)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What speaks against a series of the configuration ever running, if anything does.
+fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
+    let RecurringConfig {
+        key, recurrence, ..
+    } = series;
+    let is_routed = |route: &RouteConfig| route.matches.is_match(key.as_str());
+    let doubt = match recurrence.next(lapsed::clock::wall()) {
+        None if recurrence.next(UnixMs(0)).is_none() => {
+            "never comes: no occurrence lies between `start` and `until`"
+        }
+        None => "is over: its last occurrence has passed",
+        Some(_) if !config.routes.iter().any(is_routed) => {
+            "matches no route: only a program with a handler for it runs it"
+        }
+        Some(_) => return None,
+    };
+    Some(format!("`{key}` of `[[recurring]]` {doubt}"))
+}
+
+/// Warnings of routes that match nothing, because an earlier route matches all that they match.
+fn unreachable_routes(routes: &[RouteConfig]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (number, route) in routes.iter().enumerate() {
+        let mut earlier = routes[..number].iter().enumerate();
+        let pattern = route.matches.as_str();
+        let covering = earlier.find(|(_, route)| covers(route.matches.as_str(), pattern));
+        if let Some((first, earlier)) = covering {
+            warnings.push(format!(
+                "`routes[{number}]` (`{pattern}`) is never used: `routes[{first}]` (`{}`) matches its keys first",
+                earlier.matches
+            ));
+        }
+    }
+    warnings
+}
+
+/// Whether one pattern certainly matches every key that the other one matches. Finds the common cases only: the same
+/// pattern, one that matches everything, and a plain beginning such as `^Order@` before `^Order@close`.
+fn covers(pattern: &str, other: &str) -> bool {
+    const EVERYTHING: [&str; 8] = ["", ".", "^", "^.", ".*", "^.*", ".*$", "^.*$"];
+    if pattern == other || EVERYTHING.contains(&pattern) {
+        return true;
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@_:-".contains(c);
+    let is_beginning = pattern
+        .strip_prefix('^')
+        .is_some_and(|plain| plain.chars().all(is_plain));
+    let Some(rest) = other.strip_prefix(pattern) else {
+        return false;
+    };
+    is_beginning && !rest.starts_with(['?', '*', '{', '+', '|']) && !has_alternative(rest)
+}
+
+/// Whether the pattern may have an alternative outside of parentheses.
+fn has_alternative(pattern: &str) -> bool {
+    if !pattern.contains('|') {
+        return false;
+    }
+    let mut depth = 0;
+    for c in pattern.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            // What follows may be quoted.
+            '[' | '\\' => return true,
+            '|' if depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_behind_one_that_matches_all_its_keys_is_known() {
+        for (earlier, later) in [
+            ("^Order@close", "^Order@close"),
+            (".", "^Order@close"),
+            ("^Order@", "^Order@close(@|$)"),
+            ("^Order@close", "^Order@close@"),
+        ] {
+            assert!(covers(earlier, later), "{earlier} {later}");
+        }
+        for (earlier, later) in [
+            ("^Order@close(@|$)", "^Order@"),
+            ("^Order@close", "^Order@"),
+            ("Order@", "^Mail@"),
+            ("^Order", "^Order?"),
+            ("^Order@", "^Order@close|^Mail@"),
+            ("^Order@", "^Order@[(]x|^Mail@"),
+            ("^Order.", "^Order@"),
+            ("^Order@close$", "^Order@close"),
+        ] {
+            assert!(!covers(earlier, later), "{earlier} {later}");
+        }
+    }
+}

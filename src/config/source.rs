@@ -1,0 +1,58 @@
+//! Where the configuration is read from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that names the configuration file.
+const FILE_VARIABLE: &str = "LAPSED_CONFIG";
+
+/// Where a configuration file is looked for when none is named, in this order.
+pub const SEARCH_PATHS: [&str; 3] = [
+    "./config/lapsed.toml",
+    "./lapsed.toml",
+    "/etc/lapsed/lapsed.toml",
+];
+
+/// Where the configuration is read from. Its `Display` is shown to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigSource {
+    /// This file.
+    File(PathBuf),
+    /// No file was named or found: the built-in defaults.
+    Defaults,
+}
+
+impl ConfigSource {
+    /// The file named, else `LAPSED_CONFIG`, else the first of [`SEARCH_PATHS`] that exists.
+    pub fn find(file: Option<&Path>) -> Self {
+        let named = file
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os(FILE_VARIABLE).map(PathBuf::from));
+        let found = || {
+            let mut paths = SEARCH_PATHS.iter().map(PathBuf::from);
+            paths.find(|path| path.exists())
+        };
+        named.or_else(found).map_or(Self::Defaults, Self::File)
+    }
+
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Defaults => None,
+        }
+    }
+}
+
+impl fmt::Display for ConfigSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file `{}`", path.display()),
+            Self::Defaults => write!(
+                f,
+                "built-in defaults (no --config, no {FILE_VARIABLE}, none of `{}`)",
+                SEARCH_PATHS.join("`, `")
+            ),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a misspelled setting was probably meant to be.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::DEFAULT_TOML;
+use super::overlay::ENV_PREFIX;
+use super::routes::ROUTE_KEYS;
+
+/// What all our variables begin with, also those of other programs such as the examples.
+const PREFIX: &str = "LAPSED_";
+
+/// A variable of the environment that is not read, though it is nearly the name of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MisspelledVariable {
+    /// As it is set: `LAPSED_REDIS_URL`.
+    pub name: String,
+    /// As the setting is called: `LAPSED__REDIS__URL`.
+    pub meant: String,
+}
+
+/// The variables that would be settings with other underscores: `LAPSED_REDIS_URL` instead of `LAPSED__REDIS__URL`.
+pub fn misspelled_variables<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+) -> Vec<MisspelledVariable> {
+    let flat = |name: &str| name.replace("__", "_").to_uppercase();
+    let settings: BTreeMap<String, String> = variables()
+        .into_iter()
+        .map(|variable| (flat(&variable), variable))
+        .collect();
+    let found = names.into_iter().filter_map(|name| {
+        // Those with the prefix are read, or refused.
+        if !name.starts_with(PREFIX) || name.starts_with(ENV_PREFIX) {
+            return None;
+        }
+        let meant = settings.get(&flat(name))?.clone();
+        Some(MisspelledVariable {
+            name: name.to_owned(),
+            meant,
+        })
+    });
+    found.collect()
+}
+
+/// The name that an unknown `LAPSED__..` variable was probably meant to be.
+pub(super) fn variable(name: &str) -> Option<String> {
+    let known = variables();
+    let flat = |name: &str| name.replace("__", "_");
+    let same = known.iter().find(|known| flat(known) == flat(name));
+    same.cloned()
+        .or_else(|| closest(name, known.iter().map(String::as_str)))
+}
+
+/// The setting of this section that an unknown key was probably meant to be.
+pub(super) fn key(section: &str, key: &str) -> Option<String> {
+    if section.starts_with("routes[") {
+        let is_route = section.ends_with(']');
+        return is_route.then(|| closest(key, ROUTE_KEYS)).flatten();
+    }
+    let defaults = defaults();
+    let mut table = &defaults;
+    for part in section.split('.').filter(|part| !part.is_empty()) {
+        table = table.get(part)?.as_table()?;
+    }
+    let lists = ["routes", "recurring"].into_iter();
+    let lists = lists.filter(|_| section.is_empty());
+    closest(key, table.keys().map(String::as_str).chain(lists))
+}
+
+fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let near = known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(word, known), known));
+    let (distance, closest) = near.min_by_key(|(distance, _)| *distance)?;
+    let most = 1.max(closest.len() / 4);
+    // A key that is right, and left over for another reason, is not to be replaced by itself.
+    (1..=most).contains(&distance).then(|| closest.to_owned())
+}
+
+/// The names of all variables that are read, those of `_FILE` among them.
+fn variables() -> Vec<String> {
+    fn walk(table: &Table, path: &str, names: &mut Vec<String>) {
+        for (key, value) in table {
+            let path = format!("{path}__{}", key.to_uppercase());
+            match value {
+                Value::Table(table) => walk(table, &path, names),
+                _ => names.extend([format!("{path}_FILE"), path]),
+            }
+        }
+    }
+    let mut names = Vec::new();
+    walk(&defaults(), "LAPSED", &mut names);
+    names
+}
+
+fn defaults() -> Table {
+    DEFAULT_TOML.parse().expect("a test reads the defaults")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_with_other_underscores_is_told_from_those_of_others() {
+        let names = [
+            "LAPSED_REDIS_URL",
+            "LAPSED_LEDGER__URL_FILE",
+            "LAPSED_CONFIG",
+            "LAPSED_LOG",
+            "LAPSED_PHP_REDIS",
+            "LAPSED_REDIS_SERVICE_HOST",
+            "LAPSED__REDIS__URL",
+            "REDIS_URL",
+        ];
+        let found = misspelled_variables(names);
+        let found: Vec<_> = found
+            .iter()
+            .map(|found| (&found.name[..], &found.meant[..]))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("LAPSED_REDIS_URL", "LAPSED__REDIS__URL"),
+                ("LAPSED_LEDGER__URL_FILE", "LAPSED__LEDGER__URL_FILE"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_nearly_one_of_its_section_is_told() {
+        let told = [
+            ("", "engin", Some("engine")),
+            ("", "route", Some("routes")),
+            ("engine", "concurency", Some("concurrency")),
+            ("routes[3]", "mach", Some("match")),
+            ("engine", "speed", None),
+            ("engine", "match", None),
+            ("routes[3].webhook", "mach", None),
+        ];
+        for (section, wrong, meant) in told {
+            assert_eq!(key(section, wrong).as_deref(), meant, "{section} {wrong}");
+        }
+    }
+}
