@@ -68,7 +68,8 @@ fn has_route(config: &Config, scope: &Scope) -> bool {
     let name = scope.to_string();
     let examples = [name.clone(), format!("{name}@x"), format!("{name}@x@x")];
     config.routes.iter().any(|route| {
-        let names = route.matches.as_str().contains(&name);
+        let mut behind = route.matches.as_str().split(&name).skip(1);
+        let names = behind.any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'));
         let matches = examples.iter().any(|key| route.matches.is_match(key));
         scope.is_everything() || names || matches
     })

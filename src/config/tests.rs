@@ -84,7 +84,7 @@ fn every_key_of_a_route_is_one_that_can_be_suggested() {
             "exec" | "webhook" | "stream" | "list" | "publish" | "log" => "match = 'a'",
             _ => "match = 'a'\nexec = ['x']",
         };
-        let found = problems(&format!("[[routes]]\n{beside}\n{key} = 1\n")).join("\n");
+        let found = problems(&format!("[[routes]]\n{beside}\n{key} = [[]]\n")).join("\n");
         assert!(!found.contains("is not the name"), "{key}: {found}");
         let wrong = format!("[[routes]]\nmatch = 'a'\nlog = {{}}\n{key}x = 1\n");
         let found = problems(&wrong).join("\n");
