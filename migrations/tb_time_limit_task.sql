@@ -27,6 +27,7 @@ CREATE TABLE `{table}` (
   `result`       MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON, of the run that succeeded, if it is kept
   `recurrence`   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, -- JSON: how it arms itself again
   `finished_at`  DECIMAL(13,3) NULL, -- done, dead or cancelled since
+  `changed_at`   DECIMAL(13,3) NOT NULL DEFAULT 0, -- the last word on the arming by lapsed; keys armed before it say nothing; 0 = see start_time
   `due_at`       DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL, -- when it may run next
   UNIQUE KEY `uk_key` (`key`), -- one row per key, so that one claim decides
   KEY `ix_due` (`status`, `sts`, `due_at`, `id`), -- sweep and look-ahead

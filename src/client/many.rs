@@ -39,7 +39,9 @@ impl TaskClient {
         let mut page = self.ledger.cancel_page(filter, None, false).await?;
         loop {
             report.count(&page);
-            let keys = std::mem::take(&mut page.cancelled);
+            let mut keys = std::mem::take(&mut page.cancelled);
+            // Behind a run there may be a newer arming.
+            keys.append(&mut page.running);
             std::mem::swap(&mut before, &mut page.next);
             let disarm = async {
                 if !redis_answers || keys.is_empty() {
@@ -83,7 +85,7 @@ impl TaskClient {
 impl CancelReport {
     fn count(&mut self, page: &crate::ledger::CancelPage) {
         self.cancelled += page.cancelled.len() as u64;
-        self.running += page.running as u64;
+        self.running += page.running.len() as u64;
         self.locked += page.locked as u64;
     }
 }

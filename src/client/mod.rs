@@ -260,7 +260,8 @@ impl TaskClient {
     pub async fn cancel_key(&self, key: &TaskKey) -> Result<CancelAnswer, ClientError> {
         let answers = self.ledger.cancel(std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next().expect("one answer for one key");
-        if answer == CancelAnswer::Cancelled
+        // Of what is being run there may be a newer arming.
+        if matches!(answer, CancelAnswer::Cancelled | CancelAnswer::Running)
             && let Err(error) = self.timer.disarm(std::slice::from_ref(key)).await
         {
             tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");

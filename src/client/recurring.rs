@@ -153,7 +153,7 @@ impl CalledOff {
 
     /// Deletes the key. If this is never called, it expires when the task would have fallen due, and leads to nothing.
     pub async fn disarm(self) -> CancelAnswer {
-        if self.answer == CancelAnswer::Cancelled
+        if matches!(self.answer, CancelAnswer::Cancelled | CancelAnswer::Running)
             && let Err(error) = self.timer.disarm(std::slice::from_ref(&self.key)).await
         {
             tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");

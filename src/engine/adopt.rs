@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing};
-use crate::task::{Adoption, Countdown, State, TaskKey, adoption};
+use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
 /// Keys of one look-up.
@@ -17,14 +17,33 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 /// When a row that another session has locked is tried again.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a fresh look at keys may take.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How long a stopping engine may take for the keys that wait.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a key is judged whose row changes while that is done.
+const ROUNDS: usize = 3;
 
 /// A row to be written for a key, and why: for the metrics.
 struct Wanted {
     sighting: Sighting,
     row: Foundling,
     reason: &'static str,
+    /// Whether it is to be looked at before it is believed.
+    doubt: Doubt,
+}
+
+/// Whether evidence is younger than the last word on its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// It is, by the clocks.
+    None,
+    /// A fresh look may show that it is not.
+    Some,
+    /// Only a fresh look can show that it is.
+    Much,
 }
 
 impl Shared {
@@ -53,10 +72,23 @@ impl Shared {
     }
 
     /// Compares keys with the ledger, and writes what it lacks. Tells how many rows were written.
-    pub(super) async fn adopt(&self, sightings: Vec<Sighting>) -> Result<usize, LedgerError> {
-        if sightings.is_empty() {
-            return Ok(0);
+    pub(super) async fn adopt(&self, mut sightings: Vec<Sighting>) -> Result<usize, LedgerError> {
+        let mut written = 0;
+        for _ in 0..ROUNDS {
+            if sightings.is_empty() {
+                break;
+            }
+            let wanted = self.compare(sightings).await?;
+            let wanted = self.without_the_doubtful(wanted).await;
+            let rows;
+            (rows, sightings) = self.write_wanted(wanted).await?;
+            written += rows;
         }
+        Ok(written)
+    }
+
+    /// What the ledger lacks of these; keys that were deleted are dealt with.
+    async fn compare(&self, sightings: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
         let keys: Vec<TaskKey> = sightings.iter().map(|seen| seen.key.clone()).collect();
         let standings = self.parts.ledger.look_up(&keys).await?;
         let now = self.parts.ledger.clock().now();
@@ -71,51 +103,92 @@ impl Shared {
                             continue;
                         }
                         Adoption::Insert if key.alive_at.is_none() => "expired",
-                        Adoption::Insert if key.heard => "expire",
+                        Adoption::Insert if key.heard.is_some() => "expire",
                         Adoption::Insert => "scan",
                         Adoption::Move => "moved",
                         Adoption::Recreate => "again",
                     };
-                    let row = Foundling {
-                        key: sighting.key.clone(),
-                        due: key.to_be_written(),
-                        over: standing,
+                    let doubt = match &booked {
+                        Some(row) if key.needs_a_look(row, now) => {
+                            match key.is_surely_younger(row) {
+                                true => Doubt::Some,
+                                false => Doubt::Much,
+                            }
+                        }
+                        _ => Doubt::None,
                     };
                     wanted.push(Wanted {
+                        row: foundling(&sighting.key, &key, standing, now),
                         sighting,
-                        row,
                         reason,
+                        doubt,
                     });
                 }
                 // Its event may be about the arming that the row is of, and late.
                 Seen::Expired(_) if standing.is_some() => self.parts.metrics.dropped("known", 1),
                 Seen::Expired(due) => wanted.push(Wanted {
-                    row: Foundling {
-                        key: sighting.key.clone(),
-                        due: Countdown::expired(due).to_be_written(),
-                        over: None,
-                    },
+                    row: foundling(&sighting.key, &Countdown::expired(due, due), None, now),
                     sighting,
                     reason: "expired",
+                    doubt: Doubt::None,
                 }),
-                Seen::Disarmed => self.withdraw(&sighting.key, standing).await?,
+                Seen::Disarmed(heard) => self.withdraw(&sighting.key, standing, heard).await?,
             }
         }
-        self.write_wanted(wanted).await
+        Ok(wanted)
     }
 
-    async fn write_wanted(&self, wanted: Vec<Wanted>) -> Result<usize, LedgerError> {
+    /// Looks once more at keys that may have been armed before the last word on their rows. If that word reached Redis, as
+    /// a deletion or as a key of ours, they are gone.
+    async fn without_the_doubtful(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
+        let doubtful = wanted
+            .iter()
+            .filter(|wanted| wanted.doubt != Doubt::None)
+            .map(|wanted| wanted.row.key.clone());
+        let keys: Vec<TaskKey> = doubtful.collect();
+        if keys.is_empty() {
+            return wanted;
+        }
+        let looked = tokio::time::timeout(LOOK_PATIENCE, self.parts.timer.look(&keys)).await;
+        let found = looked.ok().and_then(Result::ok);
+        let mut found = found.map(Vec::into_iter);
+        let is_believed = |wanted: &Wanted| {
+            if wanted.doubt == Doubt::None {
+                return true;
+            }
+            match found.as_mut().map(|found| found.next().flatten()) {
+                None => wanted.doubt == Doubt::Some,
+                Some(found) => match (found, wanted.sighting.seen) {
+                    (Some(found), Seen::Armed(seen)) => found.meant == seen.meant,
+                    _ => false,
+                },
+            }
+        };
+        let (believed, out_of_date): (Vec<Wanted>, Vec<Wanted>) =
+            wanted.into_iter().partition(is_believed);
+        self.parts
+            .metrics
+            .dropped("out_of_date", out_of_date.len() as u64);
+        believed
+    }
+
+    /// Tells how many rows were written, and which sightings are to be judged again, since their rows have changed.
+    async fn write_wanted(
+        &self,
+        wanted: Vec<Wanted>,
+    ) -> Result<(usize, Vec<Sighting>), LedgerError> {
         if wanted.is_empty() {
-            return Ok(0);
+            return Ok((0, Vec::new()));
         }
         let rows: Vec<Foundling> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
         let answers = self.parts.ledger.adopt(&rows).await?;
-        let (mut armings, mut locked) = (Vec::new(), Vec::new());
+        let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
         for (wanted, answer) in wanted.into_iter().zip(answers) {
             let Wanted {
                 sighting,
                 row,
                 reason,
+                doubt: _,
             } = wanted;
             match answer {
                 Adopted::Written(arming) => {
@@ -123,7 +196,10 @@ impl Shared {
                     tracing::debug!(task.key = %row.key, task.due = %row.due, reason, "adopted");
                     armings.push((row.key, arming));
                 }
-                Adopted::Overtaken => self.parts.metrics.dropped("overtaken", 1),
+                Adopted::Overtaken => {
+                    self.parts.metrics.dropped("overtaken", 1);
+                    overtaken.push(sighting);
+                }
                 Adopted::Locked => locked.push(sighting),
                 Adopted::Refused(why) => self.not_adopted(&why),
             }
@@ -133,7 +209,7 @@ impl Shared {
         if !locked.is_empty() {
             self.sightings.put_back(locked, LOCKED_PAUSE);
         }
-        Ok(written)
+        Ok((written, overtaken))
     }
 
     /// Their keys are armed already. What is far ahead is the look-ahead's.
@@ -159,13 +235,23 @@ impl Shared {
         }
     }
 
-    /// A key was deleted: that calls off a task which was adopted from it, and no other.
-    async fn withdraw(&self, key: &TaskKey, standing: Option<Standing>) -> Result<(), LedgerError> {
-        let pending = standing.filter(|row| {
-            row.booked().is_a_keys() && matches!(row.state, State::Pending | State::Waiting)
+    /// A key was deleted: that cancels a task which was adopted from it, unless something was said about it since, and no
+    /// other. It may wait for a retry, or behind a run.
+    async fn withdraw(
+        &self,
+        key: &TaskKey,
+        standing: Option<Standing>,
+        heard: UnixMs,
+    ) -> Result<(), LedgerError> {
+        let now = self.parts.ledger.clock().now();
+        let adopted = standing.filter(|row| {
+            let booked = row.booked();
+            let waits = matches!(row.state, State::Pending | State::Waiting)
+                || (row.state == State::Running && row.arming.due > now);
+            waits && booked.is_a_keys() && is_younger(heard, &booked)
         });
-        let withdrawn = match pending {
-            Some(row) => self.parts.ledger.withdraw(row.arming).await?,
+        let withdrawn = match adopted {
+            Some(row) => self.parts.ledger.withdraw(&row, heard).await?,
             None => false,
         };
         if withdrawn {
@@ -190,7 +276,7 @@ impl Shared {
                     ..seen
                 }),
                 Some(Seen::Expired(due)) => Seen::Expired(due),
-                Some(Seen::Armed(_) | Seen::Disarmed) | None => Seen::Expired(now),
+                Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
             };
             if !self.sightings.add(Sighting { key, seen }, wait) {
                 self.parts.metrics.dropped("sighting_overflow", 1);
@@ -203,5 +289,17 @@ impl Shared {
         if let Some(held_back) = self.complaints.admit("adopt a key") {
             tracing::error!(error = why, held_back, "could not adopt a key");
         }
+    }
+}
+
+/// The row for a key.
+fn foundling(key: &TaskKey, seen: &Countdown, over: Option<Standing>, now: UnixMs) -> Foundling {
+    Foundling {
+        key: key.clone(),
+        due: seen.to_be_written(),
+        heard: seen.heard.unwrap_or(now),
+        // A key of ours that somebody gave another expiry leaves the task what it was.
+        from_key: seen.meant.is_none(),
+        over,
     }
 }

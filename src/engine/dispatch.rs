@@ -175,6 +175,7 @@ impl Shared {
                 deleted,
                 cancelling: _,
                 origin: _,
+                stamp: _,
             } = standing;
             let is_event = signal.source == Source::Event;
             let revived = deleted && is_event && self.revive_expired(arming).await?;

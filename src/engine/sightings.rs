@@ -47,7 +47,7 @@ impl Sightings {
     pub(super) fn add(&self, sighting: Sighting, wait: Duration) -> bool {
         let grace = match sighting.seen {
             Seen::Armed(key) => GRACE.min(key.due.since(self.clock.now()) / 2),
-            Seen::Expired(_) | Seen::Disarmed => Duration::ZERO,
+            Seen::Expired(_) | Seen::Disarmed(_) => Duration::ZERO,
         };
         let fits = self.waiting().add(sighting, Instant::now() + grace + wait);
         self.arrived.notify_one();
@@ -170,7 +170,7 @@ mod tests {
                 due: UnixMs(due_ms),
                 slack: Duration::ZERO,
                 alive_at: None,
-                heard: true,
+                heard: Some(UnixMs(0)),
                 meant: None,
             }),
         }

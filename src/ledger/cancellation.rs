@@ -156,8 +156,8 @@ pub enum CancelCursor {
 pub struct CancelPage {
     /// They will not start any more.
     pub cancelled: Vec<TaskKey>,
-    /// So many are being run; no further attempt will start.
-    pub running: usize,
+    /// These are being run; no further attempt will start.
+    pub running: Vec<TaskKey>,
     /// So many are locked by another session, for longer than was waited for: they are as they were.
     pub locked: usize,
     /// Give this for the next page; `None` at the end.

@@ -15,6 +15,10 @@ pub struct Foundling {
     pub key: TaskKey,
     /// When it falls due.
     pub due: UnixMs,
+    /// When it was heard to be armed: what was said before that does not count any more.
+    pub heard: UnixMs,
+    /// Whether the task is from a key now: a deletion of the key then cancels it. Otherwise it stays what it was.
+    pub from_key: bool,
     /// The row that was there when this was decided.
     pub over: Option<Standing>,
 }

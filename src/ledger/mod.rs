@@ -46,7 +46,7 @@ pub use self::pauses::{
 };
 use self::recurring::SeriesRow;
 pub use self::settlement::{ERROR_BYTES_MAX, RESULT_BYTES_MAX, Ruling, Settled, Settlement};
-pub use self::standing::{Arming, Standing};
+pub use self::standing::{Arming, Stamp, Standing};
 pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
 use crate::task::{TaskKey, UnixMs};
@@ -152,11 +152,12 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// The tasks exist, as after [`create`](Self::create). Adopting them again finds them there.
     async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError>;
 
-    /// Calls off an adopted task whose key was deleted: only if it was adopted, does not come again, is pending
-    /// under this very arming, and falls due in more than [`WITHDRAW_AHEAD`]. Tells whether it did.
-    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError>;
+    /// Cancels an adopted task whose key was heard to be deleted at this moment: only if it was adopted, is not recurring, is
+    /// as it was seen, and falls due in more than [`WITHDRAW_AHEAD`]. It may wait for a retry, or behind a run. Tells
+    /// whether it did.
+    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError>;
 
     /// Takes back the deletion of a row by a legacy program that has since armed the key again
-    /// (`sts = 0` where `sts = 1` and `status = 0`). Tells whether it did.
+    /// (`sts = 0` where `sts = 1` and `status = 0`); not a [cancellation](Self::cancel). Tells whether it did.
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError>;
 }

@@ -38,6 +38,19 @@ pub struct Standing {
     pub cancelling: bool,
     /// Who set its due time.
     pub origin: Origin,
+    /// When something was last said about it.
+    pub stamp: Stamp,
+}
+
+/// The times that order what is said about a task: see [`Booked`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamp {
+    /// The last change by a version of lapsed that knows the column; 0 if there was none.
+    pub changed: UnixMs,
+    /// `start_time`, which programs write that know only the first six columns.
+    pub created: UnixMs,
+    /// `finished_at`.
+    pub finished: Option<UnixMs>,
 }
 
 impl Standing {
@@ -46,8 +59,12 @@ impl Standing {
         Booked {
             state: self.state,
             due: self.arming.due,
+            due_at: self.due_at,
             origin: self.origin,
             deleted: self.deleted,
+            changed: self.stamp.changed,
+            created: self.stamp.created,
+            ended: self.stamp.finished,
         }
     }
 }

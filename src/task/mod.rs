@@ -22,7 +22,7 @@ mod state;
 mod terms;
 mod trace;
 
-pub use adoption::{Adoption, Booked, Countdown, Origin, adoption};
+pub use adoption::{Adoption, Booked, Countdown, Origin, adoption, is_younger};
 pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
 pub use history::{
     HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,

@@ -23,9 +23,12 @@ use crate::telemetry::log::RateLimit;
 /// Keys looked at in one go.
 const BATCH: usize = 1000;
 
-/// How well the remaining time of a key of ours must fit the due time in its value; otherwise somebody gave it
-/// another expiry.
-const FITS: Duration = Duration::from_secs(2);
+/// How much later than its value says a key of ours may expire: a slow server carried the command out late. Otherwise
+/// somebody gave it another expiry.
+const CARRIED_OUT_LATE: Duration = Duration::from_secs(2);
+
+/// How much sooner: so far apart are what two processes know of the ledger's clock.
+const CLOCKS_APART: Duration = Duration::from_millis(250);
 
 /// How long to wait when Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
@@ -95,11 +98,36 @@ impl Armings {
     }
 
     fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
-        let seen = Seen::Armed(Countdown {
-            slack: since.elapsed(),
-            ..Countdown::expired(self.clock.now())
-        });
+        let seen = Seen::Armed(Countdown::expired(self.clock.now(), self.moment_of(since)));
         sink.sighted(Sighting { key, seen });
+    }
+
+    /// An instant of this process, on the ledger's clock.
+    fn moment_of(&self, instant: Instant) -> UnixMs {
+        let ago = i64::try_from(instant.elapsed().as_millis()).unwrap_or(i64::MAX);
+        UnixMs(self.clock.now().0.saturating_sub(ago))
+    }
+
+    /// Looks at keys that nobody spoke of; `None` for one that is not armed.
+    pub(super) async fn find(
+        &self,
+        keys: &[TaskKey],
+    ) -> Result<Vec<Option<Countdown>>, RedisError> {
+        let asked = self.clock.now();
+        let found = self.keyspace.look(keys).await?;
+        let answered = self.clock.now();
+        let countdown = |found: Option<Found>| {
+            let Found { value, ttl } = found?;
+            let Ttl::Ms(left_ms) = ttl else { return None };
+            Some(Countdown {
+                due: answered.plus(Duration::from_millis(left_ms)),
+                slack: answered.since(asked),
+                alive_at: Some(asked),
+                heard: None,
+                meant: value.meant(),
+            })
+        };
+        Ok(found.into_iter().map(countdown).collect())
     }
 
     /// Looks at what was heard, for as long as the link lasts. What waits when it ends is looked at by the next.
@@ -152,6 +180,10 @@ impl Armings {
         let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
         for ((key, change), found) in batch.into_iter().zip(found) {
             let place = self.heard().answer(&key);
+            let heard = match place {
+                Some(Place::Asked { since, .. }) => self.moment_of(since),
+                _ => asked,
+            };
             let Some(Found { value, ttl }) = found else {
                 continue;
             };
@@ -169,15 +201,12 @@ impl Armings {
                         due,
                         slack: answered.since(asked),
                         alive_at: Some(asked),
-                        heard: true,
-                        meant: match value {
-                            Value::Ours(meant) => Some(meant),
-                            Value::Foreign => None,
-                        },
+                        heard: Some(heard),
+                        meant: value.meant(),
                     });
                     sink.sighted(Sighting { key, seen });
                 }
-                (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push(key),
+                (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
                 (Ttl::Missing, Change::Armed) => match place {
                     Some(Place::Asked {
                         since,
@@ -206,7 +235,7 @@ impl Armings {
     }
 
     /// A replica, a demoted master and a server that hands its keys to another say `del` too.
-    async fn hand_in_disarmed(&self, keys: Vec<TaskKey>, sink: &dyn SignalSink) {
+    async fn hand_in_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn SignalSink) {
         let expected = self.server().clone();
         let is_the_same = match self.keyspace.server().await {
             Ok(server) => {
@@ -218,8 +247,8 @@ impl Armings {
             self.metrics.dropped("unverified", keys.len() as u64);
             return;
         }
-        for key in keys {
-            let seen = Seen::Disarmed;
+        for (key, heard) in keys {
+            let seen = Seen::Disarmed(heard);
             sink.sighted(Sighting { key, seen });
         }
     }
@@ -259,7 +288,7 @@ impl Armings {
                     due: answered.plus(Duration::from_millis(left_ms)),
                     slack: answered.since(asked),
                     alive_at: Some(asked),
-                    heard: false,
+                    heard: None,
                     meant: None,
                 }),
             }),
@@ -283,11 +312,21 @@ impl Armings {
 }
 
 impl Value {
-    /// Whether it is ours, and the key expires when its value says. By clocks that may differ a little.
+    /// Whether it is ours, and the key expires when its value says.
     fn is_of(self, due: UnixMs) -> bool {
         match self {
-            Self::Ours(meant) => meant.since(due).max(due.since(meant)) <= FITS,
+            Self::Ours(meant) => {
+                due.since(meant) <= CARRIED_OUT_LATE && meant.since(due) <= CLOCKS_APART
+            }
             Self::Foreign => false,
+        }
+    }
+
+    /// The due time of one of ours.
+    fn meant(self) -> Option<UnixMs> {
+        match self {
+            Self::Ours(meant) => Some(meant),
+            Self::Foreign => None,
         }
     }
 }

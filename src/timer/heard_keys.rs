@@ -56,7 +56,7 @@ pub(super) enum Place {
     Asked {
         since: Instant,
         expired: bool,
-        again: Option<Change>,
+        again: Option<(Change, Instant)>,
     },
     /// It was armed, and gone when it was looked at.
     Gone { since: Instant, at: Instant },
@@ -75,7 +75,7 @@ impl HeardKeys {
                 return Noted::Known;
             }
             Some(Place::Asked { again, .. }) => {
-                *again = Some(change);
+                *again = Some((change, Instant::now()));
                 return Noted::Known;
             }
             Some(Place::Gone { .. }) | None => {}
@@ -83,7 +83,7 @@ impl HeardKeys {
         if self.waiting.len() >= WAITING_MAX {
             return Noted::Full;
         }
-        self.wait(key, change);
+        self.wait(key, change, Instant::now());
         Noted::New
     }
 
@@ -103,14 +103,18 @@ impl HeardKeys {
         }
     }
 
-    /// What is being looked at waits again: nobody will answer.
+    /// What is being looked at waits again: nobody will answer. It was heard when it was heard.
     pub(super) fn ask_again(&mut self) {
-        let asked = |(key, place): (&TaskKey, &Place)| {
-            matches!(place, Place::Asked { .. }).then(|| key.clone())
+        let asked = |(key, place): (&TaskKey, &Place)| match place {
+            Place::Asked { since, again, .. } => {
+                let latest = again.map_or(*since, |(_, since)| since);
+                Some((key.clone(), latest))
+            }
+            Place::Waiting { .. } | Place::Gone { .. } => None,
         };
-        let lost: Vec<TaskKey> = self.places.iter().filter_map(asked).collect();
-        for key in lost {
-            self.wait(key, Change::Armed);
+        let lost: Vec<(TaskKey, Instant)> = self.places.iter().filter_map(asked).collect();
+        for (key, since) in lost {
+            self.wait(key, Change::Armed, since);
         }
     }
 
@@ -119,10 +123,10 @@ impl HeardKeys {
         !self.waiting.is_empty()
     }
 
-    fn wait(&mut self, key: TaskKey, change: Change) {
+    fn wait(&mut self, key: TaskKey, change: Change, since: Instant) {
         let place = Place::Waiting {
             change,
-            since: Instant::now(),
+            since,
             expired: false,
         };
         self.places.insert(key.clone(), place);
@@ -159,11 +163,11 @@ impl HeardKeys {
     pub(super) fn answer(&mut self, key: &TaskKey) -> Option<Place> {
         let place = self.places.remove(key);
         if let Some(Place::Asked {
-            again: Some(change),
+            again: Some((change, since)),
             ..
         }) = place
         {
-            self.wait(key.clone(), change);
+            self.wait(key.clone(), change, since);
         }
         place
     }
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_nobody_answers_is_made_again() {
+    fn a_look_that_nobody_answers_is_made_again_about_what_was_heard_then() {
         let mut heard = HeardKeys::default();
         heard.note(key(), Change::Armed);
         heard.take(9);

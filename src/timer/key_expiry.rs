@@ -21,7 +21,7 @@ use super::{Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, Time
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
 use crate::redis::{ArmedKey, Commands, Endpoint, Events, Existing, Keyspace, RedisError, Ttl};
-use crate::task::TaskKey;
+use crate::task::{Countdown, TaskKey};
 use crate::telemetry::Metrics;
 
 /// Keys armed in one go.
@@ -158,6 +158,11 @@ impl Timer for KeyExpiry {
             let error = TimerError::new("cannot go through the keys", error);
             if passes { error } else { error.lasting() }
         })
+    }
+
+    async fn look(&self, keys: &[TaskKey]) -> Result<Vec<Option<Countdown>>, TimerError> {
+        let found = self.armings.find(keys).await;
+        found.map_err(|error| TimerError::new("cannot look at keys", error))
     }
 
     fn is_listening(&self) -> Option<bool> {

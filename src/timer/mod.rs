@@ -140,8 +140,9 @@ pub enum Seen {
     Armed(Countdown),
     /// It has expired, about then, and its row was not found: news only if there is none.
     Expired(UnixMs),
-    /// Deleted, or made to last for ever, by a program: on the server that is the master still.
-    Disarmed,
+    /// Deleted, or made to last for ever, by a program: on the server that is the master still. It was heard at this
+    /// moment, on the ledger's clock.
+    Disarmed(UnixMs),
 }
 
 /// A page of keys that are armed: see [`Timer::armed_elsewhere`].
@@ -248,6 +249,14 @@ pub trait Timer: Send + Sync + 'static {
         _wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<ArmedPage, TimerError> {
         Ok(ArmedPage::default())
+    }
+
+    /// Looks at these keys now, in their order: `None` for one that is not armed. What is found has no age.
+    ///
+    /// # Errors
+    /// When the server does not answer, or this timer has none.
+    async fn look(&self, _keys: &[TaskKey]) -> Result<Vec<Option<Countdown>>, TimerError> {
+        Err(TimerError::new("this timer has no keys", "nothing to look at").lasting())
     }
 
     /// Whether signals are heard now: `None` for a timer that needs no server.

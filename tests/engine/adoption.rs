@@ -73,7 +73,7 @@ fn armed(key: &TaskKey) -> Sighting {
         slack: Duration::ZERO,
         alive_at: Some(START),
         due: UnixMs(START.0 + 60_000),
-        heard: true,
+        heard: Some(START),
         meant: None,
     });
     Sighting {
@@ -172,6 +172,8 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     let adopted = Foundling {
         key: key.clone(),
         due: UnixMs(START.0 - 2_001),
+        heard: UnixMs(START.0 - 5_000),
+        from_key: true,
         over: None,
     };
     inner.adopt(&[adopted]).await.unwrap();

@@ -180,8 +180,8 @@ impl Ledger for Faulty {
         }
     }
 
-    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
-        self.inner.withdraw(arming).await
+    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError> {
+        self.inner.withdraw(seen, heard).await
     }
 
     async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {

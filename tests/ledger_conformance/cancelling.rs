@@ -80,7 +80,7 @@ async fn cancel_all(ledger: &impl Ledger, filter: &CancelFilter) -> (Vec<TaskKey
     loop {
         let page = ledger.cancel_page(filter, before, false).await.unwrap();
         cancelled.extend(page.cancelled);
-        running += page.running;
+        running += page.running.len();
         assert_eq!(page.locked, 0);
         before = page.next;
         if before.is_none() {
@@ -194,7 +194,8 @@ async fn a_dry_run_cancels_nothing(ledger: &(impl Ledger + Catalog)) {
     claim(ledger, arming, LEASE).await.unwrap();
     let filter = CancelFilter::tag(tag);
     let page = ledger.cancel_page(&filter, None, true).await.unwrap();
-    assert_eq!((page.cancelled, page.running), (vec![one.clone()], 1));
+    assert_eq!(page.cancelled, [one.clone()]);
+    assert_eq!(page.running.len(), 1);
     assert_eq!(state(ledger, &one).await, State::Pending);
     let running = record(ledger, &other).await;
     assert!(!running.cancel_requested);

@@ -258,8 +258,10 @@ async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger +
     hourly(ledger, &key).await;
     let over = standing(ledger, &key).await;
     let due = in_ms(ledger, 60_000).await;
-    let arming = written(adopt(ledger, &key, due, over).await);
-    assert!(!ledger.withdraw(arming).await.unwrap());
+    written(adopt(ledger, &key, due, over).await);
+    let seen = standing(ledger, &key).await.unwrap();
+    let heard = in_ms(ledger, 0).await;
+    assert!(!ledger.withdraw(&seen, heard).await.unwrap());
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 

@@ -72,6 +72,7 @@ impl Catalog for MemoryLedger {
         Ok(self.mend(key, |row, now| {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
+                row.changed_at = now;
                 if row.recurrence.is_some() {
                     row.start_time = now;
                 }

@@ -153,6 +153,7 @@ impl Ledger for MemoryLedger {
                 let moved = |recurrence: Recurrence| recurrence.moved(row.end_time);
                 row.recurrence = row.recurrence.take().map(moved);
                 row.end_time = due;
+                row.changed_at = now;
                 row.run_end = NEVER;
                 row.last_error = None;
                 row.history.clear();
@@ -199,7 +200,7 @@ impl Ledger for MemoryLedger {
                 false => row.cancel(now),
             };
             match answer {
-                CancelAnswer::Running => page.running += 1,
+                CancelAnswer::Running => page.running.push(row.key.clone()),
                 _ => page.cancelled.push(row.key.clone()),
             }
         }
@@ -328,16 +329,23 @@ impl Ledger for MemoryLedger {
         let now = self.clock.now();
         let mut book = self.book();
         let mut adopt = |found: &Foundling| {
-            let Foundling { key, due, over } = found;
+            let Foundling {
+                key,
+                due,
+                heard,
+                from_key,
+                over,
+            } = found;
+            let heard = *heard.min(due);
             match (book.of_key(key), over) {
                 (None, None) => {
-                    let id = book.create(&NewTask::new(key.clone(), *due), now).id;
+                    let id = book.create(&NewTask::new(key.clone(), *due), heard).id;
                     let row = book.rows.get_mut(&id).expect("just created");
                     row.origin = Origin::Key;
                     Adopted::Written(row.arming())
                 }
                 (Some(row), Some(over)) if row.stands_as(over, now) => {
-                    row.adopt(*due, now);
+                    row.adopt(*due, heard, *from_key);
                     Adopted::Written(row.arming())
                 }
                 _ => Adopted::Overtaken,
@@ -346,23 +354,23 @@ impl Ledger for MemoryLedger {
         Ok(keys.iter().map(&mut adopt).collect())
     }
 
-    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
+    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let row = book.rows.get_mut(&arming.row).filter(|row| {
-            row.arming() == arming
+        let row = book.rows.get_mut(&seen.arming.row).filter(|row| {
+            row.stands_as(seen, now)
                 && row.origin == Origin::Key
                 && row.recurrence.is_none()
+                && row.status == Status::Unprocessed
                 && !row.deleted
-                && matches!(row.state(now), State::Pending | State::Waiting)
-                && row.end_time > now.plus(WITHDRAW_AHEAD)
+                && row.due_at() > now.plus(WITHDRAW_AHEAD)
         });
         Ok(row
             .map(|row| {
-                row.deleted = true;
-                row.owner = None;
+                row.cancel(now);
+                row.changed_at = heard.max(seen.stamp.changed);
+                row.finished_at = Some(row.changed_at);
                 row.origin = Origin::DeletedKey;
-                row.finish(Status::Cancelled, now);
             })
             .is_some())
     }
@@ -371,7 +379,8 @@ impl Ledger for MemoryLedger {
         let mut book = self.book();
         let row = book.rows.get_mut(&arming.row);
         let row = row.filter(|row| {
-            row.arming() == arming && row.status == Status::Unprocessed && row.deleted
+            let by_lapsed = row.finished_at.is_some_and(|at| at >= row.start_time);
+            row.arming() == arming && row.status == Status::Unprocessed && row.deleted && !by_lapsed
         });
         Ok(row.map(|row| row.deleted = false).is_some())
     }

@@ -2,7 +2,7 @@
 
 use super::row::{Row, Status};
 use crate::ledger::recurring::SeriesRow;
-use crate::ledger::{ListFilter, Standing, StateFilter, TaskRecord};
+use crate::ledger::{ListFilter, Stamp, Standing, StateFilter, TaskRecord};
 use crate::task::{Envelope, Origin, State, UnixMs};
 
 impl Row {
@@ -29,7 +29,7 @@ impl Row {
             reason: self.reason,
             history: self.history.clone(),
             result: self.result.clone(),
-            finished: self.finished_at,
+            finished: self.finished_at.filter(|_| state.is_finished()),
             adopted: self.origin != Origin::Row,
         }
     }
@@ -99,6 +99,15 @@ impl Row {
             deleted: called_off && !self.leased(now),
             cancelling: called_off && self.leased(now),
             origin: self.origin,
+            stamp: self.stamp(),
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            changed: self.changed_at,
+            created: self.start_time,
+            finished: self.finished_at,
         }
     }
 }

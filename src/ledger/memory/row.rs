@@ -31,6 +31,7 @@ pub(super) struct Row {
     pub(super) history: Vec<Mishap>,
     pub(super) result: Option<String>,
     pub(super) finished_at: Option<UnixMs>,
+    pub(super) changed_at: UnixMs,
     pub(super) origin: Origin,
 }
 
@@ -78,6 +79,7 @@ impl Row {
             history: Vec::new(),
             result: None,
             finished_at: None,
+            changed_at: now,
             origin: Origin::Row,
         }
     }
@@ -93,18 +95,23 @@ impl Row {
             && pending(present.state) == pending(seen.state)
             && present.deleted == seen.deleted
             && present.cancelling == seen.cancelling
+            && present.stamp.changed == seen.stamp.changed
+            && present.stamp.created == seen.stamp.created
     }
 
     /// Another arming, on behalf of a key. What has not run keeps what belongs to it.
-    pub(super) fn adopt(&mut self, due: UnixMs, now: UnixMs) {
+    pub(super) fn adopt(&mut self, due: UnixMs, heard: UnixMs, from_key: bool) {
         let keeps = self.status == Status::Unprocessed;
         let before = self.clone();
         *self = Self {
             owner: before.owner,
             lease_until: before.lease_until,
             daemon: before.daemon,
-            origin: Origin::Key,
-            ..Self::new(self.id, &NewTask::new(before.key, due), now)
+            origin: match from_key {
+                true => Origin::Key,
+                false => before.origin,
+            },
+            ..Self::new(self.id, &NewTask::new(before.key, due), heard)
         };
         if keeps {
             self.payload = before.payload;
@@ -171,7 +178,11 @@ impl Row {
     /// The row of this key becomes another arming, or nothing changes.
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
-            self.deleted &= self.status != Status::Unprocessed;
+            if self.status == Status::Unprocessed {
+                self.deleted = false;
+                self.finished_at = None;
+                self.changed_at = now;
+            }
             return;
         }
         if self.stays(task.if_pending, now) {
@@ -213,6 +224,9 @@ impl Row {
     }
 
     pub(super) fn cancel(&mut self, now: UnixMs) -> CancelAnswer {
+        if self.status == Status::Unprocessed {
+            self.changed_at = now;
+        }
         match self.state(now) {
             State::Pending | State::Waiting | State::Cancelled => {
                 self.deleted = true;
@@ -222,6 +236,7 @@ impl Row {
             }
             State::Running => {
                 self.deleted = true;
+                self.finished_at = Some(now);
                 CancelAnswer::Running
             }
             state @ (State::Done | State::Dead) => CancelAnswer::Finished(state),
@@ -257,6 +272,7 @@ impl Row {
             self.max_attempts = task.max_attempts;
             self.recurrence.clone_from(&task.recurrence);
             self.origin = Origin::Row;
+            self.changed_at = now;
         } else {
             self.begin_anew(task, now);
         }
@@ -300,6 +316,7 @@ impl Row {
             self.status = Status::Unprocessed;
             self.deleted = false;
             self.start_time = now;
+            self.changed_at = now;
             self.run_end = NEVER;
             self.reason = None;
             self.finished_at = None;

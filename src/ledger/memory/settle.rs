@@ -16,6 +16,9 @@ impl Row {
             return Settled::Applied;
         }
         if self.arming() != lease.arming {
+            if self.status == Status::Unprocessed && self.deleted {
+                self.end_cancelled(now);
+            }
             self.lease_until = NEVER;
             return Settled::Superseded;
         }
@@ -87,12 +90,17 @@ impl Row {
         self.last_error = Some(cut(error));
         prepend(mishap, &mut self.history);
         if self.deleted {
-            self.finish(Status::Cancelled, now);
-            return Settled::Cancelled;
+            return self.end_cancelled(now);
         }
         self.reason = Some(reason);
         self.finish(Status::Dead, now);
         Settled::Applied
+    }
+
+    /// A cancellation that waited for the run's end takes effect, as of when it was asked for.
+    fn end_cancelled(&mut self, now: UnixMs) -> Settled {
+        self.finish(Status::Cancelled, self.finished_at.unwrap_or(now));
+        Settled::Cancelled
     }
 
     /// The next occurrence, unless a cancellation waited for the run to end.
@@ -103,9 +111,10 @@ impl Row {
                 false => (Status::Processed, Settled::Ended),
                 true => (Status::Cancelled, Settled::Cancelled),
             };
-            self.finish(status, now);
+            self.finish(status, self.finished_at.unwrap_or(now));
             return settled;
         }
+        self.changed_at = self.changed_at.max(self.end_time);
         self.end_time = next;
         self.run_end = NEVER;
         self.origin = Origin::Row;
@@ -132,9 +141,9 @@ impl Row {
     /// Pending again, unless a cancellation waited for the run to end.
     fn reopen(&mut self, now: UnixMs) -> Settled {
         if self.deleted {
-            self.finish(Status::Cancelled, now);
-            return Settled::Cancelled;
+            return self.end_cancelled(now);
         }
+        self.finished_at = None;
         self.lease_until = NEVER;
         Settled::Applied
     }

@@ -58,7 +58,7 @@ enum Rule {
 }
 
 /// In the order of the table; those of the programs we adopt from come first.
-const RULES: [(&str, Rule); 24] = [
+const RULES: [(&str, Rule); 25] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -82,6 +82,7 @@ const RULES: [(&str, Rule); 24] = [
     ("result", Rule::Text((1 << 24) - 1)),
     ("recurrence", Rule::Text((1 << 16) - 1)),
     ("finished_at", Rule::Time),
+    ("changed_at", Rule::Time),
     (DUE_AT, Rule::DueAt),
 ];
 

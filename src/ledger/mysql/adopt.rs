@@ -8,7 +8,7 @@ use super::connection::{
 };
 use super::queries;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing, WITHDRAW_AHEAD};
-use crate::task::State;
+use crate::task::{State, UnixMs};
 
 /// Connections that write at once. Each statement is a transaction, and those that commit together share the
 /// server's write to disk.
@@ -55,11 +55,18 @@ impl MysqlLedger {
     }
 
     async fn adopt_one(&self, conn: &mut Conn, found: &Foundling) -> sqlx::Result<Adopted> {
-        let Foundling { key, due, over } = found;
-        let now = self.clock.now();
+        let Foundling {
+            key,
+            due,
+            heard,
+            from_key,
+            over,
+        } = found;
+        // Created when it was armed: its lateness counts from its due time, however late it is written.
+        let heard = *heard.min(due);
         let Some(over) = over else {
             let insert = statement(self.queries.plain(queries::ADOPT_NEW));
-            let insert = insert.bind(key.to_string()).bind(now.0).bind(due.0);
+            let insert = insert.bind(key.to_string()).bind(heard.0).bind(due.0);
             let row = conn.insert(insert).await?;
             return Ok(Adopted::Written(Arming { row, due: *due }));
         };
@@ -70,6 +77,7 @@ impl MysqlLedger {
             deleted,
             cancelling,
             origin: _,
+            stamp,
         } = over;
         let status = match state {
             State::Pending | State::Waiting | State::Running => 0i64,
@@ -79,12 +87,15 @@ impl MysqlLedger {
             State::Cancelled => 3,
         };
         let update = statement(self.queries.plain(queries::ADOPT_OVER))
-            .bind(now.0)
+            .bind(heard.0)
+            .bind(*from_key)
             .bind(due.0)
             .bind(arming.row)
             .bind(arming.due.0)
             .bind(status)
             .bind(i64::from(*deleted || *cancelling))
+            .bind(stamp.changed.0)
+            .bind(stamp.created.0)
             .bind(i64::from(*state == State::Running));
         let matched = conn.execute(update).await?;
         Ok(match matched {
@@ -96,10 +107,13 @@ impl MysqlLedger {
         })
     }
 
-    pub(super) fn withdrawal(&self, arming: Arming) -> Statement<'static> {
+    pub(super) fn withdrawal(&self, seen: &Standing, heard: UnixMs) -> Statement<'static> {
         statement(self.queries.plain(queries::WITHDRAW))
-            .bind(arming.row)
-            .bind(arming.due.0)
+            .bind(heard.0)
+            .bind(seen.arming.row)
+            .bind(seen.arming.due.0)
+            .bind(seen.stamp.changed.0)
+            .bind(seen.stamp.created.0)
             .bind(WITHDRAW_AHEAD.as_millis() as i64)
     }
 }

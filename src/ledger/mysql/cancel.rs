@@ -55,7 +55,7 @@ impl MysqlLedger {
         };
         for page in pages {
             whole.cancelled.extend(page.cancelled);
-            whole.running += page.running;
+            whole.running.extend(page.running);
             whole.locked += page.locked;
         }
         Ok(whole)
@@ -123,7 +123,7 @@ impl MysqlLedger {
         }
         if dry_run {
             let (leased, free): (Vec<_>, Vec<_>) = found.into_iter().partition(|row| row.leased);
-            page.running = leased.len();
+            page.running = leased.into_iter().map(|row| row.key).collect();
             page.cancelled = free.into_iter().map(|row| row.key).collect();
             return Ok(page);
         }
@@ -148,7 +148,7 @@ impl MysqlLedger {
             match others.get(&row.id) {
                 _ if locked.contains(&row.id) => {}
                 None | Some(CancelAnswer::Cancelled) => page.cancelled.push(row.key),
-                Some(CancelAnswer::Running) => page.running += 1,
+                Some(CancelAnswer::Running) => page.running.push(row.key),
                 // It had finished before it could be called off, or has been created anew since.
                 Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
             }
@@ -187,7 +187,8 @@ impl MysqlLedger {
             let others = self
                 .cancellable(conn, &others, &CancelFilter::tag(tag))
                 .await?;
-            page.running = others.iter().filter(|row| row.leased).count();
+            let leased = others.into_iter().filter(|row| row.leased);
+            page.running = leased.map(|row| row.key).collect();
         }
         Ok(page)
     }

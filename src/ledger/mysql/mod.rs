@@ -333,8 +333,8 @@ impl Ledger for MysqlLedger {
         self.adopt_all(keys).await
     }
 
-    async fn withdraw(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let withdraw = || self.withdrawal(arming);
+    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError> {
+        let withdraw = || self.withdrawal(seen, heard);
         let matched = retried!(self, |conn| conn.execute(withdraw()))?;
         Ok(matched > 0)
     }

@@ -10,6 +10,10 @@
 //! All updates are single autocommit statements over rows named by id. Assignments run from left to
 //! right, and several rely on it: a column must not be read behind its own assignment.
 //!
+//! `changed_at` orders what is said about a task: every statement that changes an arming on somebody's behalf stamps it
+//! with the clock that decides, and adoption compares it with the moment at which a key was heard to be armed. Claims,
+//! renewals and the end of a run do not touch it.
+//!
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
@@ -30,11 +34,12 @@ pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)
 ///
 /// `{displaces}` is whether the row gives way, by the policy of the statement; `{moves}` asks the same again behind the
 /// first assignment.
-pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, retry_at) \
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, retry_at, changed_at) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
        retry_at = IF({displaces}, VALUES(retry_at), retry_at), \
        start_time = IF({moves}, VALUES(start_time), start_time), \
+       changed_at = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), VALUES(changed_at), changed_at), \
        run_end = IF({moves}, 0, run_end), \
        attempt = IF({moves}, 0, attempt), \
        crashes = IF({moves}, 0, crashes), \
@@ -47,7 +52,7 @@ pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_at
        history = IF({moves}, NULL, history), \
        result = IF({moves}, NULL, result), \
        recurrence = IF({moves}, VALUES(recurrence), recurrence), \
-       finished_at = IF({moves}, NULL, finished_at), \
+       finished_at = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), NULL, finished_at), \
        sts = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), 0, sts), \
        status = IF({moves}, 0, status), \
        end_time = IF({moves}, VALUES(end_time), end_time)";
@@ -68,42 +73,51 @@ const DISPLACES_REFUSED: &str = "status = 3 OR (end_time <> VALUES(end_time) AND
 /// before, negative and so no time, says that this statement has displaced this row.
 const MARKED: &str = "retry_at = VALUES(retry_at)";
 
-/// One row of [`CREATE`]; `{mark}` is what `retry_at` becomes.
-pub const CREATE_ROW: &str =
-    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, {mark})";
+/// One row of [`CREATE`]; `{mark}` is what `retry_at` becomes. `start_time` is the caller's reading of the clock, so
+/// `changed_at` is never before it: a row whose `start_time` is later was written by a program that does not know the column.
+pub const CREATE_ROW: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, {mark}, GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time))";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
 pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
+       CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
 
 /// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
 /// holds another's could deadlock with a program that writes such rows in a transaction. Whoever has inserted it
 /// meanwhile wins: error 1062 is an answer. Unique key.
-pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted) \
-     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1)";
+pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) \
+     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
 
 /// `adopt` of a key whose row is another arming: as [`CREATE`] would, if the row still is what it was when this was
-/// decided. A task that is moved keeps its payload, tag and limit; one that had finished begins anew without.
-/// Primary key.
+/// decided: nothing was said about it since, so no acknowledged write is undone. `changed_at` becomes the moment at which the
+/// key was heard to be armed, since what is heard later counts. A task that is moved keeps its payload, tag and limit; one
+/// that had finished begins anew without. Primary key.
 pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
-       start_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, adopted = 1, \
+       start_time = CAST(? AS SIGNED) / 1000, changed_at = start_time, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
+       adopted = IF(?, 1, adopted), \
        max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = IF(status = 0, payload, NULL), \
        recurrence = IF(status = 0, recurrence, NULL), reason = NULL, history = NULL, result = NULL, \
        last_error = NULL, finished_at = NULL, sts = 0, status = 0, end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND (status > 0 OR sts = ?) \
+       AND changed_at = CAST(? AS SIGNED) / 1000 AND start_time = CAST(? AS SIGNED) / 1000 \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
-/// `withdraw`: an adopted task that is pending and not about to fall due; its key was deleted. `adopted = 2` says
-/// so, since the next key of this name is then a new one whatever its time. A series that somebody's key has moved is more
-/// than that key. Primary key.
-pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, status = 3, adopted = 2, owner = NULL, lease_until = 0, \
-       finished_at = UNIX_TIMESTAMP(NOW(3)) \
+/// `withdraw`: an adopted task that is not about to fall due, and of which nothing was said since the look; its key was
+/// deleted. `adopted = 2` says so, since the next key of this name is then a new one whatever its time. What waits behind
+/// a run is cancelled when that run ends, as by [`CANCEL`]. A series that somebody's key has moved is more than that key.
+/// Primary key.
+pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, adopted = 2, \
+       changed_at = GREATEST(changed_at, CAST(? AS SIGNED) / 1000), finished_at = changed_at, \
+       owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
+       status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
+       lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND adopted = 1 AND status = 0 AND sts = 0 AND recurrence IS NULL \
-       AND lease_until < UNIX_TIMESTAMP(NOW(3)) AND end_time > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000";
+       AND changed_at = CAST(? AS SIGNED) / 1000 AND start_time = CAST(? AS SIGNED) / 1000 \
+       AND due_at > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000";
 
 /// `scan`, overdue and free, the oldest first. Range on `ix_due`.
 ///
@@ -170,7 +184,7 @@ pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS 
 
 /// `claim`, whose answer was lost: gives back whatever it took. Primary key.
 pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
-       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
 
 /// `renew`: prolongs what is still ours; never revives a lease that ran out. Primary key.
@@ -195,14 +209,14 @@ pub const COMPLETE_WITH: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status =
 /// back meanwhile. An occurrence of a series keeps its attempt: what was begun is not missed, however late it is begun
 /// again. Primary key.
 pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = IF(recurrence IS NULL, GREATEST(attempt, 1) - 1, attempt), lease_until = 0, \
-       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
 /// `settle`, to be tried again. An attempt that ended by itself clears the crashes. The history is a line for each entry,
 /// cut to [`HISTORY_MAX`](crate::task::HISTORY_MAX). Primary key.
 pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, \
-       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
 /// `settle`, snoozed: a retry whose attempt is given back, and that failed at nothing. In a row of snoozes the newest
@@ -210,12 +224,13 @@ pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(
 pub const SNOOZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, attempt = GREATEST(attempt, 1) - 1, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
          NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), lease_until = 0, \
-       finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, 3, 0) \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
 /// `settle`, given up. What is dead without having been run (expired, poison) gives its attempt back. Primary key.
 pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts = 1, NULL, ?), attempt = attempt - LEAST(attempt, ?), last_error = ?, \
-       history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, finished_at = UNIX_TIMESTAMP(NOW(3)), \
+       history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), UNIX_TIMESTAMP(NOW(3))), \
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
@@ -224,8 +239,9 @@ pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts =
 /// knows what was written. A handler that marked the row processed itself, as programs do that know only the first six
 /// columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary
 /// key.
-pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, UNIX_TIMESTAMP(NOW(3)), NULL), status = IF(sts = 1, ?, 0), \
+pub const GO_ON: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, ?, 0), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = IF(?, ?, last_error), result = IF(?, ?, result), adopted = IF(sts = 1, adopted, 0), \
+       changed_at = IF(sts = 1, changed_at, GREATEST(changed_at, end_time)), \
        history = NULLIF(SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
          NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), ''), \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
@@ -238,21 +254,22 @@ pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS e
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
        CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
+       CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms, \
        recurrence, payload, tag, CAST(max_attempts AS SIGNED) AS max_attempts \
      FROM `{t}` WHERE `key` = ?";
 
 /// `recur` of a key without a row. Whoever has inserted it meanwhile wins: error 1062 is an answer. Unique key.
-pub const RECUR_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts) \
-     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0)";
+pub const RECUR_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, changed_at) \
+     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time))";
 
 /// `recur` of a row that still is what was seen, which stays the same arming. Primary key.
-pub const RECUR_SAME: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, \
+pub const RECUR_SAME: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, changed_at = UNIX_TIMESTAMP(NOW(3)), \
        end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
 /// `recur` of a row that still is what was seen, and becomes another arming. Primary key.
-pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, \
+pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempts = ?, tag = ?, payload = ?, recurrence = ?, adopted = 0, changed_at = UNIX_TIMESTAMP(NOW(3)), \
        start_time = UNIX_TIMESTAMP(NOW(3)), run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, reason = NULL, \
        history = NULL, result = NULL, finished_at = NULL, end_time = CAST(? AS SIGNED) / 1000, sts = 0, status = 0 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
@@ -267,8 +284,10 @@ pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms,
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left, \
        CAST(recurrence IS NOT NULL AS SIGNED) AS comes_again FROM `{t}` WHERE id IN ({ids})";
 
-/// `settle`: the key was created anew during the run: gives the lease back. Primary key.
-pub const GIVE_BACK: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0 \
+/// `settle`: the key was created anew during the run: gives the lease back. If that newer arming was cancelled meanwhile, the
+/// cancellation takes effect. Primary key.
+pub const GIVE_BACK: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND owner = ? AND end_time <> CAST(? AS SIGNED) / 1000 AND status = 0";
 
 /// `settle`: the handler marked the row processed itself, as programs do that know only the first
@@ -285,10 +304,10 @@ pub const UNLOCKED: &str =
 pub const EXISTING: &str = "SELECT id FROM `{t}` WHERE id IN ({ids})";
 
 /// `cancel`: what is not running is cancelled; what runs gets `sts = 1` and no further attempt. A
-/// lease that ran out counts as not running, and its owner goes, so that a frozen run is fenced. Unique key.
-pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, \
+/// lease that ran out counts as not running, and its owner goes, so that a frozen run is fenced. `finished_at` of what runs
+/// tells the cancellation from a deletion by a program that knows only the first six columns ([`REVIVE`]). Unique key.
+pub const CANCEL: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET sts = 1, changed_at = UNIX_TIMESTAMP(NOW(3)), finished_at = UNIX_TIMESTAMP(NOW(3)), \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
-       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE `key` IN ({keys}) AND status = 0";
@@ -306,18 +325,16 @@ pub const CANCELLABLE: &str = "SELECT id, `key`, CAST(lease_until >= UNIX_TIMEST
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
 
 /// `cancel_page`: as [`CANCEL`], by rows. Primary key.
-pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
+pub const CANCEL_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, changed_at = UNIX_TIMESTAMP(NOW(3)), finished_at = UNIX_TIMESTAMP(NOW(3)), \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
-       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE id IN ({ids}) AND status = 0 AND (? IS NULL OR tag = ?)";
 
 /// `cancel_page`, of a tag: as [`CANCEL_ROWS`], without a look at the rows before it. A token that nobody has fences a
 /// frozen run as well as none does, and says afterwards which ones these were. Primary key.
-pub const CANCEL_TAGGED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, \
+pub const CANCEL_TAGGED: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, changed_at = UNIX_TIMESTAMP(NOW(3)), finished_at = UNIX_TIMESTAMP(NOW(3)), \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), ?, owner), \
-       finished_at = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)), finished_at), \
        status = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 3, 0), \
        lease_until = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), 0, lease_until) \
      WHERE id IN ({ids}) AND status = 0 AND tag = ?";
@@ -335,7 +352,7 @@ pub const NOT_CANCELLED: &str = "SELECT id, CAST(status AS SIGNED) AS status, CA
 pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        recurrence = IF(JSON_VALID(recurrence), JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED)), recurrence), \
        end_time = CAST(? AS SIGNED) / 1000, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
-       last_error = NULL, history = NULL, adopted = 0 \
+       last_error = NULL, history = NULL, adopted = 0, changed_at = UNIX_TIMESTAMP(NOW(3)) \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. What
@@ -343,7 +360,7 @@ pub const RESCHEDULE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
 /// does. What an occurrence was missed by is counted from `start_time`, if that is later: somebody wants this one now.
 /// Unique key.
 pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
-       start_time = IF(recurrence IS NULL, start_time, UNIX_TIMESTAMP(NOW(3))), \
+       start_time = IF(recurrence IS NULL, start_time, UNIX_TIMESTAMP(NOW(3))), changed_at = UNIX_TIMESTAMP(NOW(3)), \
        recurrence = IF(end_time > UNIX_TIMESTAMP(NOW(3)) AND JSON_VALID(recurrence), \
          JSON_INSERT(recurrence, '$.moved_from', CAST(end_time * 1000 AS SIGNED) - 1), recurrence), \
        adopted = IF(end_time > UNIX_TIMESTAMP(NOW(3)) OR end_time < CAST(? AS SIGNED) / 1000, 0, adopted), \
@@ -352,12 +369,12 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
 
 /// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. `start_time` begins anew: lateness,
 /// deadline and expiry are counted from the later of the two. Unique key.
-pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), \
+pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
        run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE `key` = ? AND status = 2";
 
 /// `redrive_rows`: as [`REDRIVE`]. Primary key.
-pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_time = UNIX_TIMESTAMP(NOW(3)), \
+pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
        run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE id IN ({ids}) AND status = 2";
 
@@ -390,8 +407,11 @@ pub const COUNT_FINISHED: &str = "SELECT COUNT(*) FROM `{t}` FORCE INDEX (ix_due
 /// `pick_dead`: ids of dead rows; filters are added behind it. Range on `ix_due`.
 pub const PICK_DEAD: &str = "SELECT id FROM `{t}` FORCE INDEX (ix_due) WHERE status = 2 AND ";
 
-/// `revive`: a legacy program deleted the row, then armed the key again. Primary key.
-pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0 WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1";
+/// `revive`: a legacy program deleted the row, then armed the key again. Not what was cancelled during a run whose daemon
+/// died: `finished_at` is then later than `start_time`, which such programs write in whole seconds. Primary key.
+pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0, finished_at = NULL \
+     WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1 \
+       AND NOT COALESCE(finished_at >= start_time + IF(start_time = FLOOR(start_time), 1, 0), 0)";
 
 /// `complete_in`: the completion as the last statement of the handler's own transaction. Primary key.
 pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL, \
@@ -403,7 +423,7 @@ pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
-       start_time = CAST(? AS SIGNED) / 1000, end_time = CAST(? AS SIGNED) / 1000 \
+       start_time = CAST(? AS SIGNED) / 1000, changed_at = GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time), end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND sts = 0";
 
 /// `list` and `find`: a whole row. Filters are added behind it.

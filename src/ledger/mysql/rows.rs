@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::recurring::SeriesRow;
 use super::super::{
-    Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Standing, Stands,
+    Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Stamp, Standing, Stands,
     TaskRecord, Upcoming,
 };
 use super::cancel::Cancellable;
@@ -95,7 +95,7 @@ pub(super) struct StandingRow {
     waiting: bool,
     older_run: bool,
     origin: Origin,
-    since: UnixMs,
+    stamp: Stamp,
 }
 
 impl StandingRow {
@@ -110,7 +110,11 @@ impl StandingRow {
             waiting: flag(row, "waiting")?,
             older_run: flag(row, "older_run")?,
             origin: origin(row)?,
-            since: ms(row, "start_ms")?,
+            stamp: Stamp {
+                changed: ms(row, "changed_ms")?,
+                created: ms(row, "start_ms")?,
+                finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
+            },
         })
     }
 
@@ -127,6 +131,7 @@ impl StandingRow {
             deleted: called_off && !self.leased,
             cancelling: called_off && self.leased,
             origin: self.origin,
+            stamp: self.stamp,
         }
     }
 
@@ -135,7 +140,7 @@ impl StandingRow {
             arming: self.arming,
             state: self.state(),
             older_run: self.leased && self.older_run,
-            since: self.since,
+            since: self.stamp.created,
             stands: Stands::after(asked, self.arming.due),
         }
     }
@@ -350,7 +355,11 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             .try_get::<Option<String>, _>("history")?
             .map_or_else(Vec::new, |text| Mishap::read_lines(&text)),
         result: row.try_get("result")?,
-        finished: row.try_get::<Option<i64>, _>("finished_ms")?.map(UnixMs),
+        // Of what runs it is when it was cancelled.
+        finished: row
+            .try_get::<Option<i64>, _>("finished_ms")?
+            .map(UnixMs)
+            .filter(|_| state.is_finished()),
         adopted: origin(row)? != Origin::Row,
     }))
 }
