@@ -1,6 +1,6 @@
 //! The leases this process holds: renewed while their runs go on, given up in time when they cannot be.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use crate::ledger::{Claim, Lease, Renewal};
+use crate::ledger::{Claim, Lease, Owner, Renewal};
 
 /// Every lease of this process, from the claim until its settlement is written.
 #[derive(Debug)]
@@ -53,6 +53,14 @@ impl Leases {
         for lease in leases {
             held.remove(lease);
         }
+    }
+
+    /// Every claim that is held here, with its row.
+    pub fn claims(&self) -> HashSet<(u64, Owner)> {
+        let held = self.held();
+        held.keys()
+            .map(|lease| (lease.arming.row, lease.owner))
+            .collect()
     }
 
     /// How many are held.

@@ -13,6 +13,7 @@ mod adopt;
 mod audit;
 mod audit_turn;
 mod by_hand;
+mod claimant;
 mod dispatch;
 mod door;
 mod drain;
@@ -30,6 +31,7 @@ mod pauses;
 mod queues;
 mod ration;
 mod reconcile;
+mod recovery;
 mod retention;
 mod revival;
 mod run;
@@ -50,12 +52,14 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::claimant::Processes;
 use self::door::Door;
 use self::intake::Intake;
 use self::lane::Lane;
 use self::lease::Leases;
 use self::pauses::PauseWatch;
 use self::ration::Rations;
+use self::recovery::Recovery;
 use self::sightings::Sightings;
 use self::strangers::Strangers;
 use crate::config::{
@@ -80,9 +84,6 @@ const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
 
 /// Ended runs that wait to be settled, for each slot.
 const UNSETTLED_PER_SLOT: usize = 4;
-
-/// Longest name of a daemon: the width of its column.
-const DAEMON_CHARS_MAX: usize = 64;
 
 /// What an engine is made of.
 #[derive(Clone)]
@@ -112,6 +113,8 @@ pub struct Engine {
 pub(crate) struct Shared {
     parts: Parts,
     claimant: Claimant,
+    /// Tells which claimants are gone.
+    processes: Processes,
     config: EngineConfig,
     nudge: NudgeConfig,
     sweep: SweepConfig,
@@ -130,6 +133,8 @@ pub(crate) struct Shared {
     /// The share of the slots that a backlog may take.
     backlog_slots: Arc<Semaphore>,
     leases: Arc<Leases>,
+    /// What dead daemons left.
+    recovery: Recovery,
     /// One at a time runs that is suspected of killing its daemon.
     suspects: Semaphore,
     /// Settlements are held up by an outage: they go before the next sweep.
@@ -161,12 +166,14 @@ impl Engine {
         let clock = parts.ledger.clock().clone();
         let share = Arc::new(Share::new(MemberId::random(), clock));
         let slots = Arc::new(Semaphore::new(config.engine.concurrency));
+        let processes = Processes::here();
         Self {
             shared: Ok(Arc::new(Shared {
                 claimant: Claimant {
-                    daemon: daemon_name(),
+                    daemon: processes.own_name(),
                     lease,
                 },
+                processes,
                 config: config.engine,
                 nudge: config.nudge,
                 sweep: config.sweep,
@@ -184,6 +191,7 @@ impl Engine {
                 slots,
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 leases: Arc::new(Leases::new(lease)),
+                recovery: Recovery::default(),
                 suspects: Semaphore::new(1),
                 settlements_held_up: AtomicBool::new(false),
                 ledger_answers: AtomicBool::new(false),
@@ -312,6 +320,7 @@ impl Shared {
         let shared = || Arc::clone(self);
         helpers.spawn(self.watched(shared().watch_pauses_until_stopped()));
         helpers.spawn(self.watched(shared().reconcile_until_stopped()));
+        helpers.spawn(self.watched(shared().recover_until_stopped()));
         helpers.spawn(self.watched(shared().look_ahead_until_stopped()));
         helpers.spawn(self.watched(shared().audit_until_stopped()));
         helpers.spawn(self.watched(shared().arm_what_comes_near()));
@@ -378,17 +387,6 @@ fn stop_with(
     async move {
         stop.run_until_cancelled(work).await;
     }
-}
-
-/// Host and process, for people who look at a row and ask who holds it.
-fn daemon_name() -> String {
-    let host = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    let name = format!("{host}:{}", std::process::id());
-    let beyond = name.chars().count().saturating_sub(DAEMON_CHARS_MAX);
-    name.chars().skip(beyond).collect()
 }
 
 /// Why an engine could not start.

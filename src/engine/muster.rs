@@ -69,8 +69,12 @@ impl Shared {
         let Change {
             joined,
             left,
+            vanished,
             shares,
         } = change;
+        if vanished {
+            self.recovery.scan();
+        }
         if shares {
             // What has become ours may fall due before the next look-ahead.
             self.shares_changed.notify_one();

@@ -56,6 +56,8 @@ impl Shared {
     pub(super) fn ledger_answered(&self) {
         if !self.ledger_answers.swap(true, Ordering::Relaxed) {
             tracing::info!("the ledger answers again");
+            // Leases ran out meanwhile.
+            self.recovery.scan();
         }
     }
 

@@ -37,7 +37,7 @@ const TAKEN_OVER_MAX: usize = 4_000;
 const PASSED_BY_MAX: usize = 8 * PAGE as usize;
 
 /// What has been overdue for longer than this is a backlog.
-const STILL_FRESH: Duration = Duration::from_secs(5);
+pub(super) const STILL_FRESH: Duration = Duration::from_secs(5);
 
 /// How long one sweep goes through old rows among which many are paused; the next one goes on from there.
 const AROUND_PAUSED: Duration = Duration::from_millis(100);

@@ -63,6 +63,8 @@ pub struct Change {
     pub joined: Vec<String>,
     /// Other members that are gone, or take no work any more.
     pub left: Vec<String>,
+    /// One of these is gone without having said so: it may have died in the middle of its work.
+    pub vanished: bool,
     /// Some tasks have another owner than before.
     pub shares: bool,
 }
@@ -142,9 +144,11 @@ impl Share {
             let missing = of.iter().filter(|(id, _)| !from.contains_key(id));
             missing.map(|(_, (name, _))| name.clone()).collect()
         };
+        let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);
         Change {
             joined: missing(&after, &before),
             left: missing(&before, &after),
+            vanished: !before.keys().all(is_listed),
             shares: after != before,
         }
     }
@@ -372,6 +376,7 @@ mod tests {
         let told = |joined: &[&str], left: &[&str], shares| Change {
             joined: joined.iter().map(|name| (*name).to_owned()).collect(),
             left: left.iter().map(|name| (*name).to_owned()).collect(),
+            vanished: false,
             shares,
         };
         assert_eq!(looking.look(&[ready(2)]).await, told(&["m2"], &[], true));
@@ -382,5 +387,17 @@ mod tests {
         assert_eq!(looking.look(&[gone]).await, told(&[], &["m2"], true));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(looking.look(&[]).await, told(&[], &[], false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_has_vanished_if_it_is_gone_without_having_said_so() {
+        let looking = Looking::new();
+        looking.look(&[ready(2), ready(3)]).await;
+        let full = note(2, Readiness::Full, &["C@m"]);
+        let gone = note(3, Readiness::Away, &["C@m"]);
+        assert!(!looking.look(&[full.clone(), gone]).await.vanished);
+        assert!(!looking.look(&[full]).await.vanished, "it had said so");
+        assert!(looking.look(&[]).await.vanished);
+        assert!(!looking.look(&[]).await.vanished);
     }
 }

@@ -15,6 +15,7 @@ mod creation;
 mod due_scan;
 mod error;
 mod foundling;
+mod lease_scan;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
@@ -41,6 +42,7 @@ pub use self::creation::{
 pub use self::due_scan::{DuePage, DueScan, Known, Upcoming, Window};
 pub use self::error::LedgerError;
 pub use self::foundling::{Adopted, Foundling, WITHDRAW_AHEAD};
+pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
@@ -136,6 +138,21 @@ pub trait Ledger: std::any::Any + Send + Sync {
 
     /// Prolongs leases by `length` from now; answers in their order. Never revives one that ran out.
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError>;
+
+    /// Reads the leases of a page of the due tasks, in the order of their due times, behind `after`. A page goes past a
+    /// fixed number of due rows, leased or not.
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError>;
+
+    /// Ends leases whose daemon is dead, and counts a crash for each, as the next claim would once they had run out.
+    /// Leaves alone what is no longer held by this very claim of this daemon, and what another session has locked.
+    /// Answers how many it ended.
+    ///
+    /// # If we crash right after
+    /// The tasks are due and free; the sweep finds them.
+    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError>;
+
+    /// Those of these rows that are pending, due and leased by nobody. Not in their order.
+    async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError>;
 
     /// Writes how runs ended; answers in order. May be repeated after an error: what was written
     /// the first time answers [`Settled::Applied`] again.

@@ -11,8 +11,9 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
-    Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask, PauseAnswer,
-    Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
+    LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Settled,
+    Settlement, Standing, Upcoming,
 };
 use lapsed::task::{Pause, Paused, Scope, TaskKey, UnixMs};
 
@@ -35,6 +36,10 @@ pub struct Faults {
     pub clock_ahead: Mutex<Duration>,
     /// Scans so far.
     pub scans: AtomicU32,
+    /// Scans for leases so far.
+    pub lease_scans: AtomicU32,
+    /// They fail.
+    pub scan_leases_fails: AtomicBool,
     /// Asking what is paused fails.
     pub pauses_fail: AtomicBool,
 }
@@ -159,6 +164,22 @@ impl Ledger for Faulty {
 
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
         self.inner.renew(leases, length).await
+    }
+
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        self.faults.lease_scans.fetch_add(1, Ordering::SeqCst);
+        match self.faults.scan_leases_fails.load(Ordering::SeqCst) {
+            true => Err(unavailable()),
+            false => self.inner.scan_leases(after).await,
+        }
+    }
+
+    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
+        self.inner.end_leases(leases).await
+    }
+
+    async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        self.inner.free_of(rows).await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {

@@ -21,9 +21,9 @@ use self::row::{NEVER, Row, Status};
 use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
-    Created, DuePage, DueScan, Foundling, IfPending, Known, Lease, Ledger, LedgerError, NewTask,
-    NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Standing, Stands,
-    Upcoming, WITHDRAW_AHEAD, Window,
+    Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, IfPending, Known, Lease, LeasePage,
+    Ledger, LedgerError, NewTask, NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled,
+    Settlement, Standing, Stands, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{Attempt, Origin, Recurrence, State, TaskKey, UnixMs};
@@ -246,14 +246,7 @@ impl Ledger for MemoryLedger {
         rows.truncate(scan.limit as usize);
         Ok(DuePage {
             next: rows.last().map(|row| place(row)).filter(|_| more),
-            rows: rows
-                .iter()
-                .map(|row| Upcoming {
-                    key: row.key.clone(),
-                    arming: row.arming(),
-                    due_at: row.due_at(),
-                })
-                .collect(),
+            rows: rows.into_iter().map(Row::upcoming).collect(),
             foreign: 0,
         })
     }
@@ -312,6 +305,48 @@ impl Ledger for MemoryLedger {
             _ => Renewal::Lost,
         };
         Ok(leases.iter().map(&mut renew).collect())
+    }
+
+    /// All in one page.
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        let now = self.clock.now();
+        let book = self.book();
+        let leased = book.rows.values().filter(|row| {
+            row.status == Status::Unprocessed
+                && !row.deleted
+                && row.due_at() <= now
+                && row.lease_until > NEVER
+                && after.is_none_or(|after| (row.due_at(), row.id) > after)
+        });
+        let lease = |row: &Row| {
+            Some(FoundLease {
+                row: row.id,
+                owner: row.owner?,
+                daemon: row.daemon.clone(),
+                until: row.lease_until,
+            })
+        };
+        Ok(LeasePage {
+            leases: leased.filter_map(lease).collect(),
+            next: None,
+        })
+    }
+
+    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
+        let mut book = self.book();
+        let mut end = |lease: &FoundLease| {
+            let row = book.rows.get_mut(&lease.row);
+            row.is_some_and(|row| row.end_lease(lease))
+        };
+        Ok(leases.iter().filter(|lease| end(lease)).count() as u64)
+    }
+
+    async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        let now = self.clock.now();
+        let book = self.book();
+        let found = rows.iter().filter_map(|id| book.rows.get(id));
+        let free = found.filter(|row| row.free_and_due(now));
+        Ok(free.map(Row::upcoming).collect())
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {

@@ -2,7 +2,8 @@
 
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
-    Arming, CancelAnswer, Claimant, IfPending, NewTask, Owner, PAYLOAD_READ_MAX, Standing,
+    Arming, CancelAnswer, Claimant, FoundLease, IfPending, NewTask, Owner, PAYLOAD_READ_MAX,
+    Standing, Upcoming,
 };
 use crate::task::{How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs};
 
@@ -221,6 +222,29 @@ impl Row {
         self.owner = Some(owner);
         self.daemon.clone_from(&by.daemon);
         self.lease_until = now.plus(by.lease);
+    }
+
+    /// Ends this lease, whose daemon is dead; tells whether it was still there.
+    pub(super) fn end_lease(&mut self, lease: &FoundLease) -> bool {
+        let holds = self.status == Status::Unprocessed
+            && self.lease_until > NEVER
+            && self.owner == Some(lease.owner)
+            && self.daemon == lease.daemon;
+        if holds {
+            let counts = self.has_run();
+            self.crashes = self.crashes.saturating_add(u8::from(counts));
+            self.lease_until = NEVER;
+        }
+        holds
+    }
+
+    /// As a scan by due time answers it.
+    pub(super) fn upcoming(&self) -> Upcoming {
+        Upcoming {
+            key: self.key.clone(),
+            arming: self.arming(),
+            due_at: self.due_at(),
+        }
     }
 
     pub(super) fn cancel(&mut self, now: UnixMs) -> CancelAnswer {

@@ -8,6 +8,7 @@ mod connection;
 mod create;
 mod endings;
 mod filter;
+mod lease_scan;
 mod locks;
 mod pauses;
 mod pool;
@@ -37,8 +38,9 @@ use super::migrate::{self, Table};
 use super::recurring::SeriesRow;
 use super::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
-    Created, DuePage, DueScan, Foundling, Known, Lease, Ledger, LedgerError, NewTask, Pauses,
-    Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
+    LedgerError, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
+    Upcoming,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -319,6 +321,18 @@ impl Ledger for MysqlLedger {
             renewals.extend(self.renew_batch(batch, length).await?);
         }
         Ok(leases.iter().map(|lease| renewals[lease]).collect())
+    }
+
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        self.lease_page(after).await
+    }
+
+    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
+        self.end_leases_of_daemons(leases).await
+    }
+
+    async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        self.free_rows(rows).await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {

@@ -4,14 +4,11 @@ use async_trait::async_trait;
 
 use super::connection::{Conn, Statement, error, is_duplicate, statement};
 use super::queries::{self, padded};
-use super::scan::{THE_END, ms};
+use super::scan::{STRETCH, THE_END, ms};
 use super::{MysqlLedger, rows};
 use crate::ledger::pauses::{check_reason, check_room, cut_by};
 use crate::ledger::{DuePage, DueScan, LedgerError, PauseAnswer, Pauses, ReleaseAnswer, Window};
 use crate::task::{Pause, PauseKind, Paused, Scope, UnixMs};
-
-/// Rows that one page of [`Pauses::scan_unpaused`] goes past, at most.
-const STRETCH: u32 = 10_000;
 
 /// How often a pause may vanish between being found to stand and being read.
 const READ_BACKS: usize = 5;

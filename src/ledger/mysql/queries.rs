@@ -195,6 +195,24 @@ pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UN
 pub const RENEWED: &str =
     "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
+/// `scan_leases`: the leases between two places that [`STRETCH_OLDEST`] found. Range on `ix_due`.
+pub const LEASES: &str = "SELECT id, owner, daemon, CAST(lease_until * 1000 AS SIGNED) AS lease_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until > 0 \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+       AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id <= ?)";
+
+/// `end_leases`: as if they had run out and been found by the next claim, which counts no crash then. The counters of an
+/// older arming are left alone. Primary key.
+pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
+       crashes = IF(run_end = end_time, LEAST(crashes + 1, 255), crashes), lease_until = 0 \
+     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until > 0";
+
+/// `free_of`: which of these rows a claim could take. Primary key.
+pub const FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+
 /// `settle`, success. Exact per row; `id IN` stands beside the row constructor because MariaDB scans
 /// the table for a row constructor alone. Primary key.
 pub const COMPLETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
@@ -539,7 +557,7 @@ pub const NEW_RATE: &str = "INSERT INTO `{t}_rates` (route) VALUES (?)";
 pub const COUNT_OVERDUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at < CAST(? AS SIGNED) / 1000 LIMIT ?) AS overdue";
 
-/// `scan_unpaused`, the oldest first: how far so many rows go, paused or not. Range on `ix_due`, which covers it, since a
+/// `scan_unpaused`, the oldest first, and `scan_leases`: how far so many rows go, paused or not. Range on `ix_due`, which covers it, since a
 /// lease is not asked for.
 pub const STRETCH_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::super::recurring::SeriesRow;
 use super::super::{
-    Arming, CancelAnswer, Claim, Created, DuePage, Lease, NewTask, Owner, Stamp, Standing, Stands,
-    TaskRecord, Upcoming,
+    Arming, CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, NewTask, Owner, Stamp,
+    Standing, Stands, TaskRecord, Upcoming,
 };
 use super::cancel::Cancellable;
 use crate::task::{
@@ -63,6 +63,19 @@ pub(super) fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
 /// A key as it is.
 pub(super) fn text_key(row: &MySqlRow) -> sqlx::Result<String> {
     row.try_get("key")
+}
+
+/// A row of the query `LEASES`; `None` if it has no owner, which no claim leaves behind.
+pub(super) fn found_lease(row: &MySqlRow) -> sqlx::Result<Option<FoundLease>> {
+    let Some(owner) = owner(row)? else {
+        return Ok(None);
+    };
+    Ok(Some(FoundLease {
+        row: id(row)?,
+        owner,
+        daemon: row.try_get("daemon")?,
+        until: ms(row, "lease_ms")?,
+    }))
 }
 
 /// A row of the query `CANCELLABLE`; `None` if its key is not a task's, which nobody can run.

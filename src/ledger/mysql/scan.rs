@@ -12,6 +12,10 @@ use crate::task::UnixMs;
 /// Behind every row.
 pub(super) const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
 
+/// Rows that one page of [`scan_unpaused`](crate::ledger::Pauses::scan_unpaused) or
+/// [`scan_leases`](crate::ledger::Ledger::scan_leases) goes past, at most.
+pub(super) const STRETCH: u32 = 10_000;
+
 impl MysqlLedger {
     pub(super) async fn scan_page(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         let mut conn = self.pools.acquire().await?;

@@ -1,0 +1,194 @@
+//! The name of a daemon in the rows that it claims, and whether the process behind such a name is gone.
+//!
+//! A name is `host:pid/place.start`. `place` is a hash of the boot of the machine, its host name and the PID and time
+//! namespaces of the process; `start` is when the process started, in clock ticks since the boot. Within one place, the
+//! kernel knows whether that process still exists. Of a name from any other place nothing is known, nor of a plain
+//! `host:pid`, which a daemon uses that cannot read these facts: there the lease decides.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use sha2::{Digest, Sha256};
+
+/// Longest name of a daemon: the width of its column.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Hexadecimal digits of a place.
+const PLACE_DIGITS: usize = 12;
+
+/// Position of the start time behind the name of the program in `/proc/PID/stat`, whose first is the state.
+const STAT_START: usize = 19;
+
+/// The processes that this one can see.
+#[derive(Debug)]
+pub(super) struct Processes {
+    /// `/proc`, unless in a test.
+    proc: PathBuf,
+    /// Whether a process with this id exists here.
+    exists: fn(Pid) -> bool,
+    host: String,
+    own: Option<Claimer>,
+    own_pid: u32,
+}
+
+/// A process that claims, as its name tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Claimer {
+    pid: Pid,
+    place: String,
+    start: u64,
+}
+
+impl Processes {
+    /// Those of this machine.
+    pub(super) fn here() -> Self {
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        Self::of(PathBuf::from("/proc"), exists, host, std::process::id())
+    }
+
+    fn of(proc: PathBuf, exists: fn(Pid) -> bool, host: String, own_pid: u32) -> Self {
+        let own = Claimer::own(&proc, &host, own_pid);
+        Self {
+            proc,
+            exists,
+            host,
+            own,
+            own_pid,
+        }
+    }
+
+    /// The name of this process. Of a long host name only the end is kept.
+    pub(super) fn own_name(&self) -> String {
+        let process = match &self.own {
+            Some(Claimer { pid, place, start }) => {
+                format!(":{}/{place}.{start}", pid.as_raw_nonzero())
+            }
+            None => format!(":{}", self.own_pid),
+        };
+        let room = NAME_CHARS_MAX.saturating_sub(process.chars().count());
+        let beyond = self.host.chars().count().saturating_sub(room);
+        self.host.chars().skip(beyond).collect::<String>() + &process
+    }
+
+    /// Whether the process of this name certainly does not exist any more. False whenever it cannot be known.
+    pub(super) fn is_gone(&self, name: &str) -> bool {
+        let (Some(own), Some(claimer)) = (&self.own, Claimer::parse(name)) else {
+            return false;
+        };
+        if claimer.place != own.place {
+            return false;
+        }
+        // Not by `/proc` alone, which may hide the processes of other users.
+        if !(self.exists)(claimer.pid) {
+            return true;
+        }
+        let directory = self.proc.join(claimer.pid.as_raw_nonzero().to_string());
+        match Stat::read(&directory.join("stat")) {
+            Some(stat) if stat.start != claimer.start => true,
+            Some(stat) => stat.has_ended && all_have_ended(&directory.join("task")),
+            None => false,
+        }
+    }
+}
+
+impl Claimer {
+    /// This process; `None` if something about it cannot be known.
+    fn own(proc: &Path, host: &str, pid: u32) -> Option<Self> {
+        let own = proc.join("self");
+        let status = fs::read_to_string(own.join("status")).ok()?;
+        let in_namespaces = status
+            .lines()
+            .find_map(|line| line.strip_prefix("NSpid:"))?;
+        // More than one: this `/proc` is of another PID namespace, and numbers the processes otherwise.
+        if in_namespaces.trim() != pid.to_string() {
+            return None;
+        }
+        let boot = fs::read_to_string(proc.join("sys/kernel/random/boot_id")).ok()?;
+        let pids = fs::read_link(own.join("ns/pid")).ok()?;
+        let times = match fs::read_link(own.join("ns/time")) {
+            Ok(times) => times,
+            // An old kernel, where there are none.
+            Err(error) if error.kind() == ErrorKind::NotFound => PathBuf::new(),
+            Err(_) => return None,
+        };
+        let facts = [boot.trim(), host, pids.to_str()?, times.to_str()?];
+        if facts[0].is_empty() {
+            return None;
+        }
+        let digest = Sha256::digest(facts.join("\n"));
+        let mut place: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        place.truncate(PLACE_DIGITS);
+        Some(Self {
+            pid: Pid::from_raw(pid.cast_signed())?,
+            place,
+            start: Stat::read(&own.join("stat"))?.start,
+        })
+    }
+
+    /// Reads what [`Processes::own_name`] wrote; `None` for any other name.
+    fn parse(name: &str) -> Option<Self> {
+        let (process, proof) = name.rsplit_once('/')?;
+        let (_, pid) = process.rsplit_once(':')?;
+        let (place, start) = proof.split_once('.')?;
+        let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        if place.len() != PLACE_DIGITS || !place.chars().all(is_hex) {
+            return None;
+        }
+        let number = |text: &str| -> Option<u64> {
+            let number: u64 = text.parse().ok()?;
+            (number.to_string() == text).then_some(number)
+        };
+        Some(Self {
+            pid: Pid::from_raw(i32::try_from(number(pid)?).ok()?)?,
+            place: place.to_owned(),
+            start: number(start)?,
+        })
+    }
+}
+
+/// What the kernel says about a process or a thread.
+struct Stat {
+    has_ended: bool,
+    start: u64,
+}
+
+impl Stat {
+    fn read(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
+        // The name of the program stands in parentheses, and may have any in it.
+        let (_, fields) = text.rsplit_once(") ")?;
+        let mut fields = fields.split_ascii_whitespace();
+        let state = fields.next()?;
+        Some(Self {
+            // A zombie, or dead.
+            has_ended: matches!(state, "Z" | "X"),
+            start: fields.nth(STAT_START - 1)?.parse().ok()?,
+        })
+    }
+}
+
+/// Whether every thread has ended. The first one of a process may be a zombie while others go on.
+fn all_have_ended(threads: &Path) -> bool {
+    let Ok(threads) = fs::read_dir(threads) else {
+        return false;
+    };
+    let mut threads = threads.peekable();
+    threads.peek().is_some()
+        && threads.all(|thread| {
+            let stat = thread.map(|thread| Stat::read(&thread.path().join("stat")));
+            matches!(stat, Ok(Some(stat)) if stat.has_ended)
+        })
+}
+
+fn exists(pid: Pid) -> bool {
+    test_kill_process(pid) != Err(Errno::SRCH)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Reading which due rows are leased, and ending the leases of dead daemons.
+
+use std::collections::BTreeMap;
+
+use super::connection::{about_rows, error, statement};
+use super::queries::{self, padded};
+use super::scan::{STRETCH, THE_END};
+use super::{BATCH_MAX, MysqlLedger, rows};
+use crate::ledger::{DuePlace, FoundLease, LeasePage, LedgerError, Upcoming};
+
+impl MysqlLedger {
+    /// First the index alone, to where the page ends; then the leases up to there.
+    pub(super) async fn lease_page(
+        &self,
+        after: Option<DuePlace>,
+    ) -> Result<LeasePage, LedgerError> {
+        let (due, row) = after.unwrap_or_default();
+        let mut conn = self.pools.acquire().await?;
+        let question = statement(self.queries.plain(queries::STRETCH_OLDEST)).bind(0i64);
+        let question = question.bind(due.0).bind(due.0).bind(row);
+        let end = conn
+            .fetch(question.bind(STRETCH - 1))
+            .await
+            .map_err(error)?;
+        let next = rows::places(&end).map_err(error)?.first().copied();
+        let (end_due, end_row) = next.unwrap_or(THE_END);
+        let question = statement(self.queries.plain(queries::LEASES));
+        let question = question.bind(due.0).bind(due.0).bind(row);
+        let question = question.bind(end_due.0).bind(end_due.0).bind(end_row);
+        let found = conn.fetch(question).await.map_err(error)?;
+        let leases = found
+            .iter()
+            .filter_map(|row| rows::found_lease(row).transpose());
+        Ok(LeasePage {
+            leases: leases.collect::<Result<_, _>>().map_err(error)?,
+            next,
+        })
+    }
+
+    /// A statement names one daemon.
+    pub(super) async fn end_leases_of_daemons(
+        &self,
+        leases: &[FoundLease],
+    ) -> Result<u64, LedgerError> {
+        let mut of_daemons: BTreeMap<&str, Vec<&FoundLease>> = BTreeMap::new();
+        for lease in leases {
+            of_daemons.entry(&lease.daemon).or_default().push(lease);
+        }
+        let mut conn = self.pools.acquire().await?;
+        let mut ended = 0;
+        for (daemon, leases) in of_daemons {
+            let update = |leases: &[&FoundLease]| {
+                let leases = padded(leases);
+                let update = statement(self.queries.with_rows(queries::END_LEASES, leases.len()));
+                let ids = leases.iter().map(|lease| lease.row);
+                let update = ids.fold(update, |update, id| update.bind(id));
+                let owners = leases.iter().map(|lease| (lease.row, lease.owner));
+                let update = owners.fold(update, |update, (row, owner)| {
+                    update.bind(row).bind(owner.0.to_vec())
+                });
+                update.bind(daemon.to_owned())
+            };
+            for batch in leases.chunks(BATCH_MAX) {
+                let past = self.locks.get_past(
+                    &mut conn,
+                    &self.queries,
+                    batch,
+                    |lease| lease.row,
+                    |conn, batch| Box::pin(conn.execute(update(batch))),
+                );
+                ended += past.await.map_err(error)?.matched;
+            }
+        }
+        Ok(ended)
+    }
+
+    pub(super) async fn free_rows(&self, ids: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        let mut free = Vec::with_capacity(ids.len());
+        let mut conn = self.pools.acquire().await?;
+        for batch in ids.chunks(BATCH_MAX) {
+            let question = about_rows(&self.queries, queries::FREE, batch);
+            let found = conn.fetch(question).await.map_err(error)?;
+            free.extend(rows::due_page(&found, u32::MAX).map_err(error)?.rows);
+        }
+        Ok(free)
+    }
+}
