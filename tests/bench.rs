@@ -208,6 +208,15 @@ fn calling_off_by_tag_reaches_every_task() {
 }
 
 #[test]
+fn a_daemon_that_is_killed_half_way_leaves_nothing_undone() {
+    let document = measure("kill --tasks 1000 --takes 50ms");
+    let row = &rows(&document)[0];
+    assert_eq!(row["undone"], 0, "{row}");
+    assert!(number(row, "leased_at_death") > 0.0, "{row}");
+    assert!(number(row, "done_before") >= 500.0, "{row}");
+}
+
+#[test]
 fn recovery_tells_the_backlog_from_what_falls_due_beside_it() {
     let document = measure("recovery --tasks 20000 --rate 50 --duration 30s");
     let row = &rows(&document)[0];

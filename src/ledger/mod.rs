@@ -143,9 +143,8 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// fixed number of due rows, leased or not.
     async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError>;
 
-    /// Ends leases whose daemon is dead, and counts a crash for each, as the next claim would once they had run out.
-    /// Leaves alone what is no longer held by this very claim of this daemon, and what another session has locked.
-    /// Answers how many it ended.
+    /// Ends leases whose daemon is dead: they have run out now, so the next claim counts a crash. Leaves alone what is
+    /// no longer held by this very claim of this daemon, and what another session has locked. Answers how many it ended.
     ///
     /// # If we crash right after
     /// The tasks are due and free; the sweep finds them.

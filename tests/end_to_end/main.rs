@@ -18,6 +18,7 @@ mod floods;
 mod flow_control;
 mod holding;
 mod horizon;
+mod killed;
 mod ledger_faults;
 mod legacy;
 mod pause_commands;

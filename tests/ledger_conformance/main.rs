@@ -29,6 +29,7 @@ mod cancelling;
 mod claims;
 mod dead_letters;
 mod history;
+mod leases;
 mod pauses;
 mod pruning;
 mod rig;
@@ -50,6 +51,7 @@ mod in_mysql {
         arming::every_rule(ledger).await;
         claims::every_rule(ledger).await;
         settlements::every_rule(ledger).await;
+        leases::every_rule(ledger).await;
         cancelling::every_rule(ledger).await;
         scans::every_rule(ledger).await;
         adoption::every_rule(ledger).await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{DueScan, Ledger, NewTask, Pauses, Window};
 use lapsed::task::{Paused, TaskKey, UnixMs};
-use sqlx::{Executor, MySqlConnection, Row};
+use sqlx::{Connection, Executor, MySqlConnection, Row};
 
-use crate::rig::start;
+use crate::rig::{claimant, lock, overdue, start};
 
 #[tokio::test]
 async fn a_scan_goes_past_many_paused_rows_in_bounded_stretches() {
@@ -162,4 +162,63 @@ async fn keys_that_are_no_task_keys_are_passed_by() {
         .unwrap();
     let keys: Vec<&str> = page.rows.iter().map(|row| row.key.as_str()).collect();
     assert_eq!((keys, page.foreign), (vec!["Good@one"], 3));
+}
+
+#[tokio::test]
+async fn a_scan_for_leases_reads_each_due_row_once_in_bounded_pages() {
+    const DUE: i64 = 25_000;
+    let (_server, ledger, _) = start().await;
+    let mut connection = ledger.connection().await.unwrap();
+    // MySQL lacks MariaDB's own table of numbers. One in 5,000 is leased.
+    let numbers = format!(
+        "JSON_TABLE(CONCAT('[0', REPEAT(',0', {DUE}), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers"
+    );
+    let insert = format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts, owner, daemon, run_end, lease_until) \
+         SELECT CONCAT('Job@go@', seq - 1), 0, 1, 1000 + (seq - 1) DIV 3, 0, IF((seq - 1) % 5000, NULL, UNHEX(REPEAT('ab', 16))), \
+           'elsewhere:1', 1000 + (seq - 1) DIV 3, IF((seq - 1) % 5000, 0, 9000000000) FROM {numbers}"
+    );
+    connection.execute(&*insert.leak()).await.unwrap();
+    // The first scan connects and prepares.
+    ledger.scan_leases(None).await.unwrap();
+    let read = async |connection: &mut MySqlConnection| -> i64 {
+        let rows = connection
+            .fetch_all("SHOW GLOBAL STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_rnd_next')")
+            .await
+            .unwrap();
+        let values = rows.iter().map(|row| row.get::<String, _>(1));
+        values.map(|value| value.parse::<i64>().unwrap()).sum()
+    };
+    // What the counting itself reads.
+    let before = read(&mut connection).await;
+    let counting = read(&mut connection).await - before;
+    let (mut found, mut pages, mut after) = (Vec::new(), 0, None);
+    let before = read(&mut connection).await;
+    loop {
+        let page = ledger.scan_leases(after).await.unwrap();
+        found.extend(page.leases.into_iter().map(|lease| lease.row));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let read = read(&mut connection).await - before - counting;
+    assert_eq!((found.len(), pages), (6, 3), "of 10,000 rows each");
+    // Once in the index alone to see how far a page goes, and once for the leases.
+    assert!(read <= 2 * DUE + 1_000, "{read} rows were read");
+}
+
+#[tokio::test]
+async fn the_lease_of_a_locked_row_is_left_alone_and_holds_up_no_other() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 20).await;
+    ledger.claim(&armings, &claimant()).await.unwrap();
+    let leases = ledger.scan_leases(None).await.unwrap().leases;
+    assert_eq!(leases.len(), 20);
+    let mut other = MySqlConnection::connect(&url).await.unwrap();
+    let holding = lock(&mut other, armings[7].row).await;
+    assert_eq!(ledger.end_leases(&leases).await.unwrap(), 19);
+    holding.rollback().await.unwrap();
+    assert_eq!(ledger.end_leases(&leases).await.unwrap(), 1);
 }

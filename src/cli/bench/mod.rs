@@ -13,6 +13,7 @@ mod enqueue;
 mod fairness;
 mod figures;
 mod idle;
+mod kill;
 mod lateness;
 mod measure;
 mod measured;
@@ -111,6 +112,7 @@ impl Scenario {
             Self::Daemons(options) => options.run(site).await,
             Self::Fairness(options) => options.run(site).await,
             Self::Cancel(options) => options.run(site).await,
+            Self::Kill(options) => options.run(site).await,
         }
     }
 }
@@ -168,6 +170,7 @@ fn notes(scenario: &Scenario, site: &Site) -> Vec<String> {
     let recorder = "recorder_mb: the measurement's own memory, which is part of the daemon's";
     let notes: &[&str] = match scenario {
         Scenario::Enqueue(_) | Scenario::Idle(_) | Scenario::Cancel(_) => &[counts],
+        Scenario::Kill(_) => &[],
         _ => &[clock, counts, recorder],
     };
     notes.iter().map(ToString::to_string).collect()

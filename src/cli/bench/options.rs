@@ -38,6 +38,8 @@ pub enum Scenario {
     Fairness(Fairness),
     /// How fast many tasks are called off by their tag
     Cancel(Cancel),
+    /// How soon everything is done when a daemon is killed half way and started again
+    Kill(Kill),
 }
 
 /// What every scenario takes.
@@ -266,6 +268,23 @@ pub struct Cancel {
     pub common: Common,
 }
 
+#[derive(Args, Serialize)]
+pub struct Kill {
+    /// Tasks, all due in the same millisecond
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = some_tasks())]
+    pub tasks: u32,
+    /// How long each of them takes
+    #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub takes: Duration,
+    /// Tasks due in 1 to 24 days that are there besides
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
 impl Scenario {
     /// What every scenario takes.
     pub fn common(&self) -> &Common {
@@ -278,7 +297,8 @@ impl Scenario {
             | Self::Idle(Idle { common, .. })
             | Self::Daemons(Daemons { common, .. })
             | Self::Fairness(Fairness { common, .. })
-            | Self::Cancel(Cancel { common, .. }) => common,
+            | Self::Cancel(Cancel { common, .. })
+            | Self::Kill(Kill { common, .. }) => common,
         }
     }
 
@@ -295,6 +315,7 @@ impl Scenario {
             Self::Daemons(options) => ("daemons", to_value(options)),
             Self::Fairness(options) => ("fairness", to_value(options)),
             Self::Cancel(options) => ("cancel", to_value(options)),
+            Self::Kill(options) => ("kill", to_value(options)),
         }
     }
 
@@ -324,6 +345,7 @@ impl Scenario {
                 u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
             ),
             Self::Cancel(it) => (it.pending, u64::from(it.tasks)),
+            Self::Kill(it) => (it.pending, u64::from(it.tasks)),
         };
         (pending, u64::from(pending) + runs * rows)
     }

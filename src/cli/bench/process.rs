@@ -190,6 +190,11 @@ impl Daemon {
         }
     }
 
+    /// SIGKILL; returns when it is gone.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("kill a daemon")
+    }
+
     /// Stops it gracefully and answers what it remembers.
     pub async fn stop(mut self) -> anyhow::Result<Record> {
         self.stdin

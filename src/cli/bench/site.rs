@@ -234,6 +234,11 @@ impl Site {
         self.config.timer != TimerKind::LedgerPoll
     }
 
+    /// The ledger's table.
+    pub fn table(&self) -> &str {
+        &self.config.ledger.table
+    }
+
     /// A connection to the ledger's database.
     pub async fn sql(&self) -> anyhow::Result<MySqlConnection> {
         let connection = self.adapters.ledger.connection().await;

@@ -333,10 +333,11 @@ impl Ledger for MemoryLedger {
     }
 
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
+        let now = self.clock.now();
         let mut book = self.book();
         let mut end = |lease: &FoundLease| {
             let row = book.rows.get_mut(&lease.row);
-            row.is_some_and(|row| row.end_lease(lease))
+            row.is_some_and(|row| row.end_lease(lease, now))
         };
         Ok(leases.iter().filter(|lease| end(lease)).count() as u64)
     }

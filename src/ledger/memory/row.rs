@@ -225,15 +225,13 @@ impl Row {
     }
 
     /// Ends this lease, whose daemon is dead; tells whether it was still there.
-    pub(super) fn end_lease(&mut self, lease: &FoundLease) -> bool {
+    pub(super) fn end_lease(&mut self, lease: &FoundLease, now: UnixMs) -> bool {
         let holds = self.status == Status::Unprocessed
-            && self.lease_until > NEVER
+            && self.leased(now)
             && self.owner == Some(lease.owner)
             && self.daemon == lease.daemon;
         if holds {
-            let counts = self.has_run();
-            self.crashes = self.crashes.saturating_add(u8::from(counts));
-            self.lease_until = NEVER;
+            self.lease_until = UnixMs(now.0 - 1);
         }
         holds
     }

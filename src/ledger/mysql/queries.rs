@@ -202,11 +202,9 @@ pub const LEASES: &str = "SELECT id, owner, daemon, CAST(lease_until * 1000 AS S
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
        AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id <= ?)";
 
-/// `end_leases`: as if they had run out and been found by the next claim, which counts no crash then. The counters of an
-/// older arming are left alone. Primary key.
-pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
-       crashes = IF(run_end = end_time, LEAST(crashes + 1, 255), crashes), lease_until = 0 \
-     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until > 0";
+/// `end_leases`: they have run out a millisecond ago; the next claim counts the crash. Primary key.
+pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) - 0.001 \
+     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
 /// `free_of`: which of these rows a claim could take. Primary key.
 pub const FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \

@@ -1,0 +1,110 @@
+//! A daemon that is killed half way through a burst, and started again a second later.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use sqlx::AssertSqlSafe;
+use tokio::time::{Instant, sleep};
+
+use super::daemon::SLOW_CLASS;
+use super::figures::{Figure, Row, Value};
+use super::options::Kill;
+use super::population::{self, Written};
+use super::process::Numbers;
+use super::progress::{bar, spinner};
+use super::report::Report;
+use super::site::Site;
+
+/// The tasks fall due so long after they are written.
+const LEAD: Duration = Duration::from_secs(2);
+
+/// How long the daemon is dead.
+const DEAD_FOR: Duration = Duration::from_secs(1);
+
+/// How long the second daemon may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often the ledger is asked how much is done.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+impl Kill {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        for run in 1..=self.common.runs {
+            let spinner = spinner(format!("killing a daemon #{run}"));
+            let row = self.kill(site, run).await?;
+            spinner.finish_and_clear();
+            report.rows.push(row);
+        }
+        Ok(report)
+    }
+
+    async fn kill(&self, site: &mut Site, run: u32) -> anyhow::Result<Row> {
+        let takes = Numbers {
+            slow_ms: Some(u64::try_from(self.takes.as_millis())?),
+            ..Numbers::default()
+        };
+        let mut first = site.daemon(takes, &[], false)?;
+        first.ready(false).await?;
+        let numbers = site.take_numbers(self.tasks);
+        let due = site.client.now().await?.plus(LEAD);
+        let bar = bar("tasks", u64::from(self.tasks));
+        let numbers = numbers..numbers + self.tasks;
+        let Written { rows, .. } =
+            population::write_of(SLOW_CLASS, site, numbers, move |_| due, &bar).await?;
+        let half = u64::from(self.tasks) / 2;
+        let deadline = Instant::now() + LEAD + PATIENCE;
+        while site.settled(rows).await?.0 < half {
+            ensure!(Instant::now() < deadline, "half of the tasks never ran");
+            first.check()?;
+            sleep(LOOK_EVERY).await;
+        }
+        first.kill().await?;
+        let (done, _) = site.settled(rows).await?;
+        let leased = leased(site, rows).await?;
+        sleep(DEAD_FOR).await;
+
+        let mut second = site.daemon(takes, &[], false)?;
+        let restarted = Instant::now();
+        let deadline = restarted + PATIENCE;
+        let mut ready = None;
+        while site.settled(rows).await?.0 < u64::from(self.tasks) && Instant::now() < deadline {
+            second.check()?;
+            if second.progress().ready {
+                ready.get_or_insert_with(|| restarted.elapsed());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        let took = restarted.elapsed();
+        let (all_done, _) = site.settled(rows).await?;
+        second.stop().await?;
+        site.forget_pending(rows).await?;
+        let figure = |name, value| Figure { name, value };
+        let seconds = |span: Duration| span.as_secs_f64();
+        Ok(Row {
+            label: format!("{} of {} ms", self.tasks, self.takes.as_millis()),
+            run: Some(run),
+            figures: vec![
+                figure("done_before", Value::Count(done)),
+                figure("leased_at_death", Value::Count(leased)),
+                figure("undone", Value::Count(u64::from(self.tasks) - all_done)),
+                figure("ready_after_s", Value::measured(ready.map(seconds), 2)),
+                figure("all_done_after_s", Value::Measured(seconds(took), 2)),
+            ],
+        })
+    }
+}
+
+/// How many of these rows are leased.
+async fn leased(site: &Site, rows: (u64, u64)) -> anyhow::Result<u64> {
+    let text = format!(
+        "SELECT COUNT(*) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 0 AND lease_until > 0",
+        site.table()
+    );
+    let count: i64 = sqlx::query_scalar(AssertSqlSafe(text))
+        .bind(rows.0)
+        .bind(rows.1)
+        .fetch_one(&mut site.sql().await?)
+        .await?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
