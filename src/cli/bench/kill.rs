@@ -67,15 +67,13 @@ impl Kill {
         let mut second = site.daemon(takes, &[], false)?;
         let restarted = Instant::now();
         let deadline = restarted + PATIENCE;
-        let mut ready = None;
         while site.settled(rows).await?.0 < u64::from(self.tasks) && Instant::now() < deadline {
             second.check()?;
-            if second.progress().ready {
-                ready.get_or_insert_with(|| restarted.elapsed());
-            }
             sleep(LOOK_EVERY).await;
         }
         let took = restarted.elapsed();
+        let ready = second.progress().ready;
+        let ready = ready.map(|ready| ready.saturating_duration_since(restarted));
         let (all_done, _) = site.settled(rows).await?;
         second.stop().await?;
         site.forget_pending(rows).await?;
