@@ -104,7 +104,7 @@ impl Adapters {
 }
 
 /// Database and table: daemons that share a ledger may know its server by different names, but not these.
-fn name_of(ledger: &LedgerConfig) -> String {
+pub(crate) fn name_of(ledger: &LedgerConfig) -> String {
     let url = ledger.url.expose().split('?').next().unwrap_or_default();
     let database = url.rsplit('/').next().unwrap_or_default();
     format!("{database}.{}", ledger.table)

@@ -8,7 +8,7 @@
 //!   others from being examined.
 //! - Everything ends by itself: a check after 5 s, a server's checks after 15 s.
 //! - Examining changes nothing: rights are tried with statements that match no row and no key.
-//! - What it does not know: whether a daemon runs. It examines what a daemon would find.
+//! - It examines what a daemon would find. Which daemons run it knows from the notes that they keep in Redis.
 
 mod checkup;
 mod clocks;

@@ -33,6 +33,19 @@ impl RedisRoster {
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
         Ok(Self(Board::new(keyspace, &ledger)))
     }
+
+    /// The notes of all daemons that still live at `now`, without showing one: for diagnosis.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer.
+    pub async fn members(&self, now: UnixMs) -> Result<Vec<Note>, RedisError> {
+        let found = self.0.read().await?;
+        let notes = found
+            .iter()
+            .filter_map(|(id, json)| Note::read(id, json))
+            .filter(|note| note.until >= now);
+        Ok(notes.collect())
+    }
 }
 
 #[async_trait]

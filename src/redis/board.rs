@@ -39,6 +39,17 @@ impl Board {
         Ok(notes)
     }
 
+    /// Reads all notes there are: whose, and what it says. Nothing is checked.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer.
+    pub async fn read(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RedisError> {
+        let mut read = redis::pipe();
+        read.hgetall(&self.notes);
+        let (notes,) = self.keyspace.commands().send("HGETALL", &read).await?;
+        Ok(notes)
+    }
+
     /// Removes notes.
     ///
     /// # Errors

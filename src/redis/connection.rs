@@ -23,6 +23,9 @@ const PIPELINE_BUFFER: usize = 1000;
 /// Bytes that are gathered before they are written: bulk arming would flush every 8 KiB otherwise.
 const WRITE_BOUNDARY: usize = 256 * 1024;
 
+/// What our connections call themselves.
+pub const LIBRARY: &str = "lapsed";
+
 /// After a failed attempt the next one waits 50 ms to about a second.
 const RECONNECT: RetryPolicy = RetryPolicy {
     backoff: Backoff::Exponential {
@@ -67,7 +70,10 @@ impl Endpoint {
             .set_keepalive(keepalive)
             .set_user_timeout(USER_TIMEOUT);
         let settings = info.redis_settings().clone();
-        let settings = settings.set_protocol(redis::ProtocolVersion::RESP2);
+        // `CLIENT LIST` shows the name (Redis 7.2 and later), so that `doctor` knows the connections of daemons.
+        let settings = settings
+            .set_protocol(redis::ProtocolVersion::RESP2)
+            .set_lib_name(LIBRARY, env!("CARGO_PKG_VERSION"));
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         Ok(Self {
             node: Arc::from(info.addr().to_string()),

@@ -17,7 +17,7 @@ mod session;
 
 pub use board::Board;
 pub use buckets::{Buckets, FullAt};
-pub use connection::{Commands, Endpoint};
+pub use connection::{Commands, Endpoint, LIBRARY};
 pub use delivery::Deliveries;
 pub use error::RedisError;
 pub use inspection::{Client, Facts, Inspection, Listeners};

@@ -155,6 +155,37 @@ async fn another_listener_is_noted_whichever_way_it_listens() -> Result {
 }
 
 #[tokio::test]
+async fn a_daemon_that_runs_is_named_and_is_no_other_listener() -> Result {
+    let redis = redis().await?;
+    let config = config_with(&redis.url(), &ledger("daemons").await?, "http.listen = ''")?;
+    let report = doctor::examine(&config).await;
+    let none = finding(&report, "fleet.daemons", Severity::Note);
+    assert_contains(&none.found, "no daemon is running");
+    assert_contains(remedy(none), "lapsed listen");
+
+    let stop = tokio_util::sync::CancellationToken::new();
+    let engine = lapsed::Engine::new(config.clone(), lapsed::HandlerRegistry::new());
+    let running = tokio::spawn(engine.run_until(stop.clone().cancelled_owned()));
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let report = loop {
+        let report = doctor::examine(&config).await;
+        let of = |check: &str| report.findings.iter().find(|found| found.check == check);
+        let seen = |check| of(check).is_some_and(|found| found.severity == Severity::Ok);
+        let listens =
+            of("redis.listeners").is_some_and(|found| found.found.contains("daemons listen"));
+        if seen("fleet.daemons") && listens {
+            break report;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{report}");
+    };
+    let one = finding(&report, "fleet.daemons", Severity::Ok);
+    assert_contains(&one.found, "1 daemon is running: ");
+    stop.cancel();
+    running.await??;
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_lateness_of_bare_events_is_predicted_from_the_keys_that_expire() -> Result {
     let redis = redis().await?;
     let script = "for i = 1, 5000 do redis.call('SET', 'k' .. i, '', 'EX', 100000) end";

@@ -86,7 +86,7 @@ impl Backlog {
         };
         let of_those = if *more { "of the oldest of them, " } else { "" };
         let found = format!(
-            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon starts, {} {lack} none and {stay}",
+            "{all} {are} overdue, the oldest for {}: {of_those}{} {have} a route here and {run} as soon as a daemon has a free slot, unless paused, {} {lack} none and {stay}",
             span(*oldest),
             count(*with_route as u64),
             count(*without_route as u64),
@@ -94,7 +94,7 @@ impl Backlog {
         let finding = Finding::new(BACKLOG, Severity::Note, found);
         match with_route {
             0 => finding,
-            _ => finding.remedy("before a daemon starts, look at `lapsed list --state overdue` and `lapsed cancel` what must not run any more"),
+            _ => finding.remedy("look at `lapsed list --state overdue`, and `lapsed cancel` what must not run any more (with no daemon running, or after `lapsed pause --all`)"),
         }
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         let judged = backlog.judge();
         assert_eq!(
             judged.found,
-            "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon starts, 3 have none and stay"
+            "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon has a free slot, unless paused, 3 have none and stay"
         );
         assert!(judged.remedy.is_some());
         let one = Backlog {
@@ -135,7 +135,7 @@ mod tests {
         };
         assert_eq!(
             one.judge().found,
-            "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon starts, 0 have none and stay"
+            "1 task is overdue, the oldest for 2 h: 1 has a route here and runs as soon as a daemon has a free slot, unless paused, 0 have none and stay"
         );
     }
 }

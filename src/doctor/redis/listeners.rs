@@ -1,20 +1,60 @@
 //! Who else listens.
 
 use crate::doctor::Finding;
-use crate::redis::Listeners;
+use crate::fleet::Note;
+use crate::redis::{Client, LIBRARY, Listeners};
 
 pub(super) const LISTENERS: &str = "redis.listeners";
 
-pub(super) fn judge(channel: &str, listeners: &Listeners) -> Finding {
+pub(super) const DAEMONS: &str = "fleet.daemons";
+
+/// Daemons that share the ledger; `None` if they do not tell (`fleet.share = false`).
+pub(super) fn daemons(members: Option<&[Note]>) -> Finding {
+    let Some(members) = members else {
+        return Finding::unknown(
+            DAEMONS,
+            "daemons do not show themselves with `fleet.share = false`",
+        );
+    };
+    if members.is_empty() {
+        return Finding::note(DAEMONS, "no daemon is running: nothing starts")
+            .remedy("start `lapsed listen`, unless a daemon with `fleet.share = false` is meant to run everything");
+    }
+    let names = members.iter().take(5).map(|note| note.name.as_str());
+    let names: Vec<&str> = names.collect();
+    let more = if members.len() > names.len() {
+        ", .."
+    } else {
+        ""
+    };
+    let are = match members.len() {
+        1 => "1 daemon is running".to_owned(),
+        count => format!("{count} daemons are running"),
+    };
+    Finding::ok(DAEMONS, format!("{are}: {}{more}", names.join(", ")))
+}
+
+/// `daemons` of this ledger are known to run; each may have one of the connections.
+pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Finding {
     let Listeners {
         by_name,
         patterns,
         by_pattern,
     } = listeners;
+    let is_other = |client: &&Client| client.name.as_deref() != Some(LIBRARY);
+    let by_pattern: &Option<Vec<Client>> = &by_pattern
+        .as_ref()
+        .map(|clients| clients.iter().filter(is_other).cloned().collect());
     let others = match by_pattern {
         Some(clients) => by_name + clients.len() as u64,
         None => by_name + patterns,
     };
+    if *by_name == 0 && others > 0 && others <= daemons as u64 && by_pattern.is_some() {
+        return Finding::ok(
+            LISTENERS,
+            format!("{others} of the daemons listen to `{channel}`, and nobody else"),
+        );
+    }
     if others == 0 {
         return Finding::ok(LISTENERS, format!("nobody else listens to `{channel}`"));
     }
@@ -48,11 +88,10 @@ mod tests {
     use super::*;
     use crate::doctor::Severity;
     use crate::doctor::finding::tests::assert_is;
-    use crate::redis::Client;
 
     #[test]
     fn other_listeners_are_counted_and_named() {
-        let judge = |listeners| super::judge("__keyevent@0__:expired", &listeners);
+        let judge = |listeners| super::judge("__keyevent@0__:expired", &listeners, 0);
         assert_is(&judge(Listeners::default()), Severity::Ok, "nobody else");
         let php = Client {
             address: "10.0.0.5:4433".into(),
@@ -70,5 +109,42 @@ mod tests {
             ..Listeners::default()
         });
         assert_is(&unseen, Severity::Note, "listen to 2 patterns");
+    }
+
+    #[test]
+    fn daemons_of_our_own_are_no_other_listeners() {
+        let judge = |names: &[Option<&str>], daemons| {
+            let clients = names.iter().map(|name| Client {
+                address: "10.0.0.5:4433".into(),
+                name: name.map(str::to_owned),
+            });
+            let listeners = Listeners {
+                patterns: 1,
+                by_pattern: Some(clients.collect()),
+                ..Listeners::default()
+            };
+            super::judge("__keyevent@0__:expired", &listeners, daemons)
+        };
+        // Newer servers tell the library; for the others the daemons are counted.
+        assert_is(&judge(&[Some(LIBRARY)], 0), Severity::Ok, "nobody else");
+        assert_is(&judge(&[None], 1), Severity::Ok, "and nobody else");
+        let php = judge(&[Some(LIBRARY), None], 0);
+        assert_is(&php, Severity::Note, "1 other client listens");
+        assert_is(&judge(&[None, None], 1), Severity::Note, "2 other clients");
+    }
+
+    #[test]
+    fn it_is_said_which_daemons_run_and_that_none_does() {
+        let note = |name: &str| Note {
+            id: crate::fleet::MemberId(1),
+            name: name.into(),
+            until: crate::task::UnixMs(0),
+            readiness: crate::fleet::Readiness::Ready,
+            skills: Default::default(),
+        };
+        assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");
+        let two = daemons(Some(&[note("a:1"), note("b:2")]));
+        assert_is(&two, Severity::Ok, "2 daemons are running: a:1, b:2");
+        assert_is(&daemons(None), Severity::Note, "could not be checked");
     }
 }

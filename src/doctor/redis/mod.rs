@@ -13,12 +13,16 @@ mod server;
 use super::checkup::{Checkup, Silent};
 use super::clocks::Reading;
 use super::{Finding, Severity};
+use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
-use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection};
+use crate::fleet::Note;
+use crate::fleet::redis_roster::RedisRoster;
+use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection, RedisError};
+use crate::task::UnixMs;
 
 use self::audits::audits;
 use self::lateness::{EFFORT, LATENESS, lateness};
-use self::listeners::LISTENERS;
+use self::listeners::{DAEMONS, LISTENERS};
 use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffer};
 pub(super) use self::notifications::add_flags;
 use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
@@ -27,6 +31,9 @@ use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights
 use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
 
 const CLOCK: &str = "redis.clock";
+
+/// A daemon counts as running for so long after its note has run out.
+const CLOCKS_APART_MS: i64 = 2_000;
 
 /// Examines the server that the timer uses; answers its clock.
 pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Reading> {
@@ -45,6 +52,20 @@ pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Re
     examine_server(config, endpoint, checkup)
         .await
         .unwrap_or_default()
+}
+
+/// The daemons that share the ledger and live; `None` if they do not show themselves.
+async fn members(config: &Config, server: &Inspection) -> Result<Option<Vec<Note>>, RedisError> {
+    if !config.fleet.share {
+        return Ok(None);
+    }
+    let roster = RedisRoster::new(&config.redis, &name_of(&config.ledger))?;
+    // Notes carry the ledger's time; that of Redis may lie a little behind or ahead.
+    let now = server.time().await?;
+    roster
+        .members(UnixMs(now.0 - CLOCKS_APART_MS))
+        .await
+        .map(Some)
 }
 
 async fn examine_server(
@@ -74,10 +95,18 @@ async fn examine_server(
         checkup.add(notifications(settings.raw(FLAGS), events));
     }
     let channel = endpoint.channel(EventKind::Expired);
+    let members = checkup.learn(&[DAEMONS], members(config, &server)).await?;
+    let running = match &members {
+        Some(members) => {
+            checkup.add([listeners::daemons(members.as_deref())]);
+            members.as_ref().map_or(0, Vec::len)
+        }
+        None => 0,
+    };
     // Before this program listens itself.
     let listeners = checkup.learn(&[LISTENERS], server.listeners(&channel));
     if let Some(listeners) = listeners.await? {
-        checkup.add([listeners::judge(&channel, &listeners)]);
+        checkup.add([listeners::judge(&channel, &listeners, running)]);
     }
     let refused = refused(&server, &endpoint, &config.redis.key_prefix);
     if let Some(refused) = checkup.learn(&[RIGHTS], refused).await? {

@@ -65,7 +65,7 @@ pub(super) fn persistence(info: &Facts) -> Finding {
         .remedy("see the server's log: disk full, or no right to write there");
     }
     match info.get("aof_enabled") {
-        Some("1") => Finding::note(
+        Some("1") => Finding::ok(
             PERSISTENCE,
             "an append-only file is kept: armed keys outlive a restart",
         ),
