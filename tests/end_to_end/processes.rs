@@ -1,7 +1,5 @@
 //! Daemons that are killed, stopped and asked to go.
 
-use std::time::Duration;
-
 use lapsed::task::State;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -249,19 +247,14 @@ async fn at_sigterm_what_outlives_the_patience_is_killed_and_released() {
 #[tokio::test]
 async fn at_the_second_sigterm_the_daemon_stops_at_once() {
     let (rig, dir) = scripted(r#"echo $$ > "$0/pid"; exec sleep 60"#).await;
-    let mut daemon = Process::listen(&rig, &[]);
+    // Far longer than this test waits for the end of the process.
+    let mut daemon = Process::listen(&rig, &[("LAPSED__ENGINE__DRAIN_TIMEOUT", "1h")]);
     create(&rig.client().await, "Run@it@1", 0).await;
     until_lines(&dir, "pid", 1).await;
     daemon.signal(Signal::TERM);
     daemon.until_logged("stopping: no new run starts").await;
     daemon.signal(Signal::TERM);
-    let asked = tokio::time::Instant::now();
     let status = daemon.until_ended().await;
-    assert!(
-        asked.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        asked.elapsed()
-    );
     assert_eq!(status.code(), Some(1), "{}", daemon.log());
     // Its lease stands until it runs out, if there was no time to give it back.
     let state = rig.state("Run@it@1").await;

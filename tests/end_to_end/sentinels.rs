@@ -67,7 +67,4 @@ async fn the_expiry_of_a_sentinel_finds_tasks_that_every_other_net_has_lost() {
     rig.until_done(5).await;
     rig.each_ran_once(5).await;
     assert_eq!(daemon.signals("event"), 0.0);
-    for run in rig.runs().await {
-        assert!(run.at_ms - run.due_ms < 5_000, "late: {run:?}");
-    }
 }

@@ -214,7 +214,6 @@ async fn a_task_that_arms_itself_again_runs_as_often_as_it_says() {
     for pair in runs.windows(2) {
         assert!(pair[1].due_ms >= pair[0].at_ms + 350, "{pair:?}");
         assert!(pair[1].at_ms >= pair[1].due_ms, "early: {pair:?}");
-        assert!(pair[1].at_ms - pair[1].due_ms < 5_000, "late: {pair:?}");
     }
     assert!(runs.iter().all(|run| run.attempt == 1));
 }

@@ -1,9 +1,6 @@
 //! What is heard, and what is armed.
 
-use std::time::Duration;
-
 use lapsed::timer::{ArmMode, Armed, Cause, Remaining, Source, Timer};
-use tokio::time::Instant;
 
 use crate::harness::{Daemon, Recorded, key, keys};
 use crate::servers::{admin, lazy_daemon, lazy_server, run, server};
@@ -104,13 +101,12 @@ async fn arming_tells_what_was_there_and_disarming_forgets() {
 async fn a_key_armed_too_late_is_announced_at_once() {
     let redis = lazy_server().start().await.unwrap();
     let daemon = lazy_daemon(&redis).await.without_nudge().listen().await;
-    let started = Instant::now();
     daemon
         .arm(&[daemon.alarm("1", -5000)], ArmMode::Replace)
         .await;
     let signal = daemon.sink.signal(|signal| signal.key == key("1")).await;
+    // This server expires nothing by itself.
     assert_eq!(signal.source, Source::Event);
-    assert!(started.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test]

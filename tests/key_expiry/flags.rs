@@ -196,7 +196,7 @@ async fn flags_that_may_not_be_set_leave_the_nudge_and_no_reconnect_loop() {
     assert_eq!(signal.source, Source::Nudge);
     // Ten sentinels, and a probe every 5 s: three of them have met with silence or are about to.
     daemon
-        .until_within(Duration::from_secs(20), async || {
+        .until_within(Duration::from_secs(60), async || {
             calls(&mut admin.clone(), "set").await >= 13
         })
         .await;
@@ -231,7 +231,7 @@ async fn flags_switched_off_at_run_time_are_switched_on_again() {
     )
     .await;
     daemon
-        .until_within(Duration::from_secs(15), async || {
+        .until_within(Duration::from_secs(60), async || {
             flags(&mut admin.clone()).await.contains('x')
         })
         .await;

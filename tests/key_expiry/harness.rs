@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Whatever should happen happens within this.
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn key(name: &str) -> TaskKey {
     TaskKey::build("C", "m", [name]).unwrap()

