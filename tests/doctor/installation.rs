@@ -41,7 +41,7 @@ async fn an_installation_that_is_well_has_no_warning() -> Result {
     ] {
         finding(&report, check, Severity::Ok);
     }
-    // Nothing but what cannot be known from here, and the sandbox's own settings.
+    // Nothing but what cannot be known from here, the daemon that is not running, and the sandbox's own settings.
     let notes: Vec<_> = report
         .findings
         .iter()
@@ -50,7 +50,12 @@ async fn an_installation_that_is_well_has_no_warning() -> Result {
         .collect();
     assert_eq!(
         notes,
-        ["redis.restart", "redis.persistence", "ledger.durability"],
+        [
+            "redis.restart",
+            "fleet.daemons",
+            "redis.persistence",
+            "ledger.durability"
+        ],
         "{report}"
     );
     println!("{report}");

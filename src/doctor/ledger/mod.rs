@@ -137,8 +137,11 @@ fn statement(sql: String) -> Query<'static, MySql, MySqlArguments> {
 
 fn unreachable(server: &str, error: &sqlx::Error) -> Finding {
     let remedy = match number(error) {
-        Some(1045 | 1698 | 1251 | 1862 | 3118 | 3955) => {
-            "put the right user and password into `ledger.url`, as in `mysql://user:password@host:3306/database`, or into the file that `LAPSED__LEDGER__URL_FILE` names"
+        Some(1698) => {
+            "create a user with a password and put it into `ledger.url`, as the README shows: this one logs in over the unix socket only, as `root` does on Debian and Ubuntu"
+        }
+        Some(1045 | 1251 | 1862 | 3118 | 3955) => {
+            "put the right user and password into `ledger.url`, as in `mysql://user:password@host:3306/database` (`@`, `#`, `/` and `%` of a password as %40, %23, %2F and %25), or into the file that `LAPSED__LEDGER__URL_FILE` names"
         }
         Some(1044) => {
             "grant this user rights on the database: `GRANT SELECT, INSERT, UPDATE ON <database>.* TO <user>`"

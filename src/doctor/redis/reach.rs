@@ -31,9 +31,11 @@ pub(super) fn reachable<T>(endpoint: &Endpoint, answer: Option<Result<T, RedisEr
 
 pub(super) fn unreachable(error: &RedisError) -> Finding {
     let remedy = match error {
-        RedisError::Url(_) => "mend `redis.url`, as in `redis://127.0.0.1:6379/0`",
+        RedisError::Url(_) => {
+            "mend `redis.url`, as in `redis://127.0.0.1:6379/0`; write `@`, `#`, `/` and `%` of a password as %40, %23, %2F and %25"
+        }
         RedisError::Credentials(_) => {
-            "put the right user and password into `redis.url`, as in `redis://user:password@host:6379/0`, or into the file that `LAPSED__REDIS__URL_FILE` names"
+            "put the right user and password into `redis.url`, as in `redis://user:password@host:6379/0` (`@`, `#`, `/` and `%` of a password as %40, %23, %2F and %25), or into the file that `LAPSED__REDIS__URL_FILE` names"
         }
         RedisError::Loading(_) => "wait until the server has loaded its data",
         RedisError::NoPermission { .. } => {
