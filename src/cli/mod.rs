@@ -278,10 +278,13 @@ fn is_callers(error: &anyhow::Error) -> bool {
                 | ClientError::Recurrence(_)
                 | ClientError::Invalid(_)
                 | ClientError::Config(_)
-                | ClientError::Ledger(LedgerError::Invalid(_))
+                | ClientError::Ledger(LedgerError::Invalid(_) | LedgerError::Unfit { .. })
         )
     });
-    let of_ledger = matches!(error.downcast_ref(), Some(LedgerError::Invalid(_)));
+    let of_ledger = matches!(
+        error.downcast_ref(),
+        Some(LedgerError::Invalid(_) | LedgerError::Unfit { .. })
+    );
     of_client || of_ledger || error.downcast_ref::<ConfigError>().is_some()
 }
 

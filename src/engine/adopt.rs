@@ -201,6 +201,7 @@ impl Shared {
                     overtaken.push(sighting);
                 }
                 Adopted::Locked => locked.push(sighting),
+                Adopted::Unfit(why) => self.unfit(&sighting.key, &why),
                 Adopted::Refused(why) => self.not_adopted(&why),
             }
         }
@@ -281,6 +282,18 @@ impl Shared {
             if !self.sightings.add(Sighting { key, seen }, wait) {
                 self.parts.metrics.dropped("sighting_overflow", 1);
             }
+        }
+    }
+
+    /// Keys that the table cannot hold are left alone, and touch no other. It stays so until somebody changes the table.
+    fn unfit(&self, key: &TaskKey, why: &str) {
+        self.parts.metrics.dropped("unfit_key", 1);
+        if let Some(held_back) = self.warnings.admit("unfit key") {
+            tracing::warn!(
+                task.class_method = key.class_method(),
+                held_back,
+                "a key {why}; it is not run, nor are others like it"
+            );
         }
     }
 

@@ -84,7 +84,7 @@ impl ByHand {
             route: Arc::clone(&route.name),
             outcome: outcome.clone(),
         };
-        shared.settle_batch(vec![ended], &settler.downgrade()).await;
+        shared.settle_batch(vec![ended]).await;
         Ok(Some(driven))
     }
 }

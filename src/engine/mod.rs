@@ -44,8 +44,8 @@ mod strangers;
 mod unroutable;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -139,8 +139,12 @@ pub(crate) struct Shared {
     suspects: Semaphore,
     /// Settlements are held up by an outage: they go before the next sweep.
     settlements_held_up: AtomicBool,
+    /// The ledger refused some of the settlements that it was last given.
+    settlements_refused: AtomicBool,
     /// The ledger answered when it was last asked.
     ledger_answers: AtomicBool,
+    /// What it did not do, for people; of interest while it does not answer.
+    ledger_trouble: Mutex<String>,
     /// The others are told that this daemon goes.
     leaving: CancellationToken,
     /// No new task is started.
@@ -194,7 +198,9 @@ impl Engine {
                 recovery: Recovery::default(),
                 suspects: Semaphore::new(1),
                 settlements_held_up: AtomicBool::new(false),
+                settlements_refused: AtomicBool::new(false),
                 ledger_answers: AtomicBool::new(false),
+                ledger_trouble: Mutex::default(),
                 leaving: CancellationToken::new(),
                 stopping: CancellationToken::new(),
                 broken: CancellationToken::new(),
@@ -260,7 +266,7 @@ impl Engine {
         let helpers = TaskTracker::new();
         let flushed = CancellationToken::new();
         let _stop_keepers = flushed.clone().drop_guard();
-        let settling = Arc::clone(&shared).settle_all(unsettled, ended.downgrade());
+        let settling = Arc::clone(&shared).settle_all(unsettled);
         let settler = tokio::spawn(shared.watched(settling));
         let _stop_settler = AbortOnDrop(settler.abort_handle());
         shared.start_keepers(&helpers, &flushed);

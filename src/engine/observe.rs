@@ -27,7 +27,7 @@ impl Shared {
                 let asked = Instant::now();
                 match catalog.stats().await {
                     Ok(stats) => self.parts.metrics.counted(&stats),
-                    Err(error) => self.ledger_failed("count tasks", &error),
+                    Err(error) => self.complain("count tasks", &error),
                 }
                 tokio::time::sleep(COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE)).await;
             }
@@ -61,10 +61,27 @@ impl Shared {
         }
     }
 
-    /// The ledger did not do what it was asked: one line per verb and interval.
+    /// The ledger did not do what the engine asked and asks again: the daemon is not ready until it does. A locked row
+    /// and refused data say nothing about the rest.
     pub(super) fn ledger_failed(&self, verb: &'static str, error: &LedgerError) {
-        self.ledger_answers
-            .store(!error.is_transient(), Ordering::Relaxed);
+        let why = match error {
+            LedgerError::Unavailable { .. } => Some("the ledger does not answer"),
+            LedgerError::Refused { .. } => Some("the ledger refuses it, see the log"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            let trouble = format!("could not {verb}: {why}");
+            *self
+                .ledger_trouble
+                .lock()
+                .expect("nothing panics while holding it") = trouble;
+            self.ledger_answers.store(false, Ordering::Relaxed);
+        }
+        self.complain(verb, error);
+    }
+
+    /// As [`ledger_failed`](Self::ledger_failed), of what no task waits for: one line per verb and interval.
+    pub(super) fn complain(&self, verb: &'static str, error: &LedgerError) {
         if let Some(held_back) = self.complaints.admit(verb) {
             tracing::error!(%error, held_back, "could not {verb}; trying again");
         }

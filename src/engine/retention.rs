@@ -45,7 +45,7 @@ impl Shared {
                 if self.share.is_first() {
                     match self.forget(&*catalog, &configured, retention).await {
                         Ok(()) => {}
-                        Err(error) => self.ledger_failed("prune finished tasks", &error),
+                        Err(error) => self.complain("prune finished tasks", &error),
                     }
                 }
             }

@@ -66,11 +66,11 @@ impl Shared {
                 self.hold(made.map(alarm).into_iter().collect());
                 Outcome::HandedOn
             }
-            Err(error) if error.is_transient() => {
-                self.ledger_failed("create the task of an occurrence", &error);
+            Err(error) if error.is_about_data() => never(error.to_string()),
+            Err(error) => {
+                self.complain("create the task of an occurrence", &error);
                 Outcome::Interrupted
             }
-            Err(error) => never(error.to_string()),
         }
     }
 
@@ -165,12 +165,12 @@ impl Shared {
                 return true;
             }
             Ok(Established::Running(_)) => return false,
-            Err(error) if !error.is_transient() => {
+            Err(error) if error.is_about_data() => {
                 tracing::error!(task.class_method = key.class_method(), %error, "recurring task cannot be scheduled");
                 return true;
             }
             Err(error) => {
-                self.ledger_failed("schedule a recurring task", &error);
+                self.complain("schedule a recurring task", &error);
                 return false;
             }
         }

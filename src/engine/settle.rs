@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Shared;
 use super::run::Ended;
@@ -12,28 +13,44 @@ use crate::ledger::{Arming, LedgerError, Ruling, Settled, Settlement};
 use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
-/// Most settlements of one statement.
+/// Most settlements of one statement, and most that wait for a locked row or for a ledger that refuses them. When there
+/// are so many no more is taken in: runs that end keep their slots, so that no new ones start.
 const BATCH_MAX: usize = 512;
 
-/// How long to wait before trying again when the ledger did not answer, or a row was locked.
+/// How long to wait before trying again when the ledger did not answer or refused, or a row was locked.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Statements of one batch that may be refused before the rest of it waits.
+const REFUSALS_MAX: usize = 16;
 
 impl Shared {
     /// Settles runs as they end, until every sender is gone and everything is written.
-    pub(super) async fn settle_all(
-        self: Arc<Self>,
-        mut unsettled: mpsc::Receiver<Ended>,
-        again: mpsc::WeakSender<Ended>,
-    ) {
+    pub(super) async fn settle_all(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
-        let mut locked = Vec::new();
-        while unsettled.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            let batch = std::mem::take(&mut batch);
-            locked.extend(self.settle_batch(batch, &again).await);
+        let mut waiting: Vec<Ended> = Vec::new();
+        let mut again_at = Instant::now();
+        loop {
+            let room = BATCH_MAX - waiting.len();
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(again_at), if !waiting.is_empty() => {
+                    waiting = self.settle_batch(waiting).await;
+                    again_at = Instant::now() + PAUSE;
+                }
+                count = unsettled.recv_many(&mut batch, room), if room > 0 => {
+                    if count == 0 {
+                        break;
+                    }
+                    if waiting.is_empty() {
+                        again_at = Instant::now() + PAUSE;
+                    }
+                    waiting.extend(self.settle_batch(std::mem::take(&mut batch)).await);
+                }
+            }
         }
-        while !locked.is_empty() {
+        while !waiting.is_empty() {
             tokio::time::sleep(PAUSE).await;
-            locked = self.settle_batch(locked, &again).await;
+            waiting = self.settle_batch(waiting).await;
         }
     }
 
@@ -60,12 +77,8 @@ impl Shared {
         }
     }
 
-    /// Answers those whose rows are locked, if nobody is left to hand them in again.
-    pub(super) async fn settle_batch(
-        &self,
-        batch: Vec<Ended>,
-        again: &mpsc::WeakSender<Ended>,
-    ) -> Vec<Ended> {
+    /// Answers those that are to be settled again later: their rows are locked, or the ledger refuses for now.
+    pub(super) async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let now = self.parts.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
@@ -90,7 +103,7 @@ impl Shared {
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
-        let (mut locked, mut marked) = (Vec::new(), Vec::new());
+        let (mut waiting, mut once_more) = (Vec::new(), Vec::new());
         for (ended, verdict) in judged {
             let wrote = if is_written(&verdict) {
                 settled.next().flatten()
@@ -98,12 +111,21 @@ impl Shared {
                 Some(Settled::Applied)
             };
             if wrote == Some(Settled::Locked) {
-                locked.extend(self.settle_later(ended, again));
+                tracing::debug!(task.key = %ended.claim.key, "not written yet: settled later");
+                waiting.push(ended);
+                continue;
+            }
+            if wrote.is_none() && ended.result.is_some() {
+                // What cannot be written is what the handler wanted to be kept: the run has succeeded without it.
+                once_more.push(Ended {
+                    result: None,
+                    ..ended
+                });
                 continue;
             }
             if wrote == Some(Settled::ByHandler) && has_failed_in_a_series(&ended, &verdict) {
                 // Its row says that it has succeeded, so its series goes on.
-                marked.push(Ended {
+                once_more.push(Ended {
                     outcome: Outcome::Succeeded,
                     result: None,
                     ..ended
@@ -116,11 +138,11 @@ impl Shared {
         }
         self.land(landed);
         self.hold(alarms);
-        if !marked.is_empty() {
-            // Once: none of these has failed.
-            locked.extend(Box::pin(self.settle_batch(marked, again)).await);
+        if !once_more.is_empty() {
+            // Once: none of these has failed, or has a result.
+            waiting.extend(Box::pin(self.settle_batch(once_more)).await);
         }
-        locked
+        waiting
     }
 
     /// These are no longer in flight.
@@ -140,15 +162,52 @@ impl Shared {
             .land(open.iter().map(|(ended, _)| &ended.claim.key));
     }
 
-    /// Writes, for as long as it takes. `None`: refused for good, the lease will run out.
+    /// Writes; waits an outage out. A row that cannot be written now answers [`Settled::Locked`], whether another session
+    /// has locked it or the ledger refuses the statement. `None`: its data is refused for good, the lease will run out.
+    ///
+    /// A batch that is refused is halved: one row may be to blame, and the others must not wait for it.
     async fn write(&self, settlements: &[Settlement]) -> Vec<Option<Settled>> {
-        if settlements.is_empty() {
-            return Vec::new();
+        let mut answers = vec![Some(Settled::Locked); settlements.len()];
+        let (mut refusals, mut parts) = (0, Vec::new());
+        if !settlements.is_empty() {
+            parts.push(0..settlements.len());
         }
-        match self.write_patiently(settlements).await {
-            Ok(settled) => settled.into_iter().map(Some).collect(),
-            Err(error) => self.write_singly(settlements, &error).await,
+        while let Some(part) = parts.pop() {
+            let error = match self.write_patiently(&settlements[part.clone()]).await {
+                Ok(settled) => {
+                    for (answer, settled) in answers[part].iter_mut().zip(settled) {
+                        *answer = Some(settled);
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if !error.is_about_data() {
+                self.ledger_failed("settle runs", &error);
+                refusals += 1;
+                if refusals == REFUSALS_MAX {
+                    break;
+                }
+            }
+            if part.len() > 1 {
+                let middle = part.start + part.len() / 2;
+                let mut halves = [part.start..middle, middle..part.end];
+                // Another one each time, so that no row is behind the same refused ones for ever.
+                if rand::random() {
+                    halves.reverse();
+                }
+                parts.extend(halves);
+                continue;
+            }
+            let one = &settlements[part.start];
+            if error.is_about_data() && has_data(&one.ruling) {
+                tracing::error!(%error, task.id = %one.lease.arming, "the ledger cannot take what a run came to: without a result to leave out, the task runs again when its lease runs out");
+                answers[part.start] = None;
+            }
         }
+        self.settlements_refused
+            .store(refusals > 0, Ordering::Relaxed);
+        answers
     }
 
     /// Waits an outage out; an error is a refusal.
@@ -169,41 +228,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// One row may be to blame: the others must not suffer.
-    async fn write_singly(
-        &self,
-        settlements: &[Settlement],
-        error: &LedgerError,
-    ) -> Vec<Option<Settled>> {
-        tracing::error!(%error, runs = settlements.len(), "the ledger refused a batch of settlements: writing them one by one");
-        let mut settled = Vec::with_capacity(settlements.len());
-        for settlement in settlements {
-            settled.push(match self.write_patiently(std::slice::from_ref(settlement)).await {
-                Ok(settled) => settled.first().copied(),
-                Err(error) => {
-                    tracing::error!(%error, task.id = %settlement.lease.arming, "the ledger refused a settlement: the task runs again when its lease runs out");
-                    None
-                }
-            });
-        }
-        settled
-    }
-
-    /// Somebody's transaction holds the row; the lease is renewed (or not) meanwhile, the others go on.
-    /// Answers it back when the engine is stopping and nobody can hand it in again.
-    fn settle_later(&self, ended: Ended, again: &mpsc::WeakSender<Ended>) -> Option<Ended> {
-        let Some(again) = again.upgrade() else {
-            return Some(ended);
-        };
-        tracing::debug!(task.key = %ended.claim.key, "row is locked by another session: settled later");
-        self.runs.spawn(async move {
-            tokio::time::sleep(PAUSE).await;
-            // Refused only when the engine has stopped; the lease runs out then.
-            let _ = again.send(ended).await;
-        });
-        None
     }
 
     /// What has to happen now that it is written.
@@ -355,6 +379,24 @@ fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
         Verdict::Complete | Verdict::GoOn { died: None, .. }
     );
     ended.claim.recurrence.is_some() && !succeeded
+}
+
+/// Whether something is written that the ledger could refuse: a text, or JSON. What has none is refused for a reason that
+/// may pass, whatever the server says.
+fn has_data(ruling: &Ruling) -> bool {
+    match ruling {
+        Ruling::Complete | Ruling::Release => false,
+        Ruling::GoOn {
+            error,
+            mishap,
+            result,
+            ..
+        } => error.is_some() || mishap.is_some() || result.is_some(),
+        Ruling::CompleteWith(_)
+        | Ruling::RetryAt { .. }
+        | Ruling::Snooze { .. }
+        | Ruling::Bury { .. } => true,
+    }
 }
 
 /// Whether the ledger has something to write; nothing if the handler's own transaction has.

@@ -12,9 +12,20 @@ use crate::config::{RecurringConfig, RetentionConfig};
 pub struct Status(pub(super) Arc<Shared>);
 
 impl Status {
-    /// Whether the ledger answered when it was last asked, at most some seconds ago.
+    /// Whether the ledger did what it was last asked, at most some seconds ago.
     pub fn ledger_answers(&self) -> bool {
         self.0.ledger_answers.load(Ordering::Relaxed)
+            && !self.0.settlements_refused.load(Ordering::Relaxed)
+    }
+
+    /// What the ledger did not do, where it does not [answer](Self::ledger_answers); without names or data.
+    pub fn ledger_trouble(&self) -> Option<String> {
+        let trouble = || {
+            let trouble = self.0.ledger_trouble.lock();
+            trouble.expect("nothing panics while holding it").clone()
+        };
+        let trouble = (!self.ledger_answers()).then(trouble);
+        trouble.filter(|trouble| !trouble.is_empty())
     }
 
     /// Whether expired events are heard: `None` for a timer without a server.

@@ -62,6 +62,9 @@ async fn healthz() -> &'static str {
 struct Readiness {
     ready: bool,
     ledger: bool,
+    /// What the ledger did not do; left out while it does what it is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// `null` for a timer that needs no server.
     subscription: Option<bool>,
     stopping: bool,
@@ -86,6 +89,7 @@ async fn readyz(State(Pages { status, .. }): State<Pages>) -> Response {
         Json(Readiness {
             ready,
             ledger,
+            reason: status.ledger_trouble(),
             subscription,
             stopping,
             members: status.members(),

@@ -33,6 +33,15 @@ pub enum LedgerError {
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
+    /// It answered with an error about the data that it was given: the same data is refused again.
+    #[error("ledger cannot take the data: {message}")]
+    Unfit {
+        /// What it said.
+        message: String,
+        /// The driver's error.
+        #[source]
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
     /// A task cannot be written as it is.
     #[error("{0}")]
     Invalid(String),
@@ -43,8 +52,14 @@ impl LedgerError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Locked { .. } => true,
-            Self::Refused { .. } | Self::Invalid(_) => false,
+            Self::Refused { .. } | Self::Unfit { .. } | Self::Invalid(_) => false,
         }
+    }
+
+    /// Whether the data itself is refused. Every other error may pass, however long that takes: a table that was renamed
+    /// for a moment, a full disk, a right that is granted again.
+    pub fn is_about_data(&self) -> bool {
+        matches!(self, Self::Unfit { .. } | Self::Invalid(_))
     }
 
     /// Whether one row of many may be the reason: the others might have gone through.

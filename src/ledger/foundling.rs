@@ -32,6 +32,8 @@ pub enum Adopted {
     Overtaken,
     /// Another session holds its lock: nothing was written, try again later.
     Locked,
+    /// The table cannot hold keys like this one: this is why, and what to do about it.
+    Unfit(String),
     /// The ledger cannot take this one: this is why.
     Refused(String),
 }

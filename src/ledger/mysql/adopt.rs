@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::MysqlLedger;
 use super::connection::{
-    Conn, Statement, error, is_deadlock, is_duplicate, is_locked, is_transient, statement,
+    Conn, Statement, error, is_about_data, is_deadlock, is_duplicate, is_locked, statement,
 };
 use super::queries;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing, WITHDRAW_AHEAD};
@@ -31,8 +31,15 @@ impl MysqlLedger {
 
     async fn adopt_in_turn(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
+        let names: Vec<&str> = keys.iter().map(|found| found.key.as_str()).collect();
+        let charset = self.charset_for(&mut conn, &names).await.map_err(error)?;
         let mut adopted = Vec::with_capacity(keys.len());
         for key in keys {
+            if !charset.holds(key.key.as_str()) {
+                let facts = self.facts_on(&mut conn).await.map_err(error)?;
+                adopted.push(Adopted::Unfit(self.why_unfit(&facts)));
+                continue;
+            }
             // One wait for a lock is enough: the rest is tried again later, as that one is.
             if adopted.contains(&Adopted::Locked) {
                 adopted.push(Adopted::Locked);
@@ -45,9 +52,12 @@ impl MysqlLedger {
                     Err(error) if is_duplicate(&error) => break Adopted::Overtaken,
                     Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => retries += 1,
                     Err(error) if is_locked(&error) => break Adopted::Locked,
-                    Err(failure) if is_transient(&failure) => return Err(error(failure)),
                     // The others are not to blame.
-                    Err(failure) => break Adopted::Refused(error(failure).to_string()),
+                    Err(failure) if is_about_data(&failure) => {
+                        self.facts.forget();
+                        break Adopted::Refused(error(failure).to_string());
+                    }
+                    Err(failure) => return Err(error(failure)),
                 }
             });
         }

@@ -16,6 +16,9 @@ use crate::task::{Paused, State, TaskKey};
 impl Catalog for MysqlLedger {
     async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
+        if !self.can_hold(&mut conn, key).await.map_err(error)? {
+            return Ok(None);
+        }
         let question = self.queries.plain(queries::RECORD) + queries::RECORD_BY_KEY;
         let rows = conn
             .fetch(statement(question).bind(key.to_string()))

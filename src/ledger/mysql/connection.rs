@@ -197,11 +197,20 @@ const DUPLICATE_KEY: u16 = 1062;
 /// MariaDB 11.6 and newer: the row changed since this statement's snapshot.
 const RECORD_CHANGED: u16 = 1020;
 
-/// Shutting down, read-only, too many connections, killed, cut short: another connection or a little later it
-/// may work.
-const PASSING: [u16; 19] = [
-    1040, 1047, 1053, 1080, 1152, 1159, 1161, 1203, 1205, 1226, 1290, 1317, 1792, 1836, 1927, 1969,
-    3024, 3100, 4031,
+/// Shutting down, read-only, too many connections, killed, cut short, no memory, a failed commit, a proxy without a
+/// server, a conflict of group replication, TiDB without its storage: another connection or a little later it may work.
+const PASSING: [u16; 45] = [
+    1037, 1038, 1040, 1041, 1047, 1053, 1080, 1129, 1135, 1152, 1158, 1159, 1160, 1161, 1180, 1181,
+    1203, 1205, 1226, 1290, 1317, 1412, 1615, 1637, 1792, 1836, 1927, 1969, 3024, 3100, 3101, 3170,
+    4031, 8002, 8022, 8027, 8028, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9010,
+];
+
+/// About the values of a statement, or what a constraint or a trigger of the table says of them: null, too long, out of
+/// range, not of the column's character set, not JSON, too large for a packet, against a foreign key or a check.
+const ABOUT_DATA: [u16; 33] = [
+    1048, 1153, 1216, 1217, 1263, 1264, 1265, 1267, 1270, 1271, 1292, 1300, 1301, 1366, 1367, 1406,
+    1411, 1451, 1452, 1644, 1690, 3140, 3141, 3143, 3144, 3146, 3150, 3157, 3158, 3819, 3854, 3988,
+    4025,
 ];
 
 fn number(error: &sqlx::Error) -> Option<u16> {
@@ -245,6 +254,11 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether the server refused the values of the statement.
+pub(super) fn is_about_data(error: &sqlx::Error) -> bool {
+    number(error).is_some_and(|number| ABOUT_DATA.contains(&number))
+}
+
 /// Whether a password of MySQL's `caching_sha2_password` would have to go over a wire without TLS. The driver has a
 /// feature that encrypts it all the same; every MySQL comes with TLS switched on, so that is left out.
 fn wants_tls(error: &sqlx::Error) -> bool {
@@ -259,6 +273,10 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
         Some(1146) => "; run `lapsed migrate`",
         Some(1054) => "; run `lapsed migrate`",
         Some(1290 | 1836) => "; the server is read-only",
+        Some(1267 | 1270 | 1271 | 1366 | 3854 | 3988) => {
+            "; where a key is not plain ASCII, run `lapsed migrate --utf8mb4`"
+        }
+        Some(1461) => "; raise the server's `max_prepared_stmt_count`",
         _ => "",
     };
     let lacks_right = matches!(number(&error), Some(1044 | 1142 | 1143));
@@ -278,11 +296,13 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
         other => other.to_string(),
     };
     let (locked, transient) = (is_locked(&error), is_transient(&error));
+    let about_data = is_about_data(&error);
     // What the driver says of TLS is about features of its own.
     let source = (!wants_tls(&error)).then(|| std::sync::Arc::new(error) as _);
     match () {
         () if locked => LedgerError::Locked { message, source },
         () if transient => LedgerError::Unavailable { message, source },
+        () if about_data => LedgerError::Unfit { message, source },
         () => LedgerError::Refused { message, source },
     }
 }

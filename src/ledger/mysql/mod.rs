@@ -3,10 +3,12 @@
 mod adopt;
 mod cancel;
 mod catalog;
+mod charset;
 mod claim;
 mod connection;
 mod create;
 mod endings;
+mod facts;
 mod filter;
 mod lease_scan;
 mod locks;
@@ -28,7 +30,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use self::connection::{Conn, Pools, error, statement};
+use self::connection::{Conn, Pools, error, is_about_data, statement};
+use self::facts::KnownFacts;
 use self::locks::Locks;
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::{Queries, padded};
@@ -98,6 +101,7 @@ pub struct MysqlLedger {
     clock: LedgerClock,
     clock_read: std::sync::Arc<std::sync::Mutex<Option<Instant>>>,
     locks: std::sync::Arc<Locks>,
+    facts: std::sync::Arc<KnownFacts>,
 }
 
 impl MysqlLedger {
@@ -115,6 +119,7 @@ impl MysqlLedger {
             clock: LedgerClock::guessing(clock::wall()),
             clock_read: std::sync::Arc::default(),
             locks: std::sync::Arc::default(),
+            facts: std::sync::Arc::default(),
         })
     }
 
@@ -167,21 +172,48 @@ impl MysqlLedger {
         }
     }
 
+    /// Where keys stand; those without a row are left out. A key that the server refuses has none: it is asked about the
+    /// others without it.
     async fn standings(
         &self,
         conn: &mut Conn,
         keys: &[&str],
     ) -> sqlx::Result<HashMap<String, StandingRow>> {
+        let charset = self.charset_for(conn, keys).await?;
+        let fitting = keys.iter().copied().filter(|key| charset.holds(key));
+        let mut parts: Vec<Vec<&str>> = vec![fitting.collect()];
+        let mut standings = HashMap::with_capacity(keys.len());
+        while let Some(mut part) = parts.pop() {
+            match self.standings_of(conn, &part).await {
+                Ok(found) => standings.extend(found.into_iter().map(|row| (row.key.clone(), row))),
+                Err(error) if is_about_data(&error) => {
+                    self.facts.forget();
+                    let half = part.split_off(part.len() / 2);
+                    if !part.is_empty() {
+                        parts.extend([part, half]);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(standings)
+    }
+
+    async fn standings_of(
+        &self,
+        conn: &mut Conn,
+        keys: &[&str],
+    ) -> sqlx::Result<Vec<StandingRow>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let keys = padded(keys);
         let question = self.queries.with_keys(queries::STANDING, keys.len());
         let question = keys.iter().fold(statement(question), |question, key| {
             question.bind((*key).to_owned())
         });
-        conn.fetch(question)
-            .await?
-            .iter()
-            .map(|row| StandingRow::read(row).map(|row| (row.key.clone(), row)))
-            .collect()
+        let rows = conn.fetch(question).await?;
+        rows.iter().map(StandingRow::read).collect()
     }
 }
 
@@ -233,6 +265,8 @@ impl Ledger for MysqlLedger {
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
         self.now().await?;
+        let keys: Vec<&TaskKey> = tasks.iter().map(|task| &task.key).collect();
+        self.refuse_unfit(&keys).await?;
         let mut created = Vec::with_capacity(tasks.len());
         let tasks: Vec<&NewTask> = tasks.iter().collect();
         for batch in tasks.chunks(BATCH_MAX) {
@@ -251,6 +285,7 @@ impl Ledger for MysqlLedger {
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError> {
+        self.refuse_unfit(&[&task.key]).await?;
         retried!(self, |conn| self.recur_once(conn, task, over))
     }
 
@@ -372,6 +407,9 @@ impl MysqlLedger {
         update: connection::Statement<'static>,
         key: &TaskKey,
     ) -> sqlx::Result<(bool, Option<StandingRow>)> {
+        if !self.can_hold(conn, key).await? {
+            return Ok((false, None));
+        }
         let matched = conn.execute(update.bind(key.to_string())).await?;
         let standing = self
             .standings(conn, &[key.as_str()])
@@ -399,7 +437,12 @@ impl MysqlLedger {
     }
 
     async fn cancel_once(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<Vec<CancelAnswer>> {
-        let mut sorted = keys.to_vec();
+        let charset = self.charset_for(conn, keys).await?;
+        let fitting = keys.iter().copied().filter(|key| charset.holds(key));
+        let mut sorted: Vec<&str> = fitting.collect();
+        if sorted.is_empty() {
+            return Ok(vec![CancelAnswer::Unknown; keys.len()]);
+        }
         sorted.sort_unstable();
         let sorted = padded(&sorted);
         let update = statement(self.queries.with_keys(queries::CANCEL, sorted.len()));

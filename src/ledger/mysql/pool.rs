@@ -22,9 +22,9 @@ use super::connection::is_transient;
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A session of the engine: rows are waited for one second at most, nothing is read that is not committed, and each
-/// statement commits, also where the server's default is to wait for a `COMMIT`.
+/// statement commits, also where the server's default is to wait for a `COMMIT`. A thousandth is not rounded away.
 pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
+     SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, div_precision_increment = 4, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
 /// A connection that was used less than this ago is taken to be alive.
 const FRESH: Duration = Duration::from_secs(1);

@@ -25,6 +25,13 @@ const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
 /// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
+/// The character set of the column of keys. Bound: the table's name.
+pub const KEY_CHARSET: &str = "SELECT CAST(CHARACTER_SET_NAME AS CHAR) FROM information_schema.COLUMNS \
+     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND COLUMN_NAME = 'key'";
+
+/// Whether the server knows this setting: no row where it does not.
+pub const SNAPSHOT_ISOLATION: &str = "SHOW VARIABLES LIKE 'innodb_snapshot_isolation'";
+
 /// `create`: inserts, or turns the row of the key into the arming that is asked for. Unique key.
 ///
 /// A row with the same `end_time` is left as it is unless it was cancelled, because a repeated
@@ -85,6 +92,15 @@ pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS
        CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
        CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
+
+/// As [`STANDING`], of a transaction that may have read before: as the rows are now. The statement before it has locked
+/// them. Unique key.
+pub const STANDING_NOW: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms \
+     FROM `{t}` WHERE `key` IN ({keys}) LOCK IN SHARE MODE";
 
 /// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
 /// holds another's could deadlock with a program that writes such rows in a transaction. Whoever has inserted it

@@ -9,6 +9,9 @@ use crate::task::{State, TaskKey};
 impl MysqlLedger {
     pub(super) async fn series_of(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
+        if !self.can_hold(&mut conn, key).await.map_err(error)? {
+            return Ok(None);
+        }
         let question = statement(self.queries.plain(queries::SERIES)).bind(key.to_string());
         let rows = conn.fetch(question).await.map_err(error)?;
         rows.first().map(rows::series).transpose().map_err(error)

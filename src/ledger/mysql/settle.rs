@@ -140,7 +140,7 @@ impl MysqlLedger {
             }
             ruling @ Ruling::GoOn { .. } => {
                 let going_on = GoingOn::of(ruling).expect("it goes on");
-                self.going_on(going_on, false)
+                going_on.bound(statement(self.queries.plain(queries::GO_ON)), false)
             }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
@@ -148,32 +148,6 @@ impl MysqlLedger {
             .bind(arming.row)
             .bind(arming.due.0)
             .bind(owner.0.to_vec())
-    }
-
-    /// [`queries::GO_ON`], without the fence that comes last: of a series that goes on, or of one that was cancelled
-    /// during the run.
-    pub(super) fn going_on(&self, written: GoingOn<'_>, cancelled: bool) -> Statement<'static> {
-        const PENDING: i64 = 0;
-        const DONE: i64 = 1;
-        const CANCELLED: i64 = 3;
-        let GoingOn {
-            next,
-            ran,
-            error,
-            mishap,
-            result,
-        } = written;
-        statement(self.queries.plain(queries::GO_ON))
-            .bind(error.map_or(DONE, |_| CANCELLED))
-            .bind(i64::from(ran))
-            .bind(error.map(str::to_owned))
-            .bind(i64::from(ran))
-            .bind(result)
-            .bind(mishap.map(Mishap::to_line))
-            .bind(next.0)
-            .bind(i64::from(cancelled))
-            // Marked processed, it has not failed.
-            .bind(error.map_or(DONE, |_| PENDING))
     }
 
     /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
@@ -244,8 +218,8 @@ impl MysqlLedger {
         let Some(going_on) = GoingOn::of(ruling) else {
             return Ok(Settled::Fenced);
         };
-        let update = self
-            .going_on(going_on, true)
+        let update = going_on
+            .bound(statement(self.queries.plain(queries::GO_ON)), true)
             .bind(lease.arming.row)
             .bind(lease.arming.due.0)
             .bind(lease.owner.0.to_vec());
@@ -316,6 +290,32 @@ impl<'a> GoingOn<'a> {
             mishap: None,
             result,
         }
+    }
+
+    /// [`queries::GO_ON`] with these values, without the fence that comes last: of a series that goes on, or of one that
+    /// was cancelled during the run.
+    pub fn bound(self, go_on: Statement<'static>, cancelled: bool) -> Statement<'static> {
+        const PENDING: i64 = 0;
+        const DONE: i64 = 1;
+        const CANCELLED: i64 = 3;
+        let Self {
+            next,
+            ran,
+            error,
+            mishap,
+            result,
+        } = self;
+        go_on
+            .bind(error.map_or(DONE, |_| CANCELLED))
+            .bind(i64::from(ran))
+            .bind(error.map(str::to_owned))
+            .bind(i64::from(ran))
+            .bind(result)
+            .bind(mishap.map(Mishap::to_line))
+            .bind(next.0)
+            .bind(i64::from(cancelled))
+            // Marked processed, it has not failed.
+            .bind(error.map_or(DONE, |_| PENDING))
     }
 
     fn of(ruling: &'a Ruling) -> Option<Self> {

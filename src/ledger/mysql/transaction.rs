@@ -68,16 +68,18 @@ impl MysqlTask for TaskContext {
         let ledger = ledger(self)?;
         match self.following(ledger.clock.now()) {
             Some(next) => {
+                let sql = ledger.queries.plain(queries::GO_ON);
+                let sql = ledger.in_handlers_session(sql).await?;
                 let update = |cancelled| {
                     let done = GoingOn::succeeded(next, self.result());
-                    ledger.going_on(done, cancelled)
+                    done.bound(statement(sql.clone()), cancelled)
                 };
                 let goes_on = (update(false), Outcome::Again(next));
                 self.settle_in(tx, [goes_on, (update(true), Outcome::Completed)])
                     .await
             }
             None => {
-                let update = self.completion(ledger);
+                let update = self.completion(ledger).await?;
                 self.settle_in(tx, [(update, Outcome::Completed)]).await
             }
         }
@@ -95,20 +97,23 @@ impl MysqlTask for TaskContext {
         } else {
             due
         };
-        let update = statement(ledger.queries.plain(queries::AGAIN_IN))
+        let sql = ledger.queries.plain(queries::AGAIN_IN);
+        let update = statement(ledger.in_handlers_session(sql).await?)
             .bind(now.0)
             .bind(due.0);
         let ways = [
             (update, Outcome::Again(due)),
-            (self.completion(ledger), Outcome::Completed),
+            (self.completion(ledger).await?, Outcome::Completed),
         ];
         self.settle_in(tx, ways).await
     }
 }
 
 impl TaskContext {
-    fn completion(&self, ledger: &MysqlLedger) -> Statement<'static> {
-        statement(ledger.queries.plain(queries::COMPLETE_IN)).bind(self.result())
+    async fn completion(&self, ledger: &MysqlLedger) -> Result<Statement<'static>, HandlerError> {
+        let sql = ledger.queries.plain(queries::COMPLETE_IN);
+        let sql = ledger.in_handlers_session(sql).await?;
+        Ok(statement(sql).bind(self.result()))
     }
 
     /// Runs the first of these that matches as the last statement of `tx`: the last three values of each are the fence of
@@ -164,6 +169,11 @@ fn ledger(context: &TaskContext) -> Result<&MysqlLedger, HandlerError> {
 }
 
 impl MysqlLedger {
+    async fn in_handlers_session(&self, sql: String) -> Result<String, HandlerError> {
+        let sql = self.in_others_session(sql).await;
+        sql.map_err(|error| HandlerError::new(format!("complete task: {error}")))
+    }
+
     async fn was_settled(&self, lease: Lease, outcome: &Outcome) -> Result<bool, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let rows = conn
@@ -190,29 +200,21 @@ impl MysqlLedger {
         tx: &mut MySqlConnection,
         tasks: &[NewTask],
     ) -> Result<Vec<Created>, LedgerError> {
+        let keys: Vec<&TaskKey> = tasks.iter().map(|task| &task.key).collect();
+        self.refuse_unfit(&keys).await?;
         let connection = tx.acquire().await.map_err(error)?;
         let refs: Vec<&NewTask> = tasks.iter().collect();
-        for upsert in self.creations(&refs) {
-            sqlx::query::Query::<MySql, _>::execute(upsert, &mut *connection)
-                .await
-                .map_err(error)?;
-        }
-        let keys = padded(
-            &refs
-                .iter()
-                .map(|task| task.key.as_str())
-                .collect::<Vec<_>>(),
-        );
-        let question = statement(self.queries.with_keys(queries::STANDING, keys.len()));
-        let question = keys
-            .iter()
-            .fold(question, |question, key| question.bind((*key).to_owned()));
-        let rows = question.fetch_all(&mut *connection).await.map_err(error)?;
-        let standings: Vec<StandingRow> = rows
-            .iter()
-            .map(StandingRow::read)
-            .collect::<Result<_, _>>()
+        for (sql, tasks) in self.creations(&refs) {
+            let sql = self.in_others_session(sql).await?;
+            sqlx::query::Query::<MySql, _>::execute(
+                self.creation(sql, &tasks),
+                &mut *connection,
+            )
+            .await
             .map_err(error)?;
+        }
+        let keys: Vec<&str> = keys.into_iter().map(TaskKey::as_str).collect();
+        let standings = self.standings_in(connection, &keys).await?;
         tasks
             .iter()
             .map(|task| {
@@ -234,12 +236,31 @@ impl MysqlLedger {
         tx: &mut MySqlConnection,
         key: &TaskKey,
     ) -> Result<CancelAnswer, LedgerError> {
-        let update = statement(self.queries.with_keys(queries::CANCEL, 1)).bind(key.to_string());
+        if !key.as_str().is_ascii() && !self.facts().await?.key_charset.holds(key.as_str()) {
+            return Ok(CancelAnswer::Unknown);
+        }
+        let update = self.queries.with_keys(queries::CANCEL, 1);
+        let update = statement(self.in_others_session(update).await?).bind(key.to_string());
         update.execute(&mut *tx).await.map_err(error)?;
-        let question =
-            statement(self.queries.with_keys(queries::STANDING, 1)).bind(key.to_string());
+        let standings = self.standings_in(tx, &[key.as_str()]).await?;
+        Ok(cancel_answer(standings.first()))
+    }
+
+    /// Where keys stand, in the caller's own transaction. The rows are locked: the transaction may have read before, and
+    /// would see them as they were then, or not at all.
+    async fn standings_in(
+        &self,
+        tx: &mut MySqlConnection,
+        keys: &[&str],
+    ) -> Result<Vec<StandingRow>, LedgerError> {
+        let keys = padded(keys);
+        let question = self.queries.with_keys(queries::STANDING_NOW, keys.len());
+        let question = statement(self.in_others_session(question).await?);
+        let question = keys
+            .iter()
+            .fold(question, |question, key| question.bind((*key).to_owned()));
         let rows = question.fetch_all(tx).await.map_err(error)?;
-        let standing = rows.first().map(StandingRow::read).transpose();
-        Ok(cancel_answer(standing.map_err(error)?.as_ref()))
+        let standings = rows.iter().map(StandingRow::read);
+        standings.collect::<Result<_, _>>().map_err(error)
     }
 }
