@@ -155,6 +155,15 @@ impl LedgerClock {
         }
     }
 
+    /// The next reading counts, however coarse: what is known is another server's time.
+    pub fn distrust(&self) {
+        let mut anchor = self
+            .0
+            .lock()
+            .expect("nothing panics while holding the clock");
+        anchor.error = Duration::MAX;
+    }
+
     fn anchor(&self) -> Anchor {
         *self
             .0
@@ -177,6 +186,20 @@ mod tests {
             Instant::now() + Duration::from_millis(100)
         );
         assert_eq!(clock.instant_of(UnixMs(5)), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_reading_of_another_server_counts_however_coarse() {
+        let clock = LedgerClock::guessing(UnixMs(0));
+        clock.observe_us(1_000_000, Instant::now());
+        tokio::time::advance(Duration::from_millis(100)).await;
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(100)).await;
+        clock.observe_us(9_000_000, asked);
+        assert_eq!(clock.now(), UnixMs(1_200), "less exact than what is known");
+        clock.distrust();
+        clock.observe_us(9_000_000, asked);
+        assert_eq!(clock.now(), UnixMs(9_050));
     }
 
     #[tokio::test(start_paused = true)]

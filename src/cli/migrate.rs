@@ -16,6 +16,9 @@ pub struct Migrate {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Change the column of keys to utf8mb4, so that keys may have any character
+    #[arg(long)]
+    utf8mb4: bool,
 }
 
 impl Migrate {
@@ -23,8 +26,9 @@ impl Migrate {
         let ledger = MysqlLedger::new(&config.ledger)?;
         let table = ledger.table();
         let mut connection = ledger.connection().await.context("connect to the ledger")?;
+        let options = Options::default().utf8mb4(self.utf8mb4);
         if self.dry_run {
-            let plan = migrate::plan(&mut connection, table)
+            let plan = migrate::plan_with(&mut connection, table, &options)
                 .await
                 .context("plan migration")?;
             let steps: Vec<Value> = plan
@@ -48,9 +52,13 @@ impl Migrate {
             Progress::StartedOver(step) => {
                 eprintln!("{step}: rows changed meanwhile, starting over")
             }
+            Progress::Skipped(step) => eprintln!(
+                "  skipped: this user may not create it and cannot see whether it is there; if it is not, migrate as a user with {}",
+                step.rights()
+            ),
             _ => {}
         };
-        migrate::apply(&mut connection, table, &Options::default(), &mut tell)
+        migrate::apply(&mut connection, table, &options, &mut tell)
             .await
             .context("migrate")?;
         let text = match steps.is_empty() {

@@ -257,8 +257,8 @@ impl Shared {
                 .split(seat)
                 .expect("at most as many claims as signals, and as many signals as slots");
             let held = self.leases.hold(&claim);
-            self.runs
-                .spawn(Arc::clone(self).run(claim, route, held, slot, ended.clone()));
+            let run = Arc::clone(self).run(claim, route, held, slot, ended.clone());
+            self.runs.spawn(self.watched(run));
         }
     }
 

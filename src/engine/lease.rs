@@ -8,14 +8,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use crate::ledger::{Claim, Lease, Owner, Renewal};
+use crate::ledger::{Arming, Claim, Lease, Owner, Renewal};
+use crate::task::TaskKey;
 
 /// Every lease of this process, from the claim until its settlement is written.
 #[derive(Debug)]
 pub struct Leases {
     length: Duration,
     held: Mutex<HashMap<Lease, Held>>,
+    /// Armings whose last run was ended because its row stayed locked, and that run's lease.
+    locked_out: Mutex<HashMap<Arming, Lease>>,
 }
+
+/// Most that are remembered: with more, something else is wrong than a few programs.
+const LOCKED_OUT_MAX: usize = 1024;
+
+/// Most tasks that are named when runs are ended.
+const NAMED_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Held {
@@ -23,6 +32,16 @@ struct Held {
     since: Instant,
     /// Ends the run.
     ended: CancellationToken,
+    /// Another session had locked the row when it was last to be renewed.
+    locked: bool,
+    key: TaskKey,
+}
+
+/// A run that was ended because its lease could not be renewed.
+struct Overdue {
+    lease: Lease,
+    key: TaskKey,
+    locked: bool,
 }
 
 impl Leases {
@@ -31,6 +50,7 @@ impl Leases {
         Self {
             length,
             held: Mutex::default(),
+            locked_out: Mutex::default(),
         }
     }
 
@@ -42,6 +62,8 @@ impl Leases {
             Held {
                 since: claim.claimed,
                 ended: ended.clone(),
+                locked: false,
+                key: claim.key.clone(),
             },
         );
         ended
@@ -87,22 +109,60 @@ impl Leases {
         let mut held = self.held();
         for (lease, renewal) in renewals {
             match (renewal, held.get_mut(&lease)) {
-                (Renewal::Held, Some(held)) => held.since = sent,
+                (Renewal::Held, Some(held)) => {
+                    held.since = sent;
+                    held.locked = false;
+                }
                 (Renewal::Lost, Some(held)) => held.ended.cancel(),
-                (Renewal::Locked, _) | (_, None) => {}
+                (Renewal::Locked, Some(held)) => held.locked = true,
+                (_, None) => {}
             }
         }
     }
 
     /// Ends the runs whose lease is about to run out, whether or not the ledger can be asked: on the
     /// monotonic clock, with a tenth of the lease to spare.
-    fn end_overdue(&self) -> usize {
+    fn end_overdue(&self) -> Vec<Overdue> {
         let patience = self.length - self.length / 10;
         let held = self.held();
         let overdue = held
-            .values()
-            .filter(|held| held.since.elapsed() >= patience && !held.ended.is_cancelled());
-        overdue.map(|held| held.ended.cancel()).count()
+            .iter()
+            .filter(|(_, held)| held.since.elapsed() >= patience && !held.ended.is_cancelled());
+        overdue
+            .map(|(lease, held)| {
+                held.ended.cancel();
+                Overdue {
+                    lease: *lease,
+                    key: held.key.clone(),
+                    locked: held.locked,
+                }
+            })
+            .collect()
+    }
+
+    /// Whether this interrupted run was ended because its row stayed locked, as the run before it was. Once may be
+    /// somebody else's lock. Twice, it is the task's own program, which would be run again for ever.
+    pub fn is_locked_out_again(&self, lease: &Lease) -> bool {
+        let was_locked = self
+            .held()
+            .get(lease)
+            .is_some_and(|held| held.locked && held.ended.is_cancelled());
+        let mut locked_out = self.locked_out();
+        if !was_locked {
+            locked_out.remove(&lease.arming);
+            return false;
+        }
+        if locked_out.len() >= LOCKED_OUT_MAX {
+            locked_out.clear();
+        }
+        let first = *locked_out.entry(lease.arming).or_insert(*lease);
+        first != *lease
+    }
+
+    fn locked_out(&self) -> MutexGuard<'_, HashMap<Arming, Lease>> {
+        self.locked_out
+            .lock()
+            .expect("nothing panics while holding them")
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Lease, Held>> {
@@ -128,15 +188,23 @@ impl Shared {
             loop {
                 tokio::time::sleep(tick).await;
                 let ended = self.leases.end_overdue();
-                if ended > 0 {
-                    tracing::warn!(
-                        runs = ended,
-                        "could not renew leases in time: their runs are ended, to be run again"
-                    );
-                }
+                self.tell_ended(&ended);
             }
         };
         tokio::join!(renew, end);
+    }
+
+    fn tell_ended(&self, ended: &[Overdue]) {
+        if ended.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            runs = ended.len(),
+            "could not renew leases in time: their runs are ended, to be run again"
+        );
+        for Overdue { lease, key, .. } in ended.iter().filter(|run| run.locked).take(NAMED_MAX) {
+            tracing::warn!(task.class_method = key.class_method(), task.id = %lease.arming, "run ended: another session, perhaps its own program's, kept its row locked for as long as its lease");
+        }
     }
 
     async fn renew_due(&self) {

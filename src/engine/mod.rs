@@ -57,6 +57,7 @@ use self::door::Door;
 use self::intake::Intake;
 use self::lane::Lane;
 use self::lease::Leases;
+use self::observe::LedgerHealth;
 use self::pauses::PauseWatch;
 use self::ration::Rations;
 use self::recovery::Recovery;
@@ -143,8 +144,7 @@ pub(crate) struct Shared {
     settlements_refused: AtomicBool,
     /// The ledger answered when it was last asked.
     ledger_answers: AtomicBool,
-    /// What it did not do, for people; of interest while it does not answer.
-    ledger_trouble: Mutex<String>,
+    ledger_health: Mutex<LedgerHealth>,
     /// The others are told that this daemon goes.
     leaving: CancellationToken,
     /// No new task is started.
@@ -200,7 +200,7 @@ impl Engine {
                 settlements_held_up: AtomicBool::new(false),
                 settlements_refused: AtomicBool::new(false),
                 ledger_answers: AtomicBool::new(false),
-                ledger_trouble: Mutex::default(),
+                ledger_health: Mutex::default(),
                 leaving: CancellationToken::new(),
                 stopping: CancellationToken::new(),
                 broken: CancellationToken::new(),

@@ -1,8 +1,8 @@
 //! What the engine tells people: counts and outages.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,6 +15,20 @@ const COUNT_EVERY: Duration = Duration::from_secs(15);
 
 /// Counting may take a hundredth of the time.
 const COUNT_SHARE: u32 = 100;
+
+/// How long sweeps wait after an outage.
+const OWNERS_FIRST: Duration = Duration::from_millis(1500);
+
+/// What is known of an outage of the ledger.
+#[derive(Debug, Default)]
+pub(super) struct LedgerHealth {
+    /// What it did not do last, for people.
+    pub trouble: String,
+    /// Since when it has done nothing.
+    failing_since: Option<Instant>,
+    /// Until when no sweep is made after one.
+    owners_first_until: Option<Instant>,
+}
 
 impl Shared {
     /// Keeps the gauges of tasks by state fresh, as often as counting is cheap.
@@ -54,6 +68,12 @@ impl Shared {
     }
 
     pub(super) fn ledger_answered(&self) {
+        let mut health = self.ledger_health();
+        if let Some(since) = health.failing_since.take() {
+            let may_have_lost_leases = since.elapsed() >= self.config.lease / 4;
+            health.owners_first_until = may_have_lost_leases.then(|| Instant::now() + OWNERS_FIRST);
+        }
+        drop(health);
         if !self.ledger_answers.swap(true, Ordering::Relaxed) {
             tracing::info!("the ledger answers again");
             // Leases ran out meanwhile.
@@ -70,14 +90,30 @@ impl Shared {
             _ => None,
         };
         if let Some(why) = why {
-            let trouble = format!("could not {verb}: {why}");
-            *self
-                .ledger_trouble
-                .lock()
-                .expect("nothing panics while holding it") = trouble;
+            let mut health = self.ledger_health();
+            health.trouble = format!("could not {verb}: {why}");
+            health.failing_since.get_or_insert_with(Instant::now);
             self.ledger_answers.store(false, Ordering::Relaxed);
         }
         self.complain(verb, error);
+    }
+
+    /// After an outage in which leases may have run out, a sweep waits a moment: daemons that ended their runs give the
+    /// leases back, which counts nothing. Claimed by another daemon before that, each would count as a crash.
+    pub(super) async fn owners_come_first(&self) -> Result<bool, LedgerError> {
+        let began = self.ledger_health().failing_since;
+        if began.is_some_and(|began| began.elapsed() >= self.config.lease / 4) {
+            self.parts.ledger.sync_clock().await?;
+            self.ledger_answered();
+        }
+        let until = self.ledger_health().owners_first_until;
+        Ok(until.is_some_and(|until| Instant::now() < until))
+    }
+
+    pub(super) fn ledger_health(&self) -> MutexGuard<'_, LedgerHealth> {
+        self.ledger_health
+            .lock()
+            .expect("nothing panics while holding it")
     }
 
     /// As [`ledger_failed`](Self::ledger_failed), of what no task waits for: one line per verb and interval.

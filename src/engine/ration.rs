@@ -40,10 +40,10 @@ impl Shared {
                 for want in self.intake.wants().await {
                     let shared = Arc::clone(&self);
                     // A slow answer about one route is no reason for the others to wait.
-                    self.runs.spawn(async move {
+                    self.runs.spawn(self.watched(async move {
                         let asking = shared.ration(want);
                         shared.stopping.run_until_cancelled(asking).await;
-                    });
+                    }));
                 }
             }
         };
@@ -63,7 +63,8 @@ impl Shared {
             self.pauses.may_hinder(signal)
         });
         if !signals.is_empty() {
-            self.runs.spawn(Arc::clone(self).see_off(signals));
+            self.runs
+                .spawn(self.watched(Arc::clone(self).see_off(signals)));
         }
         let wanted = startable.min(free).min(BATCH_MAX);
         if wanted == 0 {

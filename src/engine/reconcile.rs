@@ -108,7 +108,11 @@ impl Shared {
         if self.settlements_held_up.load(Ordering::Relaxed) {
             return;
         }
-        let result = self.try_reconcile(cursors).await;
+        let result = match self.owners_come_first().await {
+            Ok(true) => return,
+            Ok(false) => self.try_reconcile(cursors).await,
+            Err(error) => Err(error),
+        };
         match result {
             Ok(()) => self.ledger_answered(),
             Err(error) => self.ledger_failed("reconcile", &error),

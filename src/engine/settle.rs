@@ -79,6 +79,7 @@ impl Shared {
 
     /// Answers those that are to be settled again later: their rows are locked, or the ledger refuses for now.
     pub(super) async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
+        let batch = self.leave_locked_out(batch);
         let now = self.parts.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
@@ -143,6 +144,22 @@ impl Shared {
             waiting.extend(Box::pin(self.settle_batch(once_more)).await);
         }
         waiting
+    }
+
+    /// Without the runs that were ended because of their rows' locks, twice in a row: their leases run out, which counts as
+    /// a crash, so that it ends.
+    fn leave_locked_out(&self, batch: Vec<Ended>) -> Vec<Ended> {
+        let is_out = |ended: &Ended| {
+            let lease = &ended.claim.lease;
+            self.leases.is_locked_out_again(lease) && ended.outcome == Outcome::Interrupted
+        };
+        let (out, rest): (Vec<Ended>, Vec<Ended>) = batch.into_iter().partition(is_out);
+        for Ended { claim, .. } in &out {
+            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "run ended by a lock of its row, as the one before: counted as a crash");
+        }
+        self.leases.forget(out.iter().map(|ended| &ended.claim.lease));
+        self.intake.land(out.iter().map(|ended| &ended.claim.key));
+        rest
     }
 
     /// These are no longer in flight.

@@ -20,10 +20,7 @@ impl Status {
 
     /// What the ledger did not do, where it does not [answer](Self::ledger_answers); without names or data.
     pub fn ledger_trouble(&self) -> Option<String> {
-        let trouble = || {
-            let trouble = self.0.ledger_trouble.lock();
-            trouble.expect("nothing panics while holding it").clone()
-        };
+        let trouble = || self.0.ledger_health().trouble.clone();
         let trouble = (!self.ledger_answers()).then(trouble);
         trouble.filter(|trouble| !trouble.is_empty())
     }

@@ -368,3 +368,49 @@ async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
     assert_eq!(rig.runs().await, []);
     assert_eq!(rig.state("Job@record@1").await, State::Cancelled);
 }
+
+#[tokio::test]
+async fn a_renewal_behind_the_first_read_keeps_no_transaction_from_completing() {
+    let rig = Setup::new("engine.lease = '2s'").own_maria().start().await;
+    // The default of newer servers.
+    rig.run_sql("SET GLOBAL innodb_snapshot_isolation = ON").await;
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let daemon = rig.daemon_with(one(move |task| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let mut tx = task.begin().await?;
+            let isolated = sqlx::query_scalar::<_, bool>("SELECT @@innodb_snapshot_isolation");
+            assert!(isolated.fetch_one(&mut *tx).await?, "as the server has it");
+            sqlx::query("SELECT COUNT(*) FROM tb_time_limit_task")
+                .execute(&mut *tx)
+                .await?;
+            take_effect(&task, &mut tx).await?;
+            until_renewed(&task).await?;
+            match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => task.again_in(tx, Due::after_ms(100).unwrap()).await,
+                _ => task.complete_in(tx).await,
+            }
+        }
+    }));
+    daemon.create("Job@run", 0).await;
+    rig.until_done(1).await;
+    assert_eq!(rig.number("SELECT COUNT(*) FROM effects").await, 2);
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert_eq!(rig.record("Job@run").await.attempt, 1);
+    daemon.stop().await;
+}
+
+/// Waits until the daemon has renewed the lease of this run.
+async fn until_renewed(task: &TaskContext) -> Result<(), HandlerError> {
+    let lease = async || -> Result<i64, HandlerError> {
+        let mut tx = task.begin().await?;
+        let question = "SELECT CAST(lease_until * 1000 AS SIGNED) FROM tb_time_limit_task WHERE `key` = 'Job@run'";
+        Ok(sqlx::query_scalar(question).fetch_one(&mut *tx).await?)
+    };
+    let first = lease().await?;
+    while lease().await? == first {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

@@ -12,7 +12,7 @@ use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
     Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
-    LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Settled,
+    LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling, Settled,
     Settlement, Standing, Upcoming,
 };
 use lapsed::task::{Pause, Paused, Scope, TaskKey, UnixMs};
@@ -30,6 +30,14 @@ pub struct Faults {
     pub locked_row: Mutex<Option<u64>>,
     /// Errors that the next settlements meet before anything is written.
     pub settle_errors: Mutex<VecDeque<LedgerError>>,
+    /// Every settlement is refused.
+    pub settle_refused: AtomicBool,
+    /// A settlement of this row is refused, and with it all of its batch.
+    pub refused_row: Mutex<Option<u64>>,
+    /// A settlement with a result is refused because of its data.
+    pub results_unfit: AtomicBool,
+    /// Renewals find their rows locked.
+    pub renewals_locked: AtomicBool,
     /// So many settlements find their rows locked.
     pub settle_locked: AtomicU32,
     /// How far ahead of the ledger's clock the engine believes it to be.
@@ -163,7 +171,10 @@ impl Ledger for Faulty {
     }
 
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
-        self.inner.renew(leases, length).await
+        match self.faults.renewals_locked.load(Ordering::SeqCst) {
+            true => Ok(vec![Renewal::Locked; leases.len()]),
+            false => self.inner.renew(leases, length).await,
+        }
     }
 
     async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
@@ -187,8 +198,19 @@ impl Ledger for Faulty {
         let locked = &self.faults.settle_locked;
         let is_locked =
             locked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        let row = *self.faults.refused_row.lock().unwrap();
+        let is_refused = self.faults.settle_refused.load(Ordering::SeqCst)
+            || settlements.iter().any(|one| Some(one.lease.arming.row) == row);
+        let is_unfit = |one: &Settlement| matches!(one.ruling, Ruling::CompleteWith(_));
+        if self.faults.results_unfit.load(Ordering::SeqCst) && settlements.iter().any(is_unfit) {
+            return Err(LedgerError::Unfit {
+                message: "no".into(),
+                source: None,
+            });
+        }
         match error {
             Some(error) => Err(error),
+            None if is_refused => Err(refused()),
             None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
             None => self.inner.settle(settlements).await,
         }

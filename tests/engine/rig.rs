@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::client::Made;
-use lapsed::engine::{EngineError, Parts};
+use lapsed::engine::{EngineError, Parts, Status};
 use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
@@ -29,6 +29,7 @@ pub const START: UnixMs = UnixMs(1_800_000_000_000);
 pub struct Rig {
     pub ledger: Arc<MemoryLedger>,
     pub parts: Parts,
+    pub status: Status,
     pub tasks: TaskClient,
     pub stop: Option<oneshot::Sender<()>>,
     pub running: JoinHandle<Result<(), EngineError>>,
@@ -78,6 +79,7 @@ pub fn start_with(
     };
     let (stop, stopped) = oneshot::channel();
     let engine = Engine::with_parts(parts.clone(), &config);
+    let status = engine.status().unwrap();
     let running = tokio::spawn(engine.run_until(async move {
         let _ = stopped.await;
     }));
@@ -85,6 +87,7 @@ pub fn start_with(
     Rig {
         ledger,
         parts,
+        status,
         tasks,
         stop: Some(stop),
         running,

@@ -1,6 +1,6 @@
 //! What a table becomes, whether it was there or not.
 
-use lapsed::ledger::migrate::{Method, Step, check_tasks};
+use lapsed::ledger::migrate::{Method, Options, Step, apply, check_tasks, plan_with};
 
 use crate::database::{ADD_STS, Database, ROWS, Result, SEED, plain, tb};
 
@@ -246,5 +246,47 @@ async fn without_the_table_of_rates_a_daemon_starts_and_migrating_makes_it() -> 
         [(Step::CreateRates, Method::Plain)]
     );
     assert_eq!(database.migrate().await?, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_key_takes_every_character_when_that_is_asked_for() -> Result {
+    let mut database = Database::with("utf8mb4", &[SEED, ADD_STS, ROWS]).await?;
+    database.migrate().await?;
+    let before = database.rows("tb").await?;
+    let options = Options::default().utf8mb4(true);
+    let plan = plan_with(&mut database.conn, &tb(), &options).await?;
+    let text = plan.to_string();
+    assert!(
+        text.contains("1. change column `key` from varchar(255) utf8mb3_bin to varchar(255) utf8mb4_bin, so that keys may have any character"),
+        "{text}"
+    );
+    assert!(text.contains("algorithm COPY, lock SHARED"), "{text}");
+    assert_eq!(plan.steps.len(), 1);
+
+    apply(&mut database.conn, &tb(), &options, &mut |_| {}).await?;
+
+    assert_eq!(database.rows("tb").await?, before);
+    let definition = database.definition("tb").await?;
+    assert!(definition.contains("COMMENT 'Redis鍵'"), "{definition}");
+    database
+        .run("INSERT INTO tb (`key`, start_time, end_time) VALUES ('One@😀', 1, 2)")
+        .await?;
+    assert!(plan_with(&mut database.conn, &tb(), &options).await?.is_empty());
+    assert!(database.migrate().await?.is_empty(), "it stays so");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_seed_table_is_adopted_and_converted_in_one_go() -> Result {
+    let seed = SEED.replace("utf8_bin", "utf8_general_ci");
+    let seed = seed.replace("ENGINE=InnoDB", "ENGINE=InnoDB ROW_FORMAT=COMPACT");
+    let mut database = Database::with("utf8mb4_at_once", &[&seed, ADD_STS]).await?;
+    let options = Options::default().utf8mb4(true);
+    apply(&mut database.conn, &tb(), &options, &mut |_| {}).await?;
+    database
+        .run("INSERT INTO tb (`key`, start_time, end_time) VALUES ('One@😀', 1, 2), ('one@😀', 1, 2)")
+        .await?;
+    database.check().await?;
     Ok(())
 }

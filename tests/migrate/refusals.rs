@@ -1,9 +1,9 @@
 //! Tables that are not taken, and why.
 
-use lapsed::ledger::migrate::Table;
+use lapsed::ledger::migrate::{Options, Progress, Step, Table, apply};
 use sqlx::{Connection, MySqlConnection};
 
-use crate::database::{Database, Result, SEED, plain};
+use crate::database::{Database, Result, SEED, plain, tb};
 
 #[tokio::test]
 async fn a_table_that_lacks_one_thing_is_told_which() -> Result {
@@ -141,4 +141,37 @@ fn a_table_name_is_a_short_word() {
             )
         );
     }
+}
+
+#[tokio::test]
+async fn who_may_not_see_the_tables_beside_has_nothing_to_do() -> Result {
+    let mut database = Database::new("denied").await?;
+    database.migrate().await?;
+    for statement in [
+        "CREATE USER denied_user@'%' IDENTIFIED BY 'pw'",
+        "GRANT SELECT, INSERT, UPDATE ON denied.tb TO denied_user@'%'",
+        "GRANT SELECT ON denied.tb_pauses TO denied_user@'%'",
+    ] {
+        database.run(statement).await?;
+    }
+    let url = database.url.replace("root@", "denied_user:pw@");
+    let mut conn = MySqlConnection::connect(&url).await?;
+    let mut skipped = Vec::new();
+    let options = Options::default();
+    apply(&mut conn, &tb(), &options, &mut |progress| {
+        if let Progress::Skipped(step) = progress {
+            skipped.push(step.clone());
+        }
+    })
+    .await?;
+    assert_eq!(skipped, [Step::CreateRates]);
+
+    database.run("ALTER TABLE tb DROP INDEX ix_tag").await?;
+    let denied = apply(&mut conn, &tb(), &options, &mut |_| {}).await;
+    assert_eq!(
+        denied.expect_err("no right").to_string(),
+        "cannot add key `ix_tag`: this user lacks the rights for it; \
+         migrate as a user with ALTER, CREATE, INDEX and INSERT on the database of table `tb`"
+    );
+    Ok(())
 }

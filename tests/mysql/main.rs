@@ -1,14 +1,17 @@
 //! What only the MySQL ledger can be asked: its statements, and other sessions' locks.
 
+mod charset;
 mod creation;
 mod errors;
 mod guards;
 mod locks;
+mod lost;
 mod proxy;
 mod rates;
 mod refusals;
 mod rig;
 mod scans;
 mod snippets;
+mod sessions;
 mod statements;
 mod survey;

@@ -13,23 +13,37 @@ const BINLOG: &str = "ledger.binlog";
 const DURABILITY: &str = "ledger.durability";
 const PACKET: &str = "ledger.packet";
 const CONNECTIONS: &str = "ledger.connections";
+const STATEMENTS: &str = "ledger.statements";
 const READ_ONLY: &str = "ledger.read_only";
 const GALERA: &str = "ledger.galera";
 
 /// What [`judge`] judges.
-pub(super) const CHECKS: [&str; 6] = [VERSION, READ_ONLY, BINLOG, DURABILITY, PACKET, CONNECTIONS];
+pub(super) const CHECKS: [&str; 7] = [
+    VERSION,
+    READ_ONLY,
+    BINLOG,
+    DURABILITY,
+    PACKET,
+    CONNECTIONS,
+    STATEMENTS,
+];
 
 /// As [`Variables`] calls what `VERSION()` and the status tell.
 const VERSION_TEXT: &str = "version()";
 const CONNECTED: &str = "threads_connected";
+const PREPARED: &str = "prepared_stmt_count";
+const PREPARED_MAX: &str = "max_prepared_stmt_count";
 
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'innodb_buffer_pool_size', \
      'innodb_flush_log_at_trx_commit', 'max_allowed_packet', 'max_connections', 'max_user_connections', 'read_only', \
-     'super_read_only', 'innodb_read_only', 'wsrep_on')";
-const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";
+     'super_read_only', 'innodb_read_only', 'wsrep_on', 'max_prepared_stmt_count')";
+const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count')";
 
 /// Statements of 512 keys of full length, without their payloads, are about 200 KiB.
 const PACKET_MIN: u64 = 1024 * 1024;
+
+/// Most statements that a connection of the engine keeps prepared.
+const STATEMENTS_PER_CONNECTION: u64 = 150;
 
 /// A daemon has a pool for its own statements and one for the transactions of handlers.
 const POOLS: u64 = 2;
@@ -78,6 +92,7 @@ pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
         durability(variables),
         packet(variables),
         connections(variables, pool),
+        statements(variables, pool),
     ];
     if variables.is_on("wsrep_on") {
         findings.push(
@@ -210,6 +225,27 @@ fn connections(variables: &Variables, pool: u32) -> Finding {
     )
 }
 
+/// The limit is the server's, for all its clients together: beyond it each of them is refused (error 1461).
+fn statements(variables: &Variables, pool: u32) -> Finding {
+    let needed = STATEMENTS_PER_CONNECTION * u64::from(pool);
+    let (Some(used), Some(most)) = (variables.number(PREPARED), variables.number(PREPARED_MAX))
+    else {
+        return Finding::unknown(
+            STATEMENTS,
+            format!("the server does not show `{PREPARED_MAX}`"),
+        );
+    };
+    let found = format!(
+        "{used} of {most} prepared statements are in use, and a busy daemon keeps up to {needed}"
+    );
+    if used + needed <= most {
+        return Finding::ok(STATEMENTS, found);
+    }
+    Finding::warning(STATEMENTS, found).remedy(format!(
+        "raise the server's `{PREPARED_MAX}`, or lower `ledger.max_connections`"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,6 +337,28 @@ mod tests {
             &judge("151", "10", "3"),
             Severity::Warning,
             "allows a user 10",
+        );
+    }
+
+    #[test]
+    fn prepared_statements_must_fit_beside_those_of_others() {
+        let judge = |used, most| {
+            let pairs = [
+                ("prepared_stmt_count", used),
+                ("max_prepared_stmt_count", most),
+            ];
+            statements(&variables(pairs), 8)
+        };
+        assert_is(&judge("100", "16382"), Severity::Ok, "100 of 16382");
+        assert_is(
+            &judge("15500", "16382"),
+            Severity::Warning,
+            "15500 of 16382",
+        );
+        assert_is(
+            &statements(&Variables::default(), 8),
+            Severity::Note,
+            "could not be checked",
         );
     }
 

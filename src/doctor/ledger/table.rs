@@ -1,6 +1,6 @@
 //! What can be wrong with the ledger's table, and with what is in it: what is asked, and in which order.
 
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, Row as _};
 
 use super::backlog::{BACKLOG, Backlog};
 use super::grants::{GRANTS, grants, identity, refused};
@@ -14,9 +14,10 @@ use crate::doctor::Finding;
 use crate::doctor::checkup::{Checkup, Silent};
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::migrate::{self, MigrateError, Table};
-use crate::ledger::mysql::queries::Queries;
+use crate::ledger::mysql::queries::{self, Queries};
 
 const SHAPE: &str = "ledger.table";
+const KEY_CHARSET: &str = "ledger.key_charset";
 
 /// Examines the table: its shape, the rights on it, its indexes, its room to grow, its backlog.
 pub(super) async fn examine(
@@ -36,6 +37,10 @@ pub(super) async fn examine(
         return Ok(());
     }
 
+    let charset = checkup
+        .learn(&[KEY_CHARSET], key_charset(conn, table))
+        .await?;
+    checkup.add(charset.map(|charset| judge_key_charset(table, &charset)));
     let identity = checkup.learn(&[GRANTS], identity(conn)).await?;
     let refused = checkup.learn(&[GRANTS], refused(conn, &queries)).await?;
     if let (Some(identity), Some(refused)) = (identity, refused) {
@@ -79,6 +84,24 @@ async fn look(
     }
 }
 
+async fn key_charset(conn: &mut MySqlConnection, table: &Table) -> sqlx::Result<String> {
+    let question = sqlx::query(queries::KEY_CHARSET).bind(table.as_str());
+    let found = question.fetch_optional(conn).await?;
+    let charset = found.map(|row| row.try_get_unchecked::<Option<String>, _>(0));
+    Ok(charset.transpose()?.flatten().unwrap_or_default())
+}
+
+fn judge_key_charset(table: &Table, charset: &str) -> Finding {
+    if charset == "utf8mb4" {
+        return Finding::ok(KEY_CHARSET, "keys may have any character");
+    }
+    Finding::note(
+        KEY_CHARSET,
+        format!("column `key` of `{table}` is {charset}: a key with characters that it lacks (of four bytes, such as emoji, if it is utf8) is refused, and not adopted"),
+    )
+    .remedy("run `lapsed migrate --utf8mb4` (it copies the table; `--dry-run` shows the statement)")
+}
+
 fn judge_shape(table: &Table, shape: &Result<(), MigrateError>) -> Finding {
     let migrate = "run `lapsed migrate` (`lapsed migrate --dry-run` shows what it would do)";
     match shape {
@@ -101,6 +124,13 @@ mod tests {
     use super::*;
     use crate::doctor::Severity;
     use crate::doctor::finding::tests::assert_is;
+
+    #[test]
+    fn a_key_column_that_lacks_characters_is_told() {
+        let judge = |charset| judge_key_charset(&Table::new("tasks").unwrap(), charset);
+        assert_is(&judge("utf8mb4"), Severity::Ok, "any character");
+        assert_is(&judge("utf8mb3"), Severity::Note, "utf8mb3");
+    }
 
     #[test]
     fn a_table_that_can_be_migrated_is_told_from_one_that_cannot() {

@@ -36,6 +36,16 @@ pub enum MigrateError {
          stop the programs that insert the same key twice, and run `lapsed migrate` again"
     )]
     Restless { table: Table, rounds: usize },
+    #[error(
+        "cannot {step}: this user lacks the rights for it; migrate as a user with {rights} on the database of table `{table}`"
+    )]
+    Denied {
+        table: Table,
+        step: String,
+        rights: &'static str,
+        #[source]
+        source: sqlx::Error,
+    },
     #[error("cannot {action}")]
     Sql {
         action: String,
@@ -65,6 +75,9 @@ pub(super) mod number {
         DUPLICATE_KEY_NAME,
         DUPLICATE_ENTRY,
     ];
+
+    /// No right on the database, the table, or for the statement.
+    pub const DENIED: [u16; 3] = [1044, 1142, 1227];
 
     pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
     pub const DEADLOCK: u16 = 1213;

@@ -44,12 +44,16 @@ const ROUNDS: usize = 10;
 pub struct Options {
     /// How long one statement may wait for transactions that use the table, and the whole for another migration.
     pub lock_wait: Duration,
+    /// Whether the column of keys becomes `utf8mb4`, so that keys may have any character. Otherwise it keeps its
+    /// character set.
+    pub utf8mb4: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             lock_wait: Duration::from_secs(30),
+            utf8mb4: false,
         }
     }
 }
@@ -59,6 +63,13 @@ impl Options {
     #[must_use]
     pub fn lock_wait(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
+        self
+    }
+
+    /// With the column of keys in `utf8mb4`, or as it is.
+    #[must_use]
+    pub fn utf8mb4(mut self, utf8mb4: bool) -> Self {
+        self.utf8mb4 = utf8mb4;
         self
     }
 }
@@ -89,6 +100,8 @@ pub enum Progress<'a> {
     },
     /// Others changed the table; the steps are planned anew.
     StartedOver(&'a Step),
+    /// A step was left out: this user can neither see that table nor create it.
+    Skipped(&'a Step),
 }
 
 /// Checks that the table has the wanted shape, and that of pauses is there. Reads `information_schema` alone, so it is
@@ -120,7 +133,7 @@ async fn steps_of_tasks(
         .ok_or_else(|| MigrateError::Absent {
             table: table.clone(),
         })?;
-    shape::steps(table, &found, 0, None)
+    shape::steps(table, &found, &Options::default(), 0, None)
 }
 
 async fn steps_beside(
@@ -144,11 +157,23 @@ fn refuse_lacks(table: &Table, steps: &[Step]) -> Result<(), MigrateError> {
     }
 }
 
+/// As [`plan_with`], with the default options.
+///
+/// # Errors
+/// As [`plan_with`].
+pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, MigrateError> {
+    plan_with(conn, table, &Options::default()).await
+}
+
 /// Compares the table with the wanted shape. Changes nothing; counts duplicated keys if there is no unique key.
 ///
 /// # Errors
 /// When the table cannot be adopted, or the server cannot be trusted with it.
-pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, MigrateError> {
+pub async fn plan_with(
+    conn: &mut MySqlConnection,
+    table: &Table,
+    options: &Options,
+) -> Result<Plan, MigrateError> {
     refuse_broken_server(conn).await?;
     require_database(conn).await?;
     let plan = |steps, rows_estimate| Plan {
@@ -162,11 +187,11 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
         return Ok(plan(steps, 0));
     };
     // Refuses what cannot be adopted before it reads a single row of it.
-    let mut steps = shape::steps(table, &found, 0, None)?;
+    let mut steps = shape::steps(table, &found, options, 0, None)?;
     if shape::lacks_unique_key(&found) {
         let surplus = duplicates::count(conn, table, &found).await?;
         let there = Found::read(conn, &table.duplicates()).await?;
-        steps = shape::steps(table, &found, surplus, there.as_ref())?;
+        steps = shape::steps(table, &found, options, surplus, there.as_ref())?;
     }
     steps.extend(steps_beside(conn, table).await?);
     Ok(plan(steps, found.rows_estimate))
@@ -202,14 +227,21 @@ async fn apply_locked(
     options: &Options,
     tell: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<(), MigrateError> {
+    let mut skipped: Vec<Step> = Vec::new();
     for _ in 0..ROUNDS {
-        let plan = plan(conn, table).await?;
-        if plan.is_empty() {
+        let plan = plan_with(conn, table, options).await?;
+        let is_left = |step: &&Step| !skipped.contains(step);
+        let steps: Vec<Step> = plan.steps.iter().filter(is_left).cloned().collect();
+        if steps.is_empty() {
             return Ok(());
         }
-        for step in &plan.steps {
+        for step in &steps {
             tell(Progress::Begun(step));
             match run(conn, table, step, options).await? {
+                Ran::NotSeen => {
+                    tell(Progress::Skipped(step));
+                    skipped.push(step.clone());
+                }
                 Ran::Done(method) => tell(Progress::Done { step, method }),
                 Ran::Stale => {
                     tell(Progress::StartedOver(step));

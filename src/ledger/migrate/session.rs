@@ -25,6 +25,8 @@ pub(super) enum Ran {
     Done(Method),
     /// Somebody else changed the table first.
     Stale,
+    /// A table beside the tasks' may be there: this user can neither see nor create it.
+    NotSeen,
 }
 
 pub(super) async fn prepare(
@@ -98,6 +100,17 @@ pub(super) async fn run_ddl(
                     table: table.clone(),
                     statement,
                     seconds: whole_seconds(options.lock_wait),
+                });
+            }
+            Err(error) if step.may_be_there() && is_one_of(&error, &number::DENIED) => {
+                return Ok(Ran::NotSeen);
+            }
+            Err(error) if is_one_of(&error, &number::DENIED) => {
+                return Err(MigrateError::Denied {
+                    table: table.clone(),
+                    step: step.to_string(),
+                    rights: step.rights(),
+                    source: error,
                 });
             }
             Err(source) => {

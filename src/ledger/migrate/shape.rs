@@ -2,7 +2,7 @@
 
 use super::found::{self, Found};
 use super::step::Step;
-use super::{MigrateError, Table};
+use super::{MigrateError, Options, Table};
 
 /// The one place where columns are defined; new tables are made from it, old ones completed.
 const CREATE: &str = include_str!("../../../migrations/tb_time_limit_task.sql");
@@ -136,6 +136,7 @@ impl Index {
 pub(super) fn steps(
     table: &Table,
     found: &Found,
+    options: &Options,
     surplus: u64,
     duplicates: Option<&Found>,
 ) -> Result<Vec<Step>, MigrateError> {
@@ -148,7 +149,8 @@ pub(super) fn steps(
         })?;
 
     let mut steps = Vec::new();
-    steps.extend(change_key(found));
+    let converted = convert_key(found).filter(|_| options.utf8mb4);
+    steps.extend(converted.or_else(|| change_key(found)));
     steps.extend(add_columns(found));
     steps.extend(defaults(found));
     if surplus > 0 {
@@ -370,6 +372,20 @@ fn change_key(found: &Found) -> Option<Step> {
     Some(Step::ChangeKey {
         from: format!("{} {collation}", key.column_type),
         charset: key.charset.clone()?,
+        length: key.length.max(KEY_LENGTH),
+        comment: key.comment.clone(),
+    })
+}
+
+/// To `utf8mb4`, if it is something else.
+fn convert_key(found: &Found) -> Option<Step> {
+    let key = found.column(KEY)?;
+    if key.charset.as_deref() == Some("utf8mb4") {
+        return None;
+    }
+    let collation = key.collation.as_deref().unwrap_or_default();
+    Some(Step::ConvertKey {
+        from: format!("{} {collation}", key.column_type),
         length: key.length.max(KEY_LENGTH),
         comment: key.comment.clone(),
     })

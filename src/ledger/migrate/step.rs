@@ -21,6 +21,15 @@ pub enum Step {
         /// Kept.
         comment: String,
     },
+    /// The key's column cannot hold every character.
+    ConvertKey {
+        /// What it is now, as in `varchar(255) utf8_bin`.
+        from: String,
+        /// Kept, or widened.
+        length: u64,
+        /// Kept.
+        comment: String,
+    },
     /// All that are missing, by name.
     AddColumns(Vec<&'static str>),
     /// Apart from the others, because servers refuse to add generated and stored columns in one go.
@@ -71,12 +80,12 @@ impl Step {
                 comment,
                 ..
             } => {
-                let comment = comment.replace('\\', r"\\").replace('\'', "''");
-                alter
-                    + &format!(
-                        "MODIFY COLUMN `key` VARCHAR({length}) CHARACTER SET {charset} COLLATE {charset}_bin NOT NULL COMMENT '{comment}'"
-                    )
+                alter + &modify_key(*length, charset, comment)
             }
+            // Its index is wider than older row formats allow.
+            Self::ConvertKey {
+                length, comment, ..
+            } => alter + &modify_key(*length, "utf8mb4", comment) + ", ROW_FORMAT=DYNAMIC",
             Self::AddColumns(names) => {
                 let clauses: Vec<String> = names.iter().map(|name| add_column(name)).collect();
                 alter + &clauses.join(", ")
@@ -104,7 +113,9 @@ impl Step {
             | Self::MoveDuplicates { .. }
             | Self::CreatePauses
             | Self::CreateRates => &[Method::Plain],
-            Self::ChangeKey { .. } => &[Method::Copy, Method::ServersChoice],
+            Self::ChangeKey { .. } | Self::ConvertKey { .. } => {
+                &[Method::Copy, Method::ServersChoice]
+            }
             Self::AddColumns(_) | Self::AddDueAt | Self::DefaultZero(_) => &[
                 Method::Instant,
                 Method::InPlace,
@@ -112,6 +123,29 @@ impl Step {
                 Method::ServersChoice,
             ],
             Self::AddIndex(_) => &[Method::InPlace, Method::Copy, Method::ServersChoice],
+        }
+    }
+
+    /// Whether a server that denies the step may have what it makes: a table that this user cannot see.
+    pub(super) fn may_be_there(&self) -> bool {
+        matches!(self, Self::CreatePauses | Self::CreateRates)
+    }
+
+    /// The rights that the step takes.
+    #[must_use]
+    pub fn rights(&self) -> &'static str {
+        match self {
+            Self::CreateTable
+            | Self::CreatePauses
+            | Self::CreateRates
+            | Self::CreateDuplicates => "CREATE",
+            Self::MoveDuplicates { .. } => "SELECT, INSERT and DELETE",
+            Self::ChangeKey { .. }
+            | Self::ConvertKey { .. }
+            | Self::AddColumns(_)
+            | Self::AddDueAt
+            | Self::DefaultZero(_)
+            | Self::AddIndex(_) => "ALTER, CREATE, INDEX and INSERT",
         }
     }
 
@@ -134,6 +168,10 @@ impl fmt::Display for Step {
             } => write!(
                 f,
                 "change column `key` from {from} to varchar({length}) {charset}_bin, so that keys compare byte by byte"
+            ),
+            Self::ConvertKey { from, length, .. } => write!(
+                f,
+                "change column `key` from {from} to varchar({length}) utf8mb4_bin, so that keys may have any character"
             ),
             Self::AddColumns(names) => write!(f, "add columns {}", quoted(names)),
             Self::AddDueAt => write!(f, "add generated column `{}`", shape::DUE_AT),
@@ -200,6 +238,13 @@ impl fmt::Display for Method {
             Self::ServersChoice => "algorithm and lock chosen by the server",
         })
     }
+}
+
+fn modify_key(length: u64, charset: &str, comment: &str) -> String {
+    let comment = comment.replace('\\', r"\\").replace('\'', "''");
+    format!(
+        "MODIFY COLUMN `key` VARCHAR({length}) CHARACTER SET {charset} COLLATE {charset}_bin NOT NULL COMMENT '{comment}'"
+    )
 }
 
 fn add_column(name: &str) -> String {

@@ -1,5 +1,6 @@
 //! Taking leases, and keeping them.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,7 +20,22 @@ impl MysqlLedger {
         let owner = Owner::random();
         let mut conn = self.pools.acquire().await?;
         match self.claim_on(&mut conn, armings, by, owner).await {
-            Ok(claims) => Ok(claims),
+            Ok((claims, unread)) if unread.is_empty() => Ok(claims),
+            Ok((claims, unread)) => {
+                let message = format!(
+                    "{} rows were claimed and cannot be read back: `ledger.url` must lead to one server for every statement, and a proxy must not send SELECT to a replica",
+                    unread.len()
+                );
+                self.disown_later(&unread, owner, by.lease);
+                if claims.is_empty() {
+                    return Err(LedgerError::Refused {
+                        message,
+                        source: None,
+                    });
+                }
+                tracing::warn!("{message}; they are given back");
+                Ok(claims)
+            }
             Err(failure) => {
                 // It may have acted all the same, and only its answer got lost.
                 self.disown_later(armings, owner, by.lease);
@@ -28,13 +44,14 @@ impl MysqlLedger {
         }
     }
 
+    /// The claims, and what may have been claimed and cannot be read.
     async fn claim_on(
         &self,
         conn: &mut Conn,
         armings: &[Arming],
         by: &Claimant,
         owner: Owner,
-    ) -> sqlx::Result<Vec<Claim>> {
+    ) -> sqlx::Result<(Vec<Claim>, Vec<Arming>)> {
         let claimed = Instant::now();
         let lease_ms = by.lease.as_millis() as i64;
         let claim = |batch: &[Arming]| {
@@ -57,37 +74,52 @@ impl MysqlLedger {
             )
             .await?;
         if past.matched == 0 {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let question = self
             .of_rows(queries::CLAIMED, armings)
             .bind(owner.0.to_vec());
         let rows = conn.fetch(question).await?;
-        rows.iter()
+        let mut unread = Vec::new();
+        if (rows.len() as u64) < past.matched {
+            let read = rows.iter().map(rows::id).collect::<sqlx::Result<HashSet<u64>>>()?;
+            unread.extend_from_slice(armings);
+            unread.retain(|arming| !read.contains(&arming.row));
+        }
+        let claims = rows
+            .iter()
             .filter_map(|row| rows::claim(row, owner, claimed).transpose())
-            .collect()
+            .collect::<sqlx::Result<_>>()?;
+        Ok((claims, unread))
     }
 
     /// Gives back, when the server answers again, what a claim may have taken whose answer was lost: nobody else
-    /// knows its owner, and waiting for the lease to run out would cost the tasks time and a crash. Given up when the
-    /// leases have run out by themselves.
+    /// knows its owner, and waiting for the lease to run out would cost the tasks time and a crash. Goes on for a lease's
+    /// length after the first answer, since the claim itself may arrive late; ends when the ledger is closed.
     fn disown_later(&self, armings: &[Arming], owner: Owner, lease: Duration) {
         const PAUSE: Duration = Duration::from_secs(1);
         let (ledger, armings) = (self.clone(), armings.to_vec());
-        let until = Instant::now() + lease;
         tokio::spawn(async move {
-            while Instant::now() < until {
-                if let Ok(mut conn) = ledger.pools.acquire().await {
-                    let update = ledger
-                        .of_rows(queries::DISOWN, &armings)
-                        .bind(owner.0.to_vec());
-                    if conn.execute(update).await.is_ok() {
+            let mut first_answer = None;
+            while !ledger.pools.is_closed() {
+                if ledger.disown(&armings, owner).await.is_ok() {
+                    let answered = *first_answer.get_or_insert_with(Instant::now);
+                    if answered.elapsed() >= lease {
                         return;
                     }
                 }
                 tokio::time::sleep(PAUSE).await;
             }
         });
+    }
+
+    async fn disown(&self, armings: &[Arming], owner: Owner) -> Result<(), LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let update = self
+            .of_rows(queries::DISOWN, armings)
+            .bind(owner.0.to_vec());
+        conn.execute(update).await.map_err(error)?;
+        Ok(())
     }
 
     /// A statement about rows, with their ids bound.

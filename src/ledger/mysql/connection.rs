@@ -104,6 +104,11 @@ impl Pools {
         &self.handlers
     }
 
+    /// Whether no connection is given out any more.
+    pub fn is_closed(&self) -> bool {
+        self.engine.is_closed()
+    }
+
     /// Waits until every connection is closed.
     pub async fn close(&self) {
         tokio::join!(self.engine.close(), self.handlers.close());
@@ -154,6 +159,11 @@ impl Conn {
     /// The bare connection, for work that has its own deadline. Not given back afterwards.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
         self.lent.take().expect("present until dropped").detach()
+    }
+
+    /// Which server it leads to, if that tells.
+    pub fn server(&self) -> Option<&str> {
+        self.lent.as_ref()?.server()
     }
 
     fn begin(&mut self) -> (&mut sqlx::MySqlConnection, Duration) {

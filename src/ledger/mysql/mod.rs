@@ -12,6 +12,7 @@ mod facts;
 mod filter;
 mod lease_scan;
 mod locks;
+mod lost;
 mod pauses;
 mod pool;
 pub mod queries;
@@ -99,9 +100,17 @@ pub struct MysqlLedger {
     queries: Queries,
     table: Table,
     clock: LedgerClock,
-    clock_read: std::sync::Arc<std::sync::Mutex<Option<Instant>>>,
+    clock_read: std::sync::Arc<std::sync::Mutex<Option<ClockRead>>>,
     locks: std::sync::Arc<Locks>,
     facts: std::sync::Arc<KnownFacts>,
+}
+
+/// The latest reading of the server's clock.
+#[derive(Debug, Clone)]
+struct ClockRead {
+    at: Instant,
+    /// By which server, if that tells.
+    server: Option<String>,
 }
 
 impl MysqlLedger {
@@ -162,14 +171,17 @@ impl MysqlLedger {
     /// # Errors
     /// [`LedgerError`] if it has to be asked for and does not answer.
     pub async fn now(&self) -> Result<UnixMs, LedgerError> {
-        let read = *self
-            .clock_read
-            .lock()
-            .expect("nothing panics while holding it");
-        match read {
-            Some(read) if read.elapsed() < CLOCK_AGE_MAX => Ok(self.clock.now()),
-            _ => self.sync_clock().await,
+        match self.clock_read().as_ref() {
+            Some(read) if read.at.elapsed() < CLOCK_AGE_MAX => return Ok(self.clock.now()),
+            _ => {}
         }
+        self.sync_clock().await
+    }
+
+    fn clock_read(&self) -> std::sync::MutexGuard<'_, Option<ClockRead>> {
+        self.clock_read
+            .lock()
+            .expect("nothing panics while holding it")
     }
 
     /// Where keys stand; those without a row are left out. A key that the server refuses has none: it is asked about the
@@ -231,11 +243,16 @@ impl Ledger for MysqlLedger {
             .await
             .map_err(error)?;
         let now_us = rows::first_i64(&rows).map_err(error)?;
+        let server = conn.server().map(str::to_owned);
+        let read = self.clock_read().replace(ClockRead {
+            at: asked,
+            server: server.clone(),
+        });
+        // What was known exactly is another server's time.
+        if read.is_some_and(|read| read.server != server) {
+            self.clock.distrust();
+        }
         self.clock.observe_us(now_us, asked);
-        *self
-            .clock_read
-            .lock()
-            .expect("nothing panics while holding it") = Some(asked);
         Ok(self.clock.now())
     }
 

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::connection::is_transient;
+use super::lost::{Lost, Peer};
 
 /// How long a caller waits for a connection.
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,6 +53,7 @@ struct Inner {
     limit: Arc<Semaphore>,
     /// The one used last is at the back, and is taken first: its statements are prepared.
     idle: Mutex<VecDeque<Idle>>,
+    lost: Lost,
 }
 
 /// A connection that waits for its next use.
@@ -66,6 +68,8 @@ struct Idle {
 pub(super) struct Session {
     connection: MySqlConnection,
     born: Instant,
+    /// `None`: the server does not tell.
+    peer: Option<Peer>,
 }
 
 /// A connection in use; given back with [`give_back`](Self::give_back), closed when dropped.
@@ -82,6 +86,7 @@ impl Pool {
             options,
             limit: Arc::new(Semaphore::new(connections_max as usize)),
             idle: Mutex::default(),
+            lost: Lost::default(),
         }))
     }
 
@@ -100,10 +105,15 @@ impl Pool {
             Ok(Err(_)) => return Err(sqlx::Error::PoolClosed),
             Err(_) => return Err(sqlx::Error::PoolTimedOut),
         };
-        let session = match self.rested(deadline).await {
+        let mut session = match self.rested(deadline).await {
             Some(session) => session,
             None => self.connect(deadline).await?,
         };
+        let Session {
+            connection, peer, ..
+        } = &mut session;
+        let ended = timeout_at(deadline, self.0.lost.end(connection, peer.as_ref())).await;
+        ended.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         Ok(Lent {
             session,
             pool: self.clone(),
@@ -137,7 +147,13 @@ impl Pool {
             let born = Instant::now();
             let opened = timeout_at(deadline, self.open()).await;
             match opened {
-                Ok(Ok(connection)) => return Ok(Session { connection, born }),
+                Ok(Ok((connection, peer))) => {
+                    return Ok(Session {
+                        connection,
+                        born,
+                        peer,
+                    });
+                }
                 Ok(Err(error)) if may_pass(&error) && Instant::now() + pause < deadline => {
                     sleep(pause).await;
                     pause = (pause * 2).min(CONNECT_PAUSE_MAX);
@@ -148,10 +164,16 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> sqlx::Result<MySqlConnection> {
+    async fn open(&self) -> sqlx::Result<(MySqlConnection, Option<Peer>)> {
         let mut connection = self.0.options.connect().await?;
         connection.execute(ENGINE_SESSION).await?;
-        Ok(connection)
+        let peer = Peer::of(&mut connection).await?;
+        Ok((connection, peer))
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub fn is_closed(&self) -> bool {
+        self.0.limit.is_closed()
     }
 
     /// Says goodbye to the server on every idle connection; those in use are closed when they come back.
@@ -213,6 +235,12 @@ impl Lent {
     /// It broke, or was left in the middle of an answer.
     pub fn close(self) {
         self.pool.doubt();
+        self.pool.0.lost.add(self.session.peer);
+    }
+
+    /// Which server it leads to, if that tells.
+    pub fn server(&self) -> Option<&str> {
+        Some(self.session.peer.as_ref()?.server())
     }
 
     /// Out of the pool for good.

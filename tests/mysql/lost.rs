@@ -1,0 +1,121 @@
+//! Claims whose answers are lost, late, or read from somewhere else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lapsed::Config;
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::{Arming, Claimant, Ledger, LedgerError};
+use sqlx::{Connection, MySqlConnection};
+use tokio::time::Instant;
+
+use crate::proxy::{Act, Proxy};
+use crate::rig::{claimant, overdue, start};
+
+fn is_claim(sql: &str) -> bool {
+    sql.starts_with("UPDATE") && sql.contains("SET attempt = LEAST(")
+}
+
+fn hasty(url: &str) -> MysqlLedger {
+    let mut config = Config::default().ledger;
+    config.url = url.into();
+    config.statement_timeout = Duration::from_millis(500);
+    MysqlLedger::new(&config).unwrap()
+}
+
+/// Attempt, crashes, and whether it is leased.
+async fn counters(url: &str, arming: Arming) -> (i64, i64, i64) {
+    let mut connection = MySqlConnection::connect(url).await.unwrap();
+    sqlx::query_as(
+        "SELECT CAST(attempt AS SIGNED), CAST(crashes AS SIGNED), CAST(lease_until > 0 AS SIGNED) FROM tb_time_limit_task WHERE id = ?",
+    )
+    .bind(arming.row)
+    .fetch_one(&mut connection)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_claim_that_reaches_the_server_late_is_not_executed() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 1).await;
+    let proxy = Proxy::before(&url, |sql| match is_claim(sql) {
+        true => Act::Hold,
+        false => Act::Pass,
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    let lost = through.claim(&armings, &claimant()).await.unwrap_err();
+    assert!(lost.is_transient(), "{lost}");
+    assert_eq!(proxy.held(), 1);
+    // The next connection has the server end the lost one.
+    through.sync_clock().await.unwrap();
+    proxy.let_go();
+    // Its last act would be to claim: another claim comes first, or finds what it has done.
+    let claims = ledger.claim(&armings, &claimant()).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    assert_eq!((claims[0].attempt.number, claims[0].attempt.crashes), (1, 0));
+}
+
+#[tokio::test]
+async fn a_late_claim_that_cannot_be_stopped_is_given_back_after_it_came() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 1).await;
+    let proxy = Proxy::before(&url, |sql| match sql {
+        claim if is_claim(claim) => Act::Hold,
+        // As if this user had no right to.
+        kill if kill.starts_with("KILL") => Act::Refuse(1095),
+        _ => Act::Pass,
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    through.claim(&armings, &claimant()).await.unwrap_err();
+    // It gives back before the claim comes, which changes nothing.
+    through.sync_clock().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    proxy.let_go();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut seen = Vec::new();
+    while seen.last() != Some(&(0, 0, 0)) || !seen.contains(&(1, 0, 1)) {
+        assert!(Instant::now() < deadline, "{seen:?}");
+        let now = counters(&url, armings[0]).await;
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+}
+
+#[tokio::test]
+async fn claims_that_cannot_be_read_back_are_told_and_given_back() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 3).await;
+    let stale = Arc::new(AtomicBool::new(true));
+    let is_stale = Arc::clone(&stale);
+    let proxy = Proxy::before(&url, move |sql| {
+        let reads_back = sql.starts_with("SELECT") && sql.ends_with("AND owner = ?");
+        match reads_back && is_stale.load(Ordering::SeqCst) {
+            true => Act::With(" LIMIT 0"),
+            false => Act::Pass,
+        }
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    let by = Claimant {
+        lease: Duration::from_secs(600),
+        ..claimant()
+    };
+    let error = through.claim(&armings, &by).await.unwrap_err();
+    assert!(matches!(error, LedgerError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("SELECT to a replica"), "{error}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for arming in &armings {
+        while counters(&url, *arming).await != (0, 0, 0) {
+            assert!(Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    stale.store(false, Ordering::SeqCst);
+    let claims = hasty(&url).claim(&armings, &by).await.unwrap();
+    assert_eq!(claims.len(), 3);
+}
