@@ -157,7 +157,8 @@ impl Shared {
         for Ended { claim, .. } in &out {
             tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "run ended by a lock of its row, as the one before: counted as a crash");
         }
-        self.leases.forget(out.iter().map(|ended| &ended.claim.lease));
+        self.leases
+            .forget(out.iter().map(|ended| &ended.claim.lease));
         self.intake.land(out.iter().map(|ended| &ended.claim.key));
         rest
     }

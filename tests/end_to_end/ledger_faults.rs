@@ -294,7 +294,10 @@ async fn refuses_for_a_while(rig: &Rig, refuse: &str, allow: &str) {
     })
     .await;
     let trouble = daemon.status.ledger_trouble().unwrap();
-    assert!(trouble.ends_with("the ledger refuses it, see the log"), "{trouble}");
+    assert!(
+        trouble.ends_with("the ledger refuses it, see the log"),
+        "{trouble}"
+    );
     // Longer than a lease.
     tokio::time::sleep(Duration::from_secs(5)).await;
     rig.run_sql(allow).await;
@@ -350,7 +353,8 @@ async fn runs_that_end_while_no_statement_can_be_prepared_are_settled_and_not_ru
     })
     .await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    rig.run_sql("SET GLOBAL max_prepared_stmt_count = 16382").await;
+    rig.run_sql("SET GLOBAL max_prepared_stmt_count = 16382")
+        .await;
     rig.until_done(20).await;
     rig.each_ran_once(20).await;
     daemon.stop().await;

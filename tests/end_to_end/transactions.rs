@@ -373,7 +373,8 @@ async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
 async fn a_renewal_behind_the_first_read_keeps_no_transaction_from_completing() {
     let rig = Setup::new("engine.lease = '2s'").own_maria().start().await;
     // The default of newer servers.
-    rig.run_sql("SET GLOBAL innodb_snapshot_isolation = ON").await;
+    rig.run_sql("SET GLOBAL innodb_snapshot_isolation = ON")
+        .await;
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
     let daemon = rig.daemon_with(one(move |task| {

@@ -200,7 +200,9 @@ impl Ledger for Faulty {
             locked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         let row = *self.faults.refused_row.lock().unwrap();
         let is_refused = self.faults.settle_refused.load(Ordering::SeqCst)
-            || settlements.iter().any(|one| Some(one.lease.arming.row) == row);
+            || settlements
+                .iter()
+                .any(|one| Some(one.lease.arming.row) == row);
         let is_unfit = |one: &Settlement| matches!(one.ruling, Ruling::CompleteWith(_));
         if self.faults.results_unfit.load(Ordering::SeqCst) && settlements.iter().any(is_unfit) {
             return Err(LedgerError::Unfit {

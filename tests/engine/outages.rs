@@ -142,10 +142,14 @@ async fn a_success_whose_result_is_refused_is_a_success() {
     let faults = Arc::new(Faults::default());
     faults.results_unfit.store(true, Ordering::SeqCst);
     let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "count", |task: TaskContext, _: Vec<String>| async move {
-        task.keep_result(&serde_json::json!({"number": 1}))?;
-        Ok(())
-    });
+    handlers.on(
+        "Job",
+        "count",
+        |task: TaskContext, _: Vec<String>| async move {
+            task.keep_result(&serde_json::json!({"number": 1}))?;
+            Ok(())
+        },
+    );
     let rig = start_with(ledger, faults, "", handlers);
     rig.due_now("Job@count@1").await;
     let record = rig.until("Job@count@1", State::Done).await;

@@ -272,7 +272,11 @@ async fn the_key_takes_every_character_when_that_is_asked_for() -> Result {
     database
         .run("INSERT INTO tb (`key`, start_time, end_time) VALUES ('One@😀', 1, 2)")
         .await?;
-    assert!(plan_with(&mut database.conn, &tb(), &options).await?.is_empty());
+    assert!(
+        plan_with(&mut database.conn, &tb(), &options)
+            .await?
+            .is_empty()
+    );
     assert!(database.migrate().await?.is_empty(), "it stays so");
     Ok(())
 }

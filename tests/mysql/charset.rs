@@ -143,11 +143,10 @@ async fn many_sizes_of_a_batch_are_few_prepared_statements() {
         assert!(created.iter().all(|created| created.arming.due.0 > 0));
     }
     let mut connection = ledger.connection().await.unwrap();
-    let used: (String, String) =
-        sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")
-            .fetch_one(&mut connection)
-            .await
-            .unwrap();
+    let used: (String, String) = sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
     let used: usize = used.1.parse().unwrap();
     assert!(used < 35, "{used} prepared statements");
 }

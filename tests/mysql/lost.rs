@@ -55,7 +55,10 @@ async fn a_claim_that_reaches_the_server_late_is_not_executed() {
     // Its last act would be to claim: another claim comes first, or finds what it has done.
     let claims = ledger.claim(&armings, &claimant()).await.unwrap();
     assert_eq!(claims.len(), 1);
-    assert_eq!((claims[0].attempt.number, claims[0].attempt.crashes), (1, 0));
+    assert_eq!(
+        (claims[0].attempt.number, claims[0].attempt.crashes),
+        (1, 0)
+    );
 }
 
 #[tokio::test]

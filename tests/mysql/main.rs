@@ -11,7 +11,8 @@ mod rates;
 mod refusals;
 mod rig;
 mod scans;
-mod snippets;
 mod sessions;
+mod snippets;
+
 mod statements;
 mod survey;

@@ -37,7 +37,8 @@ const PREPARED_MAX: &str = "max_prepared_stmt_count";
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'innodb_buffer_pool_size', \
      'innodb_flush_log_at_trx_commit', 'max_allowed_packet', 'max_connections', 'max_user_connections', 'read_only', \
      'super_read_only', 'innodb_read_only', 'wsrep_on', 'max_prepared_stmt_count')";
-const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count')";
+const STATUS: &str =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count')";
 
 /// Statements of 512 keys of full length, without their payloads, are about 200 KiB.
 const PACKET_MIN: u64 = 1024 * 1024;

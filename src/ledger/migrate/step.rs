@@ -79,9 +79,7 @@ impl Step {
                 length,
                 comment,
                 ..
-            } => {
-                alter + &modify_key(*length, charset, comment)
-            }
+            } => alter + &modify_key(*length, charset, comment),
             // Its index is wider than older row formats allow.
             Self::ConvertKey {
                 length, comment, ..
@@ -135,10 +133,9 @@ impl Step {
     #[must_use]
     pub fn rights(&self) -> &'static str {
         match self {
-            Self::CreateTable
-            | Self::CreatePauses
-            | Self::CreateRates
-            | Self::CreateDuplicates => "CREATE",
+            Self::CreateTable | Self::CreatePauses | Self::CreateRates | Self::CreateDuplicates => {
+                "CREATE"
+            }
             Self::MoveDuplicates { .. } => "SELECT, INSERT and DELETE",
             Self::ChangeKey { .. }
             | Self::ConvertKey { .. }

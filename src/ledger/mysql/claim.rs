@@ -82,7 +82,10 @@ impl MysqlLedger {
         let rows = conn.fetch(question).await?;
         let mut unread = Vec::new();
         if (rows.len() as u64) < past.matched {
-            let read = rows.iter().map(rows::id).collect::<sqlx::Result<HashSet<u64>>>()?;
+            let read = rows
+                .iter()
+                .map(rows::id)
+                .collect::<sqlx::Result<HashSet<u64>>>()?;
             unread.extend_from_slice(armings);
             unread.retain(|arming| !read.contains(&arming.row));
         }

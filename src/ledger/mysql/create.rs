@@ -73,7 +73,7 @@ impl MysqlLedger {
                 IfPending::Move => upsert,
                 IfPending::Keep | IfPending::Refuse => {
                     upsert.bind(*marks.entry(std::ptr::from_ref(*task)).or_insert_with(mark))
-                },
+                }
             }
         })
     }
@@ -98,10 +98,7 @@ mod tests {
     #[test]
     fn five_hundred_sizes_become_eighteen() {
         let counts = [1, 2, 3, 4, 5, 7, 12, 13, 385, 512];
-        assert_eq!(
-            counts.map(rounded_up),
-            [1, 2, 3, 4, 6, 8, 12, 16, 512, 512]
-        );
+        assert_eq!(counts.map(rounded_up), [1, 2, 3, 4, 6, 8, 12, 16, 512, 512]);
         let sizes: std::collections::BTreeSet<usize> = (1..=512).map(rounded_up).collect();
         assert_eq!(sizes.len(), 18);
     }

@@ -211,11 +211,7 @@ impl MysqlLedger {
         Ok(standings)
     }
 
-    async fn standings_of(
-        &self,
-        conn: &mut Conn,
-        keys: &[&str],
-    ) -> sqlx::Result<Vec<StandingRow>> {
+    async fn standings_of(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<Vec<StandingRow>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }

@@ -206,12 +206,9 @@ impl MysqlLedger {
         let refs: Vec<&NewTask> = tasks.iter().collect();
         for (sql, tasks) in self.creations(&refs) {
             let sql = self.in_others_session(sql).await?;
-            sqlx::query::Query::<MySql, _>::execute(
-                self.creation(sql, &tasks),
-                &mut *connection,
-            )
-            .await
-            .map_err(error)?;
+            sqlx::query::Query::<MySql, _>::execute(self.creation(sql, &tasks), &mut *connection)
+                .await
+                .map_err(error)?;
         }
         let keys: Vec<&str> = keys.into_iter().map(TaskKey::as_str).collect();
         let standings = self.standings_in(connection, &keys).await?;
