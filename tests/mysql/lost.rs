@@ -52,7 +52,9 @@ async fn a_claim_that_reaches_the_server_late_is_not_executed() {
     // The next connection has the server end the lost one.
     through.sync_clock().await.unwrap();
     proxy.let_go();
-    // Its last act would be to claim: another claim comes first, or finds what it has done.
+    // Longer than a claim takes.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(counters(&url, armings[0]).await, (0, 0, 0));
     let claims = ledger.claim(&armings, &claimant()).await.unwrap();
     assert_eq!(claims.len(), 1);
     assert_eq!(

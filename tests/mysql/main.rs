@@ -13,6 +13,5 @@ mod rig;
 mod scans;
 mod sessions;
 mod snippets;
-
 mod statements;
 mod survey;
