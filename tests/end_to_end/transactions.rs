@@ -9,7 +9,7 @@ use lapsed::task::State;
 use lapsed::{Due, HandlerError, HandlerRegistry, MysqlTask, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
-use crate::rig::{Rig, key, take_effect, until, write_down};
+use crate::rig::{Rig, Setup, key, take_effect, until, write_down};
 
 /// `Job@run` by this closure.
 fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> HandlerRegistry
