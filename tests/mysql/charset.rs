@@ -22,6 +22,8 @@ fn found(text: &str) -> Foundling {
     Foundling {
         key: key(text),
         due: UnixMs(9_000_000_000_000),
+        heard: UnixMs(1),
+        from_key: true,
         over: None,
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::TaskClient;
-use lapsed::ledger::Ledger;
-use lapsed::task::TaskKey;
+use lapsed::ledger::{Ledger, NewTask};
+use lapsed::task::{TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 use tokio::task::JoinSet;
@@ -123,4 +123,31 @@ async fn a_locked_row_fails_nobody_elses_creation() {
     assert_eq!(created.iter().filter(|(_, made)| made.is_ok()).count(), 49);
     holding.rollback().await.unwrap();
     tasks.create("Locked", "row", [2], 2 * hour).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_key_that_a_call_names_twice_the_later_stands() {
+    let (_server, ledger, _) = start().await;
+    let far = 9_000_000_000_000;
+    let task = |n: i64, due: i64, payload: &str| NewTask {
+        payload: Some(payload.to_owned()),
+        ..NewTask::new(
+            TaskKey::build("Order", "close", [n.to_string()]).unwrap(),
+            UnixMs(due),
+        )
+    };
+    // Five, of which the first is the smallest.
+    let tasks = [
+        task(1, far, "1"),
+        task(1, far + 1_000, "22"),
+        task(2, far, "333"),
+        task(3, far, "333"),
+        task(4, far, "333"),
+    ];
+    ledger.create(&tasks).await.unwrap();
+    let standings = ledger.look_up(&[tasks[0].key.clone()]).await.unwrap();
+    assert_eq!(
+        standings[0].as_ref().unwrap().arming.due,
+        UnixMs(far + 1_000)
+    );
 }

@@ -28,6 +28,8 @@ async fn only_errors_about_data_are_final() {
     let foundling = Foundling {
         key: TaskKey::parse("Job@key").unwrap(),
         due: UnixMs(1),
+        heard: UnixMs(1),
+        from_key: true,
         over: None,
     };
     let number = std::sync::Arc::new(std::sync::atomic::AtomicU16::new(0));

@@ -57,7 +57,7 @@ async fn every_statement_can_be_prepared() {
         queries.create(2, IfPending::Keep),
         queries.create(2, IfPending::Refuse),
         queries.with_keys(queries::STANDING, 2),
-        queries.with_keys(queries::STANDING_NOW, 2),
+        queries.with_keys(queries::STANDING, 2) + queries::AS_IT_IS_NOW,
         queries.with_keys(queries::CANCEL, 2),
         queries.plain(queries::RECORD) + queries::RECORD_BY_KEY,
         queries.unpaused(queries::UNPAUSED_OLDEST, 2, 4),

@@ -31,15 +31,17 @@ impl MysqlLedger {
 
     /// The upserts, and the tasks of each. Rows go in the order of their keys, so that two batches do not lock crosswise.
     ///
-    /// The smallest is there again, to fill up to one of a few sizes: each size is a prepared statement of the server's,
-    /// and the same row once more changes nothing.
+    /// The smallest of those that come last of their key is there again, to fill up to one of a few sizes: each size is a
+    /// prepared statement of the server's, and the same row once more changes nothing.
     pub(super) fn creations<'a>(&self, tasks: &[&'a NewTask]) -> Vec<(String, Vec<&'a NewTask>)> {
         let of = |policy| {
             let tasks = tasks.iter().copied();
             let mut tasks: Vec<_> = tasks.filter(|task| task.if_pending == policy).collect();
             tasks.sort_by(|a, b| a.key.cmp(&b.key));
-            let size = |task: &&&NewTask| task.payload.as_ref().map_or(0, String::len);
-            let smallest = *tasks.iter().min_by_key(size)?;
+            let last_of_each = tasks.chunk_by(|a, b| a.key == b.key);
+            let last_of_each = last_of_each.filter_map(|of_a_key| of_a_key.last().copied());
+            let size = |task: &&NewTask| task.payload.as_ref().map_or(0, String::len);
+            let smallest = last_of_each.min_by_key(size)?;
             tasks.resize(rounded_up(tasks.len()), smallest);
             Some((self.queries.create(tasks.len(), policy), tasks))
         };

@@ -93,14 +93,9 @@ pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS
        CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
 
-/// As [`STANDING`], of a transaction that may have read before: as the rows are now. The statement before it has locked
-/// them. Unique key.
-pub const STANDING_NOW: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
-       CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
-       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
-       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
-       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms \
-     FROM `{t}` WHERE `key` IN ({keys}) LOCK IN SHARE MODE";
+/// Behind [`STANDING`] in a transaction that may have read before: as the rows are now. The statement before it has locked
+/// them.
+pub const AS_IT_IS_NOW: &str = " LOCK IN SHARE MODE";
 
 /// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
 /// holds another's could deadlock with a program that writes such rows in a transaction. Whoever has inserted it

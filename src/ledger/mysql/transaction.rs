@@ -251,7 +251,8 @@ impl MysqlLedger {
         keys: &[&str],
     ) -> Result<Vec<StandingRow>, LedgerError> {
         let keys = padded(keys);
-        let question = self.queries.with_keys(queries::STANDING_NOW, keys.len());
+        let question =
+            self.queries.with_keys(queries::STANDING, keys.len()) + queries::AS_IT_IS_NOW;
         let question = statement(self.in_others_session(question).await?);
         let question = keys
             .iter()
