@@ -98,7 +98,7 @@ impl Shared {
         self.complain(verb, error);
     }
 
-    /// After an outage in which leases may have run out, a sweep waits a moment: daemons that ended their runs give the
+    /// After an outage in which leases may have run out, whoever takes up such tasks waits a moment: daemons that ended their runs give the
     /// leases back, which counts nothing. Claimed by another daemon before that, each would count as a crash.
     pub(super) async fn owners_come_first(&self) -> Result<bool, LedgerError> {
         let began = self.ledger_health().failing_since;

@@ -231,7 +231,15 @@ impl Shared {
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
         let later = now.plus(TRY_AGAIN);
-        match self.parts.ledger.free_of(&rows).await {
+        let free = match self.owners_come_first().await {
+            Ok(false) => self.parts.ledger.free_of(&rows).await,
+            Ok(true) => {
+                let again = taken.into_iter().map(|(row, look)| (later, row, look));
+                return self.recovery.watch(again);
+            }
+            Err(error) => Err(error),
+        };
+        match free {
             Ok(free) => {
                 let put_off = free.into_iter().filter_map(|row| {
                     let look = taken.get(&row.arming.row).copied()?;

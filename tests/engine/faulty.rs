@@ -12,8 +12,8 @@ use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
     Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
     Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
-    LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling, Settled,
-    Settlement, Standing, Upcoming,
+    LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
+    Settled, Settlement, Standing, Upcoming,
 };
 use lapsed::task::{Pause, Paused, Scope, TaskKey, UnixMs};
 
