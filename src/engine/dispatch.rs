@@ -129,21 +129,26 @@ impl Shared {
 
     /// What was thought to be due and could not be claimed: says why, and holds what came early. A claim that
     /// was a few milliseconds early by the ledger's own clock is made again shortly; whatever else is due and not
-    /// ours, such as a row that somebody has locked, is the sweep's.
+    /// ours, such as a row that another session has locked, is looked at again in a second.
     async fn account_for(&self, missed: Vec<Signal>) {
         let still_due = match self.look_up_due(missed).await {
             Ok(still_due) => still_due,
             Err(error) => return self.ledger_failed("look up tasks", &error),
         };
         let now = self.parts.ledger.clock().now();
-        let only_just = still_due
+        let (only_just, locked): (Vec<_>, Vec<_>) = still_due
             .into_iter()
-            .filter(|(_, due_at)| now.since(*due_at) < CLOCK_ERROR_MAX);
-        let soon = only_just.map(|(Signal { key, arming, .. }, _)| Alarm {
-            key,
-            due: now.plus(CLAIM_AGAIN_AFTER),
-            arming,
-        });
+            .partition(|(_, due_at)| now.since(*due_at) < CLOCK_ERROR_MAX);
+        let locked = locked.iter().filter_map(|(signal, _)| signal.arming);
+        self.recovery
+            .look_again(locked.map(|arming| arming.row), now);
+        let soon = only_just
+            .into_iter()
+            .map(|(Signal { key, arming, .. }, _)| Alarm {
+                key,
+                due: now.plus(CLAIM_AGAIN_AFTER),
+                arming,
+            });
         let soon: Vec<Alarm> = soon.collect();
         if !soon.is_empty() {
             self.parts.timer.expect(soon);

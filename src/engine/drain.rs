@@ -12,6 +12,9 @@ use super::run::Ended;
 /// How long the last settlements of a stopping engine may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long arming the keys of what was released may take.
+const ARM_TIMEOUT: Duration = Duration::from_secs(1);
+
 impl Shared {
     /// Ends what runs, first by waiting, then by force, and writes the last settlements.
     pub(super) async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: JoinHandle<()>) {
@@ -47,6 +50,8 @@ impl Shared {
             );
             settler.abort();
         }
+        // The sweeps of the others find what is not armed.
+        let _ = timeout(ARM_TIMEOUT, self.runs.wait()).await;
         tracing::info!("stopped");
     }
 }

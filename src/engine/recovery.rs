@@ -71,6 +71,12 @@ impl Recovery {
         self.scan_wanted.notify_one();
     }
 
+    /// Looks at these due rows, which could not be claimed, again in a second.
+    pub(super) fn look_again(&self, rows: impl IntoIterator<Item = u64>, now: UnixMs) {
+        let later = now.plus(TRY_AGAIN);
+        self.watch(rows.into_iter().map(|row| (later, row, Look::Second)));
+    }
+
     fn watch(&self, rows: impl IntoIterator<Item = (UnixMs, u64, Look)>) {
         let mut watched = self.watched();
         for (at, row, look) in rows {
@@ -117,9 +123,10 @@ impl Shared {
 
     async fn scan_leases(&self) {
         let mut again = 0;
+        let mut asked = true;
         loop {
             let began = Instant::now();
-            let rest = match self.scan_leases_once().await {
+            let rest = match self.scan_leases_once(asked).await {
                 Ok(true) if again < SCANS_AGAIN => {
                     again += 1;
                     SCAN_AGAIN
@@ -127,7 +134,7 @@ impl Shared {
                 Ok(_) => {
                     again = 0;
                     let took = began.elapsed();
-                    self.rest_between_scans(took).await;
+                    asked = self.rest_between_scans(took).await;
                     continue;
                 }
                 Err(error) => {
@@ -139,26 +146,27 @@ impl Shared {
         }
     }
 
-    /// Until a scan is asked for, or one is due that nothing has asked for. One member does those for all.
-    async fn rest_between_scans(&self, took: Duration) {
+    /// Until a scan is asked for, or one is due that nothing has asked for. One member does those for all. Answers which.
+    async fn rest_between_scans(&self, took: Duration) -> bool {
         sleep(took.max(TRY_AGAIN).min(self.config.lease / 4)).await;
         let unasked = self.config.lease.max(took * SCAN_SHARE);
         loop {
             let asked = timeout(unasked, self.recovery.scan_wanted.notified()).await;
             if asked.is_ok() || self.share.is_first() {
-                return;
+                return asked.is_ok();
             }
         }
     }
 
-    /// Goes through the leases of all due rows. Tells whether some were of dead daemons.
-    async fn scan_leases_once(&self) -> Result<bool, LedgerError> {
+    /// Goes through the leases of all due rows: at once if it was asked for, else with rests. Tells whether some were of
+    /// dead daemons.
+    async fn scan_leases_once(&self, asked: bool) -> Result<bool, LedgerError> {
         let mut gone = HashMap::new();
         let mut ended = 0;
         let mut found_dead = false;
         let mut after = None;
         loop {
-            let asked = Instant::now();
+            let began = Instant::now();
             let page = self.parts.ledger.scan_leases(after).await?;
             let own = self.leases.claims();
             let (dead, others): (Vec<FoundLease>, Vec<FoundLease>) = page
@@ -180,8 +188,9 @@ impl Shared {
             if after.is_none() {
                 break;
             }
-            // Half of the time is left to others.
-            sleep(asked.elapsed()).await;
+            if !asked {
+                sleep(began.elapsed()).await;
+            }
         }
         if ended > 0 {
             let dead = gone.iter().filter(|(_, gone)| **gone);

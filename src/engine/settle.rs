@@ -275,6 +275,12 @@ impl Shared {
                     due: *next,
                 }),
             }),
+            // The other daemons hear of it by its event, whatever their sweeps are busy with.
+            (Settled::Applied, Verdict::Release) if self.stopping.is_cancelled() => Some(Alarm {
+                key: claim.key.clone(),
+                due: self.parts.ledger.clock().now(),
+                arming: Some(claim.lease.arming),
+            }),
             (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
                 key: claim.key.clone(),
                 due: *due,

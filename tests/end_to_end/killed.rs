@@ -6,7 +6,7 @@ use lapsed::task::State;
 use lapsed::{HandlerRegistry, Limits, TaskContext};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, create, numbers, until, until_within, write_down};
+use crate::rig::{Daemon, Rig, create, numbers, until, until_within, write_down};
 use crate::worker::Process;
 
 /// What these tests start takes this long after a moment, at most: beyond what is promised, below what they rule out.
@@ -114,27 +114,27 @@ async fn a_daemon_in_another_pid_namespace_waits_for_the_lease() {
     assert_eq!(rig.number(names).await, 1, "it knows itself, too");
 }
 
-#[tokio::test]
-async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lease() {
-    const HELD: i64 = 200_000;
-    let rig = Rig::new("engine.lease = '8s'\nengine.timeout = '1h'").await;
-    // One each: it holds up the others of its class for as long as the test takes.
-    let handlers = || {
-        let mut handlers = HandlerRegistry::new();
-        handlers.on("Slow", "run", |_: TaskContext, _: Vec<String>| async {
+/// `Job@long` runs until its daemon ends. So does `Slow@run`, of which each daemon runs one at a time.
+fn held_and_free() -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Slow", "run", |_: TaskContext, _: Vec<String>| async {
+        std::future::pending().await
+    });
+    handlers.limit("Slow", "run", Limits::new().concurrency(1));
+    handlers.on(
+        "Job",
+        "long",
+        |task: TaskContext, _: Vec<String>| async move {
+            write_down(&task).await?;
             std::future::pending().await
-        });
-        handlers.limit("Slow", "run", Limits::new().concurrency(1));
-        handlers.on(
-            "Job",
-            "long",
-            |task: TaskContext, _: Vec<String>| async move {
-                write_down(&task).await?;
-                std::future::pending().await
-            },
-        );
-        handlers
-    };
+        },
+    );
+    handlers
+}
+
+/// Two daemons on a large overdue backlog of `Slow@run`; the first of them runs `Job@long@1`.
+async fn behind_a_held_backlog(rig: &Rig) -> (Daemon, Daemon) {
+    const HELD: i64 = 200_000;
     // 200 of them go on falling due each second.
     rig.run_sql(&format!(
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
@@ -142,20 +142,33 @@ async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lea
         numbers(HELD)
     ))
     .await;
-    let first = rig.daemon_with(handlers());
+    let first = rig.daemon_with(held_and_free());
     first.create("Job@long@1", 0).await;
     until("it runs", async || rig.runs().await.len() == 1).await;
-    let second = rig.daemon_with(handlers());
+    let second = rig.daemon_with(held_and_free());
+    second.hears_events().await;
     until("the second knows the first", async || {
         second.status.members() == 2
     })
     .await;
+    (first, second)
+}
+
+#[tokio::test]
+async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lease() {
+    let rig = Rig::new("engine.lease = '20s'\nengine.timeout = '1h'").await;
+    let (first, _second) = behind_a_held_backlog(&rig).await;
     // Of this process, so that nobody can know that it is dead.
     first.kill();
     let ends_ms = rig
         .number("SELECT CAST(lease_until * 1000 AS SIGNED) FROM tb_time_limit_task WHERE `key` = 'Job@long@1'")
         .await;
-    until("it runs again", async || rig.runs().await.len() == 2).await;
+    until_within(
+        SOON + Duration::from_secs(20),
+        "it runs again",
+        async || rig.runs().await.len() == 2,
+    )
+    .await;
     let run = &rig.runs().await[1];
     assert_eq!(run.attempt, 2);
     let after_ms = run.at_ms - ends_ms;
@@ -164,4 +177,17 @@ async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lea
         "{after_ms} ms after its lease"
     );
     assert_eq!(rig.state("Job@long@1").await, State::Running);
+}
+
+#[tokio::test]
+async fn what_a_stopped_daemon_gives_back_behind_a_held_backlog_starts_soon_elsewhere() {
+    let rig = Rig::new("engine.timeout = '1h'\nengine.drain_timeout = '100ms'").await;
+    let (first, _second) = behind_a_held_backlog(&rig).await;
+    first.stop().await;
+    let stopped_ms = rig.now_ms().await;
+    until("it runs again", async || rig.runs().await.len() == 2).await;
+    let run = &rig.runs().await[1];
+    assert_eq!(run.attempt, 1, "it was given back");
+    let after_ms = run.at_ms - stopped_ms;
+    assert!(after_ms < 5_000, "{after_ms} ms after the stop");
 }

@@ -123,6 +123,32 @@ async fn what_a_dead_daemon_left_starts_soon_after_its_lease_though_no_sweep_fin
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_whose_row_was_locked_starts_soon_after_though_no_sweep_finds_it() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    let rig = start_with(
+        Arc::clone(&ledger),
+        Arc::clone(&faults),
+        "sweep.enabled = false",
+        counting(&Arc::default()),
+    );
+    let row = rig
+        .tasks
+        .create("Job", "count", ["1"], seconds(1))
+        .await
+        .unwrap()
+        .arming()
+        .row;
+    *faults.locked_row.lock().unwrap() = Some(row);
+    tokio::time::sleep(seconds(20)).await;
+    assert_eq!(rig.record("Job@count@1").await.state, State::Pending);
+    *faults.locked_row.lock().unwrap() = None;
+    let took = until_done(&rig, 1).await;
+    assert!(took < seconds(23), "{took:?}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn leases_are_looked_for_again_when_the_ledger_did_not_answer() {
     let dead = dead_name().await;
     let ledger = Arc::new(MemoryLedger::new(START));
