@@ -333,7 +333,7 @@ async fn daemons_of_different_tables_do_not_count_with_each_other() {
 }
 
 #[tokio::test]
-async fn daemons_that_start_together_audit_once() {
+async fn daemons_that_start_together_audit_or_leave_it_to_one_that_does() {
     let rig = Rig::new("").await;
     let daemons: [Daemon; 3] = fleet(&rig).await;
     let counted = |name: &str| {
@@ -343,10 +343,17 @@ async fn daemons_that_start_together_audit_once() {
             .sum::<f64>()
     };
     let skipped = || counted("lapsed_audits_skipped_total");
-    until("two have left it to the third", async || skipped() >= 2.0).await;
-    let audits = ["start", "subscribed"]
-        .map(|cause| counted(&format!("lapsed_audits_total{{reason=\"{cause}\"}}")));
-    assert_eq!(audits.iter().sum::<f64>(), 1.0);
+    let audits = || {
+        let causes = ["start", "subscribed"];
+        let counts =
+            causes.map(|cause| counted(&format!("lapsed_audits_total{{reason=\"{cause}\"}}")));
+        counts.iter().sum::<f64>()
+    };
+    // Which of them can leave it depends on who began when; see `tests/fleet/audits.rs`.
+    until("each has audited or left it", async || {
+        audits() >= 1.0 && audits() + skipped() >= 3.0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -406,13 +413,11 @@ async fn the_documented_rights_are_enough_to_share_and_without_them_each_daemon_
     let rights = ["+hset", "+hgetall", "+hdel"];
     let daemons = [user("a", &rights).await, user("b", &rights).await];
     know_each_other(&daemons).await;
-    let skipped = async || {
-        let skipped = daemons
-            .iter()
-            .map(|daemon| daemon.metric("lapsed_audits_skipped_total"));
-        skipped.sum::<f64>() >= 1.0
-    };
-    until("one audits for both", skipped).await;
+    until("an audit has left its mark", async || {
+        let marks: Vec<String> = rig.redis_says(&["KEYS", "#lapsed:audit:*"]).await;
+        !marks.is_empty()
+    })
+    .await;
     let weak = user("c", &[]).await;
     weak.hears_events().await;
     create_many(&rig, "", 60, 1_500, 20).await;
