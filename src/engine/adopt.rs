@@ -35,6 +35,16 @@ struct Wanted {
     doubt: Doubt,
 }
 
+impl Wanted {
+    /// When it was heard, if that may have been before the last word on its row.
+    fn doubted_since(&self) -> Option<UnixMs> {
+        match self.sighting.seen {
+            Seen::Armed(seen) if self.doubt != Doubt::None => seen.heard,
+            _ => None,
+        }
+    }
+}
+
 /// Whether evidence is younger than the last word on its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doubt {
@@ -149,7 +159,10 @@ impl Shared {
         if keys.is_empty() {
             return wanted;
         }
-        let looked = tokio::time::timeout(LOOK_PATIENCE, self.parts.timer.look(&keys)).await;
+        let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
+        let since = heard.min().unwrap_or_default();
+        let look = self.parts.timer.look(&keys, since);
+        let looked = tokio::time::timeout(LOOK_PATIENCE, look).await;
         let found = looked.ok().and_then(Result::ok);
         let mut found = found.map(Vec::into_iter);
         let is_believed = |wanted: &Wanted| {

@@ -70,7 +70,7 @@ impl RedisError {
     }
 
     /// No answer within the time it may take.
-    pub(super) fn silence() -> Self {
+    pub(crate) fn silence() -> Self {
         Self::Unreachable(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
     }
 

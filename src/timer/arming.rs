@@ -43,8 +43,8 @@ pub(super) struct Armings {
     horizon: Duration,
     heard: Mutex<HeardKeys>,
     arrived: Notify,
-    /// The server whose events are heard.
-    server: Mutex<Option<String>>,
+    /// The server whose events are heard, and since when it is that one.
+    server: Mutex<(Option<String>, UnixMs)>,
     metrics: Arc<Metrics>,
     warnings: RateLimit,
 }
@@ -72,7 +72,10 @@ impl Armings {
 
     /// A subscription was confirmed on this server: a deletion counts only while it is the same, and the master.
     pub(super) fn of_server(&self, run_id: Option<String>) {
-        *self.server() = run_id;
+        let mut server = self.server();
+        if run_id.is_none() || server.0 != run_id {
+            *server = (run_id, self.clock.now());
+        }
     }
 
     /// An event about a key that can be run here. Never blocks.
@@ -108,11 +111,20 @@ impl Armings {
         UnixMs(self.clock.now().0.saturating_sub(ago))
     }
 
-    /// Looks at keys that nobody spoke of; `None` for one that is not armed.
+    /// Looks at keys now; `None` for one that is not armed.
+    ///
+    /// # Errors
+    /// When Redis does not answer, or is not surely the server that it was then: it may have lost what was deleted.
     pub(super) async fn find(
         &self,
         keys: &[TaskKey],
+        since: UnixMs,
     ) -> Result<Vec<Option<Countdown>>, RedisError> {
+        let (expected, from) = self.server().clone();
+        let run_id = self.keyspace.server().await?.run_id;
+        if run_id.is_none() || run_id != expected || from > since {
+            return Err(RedisError::silence());
+        }
         let asked = self.clock.now();
         let found = self.keyspace.look(keys).await?;
         let answered = self.clock.now();
@@ -236,7 +248,7 @@ impl Armings {
 
     /// A replica, a demoted master and a server that hands its keys to another say `del` too.
     async fn hand_in_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn SignalSink) {
-        let expected = self.server().clone();
+        let (expected, _) = self.server().clone();
         let is_the_same = match self.keyspace.server().await {
             Ok(server) => {
                 server.role == Some(Role::Master) && expected.is_some() && server.run_id == expected
@@ -306,7 +318,7 @@ impl Armings {
             .expect("nothing panics while holding what was heard")
     }
 
-    fn server(&self) -> MutexGuard<'_, Option<String>> {
+    fn server(&self) -> MutexGuard<'_, (Option<String>, UnixMs)> {
         self.server.lock().expect("nothing panics while holding it")
     }
 }

@@ -21,7 +21,7 @@ use super::{Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, Time
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
 use crate::redis::{ArmedKey, Commands, Endpoint, Events, Existing, Keyspace, RedisError, Ttl};
-use crate::task::{Countdown, TaskKey};
+use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 
 /// Keys armed in one go.
@@ -160,8 +160,12 @@ impl Timer for KeyExpiry {
         })
     }
 
-    async fn look(&self, keys: &[TaskKey]) -> Result<Vec<Option<Countdown>>, TimerError> {
-        let found = self.armings.find(keys).await;
+    async fn look(
+        &self,
+        keys: &[TaskKey],
+        since: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, TimerError> {
+        let found = self.armings.find(keys, since).await;
         found.map_err(|error| TimerError::new("cannot look at keys", error))
     }
 

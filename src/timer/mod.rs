@@ -254,8 +254,12 @@ pub trait Timer: Send + Sync + 'static {
     /// Looks at these keys now, in their order: `None` for one that is not armed. What is found has no age.
     ///
     /// # Errors
-    /// When the server does not answer, or this timer has none.
-    async fn look(&self, _keys: &[TaskKey]) -> Result<Vec<Option<Countdown>>, TimerError> {
+    /// When the server does not answer, when it may have lost data after `since`, or when this timer has none.
+    async fn look(
+        &self,
+        _keys: &[TaskKey],
+        _since: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, TimerError> {
         Err(TimerError::new("this timer has no keys", "nothing to look at").lasting())
     }
 

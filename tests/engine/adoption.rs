@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Foundling, Ledger};
+use lapsed::ledger::{Catalog, Foundling, Ledger, NewTask, TaskRecord};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
     Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
@@ -27,6 +27,8 @@ struct Sees {
     ours: Vec<TaskKey>,
     expired: Vec<TaskKey>,
     expired_after: Duration,
+    /// Whether the keys that it saw are still there.
+    still_there: bool,
 }
 
 #[async_trait]
@@ -61,6 +63,24 @@ impl Timer for Sees {
     }
 
     fn expect(&self, _: Vec<Alarm>) {}
+
+    async fn look(
+        &self,
+        keys: &[TaskKey],
+        _: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, TimerError> {
+        let seen = |key: &TaskKey| {
+            let mut sighted = self.sighted.iter();
+            let Seen::Armed(seen) = sighted.find(|seen| seen.key == *key)?.seen else {
+                return None;
+            };
+            self.still_there.then_some(Countdown {
+                heard: None,
+                ..seen
+            })
+        };
+        Ok(keys.iter().map(seen).collect())
+    }
 
     fn is_listening(&self) -> Option<bool> {
         None
@@ -112,7 +132,9 @@ async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Durati
         let passed = Instant::now();
         let ran = tokio::time::timeout(Duration::from_secs(120), runs.recv()).await;
         assert!(ran.is_ok(), "it was lost");
-        assert!(inner.find(&key).await.unwrap().unwrap().adopted);
+        let record = inner.find(&key).await.unwrap().unwrap();
+        assert!(record.adopted);
+        assert!(record.created <= record.due, "its lateness is seen");
         told.send(passed.elapsed()).unwrap();
     };
     engine.run_until(outcome).await.unwrap();
@@ -192,4 +214,90 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     engine.run_until(outcome).await.unwrap();
     assert!(runs.try_recv().is_err(), "it ran twice");
     assert_eq!(inner.find(&key).await.unwrap().unwrap().state, State::Done);
+}
+
+/// What an engine makes of a key of `Job@m` that was armed at the start for a minute later, over a task due in a quarter of
+/// an hour from a key, if this happens while the sighting waits.
+async fn sighted_while(
+    still_there: bool,
+    act: impl AsyncFnOnce(&MemoryLedger, &TaskKey),
+) -> TaskRecord {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let adopted = Foundling {
+        key: key.clone(),
+        due: UnixMs(START.0 + 900_001),
+        heard: UnixMs(START.0 - 10_000),
+        from_key: true,
+        over: None,
+    };
+    ledger.adopt(&[adopted]).await.unwrap();
+    let timer = Sees {
+        sighted: vec![armed(&key)],
+        still_there,
+        ..Sees::default()
+    };
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
+    let outcome = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        act(&ledger, &key).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    };
+    engine.run_until(outcome).await.unwrap();
+    ledger.find(&key).await.unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sighting_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
+    // Whether or not the older key is found where it was: redis may have died and come back with it.
+    for still_there in [false, true] {
+        let cancelled = sighted_while(still_there, async |ledger, key| {
+            ledger.cancel(std::slice::from_ref(key)).await.unwrap();
+        });
+        assert_eq!(cancelled.await.state, State::Cancelled);
+
+        let due = UnixMs(START.0 + 20_000);
+        let created = sighted_while(still_there, async |ledger, key| {
+            let task = NewTask::new(key.clone(), due);
+            ledger.create(&[task]).await.unwrap();
+        });
+        assert_eq!(created.await.due, due);
+
+        let moved = sighted_while(still_there, async |ledger, key| {
+            ledger.reschedule(key, due).await.unwrap();
+        });
+        assert_eq!(moved.await.due, due);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sighting_that_is_younger_than_the_last_word_moves_the_task() {
+    let moved = sighted_while(true, async |_, _| {}).await;
+    assert_eq!(moved.due, UnixMs(START.0 + 60_001));
+    assert_eq!(moved.created, START, "when it was armed");
+}
+
+/// What becomes of a key that was cancelled just before it was heard to be armed.
+async fn armed_just_after_a_cancellation(still_there: bool) -> State {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let task = NewTask::new(key.clone(), UnixMs(START.0 + 60_000));
+    ledger.create(&[task]).await.unwrap();
+    ledger.cancel(std::slice::from_ref(&key)).await.unwrap();
+    let timer = Sees {
+        sighted: vec![armed(&key)],
+        still_there,
+        ..Sees::default()
+    };
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
+    let stop = tokio::time::sleep(Duration::from_secs(10));
+    engine.run_until(stop).await.unwrap();
+    ledger.find(&key).await.unwrap().unwrap().state
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_clocks_do_not_tell_a_fresh_look_does() {
+    assert_eq!(armed_just_after_a_cancellation(true).await, State::Pending);
+    let gone = armed_just_after_a_cancellation(false).await;
+    assert_eq!(gone, State::Cancelled, "the cancellation deleted it");
 }
