@@ -12,6 +12,7 @@ use crate::ledger::{
     Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, Pruned, TaskRecord,
 };
 use crate::task::{State, TaskKey};
+use crate::timer::Remaining;
 
 /// Rows that are looked for at a time.
 const PICK: u32 = 10_000;
@@ -21,6 +22,9 @@ const BATCH_MAX: u32 = 500;
 
 /// Statements in a second, where the rows of one are that few.
 const STATEMENTS_PER_SECOND: u32 = 10;
+
+/// By then the events of keys that Redis has just dropped were judged.
+const EVENTS_TAKE: Duration = Duration::from_secs(2);
 
 /// How fast many rows are worked through, so that what runs beside it is not late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,10 +238,11 @@ impl TaskClient {
         }
     }
 
-    /// Forgets finished tasks, in small batches at this pace; answers how many. What is pending is never touched.
+    /// Forgets finished tasks whose keys are gone, in small batches at this pace; answers how many. What is pending is never
+    /// touched.
     ///
     /// # Errors
-    /// [`ClientError`]; what was deleted before is gone.
+    /// [`ClientError`], also when Redis does not answer for the keys; what was deleted before is gone.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping it stops it between two batches.
@@ -253,32 +258,69 @@ impl TaskClient {
             Some(keep) => catalog.count_finished(state).await?.saturating_sub(keep),
             None => 0,
         };
-        let mut prune = Prune {
+        let prune = Prune {
             state,
             age: older_than,
             surplus,
             after: None,
             limit: BATCH_MAX,
-            dry_run,
+            dry_run: true,
         };
+        let found = self.prune_each(prune, async |rows| Ok(rows.len() as u64));
+        if dry_run {
+            return found.await;
+        }
+        // To ask for the keys makes Redis drop those that are due, while their rows say that they have finished.
+        let asked = self.prune_each(prune, async |rows| {
+            Ok(self.whose_keys_are_gone(rows).await?.len() as u64)
+        });
+        if asked.await? > 0 {
+            tokio::time::sleep(EVENTS_TAKE).await;
+        }
+        let delete = async |rows| {
+            let gone = self.whose_keys_are_gone(rows).await?;
+            let deleted = catalog.prune_rows(&prune, &gone).await?;
+            let rows = u32::try_from(deleted).unwrap_or(BATCH_MAX);
+            tokio::time::sleep(pace.apart(rows)).await;
+            Ok(deleted)
+        };
+        self.prune_each(prune, delete).await
+    }
+
+    /// Does this with each page of what is to be forgotten.
+    async fn prune_each(
+        &self,
+        mut prune: Prune,
+        act: impl AsyncFn(Vec<(u64, Option<TaskKey>)>) -> Result<u64, ClientError>,
+    ) -> Result<u64, ClientError> {
         let mut count = 0;
         loop {
             let Pruned {
-                rows,
+                rows: _,
                 surplus,
+                found,
                 next,
-            } = catalog.prune(&prune).await?;
-            count += rows;
+            } = self.catalog()?.prune(&prune).await?;
+            count += act(found).await?;
             prune.surplus -= surplus;
             prune.after = next;
             if next.is_none() {
                 return Ok(count);
             }
-            if !dry_run {
-                let rows = u32::try_from(rows).unwrap_or(BATCH_MAX);
-                tokio::time::sleep(pace.apart(rows)).await;
-            }
         }
+    }
+
+    /// A row outlives its key: what Redis says late of that finds that its task has finished.
+    async fn whose_keys_are_gone(
+        &self,
+        rows: Vec<(u64, Option<TaskKey>)>,
+    ) -> Result<Vec<u64>, ClientError> {
+        let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
+        let mut remaining = self.timer.remaining(&keys).await?.into_iter();
+        let gone = rows.into_iter().filter(|(_, key)| {
+            key.is_none() || !matches!(remaining.next(), Some(Remaining::Ms(_)))
+        });
+        Ok(gone.map(|(row, _)| row).collect())
     }
 }
 

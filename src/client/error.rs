@@ -5,6 +5,7 @@ use crate::ledger::{Created, LedgerError, Stands};
 use crate::task::{
     KeyError, RecurrenceError, ScheduleError, ScopeError, State, TaskKey, TraceparentError, UnixMs,
 };
+use crate::timer::TimerError;
 
 /// Why a producer's call failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,9 @@ pub enum ClientError {
     /// The ledger could not do it.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The timer could not say whether keys are gone.
+    #[error("finished tasks are kept while their keys cannot be asked for: {0}")]
+    Timer(#[from] TimerError),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use super::Shared;
 use crate::config::RetentionConfig;
 use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
-use crate::task::State;
+use crate::task::{State, TaskKey};
+use crate::timer::Remaining;
 
 /// Rows that one statement looks at.
 const BATCH: u32 = 500;
@@ -19,6 +20,12 @@ const EVERY_MAX: Duration = Duration::from_secs(600);
 
 /// What is kept for a week is looked for every ten minutes, what is kept for an hour every 36 seconds.
 const EVERY_SHARE: u32 = 100;
+
+/// Batches whose keys are asked for together, before the first of them is deleted.
+const PAGES: usize = 40;
+
+/// By then the events of keys that Redis has just dropped were judged, by every daemon.
+const EVENTS_TAKE: Duration = Duration::from_secs(2);
 
 /// Batches that delete nothing are apart, too: they read.
 const REST: Duration = Duration::from_millis(20);
@@ -90,29 +97,84 @@ impl Shared {
             };
             let mut forgotten = 0;
             loop {
-                let Pruned {
-                    rows,
-                    surplus,
-                    next,
-                } = catalog.prune(&prune).await?;
-                self.parts.metrics.pruned(state, rows);
-                forgotten += rows;
-                prune.surplus -= surplus;
-                prune.after = next;
-                let due = Duration::from_secs(rows) / rate;
-                tokio::time::sleep(due.max(REST)).await;
-                if next.is_none() || has_changed() {
+                let Some(pages) = self.without_keys(catalog, &mut prune).await? else {
+                    tracing::debug!("finished tasks are kept while redis does not answer");
+                    return Ok(());
+                };
+                for page in pages {
+                    let rows = catalog.prune_rows(&prune, &page).await?;
+                    self.parts.metrics.pruned(state, rows);
+                    forgotten += rows;
+                    let due = Duration::from_secs(rows) / rate;
+                    tokio::time::sleep(due.max(REST)).await;
+                    if has_changed() {
+                        return Ok(());
+                    }
+                }
+                if prune.after.is_none() {
                     break;
                 }
             }
             if forgotten > 0 {
                 tracing::info!(%state, rows = forgotten, "forgot finished tasks that were old enough");
             }
-            if has_changed() {
-                return Ok(());
-            }
         }
         Ok(())
+    }
+
+    /// The next pages of rows that may be forgotten: those whose keys are gone. A row outlives its key, so that the event of
+    /// a key that Redis drops late finds that its task has finished. To ask for the keys makes Redis drop those that are due;
+    /// their events have arrived when this returns. `None` while Redis does not answer.
+    async fn without_keys(
+        &self,
+        catalog: &dyn Catalog,
+        prune: &mut Prune,
+    ) -> Result<Option<Vec<Vec<u64>>>, LedgerError> {
+        let mut pages = Vec::new();
+        for _ in 0..PAGES {
+            let dry_run = Prune {
+                dry_run: true,
+                ..*prune
+            };
+            let Pruned {
+                rows: _,
+                surplus,
+                found,
+                next,
+            } = catalog.prune(&dry_run).await?;
+            prune.surplus -= surplus;
+            prune.after = next;
+            let Some(page) = self.whose_keys_are_gone(found).await else {
+                return Ok(None);
+            };
+            if !page.is_empty() {
+                pages.push(page);
+            }
+            if next.is_none() {
+                break;
+            }
+            tokio::time::sleep(REST).await;
+        }
+        if !pages.is_empty() {
+            tokio::time::sleep(EVENTS_TAKE).await;
+        }
+        Ok(Some(pages))
+    }
+
+    async fn whose_keys_are_gone(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
+        if !self.parts.router.adopts_any() {
+            // No key begins anything here.
+            return Some(rows.into_iter().map(|(row, _)| row).collect());
+        }
+        let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
+        let remaining = self.parts.timer.remaining(&keys).await.ok()?;
+        let mut remaining = remaining.into_iter();
+        let mut is_gone = |key: &Option<TaskKey>| match key {
+            Some(_) => !matches!(remaining.next(), Some(Remaining::Ms(_))),
+            None => true,
+        };
+        let gone = rows.into_iter().filter(|(_, key)| is_gone(key));
+        Some(gone.map(|(row, _)| row).collect())
     }
 }
 

@@ -197,12 +197,14 @@ pub struct PruneCursor {
 }
 
 /// What one batch of pruning came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
     /// Rows deleted, or that would be.
     pub rows: u64,
     /// Of these, those that were surplus.
     pub surplus: u64,
+    /// Of a dry run, the rows that would be deleted, with their keys; none for a key outside of the grammar.
+    pub found: Vec<(u64, Option<TaskKey>)>,
     /// Where to go on; `None` at the end.
     pub next: Option<PruneCursor>,
 }
@@ -321,6 +323,9 @@ pub trait Catalog: Send + Sync + 'static {
     /// # If we crash right after
     /// They are gone; the others go next time.
     async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError>;
+
+    /// Deletes those of these rows that `prune` would delete still: what a dry run of it found. Tells how many.
+    async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError>;
 
     /// How many tasks are in this finished state.
     async fn count_finished(&self, state: State) -> Result<u64, LedgerError>;

@@ -50,6 +50,9 @@ const BURST: usize = 256;
 /// would have to be touched twice; and Redis has enough to do just then.
 const TOUCHED_AFTER_BURST: Duration = Duration::from_millis(20);
 
+/// When keys are touched again whose touch was not answered. What does not fit is touched before its row is forgotten.
+const TOUCHED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// A key that outlives its task's due time by no more than this was armed for it, over a slow link perhaps.
 const SAME_MS: u64 = 2;
 
@@ -218,8 +221,12 @@ impl Nudge {
         loop {
             let due = self.touched.due(&self.clock, &mut alarm_clock).await;
             let keys: Vec<TaskKey> = due.into_iter().map(|alarm| alarm.key).collect();
-            // Their signals are out; without an answer Redis drops them when it comes across them.
-            let found = self.keyspace.pttl(&keys).await.unwrap_or_default();
+            // Their signals are out. Without an answer they are touched later: Redis would drop them when it comes across
+            // them, and say so when their rows may be forgotten.
+            let Ok(found) = self.keyspace.pttl(&keys).await else {
+                self.touch_soon(keys.into_iter().map(|key| (key, TOUCHED_AGAIN_AFTER)));
+                continue;
+            };
             let going = keys
                 .into_iter()
                 .zip(found)

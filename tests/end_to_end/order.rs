@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lapsed::client::{Pace, Pruning};
 use lapsed::ledger::{CancelAnswer, CancelFilter};
 use lapsed::task::State;
 use lapsed::{HandlerError, HandlerRegistry, TaskContext};
@@ -257,4 +258,62 @@ async fn a_key_that_is_there_again_after_redis_died_does_not_undo_a_cancellation
     has_caught_up(&rig, "Job@record@marker").await;
     assert_eq!(rig.state(name).await, State::Cancelled);
     assert_eq!(rig.runs_of(name).await, []);
+}
+
+#[tokio::test]
+async fn a_row_is_forgotten_only_once_its_key_is_gone() {
+    let rig = Rig::new("retention.done = '60s'").await;
+    let daemon = rig.listening_daemon().await;
+    let [with_key, without] = ["Job@record@with", "Job@record@without"];
+    for name in [with_key, without] {
+        daemon.create(name, 0).await;
+        rig.until_state(name, State::Done).await;
+    }
+    // What a reschedule to sooner leaves behind that did not reach redis.
+    let value = format!("lapsed:{}", rig.now_ms().await + 40_000);
+    let () = rig
+        .redis_says(&["SET", with_key, &value, "PX", "40000"])
+        .await;
+    rig.run_sql("UPDATE tb_time_limit_task SET end_time = end_time - 600, run_end = end_time, finished_at = finished_at - 600")
+        .await;
+    let rows = async || rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await;
+    until("one of them is forgotten", async || rows().await == 1).await;
+    assert_eq!(rig.state(with_key).await, State::Done);
+    // Sooner or later redis says that it has expired.
+    let () = rig.redis_says(&["PEXPIRE", with_key, "10"]).await;
+    until("the other is, too", async || rows().await == 0).await;
+    has_caught_up(&rig, "Job@record@marker").await;
+    assert_eq!(rig.runs_of(with_key).await.len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_forgotten_while_redis_cannot_be_asked_for_keys() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    daemon.create("Job@record@1", 0).await;
+    rig.until_done(1).await;
+    rig.run_sql("UPDATE tb_time_limit_task SET end_time = end_time - 600, run_end = end_time, finished_at = finished_at - 600")
+        .await;
+    let pruning = Pruning {
+        state: State::Done,
+        older_than: Some(Duration::from_secs(60)),
+        keep: None,
+        dry_run: false,
+    };
+    let client = rig.client().await;
+    rig.redis.stop_process().unwrap();
+    let refused = client.prune(pruning, Pace::default()).await;
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .starts_with("finished tasks are kept")
+    );
+    rig.redis.continue_process().unwrap();
+    until("redis answers", async || {
+        rig.pttl("Job@record@1").await == -2
+    })
+    .await;
+    let forgotten = client.prune(pruning, Pace::default()).await;
+    assert_eq!(forgotten.unwrap(), 1);
 }

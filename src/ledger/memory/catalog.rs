@@ -1,5 +1,7 @@
 //! The verbs of people who look and mend, in memory.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::MemoryLedger;
@@ -172,12 +174,35 @@ impl Catalog for MemoryLedger {
             let age = now.since(since);
             let spare = since <= now && age >= Prune::AGE_MIN && pruned.surplus < prune.surplus;
             let old = since <= now && prune.age.is_some_and(|limit| age >= limit);
-            if (spare || old) && (prune.dry_run || book.remove(id)) {
+            if !spare && !old {
+                continue;
+            }
+            if prune.dry_run {
+                let key = book.rows.get(&id).map(|row| row.key.clone());
+                pruned.found.push((id, key));
+            }
+            if prune.dry_run || book.remove(id) {
                 pruned.rows += 1;
                 pruned.surplus += u64::from(spare);
             }
         }
         Ok(pruned)
+    }
+
+    async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let youngest = Prune::AGE_MIN.min(prune.age.unwrap_or(Duration::MAX));
+        let mut forget = |id: &u64| {
+            let goes = book.rows.get(id).is_some_and(|row| {
+                row.status != Status::Unprocessed
+                    && row.state(now) == prune.state
+                    && !row.is_standing()
+                    && now.since(row.finished()) >= youngest
+            });
+            goes && book.remove(*id)
+        };
+        Ok(rows.iter().filter(|id| forget(id)).count() as u64)
     }
 
     async fn count_finished(&self, state: State) -> Result<u64, LedgerError> {

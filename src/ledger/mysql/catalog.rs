@@ -108,6 +108,10 @@ impl Catalog for MysqlLedger {
         self.prune_batch(prune).await
     }
 
+    async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.prune_these(prune, rows).await
+    }
+
     async fn count_finished(&self, state: State) -> Result<u64, LedgerError> {
         self.count(state).await
     }

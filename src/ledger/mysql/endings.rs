@@ -1,6 +1,7 @@
 //! What people and daemons do with many finished rows at once: bring them back, throw them away, forget them. Always
 //! few rows to a statement, by primary key.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -110,12 +111,31 @@ impl MysqlLedger {
             rows: doomed.len() as u64,
             surplus: as_surplus,
             next: behind(&found, after, limit),
+            found: Vec::new(),
         };
-        if !dry_run && !doomed.is_empty() {
-            let youngest = spare_ms.min(age_ms);
+        if dry_run {
+            let doomed: HashSet<u64> = doomed.into_iter().collect();
+            let goes = found.into_iter().filter(|row| doomed.contains(&row.row));
+            pruned.found = goes.map(|row| (row.row, row.key)).collect();
+        } else if !doomed.is_empty() {
+            let youngest = youngest_ms_of(age);
             pruned.rows = self.delete(conn, &doomed, status, youngest).await?;
         }
         Ok(pruned)
+    }
+
+    pub(super) async fn prune_these(
+        &self,
+        prune: &Prune,
+        rows: &[u64],
+    ) -> Result<u64, LedgerError> {
+        let Some(status) = status(prune.state).filter(|_| !rows.is_empty()) else {
+            return Ok(0);
+        };
+        let youngest = youngest_ms_of(prune.age);
+        let mut conn = self.pools.acquire().await?;
+        let deleted = self.delete(&mut conn, rows, status, youngest).await;
+        deleted.map_err(error)
     }
 
     async fn delete(
@@ -196,6 +216,11 @@ fn status(state: State) -> Option<i64> {
     }
 }
 
+/// How long ago what is deleted must have finished: as surplus, or by its age.
+fn youngest_ms_of(age: Option<Duration>) -> i64 {
+    age.map_or(i64::MAX / 2_000_000, ms).min(ms(Prune::AGE_MIN))
+}
+
 fn ms(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2_000_000)
 }
@@ -207,6 +232,7 @@ mod tests {
     fn found(row: u64, old: bool, spare: bool) -> rows::Finished {
         rows::Finished {
             row,
+            key: None,
             due_at: UnixMs(row as i64),
             old,
             spare,

@@ -412,7 +412,7 @@ pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status
 /// surplus has an age of its own. Ends where rows have not been due for long enough. The row of a series that a
 /// configuration wants ([`Recurrence::standing`](crate::Recurrence::standing)) says that it has ended: without it, it
 /// would be begun anew. Range on `ix_due`.
-pub const FINISHED: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+pub const FINISHED: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
      FROM `{t}` FORCE INDEX (ix_due) \

@@ -312,6 +312,7 @@ impl SettledRow {
 /// A row of the query `FINISHED`.
 pub(super) struct Finished {
     pub row: u64,
+    pub key: Option<TaskKey>,
     pub due_at: UnixMs,
     /// Old enough to go.
     pub old: bool,
@@ -323,6 +324,7 @@ impl Finished {
     pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
         Ok(Self {
             row: id(row)?,
+            key: key(row)?,
             due_at: ms(row, "due_ms")?,
             old: flag(row, "old")?,
             spare: flag(row, "spare")?,
