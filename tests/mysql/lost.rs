@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lapsed::Config;
+use lapsed::doctor::{self, Severity};
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Arming, Claimant, Ledger, LedgerError};
+use lapsed::ledger::{Arming, Claimant, Ledger, LedgerError, NewTask};
+use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};
 use tokio::time::Instant;
 
@@ -123,4 +125,53 @@ async fn claims_that_cannot_be_read_back_are_told_and_given_back() {
     stale.store(false, Ordering::SeqCst);
     let claims = hasty(&url).claim(&armings, &by).await.unwrap();
     assert_eq!(claims.len(), 3);
+}
+
+#[tokio::test]
+async fn a_creation_that_reaches_the_server_late_does_not_come_after_its_repetition() {
+    let (_server, ledger, url) = start().await;
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let proxy = Proxy::before(&url, move |sql| {
+        match sql.starts_with("INSERT INTO") && held.load(Ordering::SeqCst) {
+            true => Act::Hold,
+            false => Act::Pass,
+        }
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    let task = |due| NewTask::new(TaskKey::parse("Order@close@1").unwrap(), UnixMs(due));
+    let lost = through
+        .create(&[task(9_000_000_000_000)])
+        .await
+        .unwrap_err();
+    assert!(lost.is_transient(), "{lost}");
+    assert_eq!(proxy.held(), 1);
+    holds.store(false, Ordering::SeqCst);
+    through.create(&[task(9_000_000_001_000)]).await.unwrap();
+    proxy.let_go();
+    // Longer than a statement takes.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let standing = ledger.look_up(&[task(0).key]).await.unwrap().remove(0);
+    assert_eq!(standing.unwrap().arming.due, UnixMs(9_000_000_001_000));
+}
+
+#[tokio::test]
+async fn doctor_tells_that_reads_go_elsewhere() {
+    let (_server, _ledger, url) = start().await;
+    let proxy = Proxy::before(&url, |sql| match sql.starts_with("SELECT route FROM") {
+        true => Act::With(" LIMIT 0"),
+        false => Act::Pass,
+    })
+    .await;
+    for (url, severity) in [
+        (url.clone(), Severity::Ok),
+        (proxy.url(&url), Severity::Error),
+    ] {
+        let toml = format!("timer = 'ledger_poll'\nledger.url = '{url}'");
+        let report = doctor::examine(&Config::from_toml(&toml).unwrap()).await;
+        let mut findings = report.findings.iter();
+        let found = findings.find(|finding| finding.check == "ledger.read_back");
+        assert_eq!(found.unwrap().severity, severity, "{report}");
+    }
 }

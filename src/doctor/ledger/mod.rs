@@ -5,6 +5,7 @@ mod grants;
 mod index;
 mod pauses;
 mod rates;
+mod read_back;
 mod room;
 mod server;
 mod table;

@@ -7,6 +7,7 @@ use super::grants::{GRANTS, grants, identity, refused};
 use super::index::{INDEX, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index};
 use super::pauses;
 use super::rates;
+use super::read_back;
 use super::room::{BUFFER_POOL, ID, buffer_pool, id_room, next_id, size};
 use super::server::Variables;
 use crate::Config;
@@ -50,6 +51,7 @@ pub(super) async fn examine(
     if shape.is_ok() {
         pauses::examine(conn, &queries, checkup).await?;
         rates::examine(config, conn, &queries, checkup).await?;
+        read_back::examine(conn, &queries, checkup).await?;
         let plan = checkup.learn(&[INDEX], explain(conn, &queries)).await?;
         checkup.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
     }

@@ -1,0 +1,78 @@
+//! Whether what is written can be read back at once: not through a proxy that sends `SELECT` to a replica.
+
+use sqlx::MySqlConnection;
+
+use super::{is_about_rights, number, statement};
+use crate::doctor::Finding;
+use crate::doctor::checkup::{Checkup, Silent};
+use crate::ledger::mysql::queries::Queries;
+
+const READ_BACK: &str = "ledger.read_back";
+
+/// A row of the table of rates, whose name no route has. Nothing lists that table.
+const WRITE: &str = "INSERT INTO `{t}_rates` (route) VALUES (?)";
+const READ: &str = "SELECT route FROM `{t}_rates` WHERE route = ?";
+const REMOVE: &str = "DELETE FROM `{t}_rates` WHERE route = ?";
+
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// Writes a row and reads it back, where this user may write and delete there.
+pub(super) async fn examine(
+    conn: &mut MySqlConnection,
+    queries: &Queries,
+    checkup: &mut Checkup,
+) -> Result<(), Silent> {
+    let read = checkup
+        .learn(&[READ_BACK], read_back(conn, queries))
+        .await?;
+    checkup.add(read.map(judge));
+    Ok(())
+}
+
+/// `None`: it cannot be tried.
+async fn read_back(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Option<bool>> {
+    let name = format!("#lapsed doctor {:016x}", rand::random::<u64>());
+    let asks = |template| statement(queries.plain(template)).bind(name.clone());
+    // First, so that no row is left where it may not be deleted.
+    for template in [REMOVE, WRITE] {
+        match asks(template).execute(&mut *conn).await {
+            Ok(_) => {}
+            Err(error) if is_about_rights(&error) || number(&error) == Some(NO_SUCH_TABLE) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let read = asks(READ).fetch_optional(&mut *conn).await;
+    asks(REMOVE).execute(&mut *conn).await?;
+    Ok(Some(read?.is_some()))
+}
+
+fn judge(read: Option<bool>) -> Finding {
+    match read {
+        Some(true) => Finding::ok(READ_BACK, "what is written can be read back at once"),
+        Some(false) => Finding::error(
+            READ_BACK,
+            "a row that was just written cannot be read: a proxy sends SELECT to a replica, so claimed tasks never run",
+        )
+        .remedy("let every statement of `ledger.url` go to the server that takes writes: no read/write splitting"),
+        None => Finding::unknown(
+            READ_BACK,
+            "this user may not write a row of the table of rates and delete it",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    #[test]
+    fn a_split_of_reads_and_writes_is_an_error() {
+        assert_is(&judge(Some(true)), Severity::Ok, "read back");
+        assert_is(&judge(Some(false)), Severity::Error, "to a replica");
+        assert_is(&judge(None), Severity::Note, "could not be checked");
+    }
+}
