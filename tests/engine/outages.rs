@@ -146,7 +146,7 @@ async fn a_success_whose_result_is_refused_is_a_success() {
         "Job",
         "count",
         |task: TaskContext, _: Vec<String>| async move {
-            task.keep_result(&serde_json::json!({"number": 1}))?;
+            task.keep_result(serde_json::json!({"number": 1}))?;
             Ok(())
         },
     );
