@@ -1,7 +1,10 @@
 //! After an acknowledged cancel nothing starts.
 
+use std::sync::Arc;
+
 use lapsed::ledger::CancelAnswer;
 use lapsed::task::{State, UnixMs};
+use tokio::sync::Notify;
 
 use crate::rig::{Rig, create, key, until};
 
@@ -84,16 +87,22 @@ async fn a_cancelled_task_never_runs_and_its_key_is_gone() {
 async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
     let rig = Rig::new("").await;
     let mut handlers = crate::rig::handlers();
-    handlers.on("Job", "fails", |task: lapsed::TaskContext, ()| async move {
-        crate::rig::write_down(&task).await?;
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        Err(lapsed::HandlerError::new("no"))
+    let cancelled = Arc::new(Notify::new());
+    let gate = Arc::clone(&cancelled);
+    handlers.on("Job", "fails", move |task: lapsed::TaskContext, ()| {
+        let gate = Arc::clone(&gate);
+        async move {
+            crate::rig::write_down(&task).await?;
+            gate.notified().await;
+            Err(lapsed::HandlerError::new("no"))
+        }
     });
     let daemon = rig.daemon_with(handlers);
     daemon.create("Job@fails", 0).await;
     until("it runs", async || rig.runs().await.len() == 1).await;
     let answer = daemon.tasks.cancel_key(&key("Job@fails")).await.unwrap();
     assert_eq!(answer, CancelAnswer::Running);
+    cancelled.notify_one();
     rig.until_state("Job@fails", State::Cancelled).await;
     until("its cancellation is settled", async || {
         rig.with_status(3).await == 1

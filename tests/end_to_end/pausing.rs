@@ -1,9 +1,11 @@
 //! What is paused does not start, in no daemon, and is not lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::task::{Scope, State};
 use lapsed::{Due, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext, UnixMs};
+use tokio::sync::Notify;
 
 use crate::rig::{Daemon, Rig, create, handlers, key, numbers, until, write_down};
 
@@ -205,19 +207,29 @@ async fn a_bare_key_of_a_paused_class_becomes_a_task_and_waits() {
 async fn a_retry_of_a_paused_class_waits_and_keeps_its_attempts() {
     let rig = Rig::new("").await;
     let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "flaky", |task: TaskContext, ()| async move {
-        write_down(&task).await?;
-        if task.attempt() > 1 {
-            return Ok(());
+    let paused = Arc::new(Notify::new());
+    let gate = Arc::clone(&paused);
+    handlers.on("Job", "flaky", move |task: TaskContext, ()| {
+        let gate = Arc::clone(&gate);
+        async move {
+            write_down(&task).await?;
+            if task.attempt() > 1 {
+                return Ok(());
+            }
+            gate.notified().await;
+            Err(HandlerError::new("not yet"))
         }
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-        Err(HandlerError::new("not yet"))
     });
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     daemon.create("Job@flaky", 0).await;
     until("it runs", async || rig.runs().await.len() == 1).await;
     pause(&rig, &daemon.tasks, "Job").await;
+    until("the daemon knows", async || {
+        daemon.metric("lapsed_pauses") == 1.0
+    })
+    .await;
+    paused.notify_one();
     until("its retry was dropped", async || {
         daemon.dropped("paused") >= 1.0
     })
