@@ -73,6 +73,7 @@ impl Intake {
             match self.look(lane) {
                 Waiting::Startable(count) => return count,
                 Waiting::Nothing => arrived.await,
+                Waiting::Unrouted => tokio::task::yield_now().await,
                 Waiting::Held => drop(timeout(LOOK_AGAIN, arrived).await),
             }
         }
@@ -80,17 +81,23 @@ impl Intake {
 
     fn look(&self, lane: Lane) -> Waiting {
         let queues = self.queues_of_now();
-        if queues.lines.waiting(lane) == 0 {
-            return Waiting::Nothing;
+        let found = match queues.lines.waiting(lane) {
+            0 => Waiting::Nothing,
+            _ => {
+                self.gate.listen_for_ends();
+                queues.lines.look(lane, self.slots.available_permits())
+            }
+        };
+        match found {
+            Waiting::Nothing | Waiting::Held if queues.has_unrouted() => Waiting::Unrouted,
+            found => found,
         }
-        self.gate.listen_for_ends();
-        queues.lines.look(lane, self.slots.available_permits())
     }
 
     /// How many signals could start in this lane, if there were slots for all.
     pub fn startable(&self, lane: Lane) -> usize {
         match self.look(lane) {
-            Waiting::Nothing | Waiting::Held => 0,
+            Waiting::Nothing | Waiting::Held | Waiting::Unrouted => 0,
             Waiting::Startable(count) => count,
         }
     }
@@ -208,7 +215,7 @@ impl Intake {
         self.land(keys);
     }
 
-    /// Waits until a sweep is asked for, or the sweep's queue has room again.
+    /// Waits until a sweep is asked for, or a queue that was full has room again.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -281,16 +288,14 @@ impl Intake {
         let Some(signal) = queues.news(signal, &self.metrics) else {
             return Ok(());
         };
-        let pushed = queues.push(lane, route, signal);
+        let pushed = queues.push(lane, route, signal, self.slots.available_permits());
         drop(queues);
         if let Err(refused) = pushed {
-            match refused {
-                Refused::Held => self.drop_signal("held"),
-                Refused::Full => {
-                    self.drop_signal("overflow");
-                    self.sweep(Cause::Overflow);
-                }
-            }
+            // A sweep at once would find no room either: it is asked for when half of the room is free.
+            self.drop_signal(match refused {
+                Refused::Held => "held",
+                Refused::Full => "overflow",
+            });
             return Err(refused);
         }
         if swept {
@@ -307,15 +312,15 @@ impl Intake {
     /// The queues by the routes as they are now: these may have been exchanged.
     fn queues_of_now(&self) -> MutexGuard<'_, Queues> {
         let mut queues = self.queues();
-        if queues.lines.are_of(&self.router) {
-            return queues;
+        if !queues.lines.are_of(&self.router) {
+            queues.reroute(&self.router);
+            self.gate.open();
         }
-        for key in queues.reroute(&self.router) {
+        for key in queues.route_some(&self.router, self.slots.available_permits()) {
             if !self.router.runs(&key) {
                 self.unroutable.meet(&key);
             }
         }
-        self.gate.open();
         queues
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::flow::{Flow, Gate, Seat};
 use super::lane::Lane;
 use crate::handler::{Route, Router};
-use crate::task::{Rate, TaskKey};
+use crate::task::Rate;
 use crate::timer::Signal;
 
 /// Most signals that wait, from timers and from the sweep. The sweep comes again, so it needs few.
@@ -24,9 +24,6 @@ const SWEPT_MAX_OF_ALL: usize = 16 * SWEPT_MAX;
 /// it takes seven eighths, with others less, and whoever comes new always finds some.
 const SLOTS_SHARE: usize = 7;
 const ROOM_SHARE: usize = 7;
-
-/// More free slots than there are.
-const PLENTY: usize = usize::MAX / SLOTS_SHARE;
 
 /// Signals that wait.
 #[derive(Debug)]
@@ -71,6 +68,8 @@ pub enum Waiting {
     Nothing,
     /// All that waits is held.
     Held,
+    /// The routes were changed, and not all that waits has found its route yet.
+    Unrouted,
     /// So many may start.
     Startable(usize),
 }
@@ -88,7 +87,7 @@ pub struct Picked {
 /// A signal that was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no room: the ledger has to be asked again as soon as there is.
+    /// There is no room: the sweep finds its task when there is.
     Full,
     /// There is none for this route, which waits for something else: the sweep finds its tasks when they can start.
     Held,
@@ -143,14 +142,21 @@ impl Lines {
         })
     }
 
-    /// Puts a signal at the end of its route's line.
-    pub fn push(&mut self, lane: Lane, route: Route, signal: Signal) -> Result<(), Refused> {
+    /// Puts a signal at the end of its route's line, while so many slots are free.
+    pub fn push(
+        &mut self,
+        lane: Lane,
+        route: Route,
+        signal: Signal,
+        free: usize,
+    ) -> Result<(), Refused> {
         let index = self.line_of(route);
         let at = lane as usize;
         let line = &self.lines[index];
         if line.signals[at].len() >= self.allowance(lane) {
-            // A route with a rate has no room for as long as its backlog lasts.
-            let waits = line.route.limits.rate.is_some() || self.held(line, PLENTY).is_some();
+            // A route with a rate has no room for as long as its backlog lasts. One that holds all the slots it may has
+            // none until its runs end.
+            let waits = line.route.limits.rate.is_some() || self.held(line, free).is_some();
             return Err(if waits { Refused::Held } else { Refused::Full });
         }
         let line = &mut self.lines[index];
@@ -209,7 +215,7 @@ impl Lines {
                 picked.push(self.lines[index].pick(at));
                 // Only what was full has a sweep waiting for room; told after each signal, a sweep that finds the same
                 // row again and again would never rest.
-                if lane == Lane::Swept && self.lines[index].signals[at].len() == SWEPT_MAX / 2 - 1 {
+                if self.lines[index].signals[at].len() == lane.most_of_one() / 2 - 1 {
                     self.gate.drained.notify_one();
                 }
                 if !self.lines[index].signals[at].is_empty() {
@@ -265,9 +271,10 @@ impl Lines {
 
     /// How many signals of one route may wait in this lane now.
     fn allowance(&self, lane: Lane) -> usize {
-        let (of_one, of_all) = match lane {
-            Lane::Fresh => (FRESH_MAX, FRESH_MAX),
-            Lane::Swept => (SWEPT_MAX, SWEPT_MAX_OF_ALL),
+        let of_one = lane.most_of_one();
+        let of_all = match lane {
+            Lane::Fresh => FRESH_MAX,
+            Lane::Swept => SWEPT_MAX_OF_ALL,
         };
         let left = of_all.saturating_sub(self.waiting(lane));
         match self.several {
@@ -366,28 +373,24 @@ impl Lines {
         self.reloads == router.reloads()
     }
 
-    /// Takes over the routes as they are now. Answers whose signals are forgotten: what nothing runs any more, and what
-    /// does not fit.
-    pub fn reroute(&mut self, router: &Router) -> Vec<TaskKey> {
+    /// Takes over the routes as they are now. Answers what waited, to be put in its lines again; until
+    /// [`forget_flows`](Self::forget_flows) the flows of all routes are kept.
+    pub fn reroute(&mut self, router: &Router) -> Vec<(Lane, Signal)> {
         let Self { lines, flows, .. } =
             std::mem::replace(self, Self::new(router, Arc::clone(&self.gate)));
         self.flows = flows;
-        let mut forgotten = Vec::new();
-        for line in lines {
-            for (lane, signals) in [Lane::Fresh, Lane::Swept].into_iter().zip(line.signals) {
-                for signal in signals {
-                    let key = signal.key.clone();
-                    let route = router.find(&key);
-                    if route.is_none_or(|route| self.push(lane, route, signal).is_err()) {
-                        forgotten.push(key);
-                    }
-                }
-            }
-        }
+        let waited = lines.into_iter().flat_map(|line| {
+            let lanes = [Lane::Fresh, Lane::Swept].into_iter().zip(line.signals);
+            lanes.flat_map(|(lane, signals)| signals.into_iter().map(move |signal| (lane, signal)))
+        });
+        waited.collect()
+    }
+
+    /// Forgets the flows of routes that are gone and of which nothing runs.
+    pub fn forget_flows(&mut self) {
         let known = &self.by_name;
         self.flows
             .retain(|name, flow| known.contains_key(name) || flow.running() > 0);
-        forgotten
     }
 
     fn line_of(&mut self, route: Route) -> usize {
@@ -408,6 +411,16 @@ impl Lines {
             asking: false,
         });
         index
+    }
+}
+
+impl Lane {
+    /// How many signals of one route may wait at most.
+    fn most_of_one(self) -> usize {
+        match self {
+            Self::Fresh => FRESH_MAX,
+            Self::Swept => SWEPT_MAX,
+        }
     }
 }
 

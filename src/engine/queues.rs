@@ -19,11 +19,17 @@ const ECHO_OF_ARMING: Duration = Duration::from_secs(1);
 /// How long after it an event of the same key is.
 pub(super) const ECHO_OF_KEY: Duration = Duration::from_millis(50);
 
+/// How many signals find their routes at once after a change of these: each may try every expression, and the lock is
+/// held meanwhile.
+pub(super) const ROUTED_AT_ONCE: usize = 512;
+
 /// What waits, what is in flight, and what was settled just now.
 #[derive(Debug)]
 pub(super) struct Queues {
     /// What waits.
     pub(super) lines: Lines,
+    /// What waits since before the routes were changed, and is in no line yet.
+    unrouted: VecDeque<(Lane, Signal)>,
     places: HashMap<TaskKey, Place>,
     /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
     settled: HashMap<TaskKey, (Arming, Instant)>,
@@ -46,6 +52,7 @@ impl Queues {
     pub(super) fn new(lines: Lines) -> Self {
         Self {
             lines,
+            unrouted: VecDeque::new(),
             places: HashMap::new(),
             settled: HashMap::new(),
             settled_order: VecDeque::new(),
@@ -69,9 +76,15 @@ impl Queues {
     }
 
     /// Has a signal wait that is [news](Self::news).
-    pub(super) fn push(&mut self, lane: Lane, route: Route, signal: Signal) -> Result<(), Refused> {
+    pub(super) fn push(
+        &mut self,
+        lane: Lane,
+        route: Route,
+        signal: Signal,
+        free: usize,
+    ) -> Result<(), Refused> {
         let key = signal.key.clone();
-        self.lines.push(lane, route, signal)?;
+        self.lines.push(lane, route, signal, free)?;
         self.places.insert(key, Place::Waiting);
         Ok(())
     }
@@ -117,11 +130,35 @@ impl Queues {
         }
     }
 
-    /// As [`Lines::reroute`].
-    pub(super) fn reroute(&mut self, router: &Router) -> Vec<TaskKey> {
-        let forgotten = self.lines.reroute(router);
-        for key in &forgotten {
-            self.places.remove(key);
+    /// Takes over the routes as they are now. What waits finds its route with [`route_some`](Self::route_some).
+    pub(super) fn reroute(&mut self, router: &Router) {
+        self.unrouted.extend(self.lines.reroute(router));
+    }
+
+    /// Whether some of what waits has not found its route yet.
+    pub(super) fn has_unrouted(&self) -> bool {
+        !self.unrouted.is_empty()
+    }
+
+    /// Puts a few of the signals that [`reroute`](Self::reroute) left in their lines. Answers whose signals are
+    /// forgotten: what nothing runs any more, and what does not fit.
+    pub(super) fn route_some(&mut self, router: &Router, free: usize) -> Vec<TaskKey> {
+        if self.unrouted.is_empty() {
+            return Vec::new();
+        }
+        let few = self.unrouted.len().min(ROUTED_AT_ONCE);
+        let mut forgotten = Vec::new();
+        for (lane, signal) in self.unrouted.drain(..few) {
+            let key = signal.key.clone();
+            let route = router.find(&key);
+            let push = |route| self.lines.push(lane, route, signal, free);
+            if route.is_none_or(|route| push(route).is_err()) {
+                self.places.remove(&key);
+                forgotten.push(key);
+            }
+        }
+        if self.unrouted.is_empty() {
+            self.lines.forget_flows();
         }
         forgotten
     }

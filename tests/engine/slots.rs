@@ -127,6 +127,29 @@ async fn the_backlog_of_a_route_with_a_rate_hides_nothing_and_does_not_make_the_
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_backlog_of_a_slow_route_without_limits_does_not_make_the_sweep_spin() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    backlog(&ledger, "Slow", 0..20_000).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Slow", "count", |_, _: Vec<String>| std::future::pending());
+    counting_as(&mut handlers, "Other");
+    let faults = Arc::new(Faults::default());
+    let config = "engine.concurrency = 64\nengine.drain_timeout = '0s'";
+    let rig = start_with(Arc::clone(&ledger), Arc::clone(&faults), config, handlers);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(rig.ledger.stats().await.unwrap().running, 56);
+    let before = faults.scans.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // A sweep a second reads the newest page and passes by eight; the rest is the look-ahead.
+    let scans = faults.scans.load(Ordering::SeqCst) - before;
+    assert!(scans < 10 * 16, "{scans} scans in 10 s");
+    rig.due_now("Other@count@0").await;
+    rig.until("Other@count@0", State::Done).await;
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reload_changes_what_limits_a_route() {
     let ledger = Arc::new(MemoryLedger::new(START));
     backlog(&ledger, "Paced", 0..50).await;

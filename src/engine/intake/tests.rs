@@ -1,6 +1,8 @@
+use futures_util::FutureExt as _;
+
 use super::*;
-use crate::engine::lines::SWEPT_MAX;
-use crate::engine::queues::ECHO_OF_KEY;
+use crate::engine::lines::{FRESH_MAX, SWEPT_MAX};
+use crate::engine::queues::{ECHO_OF_KEY, ROUTED_AT_ONCE};
 use crate::task::UnixMs;
 
 fn signal(name: &str, source: Source) -> Signal {
@@ -113,13 +115,41 @@ async fn the_sweep_waits_in_a_lane_of_its_own() {
 }
 
 #[tokio::test]
-async fn overflow_drops_and_asks_for_a_sweep() {
-    let intake = intake();
-    for n in 0..=SWEPT_MAX {
-        intake.raise(signal(&n.to_string(), Source::Sweep));
+async fn overflow_drops_and_a_sweep_is_asked_for_when_there_is_room() {
+    for (source, lane, most) in [
+        (Source::Sweep, Lane::Swept, SWEPT_MAX),
+        (Source::Event, Lane::Fresh, FRESH_MAX),
+    ] {
+        let intake = intake();
+        for n in 0..=most {
+            intake.raise(signal(&n.to_string(), source));
+        }
+        assert_eq!(waiting(&intake), most);
+        let is_wanted = || intake.sweep_wanted().now_or_never().is_some();
+        take(&intake, lane, most / 2);
+        assert!(!is_wanted(), "a sweep would find no room");
+        take(&intake, lane, 1);
+        assert!(is_wanted());
     }
-    assert_eq!(waiting(&intake), SWEPT_MAX);
-    intake.sweep_wanted().await;
+}
+
+#[tokio::test]
+async fn after_a_reload_signals_find_their_routes_few_at_a_time() {
+    let count = 3 * ROUTED_AT_ONCE + 1;
+    let intake = intake();
+    for n in 0..count {
+        intake.raise(signal(&n.to_string(), Source::Event));
+    }
+    intake.router.reload(&crate::Config::default());
+    assert!(take(&intake, Lane::Fresh, 0).is_empty());
+    assert_eq!(waiting(&intake), ROUTED_AT_ONCE);
+    let mut taken = 0;
+    while taken < count {
+        intake.ready(Lane::Fresh).await;
+        taken += take(&intake, Lane::Fresh, ROUTED_AT_ONCE).len();
+    }
+    assert_eq!((taken, waiting(&intake)), (count, 0));
+    assert!(!intake.queues().has_unrouted());
 }
 
 #[tokio::test]

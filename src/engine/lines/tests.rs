@@ -7,13 +7,20 @@ use crate::{Config, HandlerRegistry};
 struct Desk {
     router: Router,
     lines: Lines,
+    /// Free slots.
+    free: usize,
 }
 
 impl Desk {
     fn new(routes: &[(&str, &str)]) -> Self {
         let router = Router::new(HandlerRegistry::new(), &config(routes));
         let lines = Lines::new(&router, Arc::default());
-        Self { router, lines }
+        let free = 1_000;
+        Self {
+            router,
+            lines,
+            free,
+        }
     }
 
     fn push(&mut self, class: &str, count: usize) -> Result<(), Refused> {
@@ -32,6 +39,7 @@ impl Desk {
                 source,
                 arming,
             },
+            self.free,
         )
     }
 
@@ -161,6 +169,17 @@ fn a_sweep_stops_for_what_can_start_and_passes_by_what_is_held() {
     assert_eq!(desk.lines.waiting(Lane::Swept), 2 * SWEPT_MAX);
 }
 
+#[test]
+fn a_route_that_holds_all_the_slots_it_may_is_passed_by() {
+    let mut desk = Desk::new(&[("A", ""), ("B", "")]);
+    let fill = |desk: &mut Desk| (0..).find_map(|n| desk.push_in(Lane::Swept, "A", n).err());
+    assert_eq!(fill(&mut desk), Some(Refused::Full));
+    let _seats = desk.lines.take(Lane::Swept, 56, 8);
+    desk.free = 8;
+    assert_eq!(fill(&mut desk), Some(Refused::Held));
+    assert!(desk.lines.has_room_to_sweep(1_000, 8));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_route_with_a_rate_starts_what_was_granted() {
     let mut desk = Desk::new(&[("A", "rate = '10/s'"), ("B", "")]);
@@ -216,9 +235,16 @@ fn a_reload_finds_the_routes_anew_and_runs_count_on() {
     let (_, seats) = desk.take(1, 100);
     desk.router.reload(&config(&[("A", "concurrency = 1")]));
     assert!(!desk.lines.are_of(&desk.router));
-    let forgotten = desk.lines.reroute(&desk.router);
+    let waited = desk.lines.reroute(&desk.router);
     assert!(desk.lines.are_of(&desk.router));
-    assert_eq!((forgotten.len(), desk.lines.waiting(Lane::Fresh)), (2, 2));
+    assert_eq!((waited.len(), desk.lines.waiting(Lane::Fresh)), (4, 0));
+    for (lane, signal) in waited {
+        if let Some(route) = desk.router.find(&signal.key) {
+            desk.lines.push(lane, route, signal, desk.free).unwrap();
+        }
+    }
+    desk.lines.forget_flows();
+    assert_eq!(desk.lines.waiting(Lane::Fresh), 2);
     assert_eq!(desk.lines.look(Lane::Fresh, 100), Waiting::Held);
     drop(seats);
     assert_eq!(desk.take(9, 100).0, "A1");
