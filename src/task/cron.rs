@@ -1,6 +1,7 @@
 //! Cron expressions, in a time zone: read strictly, and what their hours mean when the clocks change.
 
 use std::fmt;
+use std::time::Duration;
 
 use croner::Cron;
 use jiff::civil::DateTime;
@@ -20,6 +21,7 @@ pub(super) struct CronRule {
     zone: TimeZone,
     cron: Cron,
     clock: Clock,
+    closest: Duration,
 }
 
 /// What the hour field means.
@@ -52,7 +54,10 @@ impl CronRule {
             true => Clock::Elapsed,
             false => Clock::Wall,
         };
+        let is_one_second = fields[0].bytes().all(|byte| byte.is_ascii_digit());
+        let closest = Duration::from_secs(if is_one_second { 60 } else { 1 });
         let rule = Self {
+            closest,
             text: text.trim().to_owned(),
             zone_name: zone_name.to_owned(),
             zone,
@@ -75,8 +80,15 @@ impl CronRule {
         &self.zone_name
     }
 
+    /// As [`Recurrence::closest`](super::Recurrence::closest).
+    pub fn closest(&self) -> Duration {
+        self.closest
+    }
+
     /// The first occurrence strictly after this moment.
     pub fn next(&self, after: UnixMs) -> Option<UnixMs> {
+        #[cfg(test)]
+        STEPS.with(|steps| steps.set(steps.get() + 1));
         let after = Timestamp::from_millisecond(after.0).ok()?;
         let next = match self.clock {
             Clock::Wall => self.next_by_wall(after),
@@ -144,6 +156,17 @@ impl fmt::Debug for CronRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CronRule({} {})", self.text, self.zone_name)
     }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How often this thread has looked for an occurrence.
+#[cfg(test)]
+pub(super) fn steps() -> u64 {
+    STEPS.with(std::cell::Cell::get)
 }
 
 /// The system's time zones, and where it has none, those that are built in.

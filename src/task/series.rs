@@ -52,6 +52,14 @@ impl Recurrence {
         next.map_or(GRACE_MAX, |next| (next.since(due) / 2).min(GRACE_MAX))
     }
 
+    /// No more occurrences than this lie behind `after` and up to `to`. A change of the clocks may bring two closer
+    /// together than they are else.
+    fn at_most(&self, after: UnixMs, to: UnixMs) -> u64 {
+        const SPARE: u64 = 3;
+        let span = u64::try_from(to.0.saturating_sub(after.0)).unwrap_or(0);
+        span / self.closest().as_millis().max(1) as u64 + SPARE
+    }
+
     /// How many occurrences lie between these two, as far as they are counted: up to 1,000.
     pub fn between(&self, after: UnixMs, before: UnixMs) -> u32 {
         let after = self.goes_on_behind(after);
@@ -90,7 +98,9 @@ impl Occurrence<'_> {
             (CatchUp::Once, _) => false,
             (CatchUp::All, max) => {
                 let behind = self.recurrence.goes_on_behind(self.due);
-                is_late() && count(self.recurrence, behind, self.started, max) == max
+                is_late()
+                    && self.recurrence.at_most(behind, self.started) >= u64::from(max)
+                    && count(self.recurrence, behind, self.started, max) == max
             }
         }
     }
@@ -151,22 +161,42 @@ impl Occurrence<'_> {
         )
     }
 
-    /// From when on there are no more than `max` until `now`.
+    /// From when on there are no more than `max` until `now`. Takes about `max` steps however much was missed: it looks
+    /// back from `now` through stretches of time, each of which is read once.
     fn latest(&self, base: UnixMs, now: UnixMs, max: u32) -> UnixMs {
-        if count(self.recurrence, base, now, max + 1) <= max {
+        if self.recurrence.at_most(base, now) <= u64::from(max) {
             return base;
         }
-        // More than `max` are behind `low`, no more than that behind `high`.
-        let (mut low, mut high) = (base, now);
-        while high.0 - low.0 > 1 {
-            let middle = UnixMs(low.0 + (high.0 - low.0) / 2);
-            match count(self.recurrence, middle, now, max + 1) > max {
-                true => low = middle,
-                false => high = middle,
+        let closest = self.recurrence.closest().as_millis() as i64;
+        let mut span = closest.saturating_mul(i64::from(max) + 1);
+        let (mut left, mut to) = (max as usize, now);
+        while to > base {
+            let from = base.max(UnixMs(to.0.saturating_sub(span)));
+            let cap = 2 * (max as usize + 1);
+            let found = within(self.recurrence, from, to, cap);
+            if found.len() >= cap && span > closest {
+                span /= 2;
+                continue;
+            }
+            if let Some(last) = found.len().checked_sub(left + 1) {
+                return found[last];
+            }
+            left -= found.len();
+            to = from;
+            if found.len() < cap / 8 {
+                span = span.saturating_mul(4);
             }
         }
-        high
+        base
     }
+}
+
+/// The occurrences behind `after` and up to `to`, the first `max` of them.
+fn within(recurrence: &Recurrence, after: UnixMs, to: UnixMs, max: usize) -> Vec<UnixMs> {
+    let next = |at: &UnixMs| recurrence.next(*at).filter(|next| *next <= to);
+    std::iter::successors(next(&after), next)
+        .take(max)
+        .collect()
 }
 
 /// How many lie behind `after` and up to `to`, at most `max`.
@@ -333,6 +363,49 @@ mod tests {
             run.following(UnixMs(year_ms)),
             Some(UnixMs(year_ms - 9_000))
         );
+    }
+
+    #[test]
+    fn catching_up_looks_back_a_bounded_number_of_times_however_much_was_missed() {
+        let day_ms = 24 * 3_600_000;
+        // (expression, most to make up for, days missed): dense, with long pauses, and seldom.
+        for (text, max, days) in [
+            ("* * * * * *", 10_000, 90),
+            ("* 9-16 * * MON-FRI", 10_000, 120),
+            ("* * 1 1 *", 2_000, 700),
+            ("0 0 * * *", 10, 700),
+            ("30 2 * * *", 3, 700),
+        ] {
+            let rule = Recurrence::cron(text).unwrap();
+            let rule = rule.in_zone("Europe/Berlin").unwrap();
+            let rule = rule.catch_up(CatchUp::All).catch_up_max(max);
+            let run = occurrence(&rule, 0, 0);
+            let now = UnixMs(days * day_ms);
+            let before = super::super::cron::steps();
+            let next = run.following(now).unwrap();
+            let steps = super::super::cron::steps() - before;
+            assert_eq!(
+                count(&rule, UnixMs(next.0 - 1), now, max + 1),
+                max,
+                "{text}"
+            );
+            let most = 8 * u64::from(max) + 100;
+            assert!(
+                steps <= most,
+                "{text}: {steps} steps, expected at most {most}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_behind_by_less_than_may_be_made_up_for_takes_no_search() {
+        let rule = Recurrence::cron("* * * * *").unwrap();
+        let rule = rule.catch_up(CatchUp::All).catch_up_max(10_000);
+        let run = occurrence(&rule, 0, 0);
+        let before = super::super::cron::steps();
+        assert_eq!(next(run, 9_000 * MINUTE), Some(1.0));
+        assert!(!run.is_missed());
+        assert!(super::super::cron::steps() - before <= 4);
     }
 
     #[test]

@@ -271,6 +271,14 @@ impl Recurrence {
         (next > after && self.until.is_none_or(|until| next <= until)).then_some(next)
     }
 
+    /// No two occurrences are closer together than this, but where the clocks change.
+    pub(super) fn closest(&self) -> Duration {
+        match &self.rule {
+            Rule::Every(period) => *period,
+            Rule::Cron(rule) => rule.closest(),
+        }
+    }
+
     /// Whether this very moment is an occurrence.
     pub fn has(&self, moment: UnixMs) -> bool {
         self.next(UnixMs(moment.0.saturating_sub(1))) == Some(moment)
