@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use lapsed::client::{ClientError, Pace};
+use lapsed::client::{ClientError, DeadCount, Pace};
 use lapsed::compose::Adapters;
 use lapsed::ledger::{Catalog, ListFilter, Pauses};
 use lapsed::task::{State, TaskKey};
@@ -57,7 +57,7 @@ struct Which {
     /// All dead tasks: needed where no other option says which
     #[arg(long)]
     all: bool,
-    /// At most so many, those created first
+    /// At most so many, those due first; of a tag those created first, of a prefix with an argument in order of the key
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Only say how many it would be
@@ -178,10 +178,17 @@ impl Many {
             );
         }
         filter.limit = limit.unwrap_or(0);
-        let would_be = tasks.count_dead(&filter).await?;
+        let DeadCount {
+            count: would_be,
+            is_part,
+        } = tasks.count_dead(&filter).await?;
+        let at_least = if is_part { "at least " } else { "" };
         if dry_run {
-            let value = json!({ verb: would_be, "dry_run": true });
-            output.print(&value, format!("{would_be} would be {verb}"))?;
+            let mut value = json!({ verb: would_be, "dry_run": true });
+            if is_part {
+                value["at_least"] = json!(true);
+            }
+            output.print(&value, format!("{at_least}{would_be} would be {verb}"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let (class, method) = (filter.class.clone(), filter.method.clone());
@@ -194,8 +201,9 @@ impl Many {
         let result = act(&tasks, &filter, &progress).await;
         watch.abort();
         progress.bar.finish_and_clear();
-        let count =
-            result.with_context(|| format!("stopped after {} of {would_be}", progress.count()))?;
+        let count = result.with_context(|| {
+            format!("stopped after {} of {at_least}{would_be}", progress.count())
+        })?;
         let value = json!({ verb: count, "dry_run": false });
         output.print(&value, format!("{count} {verb}"))?;
         if stays && count > 0 {
@@ -206,7 +214,7 @@ impl Many {
         if !progress.interrupted.load(Ordering::Relaxed) {
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!("interrupted: {count} of {would_be} {verb}; the rest is as it was");
+        eprintln!("interrupted: {count} of {at_least}{would_be} {verb}; the rest is as it was");
         Ok(ExitCode::from(EXIT_FAILED))
     }
 }

@@ -126,7 +126,7 @@ enum Command {
     /// List what is paused and held
     Pauses,
     /// Show one task
-    Show(tasks::OneKey),
+    Show(tasks::Show),
     /// List tasks
     List(view::List),
     /// Count tasks by state, class and method, and say how late they are
@@ -150,6 +150,21 @@ enum Command {
         /// For which shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// Whether it looks at many rows, for a person who waits.
+    fn is_patient(&self) -> bool {
+        matches!(
+            self,
+            Self::List(_)
+                | Self::Stats(_)
+                | Self::Redrive(_)
+                | Self::Discard(_)
+                | Self::Prune(_)
+                | Self::Sweep
+        )
+    }
 }
 
 impl Cli {
@@ -180,7 +195,10 @@ impl Cli {
             output::say(String::from_utf8_lossy(&script).trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let config = Config::load_from(source)?;
+        let mut config = Config::load_from(source)?;
+        if self.command.is_patient() {
+            config.ledger.statement_timeout = config.ledger.command_timeout;
+        }
         self.command.tell_about_configuration(source);
         let output = Output {
             json: self.global.json,
@@ -199,7 +217,7 @@ impl Cli {
             Command::Pause(pause) => pause.run(&config, output).await,
             Command::Resume(resume) => resume.run(&config, output).await,
             Command::Pauses => pauses::list(&config, output).await,
-            Command::Show(one) => one.show(&config, output).await,
+            Command::Show(show) => show.run(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => view::sweep(config, output).await,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 use comfy_table::{Table, presets};
-use lapsed::ledger::TaskRecord;
+use lapsed::ledger::{MalformedRow, TaskRecord};
 use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State};
 use serde::Serialize;
 
@@ -28,12 +28,19 @@ impl Output {
         say(&line)
     }
 
-    /// Many tasks, and what keeps them from starting: JSON lines, or a table.
-    pub fn tasks(self, tasks: &[TaskRecord], paused: &Paused) -> anyhow::Result<()> {
+    /// Many tasks, and what keeps them from starting, and rows whose key is no task key: JSON lines, or a table.
+    pub fn tasks(
+        self,
+        tasks: &[TaskRecord],
+        malformed: &[MalformedRow],
+        paused: &Paused,
+    ) -> anyhow::Result<()> {
         let come_again = tasks.iter().any(|task| task.recurrence.is_some());
         let mut tasks = tasks.iter().map(|task| Listed::new(task, paused));
         if self.json {
-            return tasks.try_for_each(|task| say(&serde_json::to_string(&task)?));
+            tasks.try_for_each(|task| say(&serde_json::to_string(&task)?))?;
+            let mut malformed = malformed.iter().map(Malformed::new);
+            return malformed.try_for_each(|row| say(&serde_json::to_string(&row)?));
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -64,13 +71,17 @@ impl Output {
             }
             table.add_row(row);
         }
+        for row in malformed {
+            let state = format!("{}, malformed", row.state);
+            table.add_row([on_one_line(&row.key), state, row.due_at.to_string()]);
+        }
         say(&table.trim_fmt())
     }
 
     /// Dead tasks: what people want to know of these.
     pub fn dead(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
         if self.json {
-            return self.tasks(tasks, &Paused::default());
+            return self.tasks(tasks, &[], &Paused::default());
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -112,6 +123,44 @@ impl<'a> Listed<'a> {
     /// Whether something does.
     pub fn is_kept_back(&self) -> bool {
         self.kept_back.is_some()
+    }
+}
+
+/// A row whose key is no task key, marked as such.
+#[derive(Serialize)]
+pub struct Malformed<'a> {
+    #[serde(flatten)]
+    row: &'a MalformedRow,
+    malformed: bool,
+}
+
+impl<'a> Malformed<'a> {
+    pub fn new(row: &'a MalformedRow) -> Self {
+        Self {
+            row,
+            malformed: true,
+        }
+    }
+
+    /// A field to a line.
+    pub fn lines(&self) -> String {
+        let MalformedRow {
+            id,
+            key,
+            state,
+            due_at,
+        } = self.row;
+        let fields = [
+            ("key", on_one_line(key)),
+            ("id", id.clone()),
+            (
+                "state",
+                format!("{state}, malformed: nothing runs a key that is no task key"),
+            ),
+            ("due", due_at.to_string()),
+        ];
+        let lines = fields.map(|(name, value)| format!("{name:<13} {value}"));
+        lines.join("\n")
     }
 }
 

@@ -95,7 +95,11 @@ fn show(output: Output, survey: &Survey, pauses: &[Pause]) -> anyhow::Result<()>
 
 fn counts(survey: &Survey) -> String {
     let counts = survey.counts.by_state();
-    let lines = counts.iter().map(|(state, count)| {
+    // Where there are none, few want to hear of them.
+    let shown = counts
+        .iter()
+        .filter(|(state, count)| *state != "malformed" || *count > 0);
+    let lines = shown.map(|(state, count)| {
         let more = if survey.at_least.contains(state) {
             "+"
         } else {

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Catalog, Ledger, NudgeAnswer, Pauses, RescheduleAnswer};
-use lapsed::task::{Paused, TaskKey};
+use lapsed::ledger::{Catalog, Ledger, ListFilter, NudgeAnswer, Pauses, RescheduleAnswer};
+use lapsed::task::{KeyError, Paused, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde::Serialize;
 use serde_json::json;
 
-use super::output::{Listed, Output, say, task_lines};
+use super::output::{Listed, Malformed, Output, say, task_lines};
 use super::pauses::{kept_back, stays_pending_now};
 use super::schedule::When;
 use super::{EXIT_FAILED, recur, usage};
@@ -81,31 +81,6 @@ impl OneKey {
         Ok(ExitCode::SUCCESS)
     }
 
-    pub async fn show(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        let adapters = Adapters::new(config)?;
-        match adapters.ledger.find(&self.key).await? {
-            Some(task) => {
-                let pauses = adapters.ledger.all().await?;
-                let listed = Listed::new(&task, &Paused::of(&pauses));
-                let mut text = task_lines(&task);
-                if listed.is_kept_back()
-                    && let (_, Some(why)) = kept_back(&pauses, &task.key, task.due)
-                {
-                    text += &format!("\n{:<13} {why}", "kept back");
-                }
-                output.print(&Shown::new(&listed), text)?;
-                Ok(ExitCode::SUCCESS)
-            }
-            None => {
-                if output.json {
-                    say("null")?;
-                }
-                eprintln!("error: there is no task `{}`", self.key);
-                Ok(ExitCode::from(EXIT_FAILED))
-            }
-        }
-    }
-
     pub async fn run_now(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let adapters = Adapters::new(config)?;
         let answer = adapters.ledger.run_now(&self.key).await?;
@@ -142,6 +117,70 @@ impl OneKey {
             }
             NudgeAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),
             NudgeAnswer::Unknown => bail!("there is no task `{}`", self.key),
+        }
+    }
+}
+
+/// `show` takes a key that is no task key, too: some program may have written a row with it.
+#[derive(Args)]
+pub struct Show {
+    /// Class@method[@argument]*
+    key: String,
+}
+
+impl Show {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let adapters = Adapters::new(config)?;
+        let key = match TaskKey::parse(&self.key) {
+            Ok(key) => key,
+            Err(error) => return self.show_malformed(&adapters, output, error).await,
+        };
+        match adapters.ledger.find(&key).await? {
+            Some(task) => {
+                let pauses = adapters.ledger.all().await?;
+                let listed = Listed::new(&task, &Paused::of(&pauses));
+                let mut text = task_lines(&task);
+                if listed.is_kept_back()
+                    && let (_, Some(why)) = kept_back(&pauses, &task.key, task.due)
+                {
+                    text += &format!("\n{:<13} {why}", "kept back");
+                }
+                output.print(&Shown::new(&listed), text)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => {
+                if output.json {
+                    say("null")?;
+                }
+                eprintln!("error: there is no task `{}`", key);
+                Ok(ExitCode::from(EXIT_FAILED))
+            }
+        }
+    }
+
+    async fn show_malformed(
+        self,
+        adapters: &Adapters,
+        output: Output,
+        error: KeyError,
+    ) -> anyhow::Result<ExitCode> {
+        // The key itself comes first of those that begin with it.
+        let filter = ListFilter {
+            prefix: Some(self.key.clone()).filter(|key| !key.is_empty()),
+            limit: 1,
+            ..ListFilter::default()
+        };
+        let page = adapters.ledger.list(&filter).await?;
+        match page.malformed.iter().find(|row| row.key == self.key) {
+            Some(row) => {
+                let row = Malformed::new(row);
+                output.print(&row, row.lines())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => usage(&format!(
+                "invalid value '{}': {error}",
+                self.key.escape_debug()
+            )),
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use lapsed::compose::Adapters;
 use lapsed::config::ConfigSource;
 use lapsed::doctor::{self, Severity};
-use lapsed::ledger::{Catalog, ListFilter, Pauses, StateFilter};
+use lapsed::ledger::{Catalog, ListCursor, ListFilter, Pauses, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 use lapsed::{Config, Engine, HandlerRegistry};
 use serde_json::json;
@@ -22,19 +22,19 @@ pub struct List {
     state: Vec<StateArg>,
     #[command(flatten)]
     filters: Filters,
-    /// Due at this moment or later
+    /// Due, or due again, at this moment or later
     #[arg(long, value_name = "RFC3339", value_parser = moment)]
     due_after: Option<UnixMs>,
-    /// Due before this moment
+    /// Due, or due again, before this moment
     #[arg(long, value_name = "RFC3339", value_parser = moment)]
     due_before: Option<UnixMs>,
     /// At most so many
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Go on behind the page that named this cursor; where there may be more, the last line on stderr is
-    /// `there may be more: --cursor N`
-    #[arg(long, value_parser = cursor)]
-    cursor: Option<u64>,
+    /// `there may be more: --cursor CURSOR`
+    #[arg(long)]
+    cursor: Option<ListCursor>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,11 +68,6 @@ impl StateArg {
     }
 }
 
-fn cursor(text: &str) -> Result<u64, &'static str> {
-    text.parse()
-        .map_err(|_| "expected the number that the page before named behind `--cursor`")
-}
-
 fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
     Due::parse_moment(text).map(|due| due.resolve(UnixMs(0)))
 }
@@ -93,7 +88,16 @@ impl List {
         let paused = Paused::of(&adapters.ledger.all().await?);
         match only_dead {
             true => output.dead(&page.tasks)?,
-            false => output.tasks(&page.tasks, &paused)?,
+            false => output.tasks(&page.tasks, &page.malformed, &paused)?,
+        }
+        if !page.malformed.is_empty() {
+            eprintln!(
+                "{} of these have a key that is no task key, so nothing runs them: `lapsed cancel --prefix` takes them, too",
+                page.malformed.len()
+            );
+        }
+        if let Some(searched) = page.searched {
+            eprintln!("stopped searching after {searched} rows, of which few fit");
         }
         if let Some(next) = page.next {
             eprintln!("there may be more: --cursor {next}");

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{ClientError, TaskClient};
 use crate::ledger::{
     Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, Pruned, TaskRecord,
 };
-use crate::task::{State, TaskKey};
+use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
 /// Rows that are looked for at a time.
@@ -186,15 +186,25 @@ impl TaskClient {
         self.over_dead(filter, pace, Verb::Discard, progress).await
     }
 
-    /// How many dead tasks fit.
+    /// How many dead tasks fit. Counting ends after about a second; the answer says so.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn count_dead(&self, filter: &ListFilter) -> Result<u64, ClientError> {
-        self.over_dead(filter, Pace::default(), Verb::Count, |_| {
-            ControlFlow::Continue(())
-        })
-        .await
+    pub async fn count_dead(&self, filter: &ListFilter) -> Result<DeadCount, ClientError> {
+        const LONGEST: Duration = Duration::from_secs(1);
+        let until = Instant::now() + LONGEST;
+        let mut is_part = false;
+        let progress = |_| {
+            is_part = Instant::now() >= until;
+            match is_part {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let count = self
+            .over_dead(filter, Pace::default(), Verb::Count, progress)
+            .await?;
+        Ok(DeadCount { count, is_part })
     }
 
     async fn over_dead(
@@ -211,28 +221,37 @@ impl TaskClient {
         let batch = pace.batch();
         let mut ticks = interval(pace.apart(batch).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if verb == Verb::Redrive && filter.created_before.is_none() {
+            // What dies again meanwhile is not taken a second time.
+            filter.created_before = Some(UnixMs(self.now().await?.0 + 1));
+        }
         loop {
             filter.limit = match unlimited {
                 true => PICK,
                 false => PICK.min(u32::try_from(left).unwrap_or(PICK)),
             };
             let Picked { rows, next } = catalog.pick_dead(&filter).await?;
-            for rows in rows.chunks(batch as usize) {
-                if verb != Verb::Count {
-                    ticks.tick().await;
-                }
-                count += match verb {
-                    Verb::Redrive => catalog.redrive_rows(rows).await?,
-                    Verb::Discard => catalog.discard_rows(rows).await?,
-                    Verb::Count => rows.len() as u64,
-                };
-                if progress(count).is_break() {
+            filter.cursor = next;
+            let is_last = filter.cursor.is_none();
+            if verb == Verb::Count {
+                count += rows.len() as u64;
+                if !is_last && progress(count).is_break() {
                     return Ok(count);
+                }
+            } else {
+                for rows in rows.chunks(batch as usize) {
+                    ticks.tick().await;
+                    count += match verb {
+                        Verb::Discard => catalog.discard_rows(rows).await?,
+                        Verb::Redrive | Verb::Count => catalog.redrive_rows(rows).await?,
+                    };
+                    if progress(count).is_break() {
+                        return Ok(count);
+                    }
                 }
             }
             left = left.saturating_sub(rows.len() as u64);
-            filter.cursor = next;
-            if next.is_none() || (!unlimited && left == 0) {
+            if is_last || (!unlimited && left == 0) {
                 return Ok(count);
             }
         }
@@ -255,9 +274,12 @@ impl TaskClient {
             dry_run,
         } = pruning;
         let surplus = match keep {
-            Some(keep) => catalog.count_finished(state).await?.saturating_sub(keep),
-            None => 0,
+            Some(keep) => catalog.surplus(state, keep).await?,
+            None => None,
         };
+        if older_than.is_none() && surplus.is_none() {
+            return Ok(0);
+        }
         let prune = Prune {
             state,
             age: older_than,
@@ -297,12 +319,10 @@ impl TaskClient {
         loop {
             let Pruned {
                 rows: _,
-                surplus,
                 found,
                 next,
             } = self.catalog()?.prune(&prune).await?;
             count += act(found).await?;
-            prune.surplus -= surplus;
             prune.after = next;
             if next.is_none() {
                 return Ok(count);
@@ -322,6 +342,15 @@ impl TaskClient {
         });
         Ok(gone.map(|(row, _)| row).collect())
     }
+}
+
+/// How many dead tasks fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadCount {
+    /// So many, at least.
+    pub count: u64,
+    /// Counting ended before all were looked at.
+    pub is_part: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -84,7 +84,7 @@ impl TaskClient {
 
 impl CancelReport {
     fn count(&mut self, page: &crate::ledger::CancelPage) {
-        self.cancelled += page.cancelled.len() as u64;
+        self.cancelled += (page.cancelled.len() + page.malformed) as u64;
         self.running += page.running.len() as u64;
         self.locked += page.locked as u64;
     }

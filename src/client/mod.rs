@@ -27,7 +27,7 @@ use crate::trace;
 
 use self::arming::arm;
 use self::creations::Creations;
-pub use self::endings::{Pace, Pruning};
+pub use self::endings::{DeadCount, Pace, Pruning};
 pub use self::error::ClientError;
 pub use self::made::{Made, NotArmed, Unarmed};
 pub use self::many::CancelReport;

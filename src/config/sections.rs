@@ -32,6 +32,8 @@ pub struct LedgerConfig {
     pub max_connections: u32,
     /// Bound on one statement.
     pub statement_timeout: Duration,
+    /// The same for commands that look at many rows: `list`, `stats`, `redrive`, `discard`, `prune`, `sweep`.
+    pub command_timeout: Duration,
 }
 
 /// `[sentinel]`
@@ -225,12 +227,14 @@ impl Reader {
             "2 to 1000",
         );
         let statement_timeout = self.duration("statement_timeout", p, Duration::from_millis(100));
+        let command_timeout = self.duration("command_timeout", p, Duration::from_millis(100));
         self.done(p);
         Some(LedgerConfig {
             url: Secret::from(url?),
             table: table?,
             max_connections: max_connections?,
             statement_timeout: statement_timeout?,
+            command_timeout: command_timeout?,
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Shared;
-use crate::ledger::LedgerError;
+use crate::ledger::{Catalog, LedgerError, SurveyLimits};
 
 /// How often tasks are counted for the metrics, if counting is quick.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
@@ -31,7 +31,8 @@ pub(super) struct LedgerHealth {
 }
 
 impl Shared {
-    /// Keeps the gauges of tasks by state fresh, as often as counting is cheap.
+    /// Keeps the gauges of tasks by state fresh, as often as counting is cheap. Each daemon asks how long the oldest
+    /// overdue task has waited; one of them counts.
     pub(super) async fn count_tasks_until_stopped(self: Arc<Self>) {
         let Some(catalog) = self.parts.catalog.clone() else {
             return;
@@ -39,14 +40,26 @@ impl Shared {
         let work = async {
             loop {
                 let asked = Instant::now();
-                match catalog.stats().await {
-                    Ok(stats) => self.parts.metrics.counted(&stats),
-                    Err(error) => self.complain("count tasks", &error),
+                // A gauge that cannot be read says nothing about whether tasks can be run.
+                if let Err(error) = self.count_tasks(&*catalog).await {
+                    self.complain("count tasks", &error);
                 }
                 tokio::time::sleep(COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE)).await;
             }
         };
         self.stopping.run_until_cancelled(work).await;
+    }
+
+    async fn count_tasks(&self, catalog: &dyn Catalog) -> Result<(), LedgerError> {
+        self.parts.metrics.overdue_for(catalog.overdue_for().await?);
+        match self.share.is_first() {
+            true => {
+                let survey = catalog.survey(SurveyLimits::GAUGES).await?;
+                self.parts.metrics.counted(&survey);
+            }
+            false => self.parts.metrics.counted_elsewhere(),
+        }
+        Ok(())
     }
 
     /// Keeps the gauges of waiting signals fresh.

@@ -63,6 +63,8 @@ struct Cursors {
     /// The sweep goes round: due rows that nothing here can run are passed by.
     sweep: Option<(UnixMs, u64)>,
     clock_read: Option<Instant>,
+    /// The log says that there are rows whose key is no task key.
+    told_of_foreign: bool,
     /// When somebody else's task will have waited for long enough, if the last sweep saw one.
     ripe_in: Option<Duration>,
 }
@@ -178,6 +180,13 @@ impl Shared {
             ripe_in,
             passed_by: _,
         } = seen;
+        if report.foreign > 0 && !cursors.told_of_foreign {
+            cursors.told_of_foreign = true;
+            tracing::warn!(
+                rows = report.foreign,
+                "rows are overdue whose key is no task key: nothing runs them; `lapsed list --state overdue` shows them, `lapsed cancel --prefix` takes them away"
+            );
+        }
         if has_room {
             self.take_over(of_others, cursors.sweep.is_none());
             cursors.ripe_in = ripe_in;

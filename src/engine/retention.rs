@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Shared;
 use crate::config::RetentionConfig;
@@ -26,6 +27,8 @@ const PAGES: usize = 40;
 
 /// By then the events of keys that Redis has just dropped were judged, by every daemon.
 const EVENTS_TAKE: Duration = Duration::from_secs(2);
+/// After so long a pass begins anew, from the oldest rows, and retention counts as behind.
+const PASS_MAX: Duration = Duration::from_secs(60);
 
 /// Batches that delete nothing are apart, too: they read.
 const REST: Duration = Duration::from_millis(20);
@@ -39,9 +42,13 @@ impl Shared {
         };
         let work = async {
             let mut configured = self.retention.subscribe();
+            let mut is_behind = false;
             loop {
                 let retention = *configured.borrow_and_update();
-                let wait = self.jittered(every(&retention));
+                let wait = match is_behind {
+                    true => REST,
+                    false => self.jittered(every(&retention)),
+                };
                 tokio::select! {
                     () = tokio::time::sleep(wait), if !retention.is_off() => {}
                     changed = configured.changed() => {
@@ -49,9 +56,10 @@ impl Shared {
                         continue;
                     }
                 }
+                is_behind = false;
                 if self.share.is_first() {
                     match self.forget(&*catalog, &configured, retention).await {
-                        Ok(()) => {}
+                        Ok(behind) => is_behind = behind,
                         Err(error) => self.complain("prune finished tasks", &error),
                     }
                 }
@@ -60,13 +68,14 @@ impl Shared {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    /// Until all that is old enough is gone, or the configuration says something else.
+    /// Until all that is old enough is gone, the configuration says something else, or [`PASS_MAX`] is over. Some batches of
+    /// each state in turn, so that none keeps another from being pruned. Answers whether there is more.
     async fn forget(
         &self,
         catalog: &dyn Catalog,
         configured: &watch::Receiver<RetentionConfig>,
         retention: RetentionConfig,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<bool, LedgerError> {
         let has_changed = || configured.has_changed().unwrap_or(true);
         let RetentionConfig {
             done,
@@ -75,19 +84,22 @@ impl Shared {
             done_max,
             rate,
         } = retention;
+        let until = Instant::now() + PASS_MAX;
+        let mut passes = Vec::new();
         for (state, age, max) in [
             (State::Done, done, done_max),
             (State::Dead, dead, None),
             (State::Cancelled, cancelled, None),
         ] {
-            if age.is_none() && max.is_none() {
+            let surplus = match max {
+                Some(max) => catalog.surplus(state, max).await?,
+                None => None,
+            };
+            if age.is_none() && surplus.is_none() {
+                self.parts.metrics.prune_behind(state, false);
                 continue;
             }
-            let surplus = match max {
-                Some(max) => catalog.count_finished(state).await?.saturating_sub(max),
-                None => 0,
-            };
-            let mut prune = Prune {
+            let prune = Prune {
                 state,
                 age,
                 surplus,
@@ -95,31 +107,43 @@ impl Shared {
                 limit: BATCH.min(rate),
                 dry_run: false,
             };
-            let mut forgotten = 0;
-            loop {
+            passes.push((prune, 0));
+        }
+        while !passes.is_empty() && Instant::now() < until {
+            let mut more = Vec::with_capacity(passes.len());
+            for (mut prune, mut forgotten) in passes {
                 let Some(pages) = self.without_keys(catalog, &mut prune).await? else {
                     tracing::debug!("finished tasks are kept while redis does not answer");
-                    return Ok(());
+                    return Ok(false);
                 };
                 for page in pages {
                     let rows = catalog.prune_rows(&prune, &page).await?;
-                    self.parts.metrics.pruned(state, rows);
+                    self.parts.metrics.pruned(prune.state, rows);
                     forgotten += rows;
                     let due = Duration::from_secs(rows) / rate;
                     tokio::time::sleep(due.max(REST)).await;
                     if has_changed() {
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
-                if prune.after.is_none() {
-                    break;
+                match prune.after {
+                    Some(_) => more.push((prune, forgotten)),
+                    None => {
+                        self.parts.metrics.prune_behind(prune.state, false);
+                        tell(prune.state, forgotten);
+                    }
                 }
             }
-            if forgotten > 0 {
-                tracing::info!(%state, rows = forgotten, "forgot finished tasks that were old enough");
+            passes = more;
+        }
+        for (prune, forgotten) in &passes {
+            self.parts.metrics.prune_behind(prune.state, true);
+            tell(prune.state, *forgotten);
+            if let Some(held_back) = self.complaints.admit("keep up with retention") {
+                tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are old enough than `retention.rate` lets go");
             }
         }
-        Ok(())
+        Ok(!passes.is_empty())
     }
 
     /// The next pages of rows that may be forgotten: those whose keys are gone. A row outlives its key, so that the event of
@@ -138,11 +162,9 @@ impl Shared {
             };
             let Pruned {
                 rows: _,
-                surplus,
                 found,
                 next,
             } = catalog.prune(&dry_run).await?;
-            prune.surplus -= surplus;
             prune.after = next;
             let Some(page) = self.whose_keys_are_gone(found).await else {
                 return Ok(None);
@@ -175,6 +197,13 @@ impl Shared {
         };
         let gone = rows.into_iter().filter(|(_, key)| is_gone(key));
         Some(gone.map(|(row, _)| row).collect())
+    }
+}
+
+/// One line about what is gone.
+fn tell(state: State, rows: u64) {
+    if rows > 0 {
+        tracing::info!(%state, rows, "forgot finished tasks that were old enough");
     }
 }
 

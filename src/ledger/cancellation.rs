@@ -156,12 +156,24 @@ pub enum CancelCursor {
 pub struct CancelPage {
     /// They will not start any more.
     pub cancelled: Vec<TaskKey>,
+    /// So many rows that were cancelled, too, have a key that is no task key.
+    pub malformed: usize,
     /// These are being run; no further attempt will start.
     pub running: Vec<TaskKey>,
     /// So many are locked by another session, for longer than was waited for: they are as they were.
     pub locked: usize,
     /// Give this for the next page; `None` at the end.
     pub next: Option<CancelCursor>,
+}
+
+impl CancelPage {
+    /// One more is cancelled.
+    pub(super) fn count(&mut self, key: Option<TaskKey>) {
+        match key {
+            Some(key) => self.cancelled.push(key),
+            None => self.malformed += 1,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::listing::{ListFilter, ListPage, Picked};
 use super::{Arming, LedgerError, Survey, SurveyLimits};
 use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
@@ -67,7 +68,7 @@ pub struct TaskRecord {
     pub adopted: bool,
 }
 
-fn display<T: fmt::Display, S: serde::Serializer>(
+pub(super) fn display<T: fmt::Display, S: serde::Serializer>(
     value: &T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -94,75 +95,6 @@ fn json_option<S: serde::Serializer>(
     }
 }
 
-/// Which tasks to list; everything that is set must fit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListFilter {
-    /// One of these states; empty for all.
-    pub states: Vec<StateFilter>,
-    /// This class.
-    pub class: Option<String>,
-    /// This method, of any class.
-    pub method: Option<String>,
-    /// This tag.
-    pub tag: Option<String>,
-    /// A key that begins with this.
-    pub prefix: Option<String>,
-    /// Only those that come again.
-    pub recurring: bool,
-    /// `end_time` at or after.
-    pub due_after: Option<UnixMs>,
-    /// `end_time` before.
-    pub due_before: Option<UnixMs>,
-    /// Dead for this reason.
-    pub reason: Option<Reason>,
-    /// The latest error contains this text, whatever its case.
-    pub error: Option<String>,
-    /// Finished at or after.
-    pub finished_after: Option<UnixMs>,
-    /// Finished before.
-    pub finished_before: Option<UnixMs>,
-    /// Row ids above this one: the last id of the page before.
-    pub cursor: Option<u64>,
-    /// At most so many.
-    pub limit: u32,
-}
-
-impl ListFilter {
-    /// Whether every task of the states fits: nothing else is asked of it. An empty text asks nothing.
-    pub fn is_open(&self) -> bool {
-        let Self {
-            states: _,
-            class,
-            method,
-            tag,
-            prefix,
-            recurring: false,
-            due_after: None,
-            due_before: None,
-            reason: None,
-            error,
-            finished_after: None,
-            finished_before: None,
-            cursor: _,
-            limit: _,
-        } = self
-        else {
-            return false;
-        };
-        let texts = [class, method, tag, prefix, error];
-        texts.into_iter().flatten().all(String::is_empty)
-    }
-}
-
-/// Rows that fit a filter.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Picked {
-    /// Their ids, in order.
-    pub rows: Vec<u64>,
-    /// Give this as `cursor` for the next ones; `None` at the end.
-    pub next: Option<u64>,
-}
-
 /// Which finished tasks to forget: the next few of one state, in the order of their due times.
 ///
 /// A task is old enough when it has both fallen due and finished so long ago. One that was called off ahead of its time
@@ -173,8 +105,9 @@ pub struct Prune {
     pub state: State,
     /// What has been finished for at least so long goes.
     pub age: Option<Duration>,
-    /// So many go, however young, the oldest first; but see [`AGE_MIN`](Self::AGE_MIN).
-    pub surplus: u64,
+    /// This row and what comes before it in the order of pruning goes, however young; but see
+    /// [`AGE_MIN`](Self::AGE_MIN). [`Catalog::surplus`] finds it.
+    pub surplus: Option<PruneCursor>,
     /// Where the last batch ended.
     pub after: Option<PruneCursor>,
     /// At most so many are looked at.
@@ -188,12 +121,21 @@ impl Prune {
     pub const AGE_MIN: Duration = Duration::from_secs(60);
 }
 
-/// A place in the order in which tasks are pruned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A place in the order in which tasks are pruned: by due time; behind them, likewise, those that a program has deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PruneCursor {
     pub(super) deleted: bool,
     pub(super) due_at: UnixMs,
     pub(super) row: u64,
+}
+
+impl PruneCursor {
+    /// Before all.
+    pub(super) const START: Self = Self {
+        deleted: false,
+        due_at: UnixMs(0),
+        row: 0,
+    };
 }
 
 /// What one batch of pruning came to.
@@ -201,30 +143,10 @@ pub struct PruneCursor {
 pub struct Pruned {
     /// Rows deleted, or that would be.
     pub rows: u64,
-    /// Of these, those that were surplus.
-    pub surplus: u64,
     /// Of a dry run, the rows that would be deleted, with their keys; none for a key outside of the grammar.
     pub found: Vec<(u64, Option<TaskKey>)>,
     /// Where to go on; `None` at the end.
     pub next: Option<PruneCursor>,
-}
-
-/// A state, or the one condition people ask for that is not a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StateFilter {
-    /// In this state.
-    Is(State),
-    /// Pending or waiting, and its time has passed.
-    Overdue,
-}
-
-/// A page of tasks in the order of their rows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ListPage {
-    /// The tasks.
-    pub tasks: Vec<TaskRecord>,
-    /// Give this as `cursor` for the next page; `None` at the end.
-    pub next: Option<u64>,
 }
 
 /// How many tasks are in which state.
@@ -246,11 +168,13 @@ pub struct Stats {
     pub overdue: u64,
     /// How long the oldest of those has been overdue, in milliseconds.
     pub overdue_ms_max: u64,
+    /// Overdue rows whose key is no task key. They are in none of the other counts.
+    pub malformed: u64,
 }
 
 impl Stats {
     /// Each count with its word.
-    pub fn by_state(&self) -> [(&'static str, u64); 7] {
+    pub fn by_state(&self) -> [(&'static str, u64); 8] {
         let Self {
             pending,
             waiting,
@@ -260,6 +184,7 @@ impl Stats {
             cancelled,
             overdue,
             overdue_ms_max: _,
+            malformed,
         } = *self;
         [
             ("pending", pending),
@@ -269,6 +194,7 @@ impl Stats {
             ("dead", dead),
             ("cancelled", cancelled),
             ("overdue", overdue),
+            ("malformed", malformed),
         ]
     }
 }
@@ -290,14 +216,20 @@ pub trait Catalog: Send + Sync + 'static {
     /// One task.
     async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError>;
 
-    /// Many.
+    /// A page of those that fit. It ends early rather than to search for longer than a moment.
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError>;
-
-    /// Counts, exactly. Reads every row.
-    async fn stats(&self) -> Result<Stats, LedgerError>;
 
     /// Counts by state, class and method, of no more rows than the limits say; the answer tells where that was a part.
     async fn survey(&self, limits: SurveyLimits) -> Result<Survey, LedgerError>;
+
+    /// The counts of a [survey](Self::survey) with its default limits: exact while there are fewer rows than those.
+    async fn stats(&self) -> Result<Stats, LedgerError> {
+        Ok(self.survey(SurveyLimits::default()).await?.counts)
+    }
+
+    /// How long the oldest overdue task has waited, zero if none is overdue. Exact however many there are, and soon
+    /// read. Rows whose key is no task key do not count, since nothing can run them.
+    async fn overdue_for(&self) -> Result<Duration, LedgerError>;
 
     /// Makes a pending or waiting task due now. One that comes again runs once more than it would. One that a
     /// [hold](super::Pauses::hold) keeps back is held no longer: it gets a due time of its own, now.
@@ -307,7 +239,8 @@ pub trait Catalog: Send + Sync + 'static {
     /// cleared, and what is counted from its beginning (lateness, deadline, expiry) counted from now.
     async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
 
-    /// Dead tasks that fit, in the order of their rows; `states` of the filter is not looked at.
+    /// Dead tasks that fit, in the [order](ListFilter::order) of the filter; its `states` are not looked at. Ends early
+    /// as [`list`](Self::list) does.
     async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError>;
 
     /// As [`redrive`](Self::redrive), for those of these rows that are dead; tells how many. Rows that another session
@@ -327,33 +260,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// Deletes those of these rows that `prune` would delete still: what a dry run of it found. Tells how many.
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError>;
 
-    /// How many tasks are in this finished state.
-    async fn count_finished(&self, state: State) -> Result<u64, LedgerError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_filter_with_empty_texts_only_is_open() {
-        let open = ListFilter {
-            class: Some(String::new()),
-            prefix: Some(String::new()),
-            error: Some(String::new()),
-            limit: 3,
-            ..ListFilter::default()
-        };
-        assert!(open.is_open() && ListFilter::default().is_open());
-        let closed = ListFilter {
-            tag: Some("shop".to_owned()),
-            ..open.clone()
-        };
-        assert!(!closed.is_open());
-        let recurring = ListFilter {
-            recurring: true,
-            ..open
-        };
-        assert!(!recurring.is_open());
-    }
+    /// From which row on, backwards in the order of pruning, finished tasks of this state are more than `keep`; `None`
+    /// if there are no more.
+    async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError>;
 }

@@ -16,6 +16,7 @@ mod due_scan;
 mod error;
 mod foundling;
 mod lease_scan;
+mod listing;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
@@ -31,10 +32,7 @@ use async_trait::async_trait;
 
 pub use self::answer::{CancelAnswer, RescheduleAnswer};
 pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
-pub use self::catalog::{
-    Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, PruneCursor, Pruned, StateFilter,
-    Stats, TaskRecord,
-};
+pub use self::catalog::{Catalog, NudgeAnswer, Prune, PruneCursor, Pruned, Stats, TaskRecord};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::creation::{
     Created, IfPending, NewTask, PAYLOAD_BYTES_MAX, PAYLOAD_READ_MAX, Stands, TAG_CHARS_MAX,
@@ -43,6 +41,9 @@ pub use self::due_scan::{DuePage, DueScan, Known, Upcoming, Window};
 pub use self::error::LedgerError;
 pub use self::foundling::{Adopted, Foundling, WITHDRAW_AHEAD};
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
+pub use self::listing::{
+    ListCursor, ListFilter, ListOrder, ListPage, MalformedRow, Picked, StateFilter,
+};
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };

@@ -8,10 +8,12 @@ use super::Stats;
 /// How much a [survey](super::Catalog::survey) reads at most. However large the table is, it takes no longer than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SurveyLimits {
-    /// Rows that are not finished, and dead ones.
+    /// Rows that are not finished.
     pub rows: u32,
     /// Entries of the index, for each state: these are counted and not read.
     pub entries: u32,
+    /// Dead rows: what they say of methods.
+    pub dead: u32,
     /// Done rows, those that fell due last.
     pub done: u32,
 }
@@ -21,9 +23,20 @@ impl Default for SurveyLimits {
         Self {
             rows: 100_000,
             entries: 1_000_000,
+            dead: 100_000,
             done: 10_000,
         }
     }
+}
+
+impl SurveyLimits {
+    /// As little as a gauge needs that is kept fresh.
+    pub const GAUGES: Self = Self {
+        rows: 10_000,
+        entries: 100_000,
+        dead: 0,
+        done: 0,
+    };
 }
 
 /// What ended longer ago than this did not end lately.

@@ -248,6 +248,8 @@ impl PrivateMaria {
             .map(OsString::from),
         );
         args.push(option("--datadir", &data_dir(home)));
+        // A server that starts deletes what it takes for leftovers there: temporary tables of others.
+        args.push(option("--tmpdir", home));
         args.push(option("--socket", &self.socket()));
         args.push(option("--pid-file", &home.join("pid")));
         args.push(format!("--port={}", self.port).into());

@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::ledger::Stats;
+use crate::ledger::Survey;
 use crate::task::{Reason, State};
 
 /// Seconds from 1 ms to a day: lateness spans both.
@@ -49,6 +49,7 @@ pub struct Metrics {
     signals_dropped: Family<ByReason, Counter>,
     claims: Family<ByResult, Counter>,
     tasks: Family<ByState, Gauge>,
+    tasks_at_least: Family<ByState, Gauge>,
     overdue_seconds_max: Gauge<f64, std::sync::atomic::AtomicU64>,
     subscription_up: Family<Node, Gauge>,
     resubscriptions: Counter,
@@ -66,6 +67,7 @@ pub struct Metrics {
     withdrawn: Counter,
     waiting: Family<Route, Gauge>,
     pruned: Family<ByState, Counter>,
+    prune_behind: Family<ByState, Gauge>,
 }
 
 impl Default for Metrics {
@@ -79,6 +81,7 @@ impl Default for Metrics {
             signals_dropped: Family::default(),
             claims: Family::default(),
             tasks: Family::default(),
+            tasks_at_least: Family::default(),
             overdue_seconds_max: Gauge::default(),
             subscription_up: Family::default(),
             resubscriptions: Counter::default(),
@@ -96,6 +99,7 @@ impl Default for Metrics {
             withdrawn: Counter::default(),
             waiting: Family::default(),
             pruned: Family::default(),
+            prune_behind: Family::default(),
         };
         this.register();
         this
@@ -134,6 +138,11 @@ impl Metrics {
         );
         r.register("tasks", "Tasks in the ledger, by state", self.tasks.clone());
         r.register(
+            "tasks_at_least",
+            "1 where counting tasks of this state ended early: there are at least as many as lapsed_tasks says",
+            self.tasks_at_least.clone(),
+        );
+        r.register(
             "overdue_seconds_max",
             "How long the oldest overdue task has waited",
             self.overdue_seconds_max.clone(),
@@ -168,6 +177,11 @@ impl Metrics {
             "pruned",
             "Finished rows deleted by retention, by state",
             self.pruned.clone(),
+        );
+        r.register(
+            "prune_behind",
+            "1 where more finished rows of this state are old enough than retention lets go",
+            self.prune_behind.clone(),
         );
         r.register(
             "occurrences_skipped",
@@ -274,18 +288,27 @@ impl Metrics {
     }
 
     /// The ledger's counts were read.
-    pub fn counted(&self, stats: &Stats) {
-        for (state, count) in stats.by_state() {
-            let gauge = self
-                .tasks
-                .get_or_create(&ByState {
-                    state: state.to_owned(),
-                })
-                .clone();
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    pub fn counted(&self, survey: &Survey) {
+        for (state, count) in survey.counts.by_state() {
+            let label = ByState {
+                state: state.to_owned(),
+            };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.tasks.get_or_create(&label).set(count);
+            let at_least = i64::from(survey.at_least.contains(&state));
+            self.tasks_at_least.get_or_create(&label).set(at_least);
         }
-        self.overdue_seconds_max
-            .set(stats.overdue_ms_max as f64 / 1000.0);
+    }
+
+    /// Another daemon counts the tasks: what was counted here before says nothing any more.
+    pub fn counted_elsewhere(&self) {
+        self.tasks.clear();
+        self.tasks_at_least.clear();
+    }
+
+    /// How long the oldest overdue task has waited.
+    pub fn overdue_for(&self, waited: std::time::Duration) {
+        self.overdue_seconds_max.set(waited.as_secs_f64());
     }
 
     /// Whether the events of this node are heard now.
@@ -366,6 +389,15 @@ impl Metrics {
                 state: state.as_str().to_owned(),
             })
             .inc_by(count);
+    }
+
+    /// Whether more finished rows of this state are old enough than retention lets go.
+    pub fn prune_behind(&self, state: State, behind: bool) {
+        self.prune_behind
+            .get_or_create(&ByState {
+                state: state.as_str().to_owned(),
+            })
+            .set(i64::from(behind));
     }
 
     /// So many daemons share the ledger.

@@ -69,7 +69,10 @@ async fn what_was_said_wrong_ends_with_2_and_what_the_ledger_refuses_with_1() {
         (vec!["schedule", "C@m@1", "--in", "100000d"], "expected"),
         (vec!["reschedule", "C@m@1", "--in", "100000d"], "expected"),
         (vec!["schedule", "--file", "/nowhere"], "open `/nowhere`"),
-        (vec!["list", "--cursor", "x"], "expected the number"),
+        (
+            vec!["list", "--cursor", "x"],
+            "expected what the page before",
+        ),
     ] {
         let (code, _, stderr) = shell.run(&args);
         assert_eq!(code, 2, "{args:?}: {stderr}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use lapsed::client::{Pace, Pruning};
-use lapsed::ledger::ListFilter;
+use lapsed::ledger::{Catalog, ListFilter};
 use lapsed::task::{State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry};
 use tokio::time::Instant;
@@ -26,10 +26,15 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     for n in 0..250 {
         rig.due_now(&format!("Job@fail@{n}")).await;
     }
-    let count = async |filter: &ListFilter| rig.people().count_dead(filter).await.unwrap();
+    let count = async |filter: &ListFilter| {
+        let counted = rig.people().count_dead(filter).await.unwrap();
+        assert!(!counted.is_part);
+        counted.count
+    };
     let all = ListFilter::default();
     until("all are dead", async || count(&all).await == 250).await;
-    assert_eq!(people.count_dead(&all).await.unwrap(), 0, "another ledger");
+    let elsewhere = people.count_dead(&all).await.unwrap();
+    assert_eq!(elsewhere.count, 0, "another ledger");
     let ledger = rig.stop().await;
     let rig = start_on(ledger, "", HandlerRegistry::new());
     let people = rig.people();
@@ -53,7 +58,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     assert_eq!(redriven.await.unwrap(), 200);
     let took = began.elapsed().as_secs_f64();
     assert!((1.8..2.2).contains(&took), "{took}");
-    assert_eq!(people.count_dead(&all).await.unwrap(), 50);
+    assert_eq!(people.count_dead(&all).await.unwrap().count, 50);
     assert_eq!(people.discard_where(&all).await.unwrap(), 50);
     let left = ListFilter {
         limit: 1_000,
@@ -94,6 +99,38 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
     assert_eq!(left().await, ["Job@count@pending"]);
     rig.until_metric("lapsed_pruned_total{state=\"done\"} 10")
         .await;
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_of_which_too_many_finish_does_not_keep_others_from_being_forgotten() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let mut handlers = counting(&runs);
+    handlers.on("Job", "fail", |_, _: Vec<String>| async {
+        Err(HandlerError::permanent("no"))
+    });
+    let rig = start(
+        "retention = { done = '60s', dead = '60s', rate = 10 }",
+        handlers,
+    );
+    for n in 0..3 {
+        rig.due_now(&format!("Job@fail@{n}")).await;
+        rig.until(&format!("Job@fail@{n}"), State::Dead).await;
+    }
+    for n in 0..2_000 {
+        rig.due_now(&format!("Job@count@{n}")).await;
+    }
+    rig.until_done(2_000).await;
+    rig.until_metric("lapsed_prune_behind{state=\"done\"} 1")
+        .await;
+    assert!(rig.metric("lapsed_prune_behind{state=\"dead\"} 0"));
+    let stats = async || rig.ledger.stats().await.unwrap();
+    until("the dead are forgotten", async || stats().await.dead == 0).await;
+    let left = stats().await.done;
+    assert!(left > 200, "{left} are left");
+    rig.until_metric("lapsed_prune_behind{state=\"done\"} 0")
+        .await;
+    assert_eq!(stats().await.done, 0);
     rig.stop().await;
 }
 

@@ -52,7 +52,7 @@ async fn prune_ended(
         let prune = Prune {
             state,
             age: Some(Duration::from_millis(50)),
-            surplus: 1_000,
+            surplus: ledger.surplus(state, 0).await.unwrap(),
             after: None,
             limit: 100,
             dry_run: false,
@@ -71,8 +71,6 @@ async fn prune_all(ledger: &impl Catalog, mut prune: Prune) -> Pruned {
     loop {
         let pruned = ledger.prune(&prune).await.unwrap();
         total.rows += pruned.rows;
-        total.surplus += pruned.surplus;
-        prune.surplus -= pruned.surplus;
         prune.after = pruned.next;
         if prune.after.is_none() {
             return total;
@@ -105,7 +103,7 @@ async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(
     let prune = |state, age_ms| Prune {
         state,
         age: Some(Duration::from_millis(age_ms)),
-        surplus: 0,
+        surplus: None,
         after: None,
         limit: 2,
         dry_run: false,
@@ -118,8 +116,10 @@ async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(
         ..prune(State::Done, 0)
     };
     assert_eq!(prune_all(ledger, unlimited).await.rows, 0);
+    let all_but_three = ledger.surplus(State::Done, 3).await.unwrap();
+    assert!(all_but_three.is_some());
     let too_young = Prune {
-        surplus: 2,
+        surplus: all_but_three,
         ..unlimited
     };
     assert_eq!(
@@ -139,14 +139,15 @@ async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(
         prune_all(ledger, prune(State::Done, 50)).await.rows,
         counted
     );
-    assert_eq!(ledger.count_finished(State::Done).await.unwrap(), 0);
+    assert_eq!(ledger.surplus(State::Done, 0).await.unwrap(), None);
     assert!(ledger.find(&key("done0")).await.unwrap().is_none());
     for state in State::ALL {
         prune_all(ledger, prune(state, 50)).await;
+        let surplus = ledger.surplus(state, 0).await.unwrap();
         prune_all(
             ledger,
             Prune {
-                surplus: 1_000,
+                surplus,
                 ..prune(state, 0)
             },
         )

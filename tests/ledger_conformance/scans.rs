@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, DueScan, Ledger, ListFilter, NewTask, StateFilter, Window};
+use lapsed::ledger::{
+    Catalog, DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
+};
 use lapsed::task::{State, TaskKey, UnixMs};
 
 use crate::rig::{LEASE, claim, create, key};
@@ -11,6 +13,7 @@ rules! {
     scans_go_by_due_time_in_pages
     a_scan_for_news_leaves_out_what_is_known
     lists_are_filtered_and_paged
+    pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
 }
 
 async fn pages(ledger: &impl Ledger, window: Window, rule: &str) -> Vec<String> {
@@ -183,4 +186,64 @@ async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {
         ..window
     };
     assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
+}
+
+async fn pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let due = ledger.sync_clock().await.unwrap();
+    // Two fall due in the same millisecond; created in another order than they are due or named.
+    for (arg, ahead) in [("c", 3), ("a", 9), ("d", 1), ("b", 3), ("e", 7)] {
+        let key = TaskKey::build("Paged", "list", [arg]).unwrap();
+        let task = NewTask {
+            tag: Some("paged_tag".into()),
+            ..NewTask::new(key, UnixMs(due.0 + 600_000 + ahead))
+        };
+        ledger.create(&[task]).await.unwrap();
+    }
+    let class = ListFilter {
+        class: Some("Paged".into()),
+        limit: 1,
+        ..ListFilter::default()
+    };
+    let tagged = ListFilter {
+        tag: Some("paged_tag".into()),
+        ..class.clone()
+    };
+    let pending = ListFilter {
+        states: vec![StateFilter::Is(State::Pending)],
+        ..class.clone()
+    };
+    let soon = ListFilter {
+        due_after: Some(UnixMs(due.0 + 600_003)),
+        due_before: Some(UnixMs(due.0 + 600_009)),
+        ..class.clone()
+    };
+    for (filter, expected) in [
+        (class, "abcde"),
+        (tagged, "cadbe"),
+        (pending, "dcbea"),
+        (soon, "cbe"),
+    ] {
+        let (mut filter, mut found) = (filter, String::new());
+        loop {
+            let page = ledger.list(&filter).await.unwrap();
+            for task in page.tasks {
+                found += task.key.args().last().unwrap();
+            }
+            filter.cursor = page.next;
+            if filter.cursor.is_none() {
+                break;
+            }
+            let handed_on = filter.cursor.unwrap().to_string();
+            filter.cursor = Some(handed_on.parse().unwrap());
+        }
+        assert_eq!(found, expected, "{filter:?}");
+    }
+    let other = ListFilter {
+        cursor: Some(ListCursor::Key("Paged@list@a".to_owned())),
+        ..ListFilter::default()
+    };
+    let refused = ledger.list(&other).await.unwrap_err();
+    assert!(matches!(refused, LedgerError::Invalid(_)), "{refused}");
 }

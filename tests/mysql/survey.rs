@@ -12,6 +12,7 @@ async fn a_survey_of_many_rows_is_of_a_part_and_says_so() {
     let limits = SurveyLimits {
         rows: 500,
         entries: 5_000,
+        dead: 500,
         done: 10,
     };
     let survey = ledger.survey(limits).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::mysql::MySqlArguments;
 use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection, Row};
 
@@ -18,11 +18,16 @@ pub(super) const BACKLOG: &str = "ledger.backlog";
 /// Overdue rows are counted so far.
 const BACKLOG_MAX: u32 = 10_000;
 
+/// So many keys are named that are no task keys.
+const MALFORMED_NAMED: usize = 3;
+
 /// What is due and waits for a daemon.
 #[derive(Debug)]
 pub(super) struct Backlog {
     with_route: usize,
     without_route: usize,
+    /// Those whose key is no task key.
+    malformed: Vec<String>,
     /// Whether there is more than that.
     more: bool,
     /// How long the first has waited.
@@ -44,15 +49,18 @@ impl Backlog {
             Some(row) => now.since(UnixMs(row.try_get("due_ms")?)),
             None => Duration::ZERO,
         };
-        let is_routed = |row: &&MySqlRow| {
-            let key = row.try_get_unchecked::<String, _>("key").ok();
-            let key = key.and_then(|key| TaskKey::parse(&key).ok());
-            key.is_some_and(|key| router.find(&key).is_some())
-        };
-        let with_route = rows.iter().filter(is_routed).count();
+        let (mut with_route, mut malformed) = (0, Vec::new());
+        for row in &rows {
+            let key: String = row.try_get_unchecked("key")?;
+            match TaskKey::parse(&key) {
+                Ok(key) => with_route += usize::from(router.find(&key).is_some()),
+                Err(_) => malformed.push(key),
+            }
+        }
         Ok(Self {
             with_route,
-            without_route: rows.len() - with_route,
+            without_route: rows.len() - with_route - malformed.len(),
+            malformed,
             more,
             oldest,
         })
@@ -62,10 +70,11 @@ impl Backlog {
         let Self {
             with_route,
             without_route,
+            malformed,
             more,
             oldest,
         } = self;
-        let all = with_route + without_route;
+        let all = with_route + without_route + malformed.len();
         if all == 0 {
             return Finding::ok(BACKLOG, "nothing is overdue");
         }
@@ -91,9 +100,25 @@ impl Backlog {
             count(*with_route as u64),
             count(*without_route as u64),
         );
-        let finding = Finding::new(BACKLOG, Severity::Note, found);
-        match with_route {
-            0 => finding,
+        let finding = match malformed.len() {
+            0 => Finding::new(BACKLOG, Severity::Note, found),
+            rows => {
+                let named = malformed.iter().take(MALFORMED_NAMED);
+                let named: Vec<String> = named
+                    .map(|key| format!("`{}`", key.escape_debug()))
+                    .collect();
+                let and_more = if rows > named.len() { ", .." } else { "" };
+                let found = format!(
+                    "{found}; {} of them never run, since their key is no task key: {}{and_more}",
+                    count(rows as u64),
+                    named.join(", ")
+                );
+                Finding::new(BACKLOG, Severity::Warning, found)
+            }
+        };
+        match (with_route, malformed.len()) {
+            (0, 0) => finding,
+            (0, _) => finding.remedy("`lapsed list --state overdue` shows the rows whose key is no task key, `lapsed cancel --prefix` takes them away"),
             _ => finding.remedy("look at `lapsed list --state overdue`, and `lapsed cancel` what must not run any more (with no daemon running, or after `lapsed pause --all`)"),
         }
     }
@@ -119,6 +144,7 @@ mod tests {
         let backlog = Backlog {
             with_route: 9,
             without_route: 3,
+            malformed: Vec::new(),
             more: false,
             oldest: Duration::from_secs(7200),
         };
@@ -128,10 +154,19 @@ mod tests {
             "12 tasks are overdue, the oldest for 2 h: 9 have a route here and run as soon as a daemon has a free slot, unless paused, 3 have none and stay"
         );
         assert!(judged.remedy.is_some());
+        let malformed = Backlog {
+            with_route: 0,
+            without_route: 0,
+            malformed: ["a", "b\n", "c", "d"].map(str::to_owned).to_vec(),
+            ..backlog
+        };
+        assert!(malformed.judge().found.ends_with(
+            "4 of them never run, since their key is no task key: `a`, `b\\n`, `c`, .."
+        ));
         let one = Backlog {
             with_route: 1,
-            without_route: 0,
-            ..backlog
+            malformed: Vec::new(),
+            ..malformed
         };
         assert_eq!(
             one.judge().found,

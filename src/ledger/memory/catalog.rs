@@ -5,10 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLedger;
+use super::book::Book;
 use super::row::{NEVER, Row, Status};
 use crate::ledger::{
-    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Picked, Prune, PruneCursor, Pruned,
-    StateFilter, Stats, Survey, SurveyLimits, TaskRecord,
+    Catalog, LedgerError, ListCursor, ListFilter, ListOrder, ListPage, NudgeAnswer, Picked, Prune,
+    PruneCursor, Pruned, StateFilter, Survey, SurveyLimits, TaskRecord,
 };
 use crate::task::{Origin, Paused, Recurrence, State, TaskKey, UnixMs};
 
@@ -22,51 +23,24 @@ impl Catalog for MemoryLedger {
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
         let now = self.clock.now();
         let book = self.book();
-        let limit = filter.limit as usize;
-        let rows = book
-            .rows
-            .range(filter.cursor.unwrap_or(0).saturating_add(1)..)
-            .map(|(_, row)| row);
-        let rows: Vec<&Row> = rows
-            .filter(|row| row.fits(filter, now))
-            .take(limit)
-            .collect();
-        let next = rows
-            .last()
-            .map(|row| row.id)
-            .filter(|_| rows.len() == limit);
+        let (rows, next) = fitting(&book, filter, now)?;
         Ok(ListPage {
             tasks: rows.iter().map(|row| row.record(now)).collect(),
             next,
+            ..ListPage::default()
         })
     }
 
-    async fn stats(&self) -> Result<Stats, LedgerError> {
+    async fn overdue_for(&self) -> Result<Duration, LedgerError> {
         let now = self.clock.now();
-        let mut stats = Stats::default();
-        for row in self.book().rows.values() {
-            let count = match row.state(now) {
-                State::Pending => &mut stats.pending,
-                State::Waiting => &mut stats.waiting,
-                State::Running => &mut stats.running,
-                State::Done => &mut stats.done,
-                State::Dead => &mut stats.dead,
-                State::Cancelled => &mut stats.cancelled,
-            };
-            *count += 1;
-            if row.free_and_due(now) {
-                stats.overdue += 1;
-                let overdue = now.since(row.due_at()).as_millis();
-                stats.overdue_ms_max = stats
-                    .overdue_ms_max
-                    .max(u64::try_from(overdue).unwrap_or(u64::MAX));
-            }
-        }
-        Ok(stats)
+        let book = self.book();
+        let overdue = book.rows.values().filter(|row| row.free_and_due(now));
+        let waited = overdue.map(|row| now.since(row.due_at()));
+        Ok(waited.max().unwrap_or_default())
     }
 
     async fn survey(&self, _: SurveyLimits) -> Result<Survey, LedgerError> {
-        Ok(self.survey_of(self.stats().await?))
+        Ok(self.survey_of(self.counts()))
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
@@ -103,20 +77,12 @@ impl Catalog for MemoryLedger {
             states: vec![StateFilter::Is(State::Dead)],
             ..filter.clone()
         };
-        let now = self.clock.now();
         let book = self.book();
-        let behind = filter.cursor.unwrap_or(0).saturating_add(1);
-        let rows = book.rows.range(behind..);
-        let rows = rows.filter(|(_, row)| row.fits(&dead, now));
-        let rows: Vec<u64> = rows
-            .map(|(id, _)| *id)
-            .take(filter.limit as usize)
-            .collect();
-        let next = rows
-            .last()
-            .copied()
-            .filter(|_| rows.len() == filter.limit as usize);
-        Ok(Picked { rows, next })
+        let (rows, next) = fitting(&book, &dead, self.clock.now())?;
+        Ok(Picked {
+            rows: rows.iter().map(|row| row.id).collect(),
+            next,
+        })
     }
 
     async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
@@ -170,20 +136,25 @@ impl Catalog for MemoryLedger {
                 }),
             ..Pruned::default()
         };
-        for (_, id, since) in rows {
+        for (due_at, row, since) in rows {
             let age = now.since(since);
-            let spare = since <= now && age >= Prune::AGE_MIN && pruned.surplus < prune.surplus;
+            let place = PruneCursor {
+                deleted: false,
+                due_at,
+                row,
+            };
+            let is_surplus = prune.surplus.is_some_and(|last| place <= last);
+            let spare = is_surplus && since <= now && age >= Prune::AGE_MIN;
             let old = since <= now && prune.age.is_some_and(|limit| age >= limit);
             if !spare && !old {
                 continue;
             }
             if prune.dry_run {
-                let key = book.rows.get(&id).map(|row| row.key.clone());
-                pruned.found.push((id, key));
+                let key = book.rows.get(&row).map(|row| row.key.clone());
+                pruned.found.push((row, key));
             }
-            if prune.dry_run || book.remove(id) {
+            if prune.dry_run || book.remove(row) {
                 pruned.rows += 1;
-                pruned.surplus += u64::from(spare);
             }
         }
         Ok(pruned)
@@ -205,11 +176,67 @@ impl Catalog for MemoryLedger {
         Ok(rows.iter().filter(|id| forget(id)).count() as u64)
     }
 
-    async fn count_finished(&self, state: State) -> Result<u64, LedgerError> {
+    async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
         let now = self.clock.now();
         let book = self.book();
         let rows = book.rows.values();
         let finished = rows.filter(|row| row.status != Status::Unprocessed);
-        Ok(finished.filter(|row| row.state(now) == state).count() as u64)
+        let of_state = finished.filter(|row| row.state(now) == state);
+        let mut places: Vec<PruneCursor> = of_state
+            .map(|row| PruneCursor {
+                deleted: false,
+                due_at: row.due_at(),
+                row: row.id,
+            })
+            .collect();
+        places.sort_unstable();
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        Ok(places.into_iter().rev().nth(keep))
+    }
+}
+
+/// Rows that fit, in the order of the filter, and where the next page begins.
+fn fitting<'a>(
+    book: &'a Book,
+    filter: &ListFilter,
+    now: UnixMs,
+) -> Result<(Vec<&'a Row>, Option<ListCursor>), LedgerError> {
+    filter.check_cursor()?;
+    let order = filter.order();
+    let behind = |row: &&Row| match &filter.cursor {
+        None => true,
+        Some(ListCursor::Row(id)) => row.id > *id,
+        Some(ListCursor::Key(key)) => row.key.as_str() > key.as_str(),
+        Some(ListCursor::Due {
+            status,
+            deleted,
+            due_at,
+            row: id,
+        }) => place(order, row) > (*status, *deleted, *due_at, *id, ""),
+    };
+    let rows = book.rows.values().filter(|row| row.fits(filter, now));
+    let mut rows: Vec<&Row> = rows.filter(behind).collect();
+    rows.sort_by(|one, other| place(order, one).cmp(&place(order, other)));
+    rows.truncate(filter.limit as usize);
+    let last = rows.last().filter(|_| rows.len() == filter.limit as usize);
+    let next = last.map(|row| match order {
+        ListOrder::Row => ListCursor::Row(row.id),
+        ListOrder::Key => ListCursor::Key(row.key.to_string()),
+        ListOrder::Due => ListCursor::Due {
+            status: row.status as u8,
+            deleted: row.deleted,
+            due_at: row.due_at(),
+            row: row.id,
+        },
+    });
+    Ok((rows, next))
+}
+
+/// Where a row stands in a list of this order.
+fn place(order: ListOrder, row: &Row) -> (u8, bool, UnixMs, u64, &str) {
+    match order {
+        ListOrder::Row => (0, false, UnixMs(0), row.id, ""),
+        ListOrder::Key => (0, false, UnixMs(0), 0, row.key.as_str()),
+        ListOrder::Due => (row.status as u8, row.deleted, row.due_at(), row.id, ""),
     }
 }

@@ -48,6 +48,7 @@ impl Row {
             error,
             finished_after,
             finished_before,
+            created_before,
             cursor: _,
             limit: _,
         } = filter;
@@ -72,12 +73,13 @@ impl Row {
                 .as_ref()
                 .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
             && (!recurring || self.recurrence.is_some())
-            && due_after.is_none_or(|due| self.end_time >= due)
-            && due_before.is_none_or(|due| self.end_time < due)
+            && due_after.is_none_or(|due| self.due_at() >= due)
+            && due_before.is_none_or(|due| self.due_at() < due)
             && reason.is_none_or(|reason| self.reason == Some(reason))
             && error.as_ref().is_none_or(says)
             && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))
             && finished_before.is_none_or(|to| finished.is_some_and(|at| at < to))
+            && created_before.is_none_or(|to| self.start_time < to)
     }
 
     pub(super) fn series(&self, now: UnixMs) -> SeriesRow {

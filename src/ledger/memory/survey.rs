@@ -7,6 +7,30 @@ use crate::ledger::{Stats, Survey};
 use crate::task::State;
 
 impl MemoryLedger {
+    pub(super) fn counts(&self) -> Stats {
+        let now = self.clock.now();
+        let mut stats = Stats::default();
+        for row in self.book().rows.values() {
+            let count = match row.state(now) {
+                State::Pending => &mut stats.pending,
+                State::Waiting => &mut stats.waiting,
+                State::Running => &mut stats.running,
+                State::Done => &mut stats.done,
+                State::Dead => &mut stats.dead,
+                State::Cancelled => &mut stats.cancelled,
+            };
+            *count += 1;
+            if row.free_and_due(now) {
+                stats.overdue += 1;
+                let overdue = now.since(row.due_at()).as_millis();
+                stats.overdue_ms_max = stats
+                    .overdue_ms_max
+                    .max(u64::try_from(overdue).unwrap_or(u64::MAX));
+            }
+        }
+        stats
+    }
+
     pub(super) fn survey_of(&self, counts: Stats) -> Survey {
         let now = self.clock.now();
         let mut methods = Methods::default();

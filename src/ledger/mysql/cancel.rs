@@ -30,7 +30,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub(super) struct Cancellable {
     pub id: u64,
-    pub key: TaskKey,
+    /// `None`: the row's key is no task key.
+    pub key: Option<TaskKey>,
     pub leased: bool,
 }
 
@@ -55,6 +56,7 @@ impl MysqlLedger {
         };
         for page in pages {
             whole.cancelled.extend(page.cancelled);
+            whole.malformed += page.malformed;
             whole.running.extend(page.running);
             whole.locked += page.locked;
         }
@@ -123,8 +125,8 @@ impl MysqlLedger {
         }
         if dry_run {
             let (leased, free): (Vec<_>, Vec<_>) = found.into_iter().partition(|row| row.leased);
-            page.running = leased.into_iter().map(|row| row.key).collect();
-            page.cancelled = free.into_iter().map(|row| row.key).collect();
+            page.running = leased.into_iter().filter_map(|row| row.key).collect();
+            free.into_iter().for_each(|row| page.count(row.key));
             return Ok(page);
         }
         let ids: Vec<u64> = found.iter().map(|row| row.id).collect();
@@ -147,8 +149,8 @@ impl MysqlLedger {
         for row in found {
             match others.get(&row.id) {
                 _ if locked.contains(&row.id) => {}
-                None | Some(CancelAnswer::Cancelled) => page.cancelled.push(row.key),
-                Some(CancelAnswer::Running) => page.running.push(row.key),
+                None | Some(CancelAnswer::Cancelled) => page.count(row.key),
+                Some(CancelAnswer::Running) => page.running.extend(row.key),
                 // It had finished before it could be called off, or has been created anew since.
                 Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
             }
@@ -180,7 +182,7 @@ impl MysqlLedger {
         let mut done: HashSet<u64> = locked.into_iter().collect();
         for row in conn.fetch(cancelled).await? {
             done.insert(rows::id(&row)?);
-            page.cancelled.extend(rows::key(&row)?);
+            page.count(rows::key(&row)?);
         }
         let others: Vec<u64> = ids.into_iter().filter(|id| !done.contains(id)).collect();
         if !others.is_empty() {
@@ -188,7 +190,7 @@ impl MysqlLedger {
                 .cancellable(conn, &others, &CancelFilter::tag(tag))
                 .await?;
             let leased = others.into_iter().filter(|row| row.leased);
-            page.running = leased.map(|row| row.key).collect();
+            page.running = leased.filter_map(|row| row.key).collect();
         }
         Ok(page)
     }
@@ -201,12 +203,15 @@ impl MysqlLedger {
     ) -> sqlx::Result<Vec<Cancellable>> {
         let question = with_tag(about_rows(&self.queries, queries::CANCELLABLE, ids), filter);
         let found = conn.fetch(question).await?;
-        let fitting = found.iter().filter_map(|row| {
-            let row = rows::cancellable(row).transpose()?;
-            (row.as_ref().is_err() || row.as_ref().is_ok_and(|row| filter.fits_key(&row.key)))
-                .then_some(row)
-        });
-        fitting.collect()
+        // What is no task key has neither class nor method; its index entry began with the prefix.
+        let fits = |row: &Cancellable| match &row.key {
+            Some(key) => filter.fits_key(key),
+            None => filter.class.is_none(),
+        };
+        let found = found.iter().map(rows::cancellable);
+        let mut found: Vec<Cancellable> = found.collect::<Result<_, _>>()?;
+        found.retain(fits);
+        Ok(found)
     }
 
     /// Calls them off; answers the ids of those that stayed locked.

@@ -1,14 +1,14 @@
 //! Looking at tasks and mending them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use sqlx::Row;
 
 use super::connection::{Conn, error, statement};
-use super::filter::Conditions;
 use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::{
-    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Pauses, Picked, Prune, Pruned, Stats,
-    Survey, SurveyLimits, TaskRecord,
+    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Pauses, Picked, Prune, PruneCursor,
+    Pruned, Survey, SurveyLimits, TaskRecord,
 };
 use crate::task::{Paused, State, TaskKey};
 
@@ -19,7 +19,7 @@ impl Catalog for MysqlLedger {
         if !self.can_hold(&mut conn, key).await.map_err(error)? {
             return Ok(None);
         }
-        let question = self.queries.plain(queries::RECORD) + queries::RECORD_BY_KEY;
+        let question = self.queries.record_by_key();
         let rows = conn
             .fetch(statement(question).bind(key.to_string()))
             .await
@@ -28,54 +28,13 @@ impl Catalog for MysqlLedger {
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
-        let conditions = Conditions::of(filter);
-        let question = format!(
-            "{}id > ?{} ORDER BY id LIMIT ?",
-            self.queries.records(filter.tag.is_some()),
-            conditions.text()
-        );
-        let question = statement(question).bind(filter.cursor.unwrap_or(0));
-        let question = conditions.bind(question).bind(filter.limit);
-        let mut conn = self.pools.acquire().await?;
-        let rows = conn.fetch(question).await.map_err(error)?;
-        let next = match rows.last() {
-            Some(last) if rows.len() == filter.limit as usize => {
-                Some(last.try_get_unchecked::<u64, _>("id").map_err(error)?)
-            }
-            _ => None,
-        };
-        let tasks = rows
-            .iter()
-            .filter_map(|row| rows::record(row).transpose())
-            .collect::<Result<_, _>>()
-            .map_err(error)?;
-        Ok(ListPage { tasks, next })
+        self.list_page(filter).await
     }
 
-    async fn stats(&self) -> Result<Stats, LedgerError> {
+    async fn overdue_for(&self) -> Result<Duration, LedgerError> {
         let mut conn = self.pools.acquire().await?;
-        let rows = conn
-            .fetch(statement(self.queries.plain(queries::STATS)))
-            .await
-            .map_err(error)?;
-        let row = rows
-            .first()
-            .ok_or_else(|| error(sqlx::Error::RowNotFound))?;
-        let count = |column: &str| {
-            row.try_get::<i64, _>(column)
-                .map(|count| u64::try_from(count).unwrap_or(0))
-                .map_err(error)
-        };
-        Ok(Stats {
-            pending: count("pending")?,
-            waiting: count("waiting")?,
-            running: count("running")?,
-            done: count("done")?,
-            dead: count("dead")?,
-            cancelled: count("cancelled")?,
-            overdue: count("overdue")?,
-            overdue_ms_max: count("overdue_ms")?,
-        })
+        let oldest = self.oldest_overdue(&mut conn).await.map_err(error)?;
+        Ok(Duration::from_millis(oldest.overdue_ms_max))
     }
 
     async fn survey(&self, limits: SurveyLimits) -> Result<Survey, LedgerError> {
@@ -112,8 +71,8 @@ impl Catalog for MysqlLedger {
         self.prune_these(prune, rows).await
     }
 
-    async fn count_finished(&self, state: State) -> Result<u64, LedgerError> {
-        self.count(state).await
+    async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
+        self.surplus_of(state, keep).await
     }
 }
 

@@ -84,7 +84,7 @@ impl Pools {
             })
             .connect_lazy_with(options.clone());
         Ok(Self {
-            engine: Pool::new(options, config.max_connections),
+            engine: Pool::new(options, config.max_connections, config.statement_timeout),
             handlers,
             statement_timeout: config.statement_timeout,
         })

@@ -4,38 +4,17 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sqlx::Row as _;
-
 use super::connection::{Conn, about_rows, error, statement};
-use super::filter::Conditions;
 use super::queries;
+use super::scan::THE_END;
 use super::{BATCH_MAX, MysqlLedger, rows};
-use crate::ledger::{LedgerError, ListFilter, Picked, Prune, PruneCursor, Pruned};
+use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned};
 use crate::task::{State, UnixMs};
 
-impl MysqlLedger {
-    pub(super) async fn pick(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
-        let conditions = Conditions::but_state(filter);
-        let question = format!(
-            "{}id > ?{} ORDER BY id LIMIT ?",
-            self.queries.plain(queries::PICK_DEAD),
-            conditions.text()
-        );
-        let question = statement(question).bind(filter.cursor.unwrap_or(0));
-        let question = conditions.bind(question).bind(filter.limit);
-        let mut conn = self.pools.acquire().await?;
-        let found = conn.fetch(question).await.map_err(error)?;
-        let rows = found
-            .iter()
-            .map(|row| row.try_get_unchecked::<u64, _>("id"));
-        let rows: Vec<u64> = rows.collect::<Result<_, _>>().map_err(error)?;
-        let next = rows
-            .last()
-            .copied()
-            .filter(|_| rows.len() == filter.limit as usize);
-        Ok(Picked { rows, next })
-    }
+/// Index entries that one statement passes over on the way to what is surplus.
+const STRIDE: u64 = 50_000;
 
+impl MysqlLedger {
     /// A statement over rows, leaving out those that another session has locked; tells how many matched.
     pub(super) async fn over_rows(
         &self,
@@ -79,17 +58,14 @@ impl MysqlLedger {
         let Some(status) = status(state) else {
             return Ok(Pruned::default());
         };
-        let after = after.unwrap_or(PruneCursor {
-            deleted: false,
-            due_at: UnixMs(0),
-            row: 0,
-        });
+        let after = after.unwrap_or(PruneCursor::START);
         // Whatever is surplus must have been finished for a while; and without an age nothing else goes.
         let spare_ms = ms(Prune::AGE_MIN);
         let age_ms = age.map_or(i64::MAX / 2_000_000, ms);
-        let youngest_ms = match (age, surplus) {
-            (Some(_), 0) => age_ms,
-            _ => spare_ms.min(age_ms),
+        let is_surplus = |place: PruneCursor| surplus.is_some_and(|last| place <= last);
+        let youngest_ms = match is_surplus(after) {
+            true => spare_ms.min(age_ms),
+            false => age_ms,
         };
         let question = statement(self.queries.plain(queries::FINISHED))
             .bind(age_ms)
@@ -98,20 +74,27 @@ impl MysqlLedger {
             .bind(i64::from(after.deleted))
             .bind(youngest_ms)
             .bind(after.due_at.0)
-            .bind(after.due_at.0)
             .bind(after.row)
+            .bind(after.due_at.0)
             .bind(limit);
         let found = conn.fetch(question).await?;
         let found: Vec<rows::Finished> = found
             .iter()
             .map(rows::Finished::read)
             .collect::<Result<_, _>>()?;
-        let (doomed, as_surplus) = doomed(&found, age.is_some(), surplus);
+        let doomed = doomed(&found, age.is_some(), |row| {
+            is_surplus(PruneCursor {
+                deleted: after.deleted,
+                due_at: row.due_at,
+                row: row.row,
+            })
+        });
+        // Without an age, nothing goes behind the last that is surplus.
+        let next = behind(&found, after, limit);
         let mut pruned = Pruned {
             rows: doomed.len() as u64,
-            surplus: as_surplus,
-            next: behind(&found, after, limit),
             found: Vec::new(),
+            next: next.filter(|next| age.is_some() || is_surplus(*next)),
         };
         if dry_run {
             let doomed: HashSet<u64> = doomed.into_iter().collect();
@@ -162,30 +145,71 @@ impl MysqlLedger {
         Ok(past.matched)
     }
 
-    pub(super) async fn count(&self, state: State) -> Result<u64, LedgerError> {
+    pub(super) async fn surplus_of(
+        &self,
+        state: State,
+        keep: u64,
+    ) -> Result<Option<PruneCursor>, LedgerError> {
         let Some(status) = status(state) else {
-            return Ok(0);
+            return Ok(None);
         };
         let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(queries::COUNT_FINISHED)).bind(status);
-        let found = conn.fetch(question).await.map_err(error)?;
-        let count = rows::first_i64(&found).map_err(error)?;
-        Ok(u64::try_from(count).unwrap_or(0))
+        let mut left = keep;
+        for deleted in [true, false] {
+            let place = self.from_end(&mut conn, status, deleted, &mut left).await;
+            if let Some((due_at, row)) = place.map_err(error)? {
+                return Ok(Some(PruneCursor {
+                    deleted,
+                    due_at,
+                    row,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row with `left` others behind it, in strides from the end; if there is none, `left` is what lacks.
+    async fn from_end(
+        &self,
+        conn: &mut Conn,
+        status: i64,
+        deleted: bool,
+        left: &mut u64,
+    ) -> sqlx::Result<Option<(UnixMs, u64)>> {
+        let mut from = THE_END;
+        loop {
+            let about = |template| {
+                let question = statement(self.queries.plain(template));
+                let question = question.bind(status).bind(i64::from(deleted));
+                question.bind(from.0.0).bind(from.1).bind(from.0.0)
+            };
+            let steps = (*left).min(STRIDE);
+            let found = conn.fetch(about(queries::FROM_END).bind(steps)).await?;
+            let Some(place) = found.first().map(rows::place).transpose()? else {
+                let counted = conn
+                    .fetch(about(queries::COUNT_BEFORE).bind(STRIDE + 1))
+                    .await?;
+                let there = u64::try_from(rows::first_i64(&counted)?).unwrap_or(0);
+                *left = left.saturating_sub(there);
+                return Ok(None);
+            };
+            if *left <= STRIDE {
+                return Ok(Some(place));
+            }
+            *left -= STRIDE + 1;
+            from = place;
+        }
     }
 }
 
-/// Which of these go, old ones or as surplus; and how many of them as surplus.
-fn doomed(found: &[rows::Finished], with_age: bool, surplus: u64) -> (Vec<u64>, u64) {
-    let mut left = surplus;
-    let goes = |row: &&rows::Finished| {
-        if left > 0 && row.spare {
-            left -= 1;
-            return true;
-        }
-        row.old && with_age
-    };
-    let doomed = found.iter().filter(goes).map(|row| row.row).collect();
-    (doomed, surplus - left)
+/// Which of these go, old ones or as surplus.
+fn doomed(
+    found: &[rows::Finished],
+    with_age: bool,
+    is_surplus: impl Fn(&rows::Finished) -> bool,
+) -> Vec<u64> {
+    let goes = |row: &&rows::Finished| (row.spare && is_surplus(row)) || (row.old && with_age);
+    found.iter().filter(goes).map(|row| row.row).collect()
 }
 
 /// Where the page behind these begins.
@@ -247,11 +271,12 @@ mod tests {
             found(3, false, true),
             found(4, false, false),
         ];
-        assert_eq!(doomed(&rows, true, 0), (vec![1, 2], 0));
-        assert_eq!(doomed(&rows, false, 0), (vec![], 0));
-        assert_eq!(doomed(&rows, false, 3), (vec![1, 2, 3], 3));
-        assert_eq!(doomed(&rows, true, 1), (vec![1, 2], 1));
-        assert_eq!(doomed(&rows, true, 9), (vec![1, 2, 3], 3));
+        let doomed = |with_age, surplus| doomed(&rows, with_age, |row| row.row <= surplus);
+        assert_eq!(doomed(true, 0), [1, 2]);
+        assert!(doomed(false, 0).is_empty());
+        assert_eq!(doomed(false, 3), [1, 2, 3]);
+        assert_eq!(doomed(true, 1), [1, 2]);
+        assert_eq!(doomed(true, 9), [1, 2, 3]);
     }
 
     #[test]

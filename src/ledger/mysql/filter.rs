@@ -19,18 +19,8 @@ enum Value {
 impl Conditions {
     /// All that the filter says, but for cursor and limit.
     pub fn of(filter: &ListFilter) -> Self {
-        let mut conditions = Self::but_state(filter);
-        if !filter.states.is_empty() {
-            let states: Vec<&str> = filter.states.iter().copied().map(condition).collect();
-            conditions.wheres.push(format!("({})", states.join(" OR ")));
-        }
-        conditions
-    }
-
-    /// As [`of`](Self::of), without the states.
-    pub fn but_state(filter: &ListFilter) -> Self {
         let ListFilter {
-            states: _,
+            states,
             class,
             method,
             tag,
@@ -42,6 +32,7 @@ impl Conditions {
             error,
             finished_after,
             finished_before,
+            created_before,
             cursor: _,
             limit: _,
         } = filter;
@@ -79,8 +70,9 @@ impl Conditions {
             conditions.add(condition, text.map(Value::Text));
         }
         let times = [
-            ("end_time >= CAST(? AS SIGNED) / 1000", due_after),
-            ("end_time < CAST(? AS SIGNED) / 1000", due_before),
+            ("due_at >= CAST(? AS SIGNED) / 1000", due_after),
+            ("due_at < CAST(? AS SIGNED) / 1000", due_before),
+            ("start_time < CAST(? AS SIGNED) / 1000", created_before),
             (
                 "COALESCE(finished_at, end_time) >= CAST(? AS SIGNED) / 1000",
                 finished_after,
@@ -95,6 +87,10 @@ impl Conditions {
         }
         if finished_after.or(*finished_before).is_some() {
             conditions.wheres.push("status > 0".to_owned());
+        }
+        if !states.is_empty() {
+            let states: Vec<&str> = states.iter().copied().map(condition).collect();
+            conditions.wheres.push(format!("({})", states.join(" OR ")));
         }
         conditions
     }

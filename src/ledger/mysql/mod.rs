@@ -20,6 +20,7 @@ mod rates;
 mod rights;
 mod rows;
 mod scan;
+mod search;
 mod series;
 mod settle;
 mod survey;
@@ -142,7 +143,13 @@ impl MysqlLedger {
     /// # Errors
     /// [`LedgerError::Unavailable`] or `Refused`, as the server says.
     pub async fn connection(&self) -> Result<sqlx::MySqlConnection, LedgerError> {
-        Ok(self.pools.acquire().await?.detach())
+        let mut connection = self.pools.acquire().await?.detach();
+        // Such work takes as long as it takes.
+        let unlimited = sqlx::AssertSqlSafe(pool::statement_limit(None));
+        sqlx::Executor::execute(&mut connection, unlimited)
+            .await
+            .map_err(error)?;
+        Ok(connection)
     }
 
     /// Creates the table, or adopts an existing one, as `lapsed migrate` does.

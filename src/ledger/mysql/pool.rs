@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySqlConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -26,6 +26,30 @@ pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// statement commits, also where the server's default is to wait for a `COMMIT`. A thousandth is not rounded away.
 pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, div_precision_increment = 4, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
+
+/// Has the server itself end a statement that takes longer than `limit`, since nobody waits for it then: closing its
+/// connection does not stop a server that reads. A shorter limit that the server has stays. `None`: as the server has
+/// it. MariaDB does so with every statement, MySQL with those that read; each takes the comment that is its own.
+pub(super) fn statement_limit(limit: Option<Duration>) -> String {
+    let value = |name: &str, limit: String| {
+        format!("{name} = IF(@@{name} > 0, LEAST(@@{name}, {limit}), {limit})")
+    };
+    let (maria, mysql) = match limit {
+        Some(limit) => {
+            let ms = limit.as_millis();
+            let seconds = format!("{}.{:03}", ms / 1_000, ms % 1_000);
+            (
+                value("max_statement_time", seconds),
+                value("max_execution_time", ms.to_string()),
+            )
+        }
+        None => {
+            let global = |name: &str| format!("{name} = @@GLOBAL.{name}");
+            (global("max_statement_time"), global("max_execution_time"))
+        }
+    };
+    format!("SET SESSION autocommit = 1 /*M!100101 , {maria} */ /*!50708 , {mysql} */")
+}
 
 /// A connection that was used less than this ago is taken to be alive.
 const FRESH: Duration = Duration::from_secs(1);
@@ -50,6 +74,7 @@ pub(super) struct Pool(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: MySqlConnectOptions,
+    statement_timeout: Duration,
     limit: Arc<Semaphore>,
     /// The one used last is at the back, and is taken first: its statements are prepared.
     idle: Mutex<VecDeque<Idle>>,
@@ -81,9 +106,14 @@ pub(super) struct Lent {
 
 impl Pool {
     /// Does no I/O.
-    pub fn new(options: MySqlConnectOptions, connections_max: u32) -> Self {
+    pub fn new(
+        options: MySqlConnectOptions,
+        connections_max: u32,
+        statement_timeout: Duration,
+    ) -> Self {
         Self(Arc::new(Inner {
             options,
+            statement_timeout,
             limit: Arc::new(Semaphore::new(connections_max as usize)),
             idle: Mutex::default(),
             lost: Lost::default(),
@@ -167,6 +197,8 @@ impl Pool {
     async fn open(&self) -> sqlx::Result<(MySqlConnection, Option<Peer>)> {
         let mut connection = self.0.options.connect().await?;
         connection.execute(ENGINE_SESSION).await?;
+        let limit = statement_limit(Some(self.0.statement_timeout));
+        connection.execute(AssertSqlSafe(limit)).await?;
         let peer = Peer::of(&mut connection).await?;
         Ok((connection, peer))
     }

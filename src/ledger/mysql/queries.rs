@@ -417,7 +417,7 @@ pub const FINISHED: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS d
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? AND sts = ? AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
-       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+       AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
        AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
      ORDER BY due_at, id LIMIT ?";
 
@@ -427,12 +427,16 @@ pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status +
        AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
 
-/// `count_finished`. Range on `ix_due`, which covers it; so series of configurations that have ended, which are few,
-/// are counted, too.
-pub const COUNT_FINISHED: &str = "SELECT COUNT(*) FROM `{t}` FORCE INDEX (ix_due) WHERE status = ?";
+/// `surplus`: which row of a status is that many places from the end. Range on `ix_due`, backwards, which covers it; so
+/// series of configurations that have ended, which are few, are counted, too.
+pub const FROM_END: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = ? AND sts = ? AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) \
+     ORDER BY due_at DESC, id DESC LIMIT ?, 1";
 
-/// `pick_dead`: ids of dead rows; filters are added behind it. Range on `ix_due`.
-pub const PICK_DEAD: &str = "SELECT id FROM `{t}` FORCE INDEX (ix_due) WHERE status = 2 AND ";
+/// `surplus`: how many rows of a status there are before this place, if not more than so many. Range on `ix_due`, which
+/// covers it.
+pub const COUNT_BEFORE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = ? AND sts = ? AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) LIMIT ?) AS counted";
 
 /// `revive`: a legacy program deleted the row, then armed the key again. Not what was cancelled during a run whose daemon
 /// died: `finished_at` is then later than `start_time`, which such programs write in whole seconds. Primary key.
@@ -453,7 +457,7 @@ pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        start_time = CAST(? AS SIGNED) / 1000, changed_at = GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time), end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND sts = 0";
 
-/// `list` and `find`: a whole row. Filters are added behind it.
+/// `list` and `find`: a whole row; a list names its index, and adds where it begins and ends and what fits.
 pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
        CAST(due_at * 1000 AS SIGNED) AS due_ms, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
@@ -463,22 +467,21 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        IF(LENGTH(payload) <= {payload_max}, payload, CONCAT('\"(', LENGTH(payload), ' bytes, too many to read)\"')) AS payload, \
        recurrence, last_error, reason, history, result, \
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
-     FROM `{t}` WHERE ";
+     FROM `{t}`{index} WHERE ";
+
+/// `list`, `pick_dead`: where a row stands in an index, which has all that is read; the rest is as of [`RECORD`].
+pub const PLACE: &str = "SELECT {columns} FROM `{t}`{index} WHERE ";
 
 /// `find`. Unique key.
 pub const RECORD_BY_KEY: &str = "`key` = ?";
 
-/// `stats`. Reads every row: for a gauge that is refreshed at leisure.
-pub const STATS: &str = "SELECT \
-       CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND NOT (run_end = end_time AND retry_at > n)), 0) AS SIGNED) AS pending, \
-       CAST(COALESCE(SUM(status = 0 AND sts = 0 AND NOT (lease_until >= n) AND run_end = end_time AND retry_at > n), 0) AS SIGNED) AS waiting, \
-       CAST(COALESCE(SUM(status = 0 AND lease_until >= n), 0) AS SIGNED) AS running, \
-       CAST(COALESCE(SUM(status = 1), 0) AS SIGNED) AS done, \
-       CAST(COALESCE(SUM(status = 2), 0) AS SIGNED) AS dead, \
-       CAST(COALESCE(SUM(status = 3 OR (status = 0 AND sts = 1 AND lease_until < n)), 0) AS SIGNED) AS cancelled, \
-       CAST(COALESCE(SUM(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n), 0) AS SIGNED) AS overdue, \
-       CAST(COALESCE(MAX(IF(status = 0 AND sts = 0 AND due_at <= n AND lease_until < n, n - due_at, 0)), 0) * 1000 AS SIGNED) AS overdue_ms \
-     FROM `{t}`, (SELECT UNIX_TIMESTAMP(NOW(3)) AS n) AS clock";
+/// `survey`, `overdue_for`: overdue and free rows, the oldest first, and for how long they have waited. Range on `ix_due`.
+pub const OLDEST_OVERDUE: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST((UNIX_TIMESTAMP(NOW(3)) - due_at) * 1000 AS SIGNED) AS overdue_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
+       AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
+     ORDER BY due_at, id LIMIT ?";
 
 /// `survey`: rows that are not finished, those that fall due first, by class and method. Range on `ix_due`.
 pub const SURVEY_UNFINISHED: &str = "SELECT name, COUNT(*) AS looked_at, \
@@ -625,15 +628,9 @@ impl Queries {
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
     }
 
-    /// [`RECORD`]. Those of a tag are in the order of ids in `ix_tag`; left alone, the optimizer may read the whole
-    /// table in that order. For a prefix it is left alone: whether to read the range and sort it depends on how many
-    /// there are.
-    pub fn records(&self, of_a_tag: bool) -> String {
-        let records = self.plain(RECORD);
-        match of_a_tag {
-            true => records.replace("` WHERE ", "` FORCE INDEX (ix_tag) WHERE "),
-            false => records,
-        }
+    /// [`RECORD`] of one key.
+    pub fn record_by_key(&self) -> String {
+        self.plain(RECORD).replace("{index}", "") + RECORD_BY_KEY
     }
 
     /// A statement with its list of keys, `n` long.

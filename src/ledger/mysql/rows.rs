@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::super::recurring::SeriesRow;
 use super::super::{
-    Arming, CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, NewTask, Owner, Stamp,
-    Standing, Stands, TaskRecord, Upcoming,
+    Arming, CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, MalformedRow, NewTask, Owner,
+    Stamp, Standing, Stands, TaskRecord, Upcoming,
 };
 use super::cancel::Cancellable;
 use crate::task::{
@@ -78,16 +78,13 @@ pub(super) fn found_lease(row: &MySqlRow) -> sqlx::Result<Option<FoundLease>> {
     }))
 }
 
-/// A row of the query `CANCELLABLE`; `None` if its key is not a task's, which nobody can run.
-pub(super) fn cancellable(row: &MySqlRow) -> sqlx::Result<Option<Cancellable>> {
-    let Some(key) = key(row)? else {
-        return Ok(None);
-    };
-    Ok(Some(Cancellable {
+/// A row of the query `CANCELLABLE`.
+pub(super) fn cancellable(row: &MySqlRow) -> sqlx::Result<Cancellable> {
+    Ok(Cancellable {
         id: id(row)?,
-        key,
+        key: key(row)?,
         leased: flag(row, "leased")?,
-    }))
+    })
 }
 
 /// A row of the query `NOT_CANCELLED`.
@@ -207,8 +204,12 @@ pub(super) fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
 
 /// Rows of the query `GLANCE_AHEAD`, in their order.
 pub(super) fn places(rows: &[MySqlRow]) -> sqlx::Result<Vec<(UnixMs, u64)>> {
-    let place = |row| Ok((ms(row, "due_ms")?, id(row)?));
     rows.iter().map(place).collect()
+}
+
+/// Where a row stands by due time.
+pub(super) fn place(row: &MySqlRow) -> sqlx::Result<(UnixMs, u64)> {
+    Ok((ms(row, "due_ms")?, id(row)?))
 }
 
 /// A row of the query `CLAIMED`; `None` if its key is not a task's, which nobody asks to claim.
@@ -337,13 +338,8 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     let Some(key) = key(row)? else {
         return Ok(None);
     };
-    let (leased, deleted) = (flag(row, "leased")?, flag(row, "sts")?);
-    let state = state(
-        row.try_get("status")?,
-        deleted,
-        leased,
-        flag(row, "waiting")?,
-    );
+    let deleted = flag(row, "sts")?;
+    let state = state_of(row)?;
     let arming = arming(row)?;
     let envelope = Envelope::open(row.try_get("payload")?);
     Ok(Some(TaskRecord {
@@ -377,6 +373,22 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             .filter(|_| state.is_finished()),
         adopted: origin(row)? != Origin::Row,
     }))
+}
+
+/// A row of the query `RECORD` whose key is not a task's.
+pub(super) fn malformed(row: &MySqlRow) -> sqlx::Result<MalformedRow> {
+    Ok(MalformedRow {
+        id: arming(row)?.to_string(),
+        key: text_key(row)?,
+        state: state_of(row)?,
+        due_at: ms(row, "due_ms")?,
+    })
+}
+
+fn state_of(row: &MySqlRow) -> sqlx::Result<State> {
+    let (leased, deleted) = (flag(row, "leased")?, flag(row, "sts")?);
+    let waiting = flag(row, "waiting")?;
+    Ok(state(row.try_get("status")?, deleted, leased, waiting))
 }
 
 /// A row of the query `PAUSES`; `None` for one that nobody here has written.

@@ -7,6 +7,7 @@ use super::connection::{Conn, error, statement};
 use super::{MysqlLedger, queries, rows};
 use crate::ledger::survey::{LATELY, Methods};
 use crate::ledger::{LedgerError, Stats, Survey, SurveyLimits};
+use crate::task::UnixMs;
 
 /// What the rows of one `sts` that are not finished come to, all methods together.
 #[derive(Default)]
@@ -17,6 +18,21 @@ struct Unfinished {
     running: u64,
     overdue: u64,
     overdue_ms_max: u64,
+}
+
+/// Pages of overdue rows that are read for the first that can be run.
+const OLDEST_PAGES_MAX: u32 = 10;
+const OLDEST_PAGE: u32 = 1_000;
+
+/// What the oldest overdue rows come to.
+#[derive(Default)]
+pub(super) struct Oldest {
+    /// How long the first has waited whose key is a task key.
+    pub overdue_ms_max: u64,
+    /// Rows before and near that one whose keys are none.
+    malformed: u64,
+    /// There may be more of these.
+    is_part: bool,
 }
 
 impl MysqlLedger {
@@ -30,13 +46,15 @@ impl MysqlLedger {
         let SurveyLimits {
             rows,
             entries,
+            dead,
             done,
         } = limits;
         let mut methods = Methods::default();
+        let oldest = self.oldest_overdue(conn).await?;
         let live = self.unfinished(conn, 0, rows, &mut methods).await?;
         // Called off while they run, or by a program that knows the six old columns only.
         let deleted = self.unfinished(conn, 1, rows, &mut methods).await?;
-        let dead_looked_at = self.dead(conn, rows, &mut methods).await?;
+        let dead_looked_at = self.dead(conn, dead, &mut methods).await?;
         self.done_lately(conn, done, &mut methods).await?;
 
         let mut finished = [0; 3];
@@ -54,7 +72,8 @@ impl MysqlLedger {
             dead: finished[1],
             cancelled: finished[2] + deleted.pending + deleted.waiting,
             overdue: live.overdue,
-            overdue_ms_max: live.overdue_ms_max,
+            overdue_ms_max: oldest.overdue_ms_max,
+            malformed: oldest.malformed,
         };
         let (most, is_part) = (u64::from(entries), live.looked_at >= u64::from(rows));
         if is_part {
@@ -65,10 +84,14 @@ impl MysqlLedger {
             counts.pending = all.saturating_sub(live.waiting + live.running);
             counts.overdue = due.saturating_sub(live.running);
         }
+        counts.pending = counts.pending.saturating_sub(oldest.malformed);
+        counts.overdue = counts.overdue.saturating_sub(oldest.malformed);
         let at_least = [
+            ("malformed", oldest.is_part),
             (
                 "pending",
-                is_part && counts.pending + counts.waiting + live.running >= most,
+                is_part
+                    && counts.pending + counts.waiting + live.running + oldest.malformed >= most,
             ),
             ("waiting", is_part && live.waiting + live.pending > 0),
             ("running", is_part || deleted.looked_at >= u64::from(rows)),
@@ -78,7 +101,10 @@ impl MysqlLedger {
                 "cancelled",
                 finished[2] >= most || deleted.looked_at >= u64::from(rows),
             ),
-            ("overdue", is_part && counts.overdue + live.running >= most),
+            (
+                "overdue",
+                is_part && counts.overdue + live.running + oldest.malformed >= most,
+            ),
         ];
         let at_least = at_least.into_iter().filter(|(_, is_part)| *is_part);
         Ok(Survey {
@@ -86,7 +112,7 @@ impl MysqlLedger {
             at_least: at_least.map(|(state, _)| state).collect(),
             methods: methods.figures(),
             methods_of: is_part.then_some(rows),
-            methods_of_dead: (dead_looked_at >= u64::from(rows)).then_some(rows),
+            methods_of_dead: (dead > 0 && dead_looked_at >= u64::from(dead)).then_some(dead),
         })
     }
 
@@ -130,10 +156,43 @@ impl MysqlLedger {
         Ok(all)
     }
 
+    /// Reads overdue rows, the oldest first, until one has a task key. What holds leases stands among them, and there
+    /// are no more of those than slots.
+    pub(super) async fn oldest_overdue(&self, conn: &mut Conn) -> sqlx::Result<Oldest> {
+        let mut oldest = Oldest::default();
+        let (mut due, mut row) = (UnixMs(0), 0);
+        for _ in 0..OLDEST_PAGES_MAX {
+            let question = statement(self.queries.plain(queries::OLDEST_OVERDUE));
+            let question = question.bind(due.0).bind(row).bind(due.0);
+            let found = conn.fetch(question.bind(OLDEST_PAGE)).await?;
+            let mut has_task = false;
+            for found in &found {
+                match rows::key(found)? {
+                    None => oldest.malformed += 1,
+                    Some(_) if has_task => {}
+                    Some(_) => {
+                        has_task = true;
+                        oldest.overdue_ms_max = count(found, "overdue_ms")?;
+                    }
+                }
+            }
+            oldest.is_part = found.len() >= OLDEST_PAGE as usize;
+            match found.last() {
+                Some(last) if oldest.is_part && !has_task => (due, row) = rows::place(last)?,
+                _ => break,
+            }
+        }
+        oldest.is_part &= oldest.malformed > 0;
+        Ok(oldest)
+    }
+
     /// Answers how many rows were looked at.
     async fn dead(&self, conn: &mut Conn, limit: u32, methods: &mut Methods) -> sqlx::Result<u64> {
         let question = statement(self.queries.plain(queries::SURVEY_DEAD));
         let mut looked_at = 0;
+        if limit == 0 {
+            return Ok(0);
+        }
         for row in conn.fetch(question.bind(limit)).await? {
             let dead = count(&row, "dead")?;
             looked_at += dead;
@@ -148,6 +207,9 @@ impl MysqlLedger {
         limit: u32,
         methods: &mut Methods,
     ) -> sqlx::Result<()> {
+        if limit == 0 {
+            return Ok(());
+        }
         let question = statement(self.queries.plain(queries::SURVEY_DONE));
         let question = question.bind(limit).bind(LATELY.as_secs());
         for row in conn.fetch(question).await? {
