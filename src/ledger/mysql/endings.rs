@@ -156,7 +156,9 @@ impl MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         let mut left = keep;
         for deleted in [true, false] {
-            let place = self.from_end(&mut conn, status, deleted, &mut left).await;
+            let place = self
+                .place_from_end(&mut conn, status, deleted, &mut left)
+                .await;
             if let Some((due_at, row)) = place.map_err(error)? {
                 return Ok(Some(PruneCursor {
                     deleted,
@@ -169,7 +171,7 @@ impl MysqlLedger {
     }
 
     /// The row with `left` others behind it, in strides from the end; if there is none, `left` is what lacks.
-    async fn from_end(
+    async fn place_from_end(
         &self,
         conn: &mut Conn,
         status: i64,
