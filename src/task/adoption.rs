@@ -178,11 +178,17 @@ impl Countdown {
             // Whether such a row was armed again, only its revival can tell.
             State::Cancelled if row.deleted && fits => Adoption::Leave,
             State::Cancelled => Adoption::Recreate,
+            // The same moment once more: what was heard before this does not count any more.
+            State::Pending if fits && is_a_keys && heard > row.last_word().plus(HEARD_LATE) => {
+                Adoption::Move
+            }
             _ if fits && !has_ended => Adoption::Leave,
             // It has begun no sooner than this would have.
             _ if has_begun && !has_ended && self.due <= row.due => Adoption::Leave,
-            // Due either way.
-            State::Pending if row.due <= now && self.due <= now => Adoption::Leave,
+            // Due either way; but what was seen of it is the last word now.
+            State::Pending if self.alive_at.is_none() && row.due <= now && self.due <= now => {
+                Adoption::Leave
+            }
             State::Pending | State::Waiting | State::Running => Adoption::Move,
             State::Done | State::Dead => Adoption::Recreate,
         }
@@ -376,7 +382,8 @@ mod tests {
     fn a_younger_key_that_fits_its_row_is_the_same_arming() {
         for state in [State::Pending, State::Waiting, State::Running] {
             for apart in [-100, 0, 100] {
-                let key = heard(60_000 + apart);
+                // As the next in line heard it.
+                let key = heard_at(-59_900, 60_000 + apart);
                 assert_eq!(judge(row(state, 60_000), key), Adoption::Leave, "{state}");
             }
             for apart in [-2_000, 0, 2_000] {
@@ -542,7 +549,10 @@ mod tests {
             slack: Duration::from_millis(500),
             ..heard(due_ms)
         };
-        let pending = row(State::Pending, 60_000);
+        let pending = Booked {
+            changed: NOW,
+            ..row(State::Pending, 60_000)
+        };
         assert_eq!(judge(pending, slow(60_600)), Adoption::Leave);
         assert_eq!(judge(pending, slow(60_601)), Adoption::Move);
         assert_eq!(judge(pending, slow(59_899)), Adoption::Move);
