@@ -284,7 +284,14 @@ impl World {
             Word::Nothing => panic!("nobody asked for it"),
             Word::Cancelled => panic!("it was cancelled, and {arming} starts"),
             // Not yet written down: until then the older arming stands.
-            Word::Key(due) if self.owner.is_some() => self.ran = due.0 <= arming.due.0 + FITS_MS,
+            Word::Key(due) if self.owner.is_some() => {
+                self.ran = due.0 <= arming.due.0 + FITS_MS;
+                if self.ran {
+                    // This run was the one that was meant, and nothing of it is written down: what the other daemon heard
+                    // before, and judges after the run, cannot be told apart.
+                    self.heard.clear();
+                }
+            }
             Word::Client(due) => {
                 assert_eq!(arming.due, due, "an older arming starts");
                 assert!(!std::mem::replace(&mut self.ran, true), "it starts twice");
