@@ -132,7 +132,8 @@ fn held_and_free() -> HandlerRegistry {
     handlers
 }
 
-/// Two daemons on a large overdue backlog of `Slow@run`; the first of them runs `Job@long@1`.
+/// Two daemons on a large overdue backlog of `Slow@run`; the first of them runs `Job@long@1`. Their sweeps are rare, so that
+/// they need minutes to get past the backlog.
 async fn behind_a_held_backlog(rig: &Rig) -> (Daemon, Daemon) {
     const HELD: i64 = 200_000;
     // 200 of them go on falling due each second.
@@ -156,7 +157,7 @@ async fn behind_a_held_backlog(rig: &Rig) -> (Daemon, Daemon) {
 
 #[tokio::test]
 async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lease() {
-    let rig = Rig::new("engine.lease = '20s'\nengine.timeout = '1h'").await;
+    let rig = Rig::new("engine.lease = '20s'\nengine.timeout = '1h'\nsweep.interval = '10s'").await;
     let (first, _second) = behind_a_held_backlog(&rig).await;
     // Of this process, so that nobody can know that it is dead.
     first.kill();
@@ -181,7 +182,9 @@ async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lea
 
 #[tokio::test]
 async fn what_a_stopped_daemon_gives_back_behind_a_held_backlog_starts_soon_elsewhere() {
-    let rig = Rig::new("engine.timeout = '1h'\nengine.drain_timeout = '100ms'").await;
+    let rig =
+        Rig::new("engine.timeout = '1h'\nengine.drain_timeout = '100ms'\nsweep.interval = '10s'")
+            .await;
     let (first, _second) = behind_a_held_backlog(&rig).await;
     first.stop().await;
     let stopped_ms = rig.now_ms().await;
