@@ -183,7 +183,7 @@ async fn what_a_dead_daemon_left_behind_a_held_backlog_starts_soon_after_its_lea
 #[tokio::test]
 async fn what_a_stopped_daemon_gives_back_behind_a_held_backlog_starts_soon_elsewhere() {
     let rig =
-        Rig::new("engine.timeout = '1h'\nengine.drain_timeout = '100ms'\nsweep.interval = '10s'")
+        Rig::new("engine.timeout = '1h'\nengine.drain_timeout = '2s'\nsweep.interval = '10s'")
             .await;
     let (first, _second) = behind_a_held_backlog(&rig).await;
     first.stop().await;
