@@ -145,6 +145,18 @@ fn an_audit_beside_the_tasks_is_part_of_the_report() {
 }
 
 #[test]
+fn every_bare_key_runs_and_is_counted() {
+    let document = measure("adopt --rate 500 --duration 2s --ttl 1s");
+    let row = &rows(&document)[0];
+    assert_eq!(
+        (&row["written"], &row["lost"], &row["duplicates"]),
+        (&1_000.into(), &0.into(), &0.into()),
+        "{row}"
+    );
+    assert_eq!(row["samples"], 1_000);
+}
+
+#[test]
 fn throughput_says_whether_the_rate_was_held() {
     let document = measure(
         "throughput --pending 0 --rate 200 --warm-up 500ms --duration 1s --daemons 2 --runs 2",

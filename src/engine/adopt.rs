@@ -9,7 +9,7 @@ use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption, is_youn
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
 /// Keys of one look-up.
-const BATCH: usize = 512;
+const BATCH: usize = 1_024;
 
 /// How long to wait when the ledger did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);

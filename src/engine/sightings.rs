@@ -12,7 +12,7 @@ use crate::task::TaskKey;
 use crate::timer::{Seen, Sighting};
 
 /// Most keys that wait.
-const WAITING_MAX: usize = 131_072;
+const WAITING_MAX: usize = 262_144;
 
 /// How long the program that armed a key has to write its row itself, in a transaction that it may commit after
 /// that. Of a shorter delay, half is left for adopting.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::task::TaskKey;
 
 /// Most keys that wait to be looked at.
-const WAITING_MAX: usize = 131_072;
+const WAITING_MAX: usize = 262_144;
 
 /// How long a key that was gone when it was looked at is remembered: its expired event is on the way.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2);

@@ -39,13 +39,13 @@ async fn a_flood_of_bare_keys_is_adopted_and_each_runs_once() {
     daemon.hears_events().await;
     let started = Instant::now();
     arm_many(&rig, "Job@quick@", COUNT, 20_000).await;
-    until_within(Duration::from_secs(60), "all are adopted", async || {
+    until_within(Duration::from_secs(240), "all are adopted", async || {
         rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == COUNT as i64
     })
     .await;
     let took = started.elapsed();
     println!("{:.0} adopted a second", COUNT as f64 / took.as_secs_f64());
-    until_within(Duration::from_secs(120), "all are done", async || {
+    until_within(Duration::from_secs(240), "all are done", async || {
         rig.with_status(1).await == COUNT as i64
     })
     .await;
@@ -53,6 +53,26 @@ async fn a_flood_of_bare_keys_is_adopted_and_each_runs_once() {
     daemon
         .until_counted(succeeded, |runs| runs == COUNT as f64)
         .await;
+}
+
+#[tokio::test]
+async fn a_flood_of_keys_that_expire_while_they_are_adopted_loses_none() {
+    const COUNT: usize = 30_000;
+    let rig = Rig::new("").await;
+    let daemon = Daemon::start(&rig.config(), quick());
+    daemon.hears_events().await;
+    arm_many(&rig, "Job@quick@", COUNT, 2_000).await;
+    until_within(Duration::from_secs(240), "all are done", async || {
+        rig.with_status(1).await == COUNT as i64
+    })
+    .await;
+    let succeeded = "lapsed_runs_total{route=\"Job@quick\",outcome=\"succeeded\"}";
+    daemon
+        .until_counted(succeeded, |runs| runs == COUNT as f64)
+        .await;
+    for reason in ["arming_overflow", "sighting_overflow"] {
+        assert_eq!(daemon.dropped(reason), 0.0, "{reason}");
+    }
 }
 
 #[tokio::test]

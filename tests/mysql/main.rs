@@ -1,5 +1,6 @@
 //! What only the MySQL ledger can be asked: its statements, and other sessions' locks.
 
+mod adopting;
 mod bounds;
 mod charset;
 mod creation;

@@ -4,6 +4,7 @@
 //! ([`daemon`]), so that what they cost is theirs. [`measure`] is one run from the first row written to what every
 //! daemon remembers; the scenarios differ in what they ask of it and in what they report.
 
+mod adopt;
 mod burst;
 mod cancel;
 mod counters;
@@ -113,6 +114,7 @@ impl Scenario {
             Self::Fairness(options) => options.run(site).await,
             Self::Cancel(options) => options.run(site).await,
             Self::Kill(options) => options.run(site).await,
+            Self::Adopt(options) => options.run(site).await,
         }
     }
 }

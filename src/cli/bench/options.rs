@@ -40,6 +40,8 @@ pub enum Scenario {
     Cancel(Cancel),
     /// How soon everything is done when a daemon is killed half way and started again
     Kill(Kill),
+    /// Bare SETEX at a steady rate: whether each becomes a task and runs
+    Adopt(Adopt),
 }
 
 /// What every scenario takes.
@@ -285,6 +287,27 @@ pub struct Kill {
     pub common: Common,
 }
 
+#[derive(Args, Serialize)]
+pub struct Adopt {
+    /// Bare keys written in a second
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = rate)]
+    pub rate: u32,
+    /// How long they are written
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    /// How long each lives
+    #[arg(long, value_name = "DUR", default_value = "4s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub ttl: Duration,
+    /// Tasks due in 1 to 24 days that are there besides
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
 impl Scenario {
     /// What every scenario takes.
     pub fn common(&self) -> &Common {
@@ -298,7 +321,8 @@ impl Scenario {
             | Self::Daemons(Daemons { common, .. })
             | Self::Fairness(Fairness { common, .. })
             | Self::Cancel(Cancel { common, .. })
-            | Self::Kill(Kill { common, .. }) => common,
+            | Self::Kill(Kill { common, .. })
+            | Self::Adopt(Adopt { common, .. }) => common,
         }
     }
 
@@ -316,6 +340,7 @@ impl Scenario {
             Self::Fairness(options) => ("fairness", to_value(options)),
             Self::Cancel(options) => ("cancel", to_value(options)),
             Self::Kill(options) => ("kill", to_value(options)),
+            Self::Adopt(options) => ("adopt", to_value(options)),
         }
     }
 
@@ -346,6 +371,7 @@ impl Scenario {
             ),
             Self::Cancel(it) => (it.pending, u64::from(it.tasks)),
             Self::Kill(it) => (it.pending, u64::from(it.tasks)),
+            Self::Adopt(it) => (it.pending, arriving(it.rate, it.duration)),
         };
         (pending, u64::from(pending) + runs * rows)
     }

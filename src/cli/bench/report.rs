@@ -149,7 +149,7 @@ fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec<Fig
 }
 
 /// Percentiles in milliseconds.
-fn lateness_figures(samples: &Samples) -> Vec<Figure> {
+pub fn lateness_figures(samples: &Samples) -> Vec<Figure> {
     let ms = |us: u64| us as f64 / 1000.0;
     let value = |lateness: Option<Lateness>| match lateness {
         Some(Lateness::Started(us)) => Value::Measured(ms(us), 3),

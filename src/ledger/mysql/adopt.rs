@@ -18,18 +18,31 @@ const LANES: usize = 4;
 const DEADLOCK_RETRIES: u32 = 3;
 
 impl MysqlLedger {
-    /// Writes each by itself, on several connections; answers in their order.
+    /// Writes many at a time where nothing stands in the way, and then each of the others by itself, on several
+    /// connections. Answers in their order.
     pub(super) async fn adopt_all(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
-        let share = keys.len().div_ceil(LANES).max(1);
-        let lanes = keys.chunks(share).map(|keys| self.adopt_in_turn(keys));
-        let mut adopted = Vec::with_capacity(keys.len());
+        let mut together = self.adopt_together(keys).await?;
+        let written = |found: &Foundling| together.remove(&found.key).map(Adopted::Written);
+        let mut adopted: Vec<Option<Adopted>> = keys.iter().map(written).collect();
+        let left = keys.iter().zip(&adopted);
+        let left: Vec<&Foundling> = left
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(found, _)| found)
+            .collect();
+        let share = left.len().div_ceil(LANES).max(1);
+        let lanes = left.chunks(share).map(|keys| self.adopt_in_turn(keys));
+        let mut answers = Vec::with_capacity(left.len());
         for lane in join_all(lanes).await {
-            adopted.extend(lane?);
+            answers.extend(lane?);
         }
-        Ok(adopted)
+        let mut answers = answers.into_iter();
+        for answer in adopted.iter_mut().filter(|answer| answer.is_none()) {
+            *answer = answers.next();
+        }
+        Ok(adopted.into_iter().flatten().collect())
     }
 
-    async fn adopt_in_turn(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt_in_turn(&self, keys: &[&Foundling]) -> Result<Vec<Adopted>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let names: Vec<&str> = keys.iter().map(|found| found.key.as_str()).collect();
         let charset = self.charset_for(&mut conn, &names).await.map_err(error)?;

@@ -1,6 +1,7 @@
 //! The ledger in MySQL or MariaDB.
 
 mod adopt;
+mod adopt_many;
 mod cancel;
 mod catalog;
 mod charset;

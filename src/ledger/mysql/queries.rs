@@ -103,6 +103,17 @@ pub const AS_IT_IS_NOW: &str = " LOCK IN SHARE MODE";
 pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) \
      VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
 
+/// `adopt` of many keys, before [`ADOPT_MANY`]: answers the rows that are there, and fails at once where another session is
+/// writing one: a transaction that had to wait for such a statement could be chosen to end a deadlock. Unique key.
+pub const ADOPT_LOOK: &str =
+    "SELECT id FROM `{t}` FORCE INDEX (uk_key) WHERE `key` IN ({keys}) FOR UPDATE NOWAIT";
+
+/// `adopt` of many keys without rows, where [`ADOPT_LOOK`] has found nothing in the way: [`ADOPT_NEW`] for each, all or
+/// none. Unique key.
+pub const ADOPT_MANY: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) VALUES {rows}";
+const ADOPT_ROW: &str =
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
+
 /// `adopt` of a key whose row is another arming: as [`CREATE`] would, if the row still is what it was when this was
 /// decided: nothing was said about it since, so no acknowledged write is undone. `changed_at` becomes the moment at which the
 /// key was heard to be armed, since what is heard later counts. A task that is moved keeps its payload, tag and limit; one
@@ -644,6 +655,12 @@ impl Queries {
             .replace("{ids}", &list("?", n))
             .replace("{owners}", &list("(?, ?)", n))
             .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
+    }
+
+    /// [`ADOPT_MANY`] for `n` rows.
+    pub fn adopt_many(&self, n: usize) -> String {
+        self.plain(ADOPT_MANY)
+            .replace("{rows}", &list(ADOPT_ROW, n))
     }
 
     /// [`UNPAUSED_OLDEST`] or [`UNPAUSED_NEWEST`] with so many names of what is paused, and of what is released.

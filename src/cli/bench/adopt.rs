@@ -1,0 +1,166 @@
+//! Bare `SETEX` at a steady rate: whether each one is run, and how late.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::daemon::PROGRESS_EVERY;
+use super::figures::{Figure, Row, Value};
+use super::meter::{Cost, Meter};
+use super::options::{Adopt, arriving};
+use super::population::task;
+use super::process::Numbers;
+use super::progress::{bar, spinner};
+use super::recorder::Record;
+use super::report::{Report, lateness_figures, megabytes};
+use super::samples::{Lateness, Samples};
+use super::site::Site;
+
+/// Keys are written so often, as many as the rate asks for.
+const TICK: Duration = Duration::from_millis(10);
+
+/// How long after the last key is due is waited for what has not run: then it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// When each key is due, in microseconds since 1970.
+struct Armed {
+    due_us: Vec<u64>,
+    took: Duration,
+}
+
+impl Adopt {
+    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        for run in 1..=self.common.runs {
+            let count = u32::try_from(arriving(self.rate, self.duration))?;
+            let first = site.take_numbers(count);
+            let numbers = Numbers {
+                first,
+                count,
+                ..Numbers::default()
+            };
+            let waiting = spinner("the daemon starts, and audits".to_owned());
+            let mut daemon = site.daemon(numbers, &[], false)?;
+            daemon.ready(false).await?;
+            waiting.finish_and_clear();
+            let counters = site.counters().await?;
+            let mut meter = Meter::begin(site, counters, std::slice::from_ref(&daemon)).await?;
+            let armed = self.arm(site, first, count).await?;
+            let last_us = armed.due_us.last().copied().unwrap_or(0);
+            let until_us = last_us + PATIENCE.as_micros() as u64;
+            let running = spinner("running".to_owned());
+            while site.now_us() < until_us {
+                daemon.check()?;
+                meter.sample();
+                let progress = daemon.progress();
+                if progress.started >= u64::from(count) && progress.running == 0 {
+                    break;
+                }
+                sleep(PROGRESS_EVERY).await;
+            }
+            running.finish_and_clear();
+            let watched_us = site.now_us();
+            let costs = meter.end(site).await?;
+            let record = daemon.stop().await?;
+            let (own, lateness) = judge(&armed, &record, watched_us);
+            let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
+            let rss = costs.daemon.map(|cost| megabytes(cost.resident_max));
+            let per_task = |count: Option<u64>| {
+                Value::measured(count.map(|all| all as f64 / f64::from(count_of(&armed))), 3)
+            };
+            let mut figures = own;
+            figures.extend(lateness_figures(&lateness));
+            figures.extend(
+                [
+                    ("daemon_cpu_percent", cpu(costs.daemon)),
+                    ("redis_cpu_percent", cpu(costs.redis)),
+                    ("database_cpu_percent", cpu(costs.database)),
+                    ("daemon_rss_mb", Value::measured(rss, 1)),
+                    ("sql_per_task", per_task(Some(costs.counts.sql))),
+                    ("redis_per_task", per_task(costs.counts.redis)),
+                ]
+                .map(|(name, value)| Figure { name, value }),
+            );
+            let label = format!("{}/s", self.rate);
+            report.curves.push((format!("{label} #{run}"), lateness));
+            report.rows.push(Row {
+                label,
+                run: Some(run),
+                figures,
+            });
+        }
+        Ok(report)
+    }
+
+    /// Writes the keys of these numbers, as programs do that know nothing of lapsed.
+    async fn arm(&self, site: &Site, first: u32, count: u32) -> anyhow::Result<Armed> {
+        let mut redis = site.redis().await.context("connect to redis")?;
+        let prefix = &site.config.redis.key_prefix;
+        let ttl_ms = u64::try_from(self.ttl.as_millis())?;
+        let bar = bar("keys", u64::from(count));
+        let (began, mut due_us) = (Instant::now(), Vec::with_capacity(count as usize));
+        let mut written = 0;
+        while written < count {
+            sleep_until(began + TICK * u32::try_from(due_us.len().div_ceil(self.tick()))?).await;
+            let batch = u32::try_from(self.tick())?.min(count - written);
+            let mut set = redis::pipe();
+            for number in first + written..first + written + batch {
+                let name = format!("{prefix}{}", task(number).key());
+                set.cmd("PSETEX").arg(name).arg(ttl_ms).arg("").ignore();
+            }
+            set.exec_async(&mut redis).await.context("write keys")?;
+            // By now all are written: none is due later than this.
+            let due = site.now_us() + ttl_ms * 1000;
+            due_us.resize(due_us.len() + batch as usize, due);
+            written += batch;
+            bar.set_position(u64::from(written));
+        }
+        bar.finish_and_clear();
+        Ok(Armed {
+            due_us,
+            took: began.elapsed(),
+        })
+    }
+
+    /// Keys of one tick.
+    fn tick(&self) -> usize {
+        usize::try_from(arriving(self.rate, TICK))
+            .unwrap_or(1)
+            .max(1)
+    }
+}
+
+fn count_of(armed: &Armed) -> u32 {
+    u32::try_from(armed.due_us.len()).unwrap_or(u32::MAX).max(1)
+}
+
+/// What became of the keys, and how late they ran.
+fn judge(armed: &Armed, record: &Record, watched_us: u64) -> (Vec<Figure>, Samples) {
+    let lost = record.runs.iter().filter(|runs| **runs == 0).count();
+    let twice = record.runs.iter().map(|runs| runs.saturating_sub(1));
+    let written_per_s = armed.due_us.len() as f64 / armed.took.as_secs_f64();
+    let last_due = armed.due_us.last().copied().unwrap_or(0);
+    let last_start = record
+        .starts_us
+        .iter()
+        .flatten()
+        .max()
+        .copied()
+        .unwrap_or(0);
+    let behind_s = last_start.saturating_sub(last_due) as f64 / 1e6;
+    let figures = [
+        ("written", Value::Count(armed.due_us.len() as u64)),
+        ("written_per_s", Value::Measured(written_per_s, 0)),
+        ("lost", Value::Count(lost as u64)),
+        ("duplicates", Value::Count(twice.map(u64::from).sum())),
+        ("behind_s", Value::Measured(behind_s, 1)),
+    ]
+    .map(|(name, value)| Figure { name, value });
+    let lateness = record.starts_us.iter().zip(&armed.due_us);
+    let lateness = lateness.map(|(start, due)| match start {
+        Some(start) => Lateness::Started(start.saturating_sub(*due)),
+        None => Lateness::MoreThan(watched_us.saturating_sub(*due)),
+    });
+    (figures.into(), Samples::new(lateness))
+}
