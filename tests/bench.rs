@@ -243,16 +243,27 @@ fn recovery_tells_the_backlog_from_what_falls_due_beside_it() {
 }
 
 #[test]
-fn one_daemon_and_two_take_turns() {
+fn one_daemon_and_several_take_turns() {
     let document = measure("daemons --pending 0 --tasks 300 --pairs 2");
     let rows = rows(&document);
     let labels: Vec<&str> = rows
         .iter()
         .filter_map(|row| row["label"].as_str())
         .collect();
-    assert_eq!(labels, ["one", "two", "two", "one"]);
+    assert_eq!(labels, ["1 of 2", "2 of 2", "2 of 2", "1 of 2"]);
     assert!(rows.iter().all(is_exact), "{document}");
-    assert!(number(&document["summary"], "two_to_one_median") > 0.0);
+    for ratio in [
+        "tasks_per_s",
+        "cpu_per_task",
+        "sql_per_task",
+        "events_per_task",
+    ] {
+        let name = format!("{ratio}_ratio_median");
+        assert!(number(&document["summary"], &name) > 0.0, "{name}");
+    }
+    // Armed and expired.
+    let events = rows.iter().map(|row| number(row, "redis_events_per_task"));
+    assert!(events.clone().all(|events| events > 1.9), "{document}");
 }
 
 #[tokio::test]

@@ -53,6 +53,7 @@ pub struct Metrics {
     overdue_seconds_max: Gauge<f64, std::sync::atomic::AtomicU64>,
     subscription_up: Family<Node, Gauge>,
     resubscriptions: Counter,
+    redis_events: Counter,
     sweep_recovered: Family<ByReason, Counter>,
     sentinel_age: Gauge<f64, std::sync::atomic::AtomicU64>,
     fenced: Counter,
@@ -85,6 +86,7 @@ impl Default for Metrics {
             overdue_seconds_max: Gauge::default(),
             subscription_up: Family::default(),
             resubscriptions: Counter::default(),
+            redis_events: Counter::default(),
             sweep_recovered: Family::default(),
             sentinel_age: Gauge::default(),
             fenced: Counter::default(),
@@ -156,6 +158,11 @@ impl Metrics {
             "resubscriptions",
             "Subscriptions confirmed after the first",
             self.resubscriptions.clone(),
+        );
+        r.register(
+            "redis_events",
+            "Keyspace events received from Redis",
+            self.redis_events.clone(),
         );
         r.register(
             "sweep_recovered",
@@ -323,6 +330,16 @@ impl Metrics {
     /// A subscription was confirmed again after a loss.
     pub fn resubscribed(&self) {
         self.resubscriptions.inc();
+    }
+
+    /// Redis delivered a keyspace event.
+    pub fn event_received(&self) {
+        self.redis_events.inc();
+    }
+
+    /// How many keyspace events Redis has delivered.
+    pub fn events_received(&self) -> u64 {
+        self.redis_events.get()
     }
 
     /// The sweep handed in so many tasks that no signal had named.

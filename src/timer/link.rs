@@ -40,6 +40,7 @@ impl<'a> Link<'a> {
 
     /// Between the socket and the engine: nothing here waits.
     pub(super) fn hand_on(&self, kind: EventKind, heard: Heard) {
+        self.listener.metrics.event_received();
         match kind {
             EventKind::Expired => self.hand_on_expired(heard),
             EventKind::Expire => self.note(heard, Change::Armed),

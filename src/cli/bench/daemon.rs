@@ -1,7 +1,7 @@
 //! `lapsed bench-daemon`: the engine as `listen` runs it, with a handler that does nothing but look at the clock.
 //!
 //! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
-//! `progress <tasks started> <runs not settled yet> <tasks of the backlog started>`. A line on its standard input, or
+//! `progress <tasks started> <runs not settled yet> <tasks of the backlog started> <Redis events received>`. A line on its standard input, or
 //! its end, stops it; it then writes its record and ends. Interrupts of the terminal are the measuring process'
 //! business.
 
@@ -173,7 +173,8 @@ impl Teller {
             // Asked for first: what starts in between may only make it look less settled.
             let started = self.recorder.started();
             let (running, backlog) = (self.status.running(), self.recorder.backlog_started());
-            say(&format!("progress {started} {running} {backlog}"))?;
+            let events = self.metrics.events_received();
+            say(&format!("progress {started} {running} {backlog} {events}"))?;
         }
     }
 }

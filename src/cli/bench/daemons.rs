@@ -1,10 +1,11 @@
-//! One daemon against two, in turns: the same work, the same minute of the machine's day.
+//! One daemon against several, in turns: the same work, the same minute of the machine's day.
 
 use std::time::Duration;
 
 use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::measured::Measured;
+use super::meter::Cost;
 use super::options::Daemons;
 use super::report::Report;
 use super::site::Site;
@@ -15,56 +16,86 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The work of one turn falls due within this.
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// What one turn cost for each task. CPU time in microseconds, from when the first task falls due until the last one is
+/// settled.
+#[derive(Debug, Clone, Copy)]
+struct PerTask {
+    daemons: Option<f64>,
+    redis: Option<f64>,
+    database: Option<f64>,
+    statements: f64,
+    /// Keyspace events that Redis delivered, those of the writing of the tasks included.
+    events: f64,
+    tasks_per_s: f64,
+}
+
 impl Daemons {
     pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
         let mut report = Report::default();
-        let (mut ratios, mut duplicates) = (Vec::new(), 0);
+        let (mut pairs, mut duplicates) = (Vec::new(), 0);
         for repetition in 0..self.common.runs {
             for pair in 1..=self.pairs {
                 let number = repetition * self.pairs + pair;
-                // Whoever comes second finds warmer caches: they take turns at that too.
+                let several = self.daemons as usize;
+                // The second run finds warmer caches: they take turns at that too.
                 let order = if number.is_multiple_of(2) {
-                    [2, 1]
+                    [several, 1]
                 } else {
-                    [1, 2]
+                    [1, several]
                 };
-                let mut rates = [0.0; 3];
+                let mut turns = [None; 2];
                 for daemons in order {
                     let measured = self.drain(site, daemons).await?;
-                    let per_s = self.per_second(&measured);
+                    let costs = self.per_task(&measured);
                     let lateness = measured.lateness(u64::MAX);
                     duplicates += measured.duplicates();
-                    rates[daemons] = per_s;
+                    turns[usize::from(daemons > 1)] = Some(costs);
                     let curve = (measured.name_of(number), lateness);
-                    report.add(number, &measured, Vec::new(), per_s, curve);
+                    let own = costs.figures();
+                    report.add(number, &measured, own, costs.tasks_per_s, curve);
                 }
-                ratios.push(rates[2] / rates[1]);
+                if let [Some(one), Some(several)] = turns {
+                    pairs.push((one, several));
+                }
             }
         }
-        ratios.sort_by(f64::total_cmp);
-        let middle = ratios.len() / 2;
-        let median = match ratios.len() % 2 {
-            1 => ratios[middle],
-            _ => (ratios[middle - 1] + ratios[middle]) / 2.0,
+        let ratio = |of: fn(&PerTask) -> Option<f64>| {
+            let ratios = pairs.iter().map(|(one, several)| {
+                let (one, several) = (of(one)?, of(several)?);
+                (one > 0.0).then(|| several / one)
+            });
+            let mut ratios: Vec<f64> = ratios.flatten().collect();
+            ratios.sort_by(f64::total_cmp);
+            ratios
         };
-        let figure = |name, value| Figure { name, value };
+        let throughput = ratio(|turn| Some(turn.tasks_per_s));
+        let figure = |name, value: Option<f64>| Figure {
+            name,
+            value: Value::measured(value, 3),
+        };
         report.summary = vec![
-            figure("two_to_one_median", Value::Measured(median, 3)),
-            figure("two_to_one_min", Value::Measured(ratios[0], 3)),
+            figure("tasks_per_s_ratio_median", median(&throughput)),
+            figure("tasks_per_s_ratio_min", throughput.first().copied()),
+            figure("tasks_per_s_ratio_max", throughput.last().copied()),
+            figure("cpu_per_task_ratio_median", median(&ratio(PerTask::cpu))),
             figure(
-                "two_to_one_max",
-                Value::Measured(ratios[ratios.len() - 1], 3),
+                "sql_per_task_ratio_median",
+                median(&ratio(|turn| Some(turn.statements))),
             ),
-            figure("duplicates_in_all", Value::Count(duplicates)),
+            figure(
+                "events_per_task_ratio_median",
+                median(&ratio(|turn| Some(turn.events))),
+            ),
+            Figure {
+                name: "duplicates_in_all",
+                value: Value::Count(duplicates),
+            },
         ];
         Ok(report)
     }
 
     async fn drain(&self, site: &mut Site, daemons: usize) -> anyhow::Result<Measured> {
-        let label = match daemons {
-            1 => "one".to_owned(),
-            _ => "two".to_owned(),
-        };
+        let label = format!("{daemons} of {}", self.daemons);
         let arrivals = Arrivals::Within(WINDOW, self.tasks);
         Plan {
             patience: PATIENCE,
@@ -75,10 +106,58 @@ impl Daemons {
         .await
     }
 
-    /// From the first due time to the last start.
-    fn per_second(&self, measured: &Measured) -> f64 {
-        let last = measured.all_starts().max().unwrap_or(u64::MAX);
-        let us = last.saturating_sub(measured.first_due_us).max(1);
-        measured.all_starts().count() as f64 / (us as f64 / 1e6)
+    fn per_task(&self, measured: &Measured) -> PerTask {
+        let costs = &measured.costs;
+        let tasks = f64::from(self.tasks.max(1));
+        let us = |cost: Option<Cost>| cost.map(|cost| cost.cpu.as_secs_f64() * 1e6 / tasks);
+        PerTask {
+            daemons: us(costs.daemon),
+            redis: us(costs.redis),
+            database: us(costs.database),
+            statements: costs.counts.sql as f64 / tasks,
+            events: measured.events as f64 / tasks,
+            tasks_per_s: per_second(measured),
+        }
+    }
+}
+
+impl PerTask {
+    /// Of all processes; `None` if the servers are not ours to look at.
+    fn cpu(&self) -> Option<f64> {
+        Some(self.daemons? + self.redis? + self.database?)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let us = |name, value| Figure {
+            name,
+            value: Value::measured(value, 1),
+        };
+        vec![
+            us("daemons_cpu_us_per_task", self.daemons),
+            us("redis_cpu_us_per_task", self.redis),
+            us("database_cpu_us_per_task", self.database),
+            us("cpu_us_per_task", self.cpu()),
+            Figure {
+                name: "redis_events_per_task",
+                value: Value::Measured(self.events, 2),
+            },
+        ]
+    }
+}
+
+/// From the first due time to the last start.
+fn per_second(measured: &Measured) -> f64 {
+    let last = measured.all_starts().max().unwrap_or(u64::MAX);
+    let us = last.saturating_sub(measured.first_due_us).max(1);
+    measured.all_starts().count() as f64 / (us as f64 / 1e6)
+}
+
+/// Of values in order.
+fn median(values: &[f64]) -> Option<f64> {
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count.is_multiple_of(2) => Some((values[middle - 1] + values[middle]) / 2.0),
+        _ => Some(values[middle]),
     }
 }

@@ -146,6 +146,7 @@ impl Plan<'_> {
         } else {
             backlog = Some(self.write_backlog(site, first).await?);
         }
+        let events_before = events(&daemons);
         let (first_due, written, beside) = self.write_tasks(site, first + self.backlog).await?;
         if self.redis_down {
             site.stop_redis();
@@ -180,6 +181,9 @@ impl Plan<'_> {
         let costs = self.follow(site, meter, &mut daemons, window_us.1).await?;
         let watched_until_us = site.now_us();
         let audit = self.audit.then(|| audit_of(site, &daemons)).flatten();
+        // What arrived last is told with the next line.
+        sleep(2 * PROGRESS_EVERY).await;
+        let events = events(&daemons).saturating_sub(events_before);
         let mut record = Record::empty(total as usize);
         for daemon in daemons {
             record.merge(daemon.stop().await?);
@@ -211,6 +215,7 @@ impl Plan<'_> {
             beside_done,
             settled_us,
             costs,
+            events,
         })
     }
 
@@ -361,6 +366,11 @@ async fn sleep_at_most(us: u64) {
         us => PROGRESS_EVERY.min(Duration::from_micros(us)),
     };
     sleep(span).await;
+}
+
+/// Keyspace events that all daemons have received so far.
+fn events(daemons: &[Daemon]) -> u64 {
+    daemons.iter().map(|daemon| daemon.progress().events).sum()
 }
 
 fn micros(span: Duration) -> u64 {

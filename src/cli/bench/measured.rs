@@ -42,6 +42,8 @@ pub struct Measured {
     pub settled_us: u64,
     /// What it cost.
     pub costs: Costs,
+    /// Keyspace events that Redis delivered to all daemons, from before the tasks were written to the end.
+    pub events: u64,
 }
 
 impl Measured {

@@ -48,6 +48,8 @@ pub struct Costs {
 /// What a process used.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
+    /// CPU time.
+    pub cpu: Duration,
     /// Percent of one core.
     pub cpu_percent: f64,
     /// The most that was seen, in bytes.
@@ -71,6 +73,7 @@ impl Watched {
     fn end(&self, elapsed: Duration) -> Option<Cost> {
         let used = cpu_time(self.pid)?.saturating_sub(self.cpu_before);
         Some(Cost {
+            cpu: used,
             cpu_percent: used.as_secs_f64() / elapsed.as_secs_f64() * 100.0,
             resident_max: self.resident_max,
         })
@@ -116,6 +119,7 @@ impl Meter {
         let daemons: Option<Vec<Cost>> = self.daemons.iter().map(|one| one.end(elapsed)).collect();
         let daemon = daemons.filter(|daemons| !daemons.is_empty());
         let daemon = daemon.map(|daemons| Cost {
+            cpu: daemons.iter().map(|one| one.cpu).sum(),
             cpu_percent: daemons.iter().map(|one| one.cpu_percent).sum(),
             resident_max: daemons.iter().map(|one| one.resident_max).sum(),
         });

@@ -211,7 +211,10 @@ pub struct Idle {
 
 #[derive(Args, Serialize)]
 pub struct Daemons {
-    /// How often one daemon and two take turns
+    /// How many daemons are compared with one
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub daemons: u32,
+    /// How often one daemon and several take turns
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub pairs: u32,
     /// Tasks that fall due within a second, in each turn

@@ -64,6 +64,8 @@ pub struct Progress {
     pub running: u64,
     /// Tasks of the backlog that have started.
     pub backlog_started: u64,
+    /// Keyspace events that Redis has delivered to it.
+    pub events: u64,
 }
 
 /// A running daemon; killed when dropped.
@@ -222,11 +224,12 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
             Some("audited") => tell.send_modify(|progress| progress.audited = Some(Instant::now())),
             Some("progress") => {
                 let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-                let (started, running, backlog) = (number(), number(), number());
+                let (started, running, backlog, events) = (number(), number(), number(), number());
                 tell.send_modify(|progress| {
                     progress.started = started;
                     progress.running = running;
                     progress.backlog_started = backlog;
+                    progress.events = events;
                 });
             }
             _ => {}
