@@ -29,7 +29,8 @@ CREATE TABLE `{table}` (
   `finished_at`  DECIMAL(13,3) NULL, -- done, dead or cancelled since
   `changed_at`   DECIMAL(13,3) NOT NULL DEFAULT 0, -- the last word on the arming by lapsed; keys armed before it say nothing; 0 = see start_time
   `due_at`       DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL, -- when it may run next
+  `bucket`       SMALLINT UNSIGNED GENERATED ALWAYS AS (CRC32(CONVERT(`key` USING utf8mb4)) & 16383) VIRTUAL, -- which of several daemons reads it ahead
   UNIQUE KEY `uk_key` (`key`), -- one row per key, so that one claim decides
-  KEY `ix_due` (`status`, `sts`, `due_at`, `id`), -- sweep and look-ahead
+  KEY `ix_due` (`status`, `sts`, `due_at`, `id`, `bucket`), -- sweep and look-ahead
   KEY `ix_tag` (`tag`)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin

@@ -15,7 +15,7 @@ use crate::ledger::mysql::MysqlLedger;
 use crate::limiter::ledger_limiter::LedgerLimiter;
 use crate::limiter::redis_limiter::RedisLimiter;
 use crate::limiter::{MemoryLimiter, RateLimiter};
-use crate::redis::Events;
+use crate::redis::{Events, LedgerName};
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
@@ -44,6 +44,7 @@ impl Adapters {
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let metrics = Arc::new(Metrics::default());
         let ledger = Arc::new(MysqlLedger::new(&config.ledger)?);
+        let name = LedgerName::new(&name_of(&config.ledger), ledger.identity());
         let clock = ledger.clock().clone();
         let timer: Arc<dyn Timer> = match config.timer {
             TimerKind::KeyExpiry => {
@@ -61,14 +62,14 @@ impl Adapters {
         };
         let roster: Arc<dyn Roster> = match config.timer {
             TimerKind::KeyExpiry if config.fleet.share => {
-                let roster = RedisRoster::new(&config.redis, &name_of(&config.ledger));
+                let roster = RedisRoster::new(&config.redis, name.clone());
                 Arc::new(roster.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
             TimerKind::KeyExpiry | TimerKind::LedgerPoll => Arc::new(MemoryRoster::default()),
         };
         let limiter: Arc<dyn RateLimiter> = match config.timer {
             TimerKind::KeyExpiry => {
-                let limiter = RedisLimiter::new(&config.redis, &name_of(&config.ledger));
+                let limiter = RedisLimiter::new(&config.redis, name);
                 Arc::new(limiter.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
             TimerKind::LedgerPoll => Arc::new(LedgerLimiter::new(Arc::clone(&ledger))),
@@ -103,7 +104,8 @@ impl Adapters {
     }
 }
 
-/// Database and table: daemons that share a ledger may know its server by different names, but not these.
+/// Database and table, for a ledger that has no identity yet: daemons that share it may know its server by different
+/// names, but not these.
 pub(crate) fn name_of(ledger: &LedgerConfig) -> String {
     let url = ledger.url.expose().split('?').next().unwrap_or_default();
     let database = url.rsplit('/').next().unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 use crate::timer::{Cause, Sighting, Signal, SignalSink};
 
-/// Who comes next in line for a key writes its row down so much later than its owner should have: the owner may have
+/// The second daemon that hears of a key writes its row down so much later than the first should have: that one may have
 /// died since it heard of the key.
 const NEXT_IN_LINE_WAITS: Duration = Duration::from_secs(1);
 
@@ -38,11 +38,27 @@ impl SignalSink for Door {
     }
 
     fn wants(&self, key: &TaskKey) -> bool {
-        self.share.rank(key) <= 1 && self.router.runs(key)
+        self.router.runs(key)
     }
 
     fn owns(&self, key: &TaskKey) -> bool {
         self.share.owns(key)
+    }
+
+    fn turn(&self, key: &TaskKey) -> usize {
+        self.share.turn(key)
+    }
+
+    fn to_be_told(&self, key: &TaskKey) -> Option<u64> {
+        self.share.to_be_told(key).map(|member| member.0)
+    }
+
+    fn member(&self) -> Option<u64> {
+        Some(self.share.me().0)
+    }
+
+    fn may_stop_listening(&self) -> bool {
+        self.share.may_stop_listening()
     }
 
     fn ours(&self, key: &TaskKey) {
@@ -53,9 +69,9 @@ impl SignalSink for Door {
         if !self.router.adopts(&sighting.key) {
             return self.metrics.dropped("not_adopted", 1);
         }
-        let wait = match self.share.owns(&sighting.key) {
-            true => Duration::ZERO,
-            false => NEXT_IN_LINE_WAITS,
+        let wait = match self.share.turn(&sighting.key) {
+            0 => Duration::ZERO,
+            _ => NEXT_IN_LINE_WAITS,
         };
         if !self.sightings.add(sighting, wait) {
             self.metrics.dropped("sighting_overflow", 1);

@@ -1,7 +1,8 @@
 //! The look-ahead: keeps in memory what falls due in the next seconds, so that the timer can be exact about it.
 //!
 //! Rows are read once, when the horizon reaches them. What is near is looked at again each time, because rows
-//! are created and moved in place; but of a row that is known, only its index entry is read.
+//! are created and moved in place; but of a row that is known, only its index entry is read. Where several daemons share
+//! the tasks, each reads the rows of its own buckets; what it has read and is not its own now, it keeps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use super::Shared;
 use crate::fleet::Division;
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
-use crate::task::UnixMs;
+use crate::task::{KeyBuckets, UnixMs};
 use crate::timer::Alarm;
 
 /// How far it reads anew each time, at least until it comes again.
@@ -26,17 +27,30 @@ const KNOWN_MAX: usize = 150_000;
 const PAGE: u32 = 1_000;
 const GLANCE_PAGE: u32 = 10_000;
 
-/// What was read, ours and others', and how far that goes.
-#[derive(Debug, Default)]
+/// What was read, and how far that goes.
+#[derive(Debug)]
 struct Ahead {
-    /// When each row falls due.
-    known: HashMap<u64, UnixMs>,
+    known: HashMap<u64, Known>,
     /// The last row that was read, in the order of due times.
     edge: Option<(UnixMs, u64)>,
+    /// Of which buckets everything up to the edge is known.
+    read: KeyBuckets,
+    /// Those that may hold tasks of ours.
+    own: KeyBuckets,
     /// Among whom the rows were divided.
     division: Division,
     /// By which routes they were judged.
     reloads: u64,
+    /// When one of these two changed.
+    changed: Instant,
+}
+
+/// A row that was read.
+#[derive(Debug)]
+struct Known {
+    due: UnixMs,
+    /// For the timer, if the task becomes ours, or can be run here one day.
+    aside: Option<Alarm>,
 }
 
 impl Shared {
@@ -63,18 +77,11 @@ impl Shared {
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
         let horizon = self.nudge.horizon;
         if self.nudge.enabled {
-            let (division, reloads) = (self.share.division(), self.parts.router.reloads());
-            if division != ahead.division || reloads != ahead.reloads {
-                // What has become ours, or can be run now, may be among what was passed over.
-                *ahead = Ahead {
-                    division,
-                    reloads,
-                    ..Ahead::default()
-                };
-            }
+            self.judge_again(ahead);
             let now = self.parts.ledger.clock().now();
-            ahead.known.retain(|_, due| *due > now);
+            ahead.known.retain(|_, row| row.due > now);
             let near = NEAR.max(self.sweep.interval.saturating_mul(2)).min(horizon);
+            self.read_gained(ahead).await?;
             self.read_news(ahead, near).await?;
             ahead.shrink();
             self.read_on(ahead, now.plus(near), horizon).await?;
@@ -83,8 +90,58 @@ impl Shared {
         Ok(())
     }
 
+    /// After a change of ownership or routes: what was set aside and is ours now goes to the timer. Nothing is read.
+    fn judge_again(&self, ahead: &mut Ahead) {
+        let (division, reloads) = (self.share.division(), self.parts.router.reloads());
+        if division == ahead.division && reloads == ahead.reloads {
+            return;
+        }
+        (ahead.division, ahead.reloads) = (division, reloads);
+        ahead.changed = Instant::now();
+        ahead.own = self.share.own_buckets();
+        let known = ahead.known.values_mut();
+        let ours = known.filter_map(|row| row.aside.take_if(|alarm| self.is_ours(alarm)));
+        let ours: Vec<Alarm> = ours.collect();
+        if !ours.is_empty() {
+            self.parts.timer.expect(ours);
+        }
+    }
+
+    /// What has become ours and was not read by us, up to the edge.
+    async fn read_gained(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
+        let gained = ahead.own.without(&ahead.read);
+        if gained.is_empty() {
+            // A member that is full now and then takes and gives back its tasks every few seconds. When what was known at
+            // the last change has fallen due, nothing would be read twice.
+            if ahead.changed.elapsed() >= self.nudge.horizon && ahead.read != ahead.own {
+                ahead.read = ahead.own.clone();
+            }
+            return Ok(());
+        }
+        if let Some((edge, _)) = ahead.edge {
+            let span = edge.since(self.parts.ledger.clock().now());
+            if let Some(reached) = self.read_within(ahead, &gained, span).await? {
+                ahead.edge = ahead.edge.min(Some(reached));
+            }
+        }
+        ahead.read = ahead.read.with(&gained);
+        Ok(())
+    }
+
     /// What is new within `span`.
     async fn read_news(&self, ahead: &mut Ahead, span: Duration) -> Result<(), LedgerError> {
+        let among = ahead.read.clone();
+        self.read_within(ahead, &among, span).await?;
+        Ok(())
+    }
+
+    /// What is not known yet of these buckets. Answers how far it came, if there was no room for more.
+    async fn read_within(
+        &self,
+        ahead: &mut Ahead,
+        among: &KeyBuckets,
+        span: Duration,
+    ) -> Result<Option<(UnixMs, u64)>, LedgerError> {
         let mut after = None;
         loop {
             let scan = DueScan {
@@ -92,12 +149,12 @@ impl Shared {
                 after,
                 limit: GLANCE_PAGE,
             };
-            let known = |row: u64, due: UnixMs| ahead.known.get(&row) == Some(&due);
-            let page = self.parts.ledger.scan_news(scan, &known).await?;
+            let known = |row: u64, due: UnixMs| ahead.knows(row, due);
+            let page = self.parts.ledger.scan_news(scan, among, &known).await?;
             after = page.next;
             self.expect_page(ahead, page);
             if after.is_none() || ahead.known.len() > KNOWN_MAX {
-                return Ok(());
+                return Ok(after);
             }
         }
     }
@@ -110,6 +167,7 @@ impl Shared {
         horizon: Duration,
     ) -> Result<(), LedgerError> {
         let mut after = ahead.edge.max(Some((near_end, 0)));
+        let reads_all = ahead.read.is_all();
         while ahead.known.len() < KNOWN_MAX {
             let end = self.parts.ledger.clock().now().plus(horizon);
             let scan = DueScan {
@@ -117,7 +175,13 @@ impl Shared {
                 after,
                 limit: PAGE,
             };
-            let page = self.parts.ledger.scan(scan).await?;
+            let page = if reads_all {
+                self.parts.ledger.scan(scan).await?
+            } else {
+                let known = |row: u64, due: UnixMs| ahead.knows(row, due);
+                let news = self.parts.ledger.scan_news(scan, &ahead.read, &known);
+                news.await?
+            };
             after = page.next;
             self.expect_page(ahead, page);
             ahead.edge = Some(after.unwrap_or((end, 0)));
@@ -129,30 +193,62 @@ impl Shared {
     }
 
     fn expect_page(&self, ahead: &mut Ahead, page: DuePage) {
-        let rows = page.rows.into_iter();
-        let rows = rows.inspect(|row| {
-            ahead.known.insert(row.arming.row, row.due_at);
-        });
-        let runnable = rows.filter(|row| self.parts.router.find(&row.key).is_some());
-        let runnable = runnable.filter(|row| self.share.owns(&row.key));
-        let alarms: Vec<Alarm> = runnable.map(alarm).collect();
-        if !alarms.is_empty() {
-            self.parts.timer.expect(alarms);
+        let mut ours = Vec::new();
+        for row in page.rows {
+            let (row, alarm) = (row.arming.row, alarm(row));
+            let due = alarm.due;
+            let aside = match self.is_ours(&alarm) {
+                true => {
+                    ours.push(alarm);
+                    None
+                }
+                false => Some(alarm),
+            };
+            ahead.known.insert(row, Known { due, aside });
+        }
+        if !ours.is_empty() {
+            self.parts.timer.expect(ours);
+        }
+    }
+
+    /// Whether it is ours, and can be run here.
+    fn is_ours(&self, alarm: &Alarm) -> bool {
+        self.share.owns(&alarm.key) && self.parts.router.find(&alarm.key).is_some()
+    }
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            edge: None,
+            read: KeyBuckets::none(),
+            own: KeyBuckets::all(),
+            division: Division::default(),
+            reloads: 0,
+            changed: Instant::now(),
         }
     }
 }
 
 impl Ahead {
+    fn knows(&self, row: u64, due: UnixMs) -> bool {
+        self.known.get(&row).is_some_and(|known| known.due == due)
+    }
+
     /// Forgets what lies furthest ahead, if more is known than may be: it is read again when it is near.
     fn shrink(&mut self) {
         if self.known.len() <= KNOWN_MAX {
             return;
         }
-        let mut places: Vec<(UnixMs, u64)> =
-            self.known.iter().map(|(row, due)| (*due, *row)).collect();
+        let mut places: Vec<(UnixMs, u64)> = self
+            .known
+            .iter()
+            .map(|(row, known)| (known.due, *row))
+            .collect();
         let (_, edge, _) = places.select_nth_unstable(KNOWN_MAX - 1);
         let edge = *edge;
-        self.known.retain(|row, due| (*due, *row) <= edge);
+        self.known.retain(|row, known| (known.due, *row) <= edge);
         self.edge = Some(edge);
     }
 }
@@ -179,8 +275,12 @@ mod tests {
     fn when_too_much_is_in_sight_the_furthest_is_forgotten() {
         let mut ahead = Ahead::default();
         let due = |row: u64| UnixMs(i64::try_from(row / 2).unwrap());
+        let known = |row| Known {
+            due: due(row),
+            aside: None,
+        };
         ahead.known = (0..KNOWN_MAX as u64 + 3)
-            .map(|row| (row, due(row)))
+            .map(|row| (row, known(row)))
             .collect();
         ahead.shrink();
         let last = KNOWN_MAX as u64 - 1;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use crate::fleet::{Change, LIFETIME, Note, REFRESH, Readiness, Skills};
+use crate::task::UnixMs;
 
 /// A daemon without a free slot for so long is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
@@ -25,9 +26,10 @@ impl Shared {
     /// Shows this daemon to the others and looks at them, every second. Never returns.
     pub(super) async fn keep_mustered(self: Arc<Self>) {
         let mut readiness = Readiness::Ready;
+        let since = self.parts.ledger.clock().now();
         loop {
             readiness = self.readiness(readiness).await;
-            self.muster(readiness).await;
+            self.muster(since, readiness).await;
             let told = readiness == Readiness::Away && self.leaving.is_cancelled();
             tokio::select! {
                 () = tokio::time::sleep(REFRESH) => {}
@@ -36,14 +38,18 @@ impl Shared {
         }
     }
 
-    async fn muster(&self, readiness: Readiness) {
+    async fn muster(&self, since: UnixMs, readiness: Readiness) {
         let now = self.parts.ledger.clock().now();
         let (handlers, routes) = self.parts.router.skills();
+        let hearing = self.parts.timer.hearing();
         let own = Note {
             id: self.share.me(),
             name: self.claimant.daemon.clone(),
+            since,
             until: now.plus(LIFETIME),
             readiness,
+            listening: hearing.all,
+            passes_on: hearing.passes_on,
             skills: Skills { handlers, routes },
         };
         let asked = Instant::now();
@@ -74,6 +80,7 @@ impl Shared {
         } = change;
         if vanished {
             self.recovery.scan();
+            self.parts.timer.judge_again();
         }
         if shares {
             // What has become ours may fall due before the next look-ahead.

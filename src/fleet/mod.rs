@@ -4,6 +4,10 @@
 //! task belongs to the live member that can run it, takes work, and has the greatest weight for its key. Only its
 //! owner asks for its key at the due millisecond and claims it then; the others come in when it is overdue.
 //!
+//! The eldest members hear what happens to all keys, whatever the number of members: the first of them adopts what other
+//! programs arm and passes on to each owner what has expired, the second does so if the first did not, and the third
+//! only remembers it for some seconds.
+//!
 //! **Nothing here is needed for safety.** The claim decides who runs a task. A member list that is wrong, old or
 //! missing costs some statements that match nothing, or a second of lateness: whoever knows of no other owns all.
 
@@ -28,6 +32,10 @@ pub const REFRESH: Duration = Duration::from_secs(1);
 
 /// How long a note is believed, and how long what was read is.
 pub const LIFETIME: Duration = Duration::from_secs(3);
+
+/// How many of the eldest members hear what happens to all keys. With three, two of them can die at once and nothing
+/// that happened meanwhile is lost.
+pub const LISTENERS: usize = 3;
 
 /// Most members that are counted with, ourselves included.
 pub const MEMBERS_MAX: usize = 256;

@@ -8,7 +8,7 @@ use super::weight::fnv1a;
 use crate::task::UnixMs;
 
 /// Of the form of a note and of the hash: members of another version share nothing with us, each side owns all.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest note that is read, in bytes.
 pub const NOTE_BYTES_MAX: usize = 64 * 1024;
@@ -81,10 +81,16 @@ pub struct Note {
     pub id: MemberId,
     /// Host and process, for people.
     pub name: String,
+    /// When it joined, on the ledger's clock: who is elder.
+    pub since: UnixMs,
     /// It lives until then, on the ledger's clock, unless it says so again.
     pub until: UnixMs,
     /// Whether it takes work.
     pub readiness: Readiness,
+    /// Whether it hears what happens to all keys.
+    pub listening: bool,
+    /// Whether it can pass on what it hears.
+    pub passes_on: bool,
     /// What it can run.
     pub skills: Skills,
 }
@@ -94,8 +100,11 @@ pub struct Note {
 struct Written {
     v: u32,
     name: String,
+    since: i64,
     until: i64,
     readiness: Readiness,
+    listening: bool,
+    passes_on: bool,
     handlers: Vec<String>,
     routes: Vec<String>,
 }
@@ -106,8 +115,11 @@ impl Note {
         let written = Written {
             v: VERSION,
             name: self.name.clone(),
+            since: self.since.0,
             until: self.until.0,
             readiness: self.readiness,
+            listening: self.listening,
+            passes_on: self.passes_on,
             handlers: self.skills.handlers.clone(),
             routes: self.skills.routes.clone(),
         };
@@ -124,8 +136,11 @@ impl Note {
         let Written {
             v,
             name,
+            since,
             until,
             readiness,
+            listening,
+            passes_on,
             handlers,
             routes,
         } = written;
@@ -133,8 +148,11 @@ impl Note {
         (v == VERSION).then(|| Self {
             id,
             name: printable.take(NAME_CHARS_MAX).collect(),
+            since: UnixMs(since),
             until: UnixMs(until),
             readiness,
+            listening,
+            passes_on,
             skills: Skills { handlers, routes },
         })
     }
@@ -149,8 +167,11 @@ mod tests {
         Note {
             id: MemberId(0xab),
             name: "host:7".into(),
+            since: UnixMs(1_799_999_000_000),
             until: UnixMs(1_800_000_000_000),
             readiness: Readiness::Full,
+            listening: true,
+            passes_on: false,
             skills: Skills {
                 handlers: vec!["Order@close".into()],
                 routes: vec!["^Shop@".into()],
@@ -164,7 +185,7 @@ mod tests {
         assert_eq!(id, "00000000000000ab");
         assert_eq!(
             json,
-            r#"{"v":1,"name":"host:7","until":1800000000000,"readiness":"full","handlers":["Order@close"],"routes":["^Shop@"]}"#
+            r#"{"v":2,"name":"host:7","since":1799999000000,"until":1800000000000,"readiness":"full","listening":true,"passes_on":false,"handlers":["Order@close"],"routes":["^Shop@"]}"#
         );
         assert_eq!(Note::read(id.as_bytes(), json.as_bytes()), Some(note()));
     }
@@ -176,7 +197,7 @@ mod tests {
         for bad in ["", "ab", "+0000000000000ab", "00000000000000AB", "x"] {
             assert_eq!(Note::read(bad.as_bytes(), json.as_bytes()), None, "{bad}");
         }
-        let newer = json.replace("\"v\":1", "\"v\":2");
+        let newer = json.replace("\"v\":2", "\"v\":3");
         let long = json.replace("host:7", &"x".repeat(NOTE_BYTES_MAX));
         for bad in ["", "{}", "[1]", &newer, &long] {
             assert_eq!(Note::read(id.as_bytes(), bad.as_bytes()), None);

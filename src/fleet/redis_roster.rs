@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{AUDIT_TURN, Audit, LIFETIME, MemberId, Note, Roster, RosterError, Turn, weight};
 use crate::config::RedisConfig;
-use crate::redis::{Board, Commands, Endpoint, Keyspace, RedisError};
+use crate::redis::{Board, Commands, Endpoint, Keyspace, LedgerName, RedisError};
 use crate::task::UnixMs;
 
 /// A note that has been over for so many lifetimes is removed by whoever sees it.
@@ -27,11 +27,11 @@ impl RedisRoster {
     ///
     /// # Errors
     /// When the URL cannot be read.
-    pub fn new(redis: &RedisConfig, ledger: &str) -> Result<Self, RedisError> {
+    pub fn new(redis: &RedisConfig, ledger: LedgerName) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
-        let ledger = format!("{:016x}", weight::fnv1a(ledger.as_bytes()));
+        let plain = format!("{:016x}", weight::fnv1a(ledger.text().as_bytes()));
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
-        Ok(Self(Board::new(keyspace, &ledger)))
+        Ok(Self(Board::new(keyspace, ledger.with_plain(&plain))))
     }
 
     /// The notes of all daemons that still live at `now`, without showing one: for diagnosis.

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::skilled::Skilled;
 use super::weight::Hashed;
-use super::{LIFETIME, MEMBERS_MAX, MemberId, Note, Readiness, Skills};
+use super::{LIFETIME, LISTENERS, MEMBERS_MAX, MemberId, Note, Readiness, Skills};
 use crate::clock::LedgerClock;
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{KeyBucket, KeyBuckets, TaskKey, UnixMs};
 
 /// Most sets of expressions that are compiled after one look at the roster.
 const COMPILED_AT_ONCE: usize = 4;
@@ -32,6 +32,8 @@ struct View {
     /// As others may still believe of us: one look ago, or now, whichever is better. What we give up is thus kept until
     /// the others have had the time to read about it.
     readiness: Option<Readiness>,
+    /// When we joined.
+    since: UnixMs,
     others: Vec<Peer>,
     compiled: HashMap<Skills, Arc<Skilled>>,
 }
@@ -40,8 +42,11 @@ struct View {
 struct Peer {
     id: MemberId,
     name: String,
+    since: UnixMs,
     until: UnixMs,
     readiness: Readiness,
+    listening: bool,
+    passes_on: bool,
     /// `None`: the same as we.
     skilled: Option<Arc<Skilled>>,
 }
@@ -98,12 +103,61 @@ impl Share {
         view.rank(key, self.me, self.clock.now())
     }
 
+    /// The buckets whose keys may be ours to run: all, unless every other member can run the same as we.
+    pub fn own_buckets(&self) -> KeyBuckets {
+        let view = self.view();
+        let others: Vec<&Peer> = view.at_work(self.clock.now()).collect();
+        if others.is_empty() || others.iter().any(|peer| peer.skilled.is_some()) {
+            return KeyBuckets::all();
+        }
+        let is_ours = |bucket: &KeyBucket| {
+            let hashed = Hashed::of(*bucket);
+            let ours = (view.readiness, hashed.for_member(self.me));
+            let theirs = |peer: &&Peer| (Some(peer.readiness), hashed.for_member(peer.id));
+            others.iter().all(|peer| theirs(peer) < ours)
+        };
+        KeyBucket::all().filter(is_ours).collect()
+    }
+
+    /// How many members that can run it hear what happens to this key and are elder than we. 0: what is to be done about
+    /// it, we do.
+    pub fn turn(&self, key: &TaskKey) -> usize {
+        let view = self.view();
+        let elder = view.elder_listeners(self.me, self.clock.now());
+        elder.filter(|peer| peer.can_run(key)).count()
+    }
+
+    /// The owner of a key that has expired, if that is a member which does not hear of it unless we pass it on.
+    pub fn to_be_told(&self, key: &TaskKey) -> Option<MemberId> {
+        let view = self.view();
+        let now = self.clock.now();
+        let hashed = Hashed::of(KeyBucket::of(key));
+        let ours = (view.readiness, hashed.for_member(self.me));
+        let before_us = view.at_work(now).filter(|peer| peer.can_run(key));
+        let weighed =
+            before_us.map(|peer| (Some(peer.readiness), hashed.for_member(peer.id), peer));
+        let (readiness, weight, owner) =
+            weighed.max_by_key(|(readiness, weight, _)| (*readiness, *weight))?;
+        let elder = view.elder_listeners(self.me, now);
+        let is_told = owner.listening
+            || (readiness, weight) < ours
+            || elder.filter(|peer| peer.can_run(key)).count() > 0;
+        (!is_told).then_some(owner.id)
+    }
+
+    /// Whether so many elder members hear what happens to all keys that we need not: what is ours is passed on to us.
+    pub fn may_stop_listening(&self) -> bool {
+        let view = self.view();
+        let elder = view.elder_listeners(self.me, self.clock.now());
+        let alike = elder.filter(|peer| peer.skilled.is_none() && peer.passes_on);
+        alike.count() >= LISTENERS
+    }
+
     /// Who takes part, as known now. As long as this stays the same, so does every task's owner.
     pub fn division(&self) -> Division {
         let view = self.view();
         let now = self.clock.now();
-        let others = view.fresh_others();
-        let others = others.filter(|peer| peer.readiness > Readiness::Away && peer.until > now);
+        let others = view.at_work(now);
         let others: BTreeMap<_, _> = others.map(|peer| (peer.id, peer.readiness)).collect();
         // Alone, all is ours, whether or not there is room for it.
         let ours = view.readiness.filter(|_| !others.is_empty());
@@ -130,7 +184,7 @@ impl Share {
         // Compiling takes a while, and everybody asks.
         let (others, compiled) = peers(own, notes, self.clock.now(), &compiled);
         let mut view = self.view_mut();
-        let before = view.at_work();
+        let before = view.names_at_work();
         let known = view
             .shown
             .filter(|(shown, _)| asked.duration_since(*shown) < LIFETIME);
@@ -138,8 +192,9 @@ impl Share {
         let believed = known.map_or(own.readiness, |(_, before)| before.max(own.readiness));
         view.readiness = Some(believed);
         view.shown = Some((asked, own.readiness));
+        view.since = own.since;
         (view.others, view.compiled) = (others, compiled);
-        let after = view.at_work();
+        let after = view.names_at_work();
         let missing = |of: &AtWork, from: &AtWork| {
             let missing = of.iter().filter(|(id, _)| !from.contains_key(id));
             missing.map(|(_, (name, _))| name.clone()).collect()
@@ -164,16 +219,23 @@ impl Share {
 
 impl View {
     fn rank(&self, key: &TaskKey, me: MemberId, now: UnixMs) -> usize {
-        let hashed = Hashed::of(key);
+        let hashed = Hashed::of(KeyBucket::of(key));
         let ours = (self.readiness, hashed.for_member(me));
-        self.fresh_others()
-            .filter(|peer| peer.readiness > Readiness::Away && peer.until > now)
+        self.at_work(now)
             .filter(|peer| (Some(peer.readiness), hashed.for_member(peer.id)) > ours)
-            .filter(|peer| {
-                let skilled = peer.skilled.as_ref();
-                skilled.is_none_or(|skilled| skilled.can_run(key))
-            })
+            .filter(|peer| peer.can_run(key))
             .count()
+    }
+
+    /// The others that own tasks now.
+    fn at_work(&self, now: UnixMs) -> impl Iterator<Item = &Peer> {
+        self.fresh_others()
+            .filter(move |peer| peer.readiness > Readiness::Away && peer.until > now)
+    }
+
+    fn elder_listeners(&self, me: MemberId, now: UnixMs) -> impl Iterator<Item = &Peer> {
+        self.at_work(now)
+            .filter(move |peer| peer.listening && (peer.since, peer.id) < (self.since, me))
     }
 
     /// The others, unless what is known of them is old.
@@ -182,12 +244,19 @@ impl View {
         self.others.iter().filter(move |_| fresh)
     }
 
-    fn at_work(&self) -> AtWork {
+    fn names_at_work(&self) -> AtWork {
         let others = self.others.iter();
         let at_work = others.filter(|peer| peer.readiness > Readiness::Away);
         at_work
             .map(|peer| (peer.id, (peer.name.clone(), peer.readiness)))
             .collect()
+    }
+}
+
+impl Peer {
+    fn can_run(&self, key: &TaskKey) -> bool {
+        let skilled = self.skilled.as_ref();
+        skilled.is_none_or(|skilled| skilled.can_run(key))
     }
 }
 
@@ -211,8 +280,11 @@ fn peers(
         let Note {
             id,
             name,
+            since,
             until,
             readiness,
+            listening,
+            passes_on,
             skills,
         } = note;
         let skilled = if skills == own.skills {
@@ -233,8 +305,11 @@ fn peers(
         others.push(Peer {
             id,
             name,
+            since,
             until,
             readiness,
+            listening,
+            passes_on,
             skilled,
         });
     }
@@ -252,8 +327,11 @@ mod tests {
         Note {
             id: MemberId(id),
             name: format!("m{id}"),
+            since: UnixMs(i64::try_from(id).unwrap()),
             until: UnixMs(0),
             readiness,
+            listening: true,
+            passes_on: true,
             skills: Skills {
                 handlers: handlers.iter().map(|name| (*name).to_owned()).collect(),
                 routes: Vec::new(),
@@ -387,6 +465,108 @@ mod tests {
         assert_eq!(looking.look(&[gone]).await, told(&[], &["m2"], true));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(looking.look(&[]).await, told(&[], &[], false));
+        looking.look(&[ready(2)]).await;
+        let silent = Change {
+            vanished: true,
+            ..told(&[], &["m2"], true)
+        };
+        assert_eq!(looking.look(&[]).await, silent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_the_eldest_three_the_first_acts_and_the_fourth_need_not_listen() {
+        let key = TaskKey::build("C", "m", ["1"]).unwrap();
+        let looking = Looking::new();
+        let elder = |since: i64, id: u64| Note {
+            since: UnixMs(since),
+            ..ready(id)
+        };
+        // We joined at 1, and are number 1: at the same time the number decides.
+        let younger = [elder(1, 9), elder(2, 7)];
+        let all = [
+            elder(-1, 5),
+            elder(0, 6),
+            elder(1, 0),
+            younger[0].clone(),
+            younger[1].clone(),
+        ];
+        for (elders, may_stop) in [(0, false), (1, false), (2, false), (3, true)] {
+            let others: Vec<Note> = all[3 - elders..].to_vec();
+            looking.look(&others).await;
+            looking.look(&others).await;
+            assert_eq!(looking.0.turn(&key), elders);
+            assert_eq!(looking.0.may_stop_listening(), may_stop, "{elders}");
+        }
+        type Spoil = fn(&mut Note);
+        let spoils: [Spoil; 4] = [
+            |note| note.listening = false,
+            |note| note.passes_on = false,
+            |note| note.readiness = Readiness::Away,
+            |note| note.skills.routes.push("^C@".into()),
+        ];
+        for spoil in spoils {
+            let mut others = all.to_vec();
+            spoil(&mut others[0]);
+            looking.look(&others).await;
+            assert!(!looking.0.may_stop_listening());
+        }
+        // What is known is too old.
+        looking.look(&all).await;
+        tokio::time::advance(LIFETIME).await;
+        assert_eq!(
+            (looking.0.turn(&key), looking.0.may_stop_listening()),
+            (0, false)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_does_not_listen_is_told_by_the_eldest() {
+        let looking = Looking::new();
+        let deaf = Note {
+            listening: false,
+            ..ready(2)
+        };
+        let keys: Vec<TaskKey> = (0..100)
+            .map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap())
+            .collect();
+        let told = |looking: &Looking| {
+            let told = keys.iter().map(|key| looking.0.to_be_told(key));
+            told.collect::<Vec<_>>()
+        };
+        looking.look(std::slice::from_ref(&deaf)).await;
+        looking.look(std::slice::from_ref(&deaf)).await;
+        let owner = |key: &TaskKey| (!looking.0.owns(key)).then_some(MemberId(2));
+        let theirs: Vec<_> = keys.iter().map(owner).collect();
+        assert!(theirs.contains(&None) && theirs.contains(&Some(MemberId(2))));
+        assert_eq!(told(&looking), theirs);
+        // It hears by itself; or another one, elder than we, tells it.
+        looking.look(&[ready(2)]).await;
+        assert_eq!(told(&looking), vec![None; 100]);
+        let elder = Note {
+            since: UnixMs(0),
+            ..ready(3)
+        };
+        looking.look(&[deaf, elder]).await;
+        assert_eq!(told(&looking), vec![None; 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_bucket_is_read_by_its_owner_and_by_all_where_members_differ() {
+        let looking = Looking::new();
+        assert!(looking.0.own_buckets().is_all());
+        for others in [vec![ready(2)], vec![ready(2), ready(3)]] {
+            looking.look(&others).await;
+            looking.look(&others).await;
+            let own = looking.0.own_buckets();
+            for n in 0..200 {
+                let key = TaskKey::build("C", "m", [n.to_string()]).unwrap();
+                assert_eq!(own.contains(KeyBucket::of(&key)), looking.0.owns(&key));
+            }
+        }
+        looking
+            .look(&[ready(2), note(3, Readiness::Ready, &["C@other"])])
+            .await;
+        assert!(looking.0.own_buckets().is_all());
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,7 +52,7 @@ pub use self::settlement::{ERROR_BYTES_MAX, RESULT_BYTES_MAX, Ruling, Settled, S
 pub use self::standing::{Arming, Stamp, Standing};
 pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{KeyBuckets, TaskKey, UnixMs};
 
 /// The verbs of the engine and of producers.
 #[async_trait]
@@ -126,9 +126,15 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// A page of pending tasks by due time.
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
 
-    /// As [`scan`](Self::scan) of [`Window::Ahead`], without the rows that `known` says yes to, by row and due time: of
-    /// those no more than an index entry is read. The page ends after `limit` entries, known or not.
-    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError>;
+    /// As [`scan`](Self::scan) of [`Window::Ahead`], of the keys in these buckets, without the rows that `known` says yes
+    /// to, by row and due time: of those no more than an index entry is read. The page ends after `limit` entries of these
+    /// buckets, known or not.
+    async fn scan_news(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError>;
 
     /// Claims those of these armings that are pending, due and leased by nobody. Not in their order.
     /// A row that another session has locked is left out, and delays no other.

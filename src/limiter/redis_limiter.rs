@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{LimiterError, RateLimiter};
 use crate::config::RedisConfig;
-use crate::redis::{Buckets, Commands, Endpoint, FullAt, Keyspace, RedisError};
+use crate::redis::{Buckets, Commands, Endpoint, FullAt, Keyspace, LedgerName, RedisError};
 use crate::task::{Grant, Rate};
 
 /// How long Redis may take to answer: what is due does not wait for it.
@@ -29,11 +29,11 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// When the URL cannot be read.
-    pub fn new(redis: &RedisConfig, ledger: &str) -> Result<Self, RedisError> {
+    pub fn new(redis: &RedisConfig, ledger: impl Into<LedgerName>) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
         Ok(Self {
-            buckets: Buckets::new(keyspace, ledger),
+            buckets: Buckets::new(keyspace, ledger.into()),
             seen: Mutex::default(),
         })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Keyspace, RedisError};
+use super::{Keyspace, LedgerName, RedisError};
 
 /// Nobody writes a longer holder of the turn to audit.
 const HOLDER_BYTES_MAX: usize = 64;
@@ -13,18 +13,18 @@ const HOLDER_BYTES_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Board {
     keyspace: Keyspace,
-    notes: String,
-    audit: String,
+    ledger: LedgerName,
 }
 
 impl Board {
     /// Does no I/O. `ledger` tells the boards of several ledgers apart.
-    pub fn new(keyspace: Keyspace, ledger: &str) -> Self {
-        Self {
-            notes: keyspace.names().members(ledger),
-            audit: keyspace.names().audit(ledger),
-            keyspace,
-        }
+    pub fn new(keyspace: Keyspace, ledger: LedgerName) -> Self {
+        Self { keyspace, ledger }
+    }
+
+    /// The name of the hash.
+    fn notes(&self) -> String {
+        self.keyspace.names().members(self.ledger.text())
     }
 
     /// Writes one note, and reads all there are: whose, and what it says. Nothing is checked.
@@ -33,8 +33,9 @@ impl Board {
     /// When Redis refuses or does not answer; the note may be there.
     pub async fn post(&self, id: &str, note: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RedisError> {
         let mut exchange = redis::pipe();
-        exchange.hset(&self.notes, id, note).ignore();
-        exchange.hgetall(&self.notes);
+        let notes = self.notes();
+        exchange.hset(&notes, id, note).ignore();
+        exchange.hgetall(&notes);
         let (notes,) = self.keyspace.commands().send("HSET", &exchange).await?;
         Ok(notes)
     }
@@ -45,7 +46,7 @@ impl Board {
     /// When Redis refuses or does not answer.
     pub async fn read(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RedisError> {
         let mut read = redis::pipe();
-        read.hgetall(&self.notes);
+        read.hgetall(self.notes());
         let (notes,) = self.keyspace.commands().send("HGETALL", &read).await?;
         Ok(notes)
     }
@@ -56,7 +57,7 @@ impl Board {
     /// When Redis refuses or does not answer; any may be gone.
     pub async fn remove(&self, ids: &[Vec<u8>]) -> Result<(), RedisError> {
         let mut remove = redis::pipe();
-        remove.hdel(&self.notes, ids).ignore();
+        remove.hdel(self.notes(), ids).ignore();
         self.keyspace.commands().send("HDEL", &remove).await
     }
 
@@ -110,6 +111,7 @@ impl Board {
 
     async fn turn(&self) -> Result<String, RedisError> {
         let run_id = self.keyspace.server().await?.run_id.unwrap_or_default();
-        Ok(format!("{}:{run_id}", self.audit))
+        let audit = self.keyspace.names().audit(self.ledger.text());
+        Ok(format!("{audit}:{run_id}"))
     }
 }

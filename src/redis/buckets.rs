@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Keyspace, RedisError};
+use super::{Keyspace, LedgerName, RedisError};
 use crate::task::{Grant, Rate};
 
 /// Takes tokens by the generic cell rate algorithm (ITU-T I.371), on the server's clock. The key holds the moment at
@@ -44,13 +44,12 @@ impl FullAt {
 #[derive(Debug)]
 pub struct Buckets {
     keyspace: Keyspace,
-    ledger: String,
+    ledger: LedgerName,
 }
 
 impl Buckets {
     /// Does no I/O. `ledger` tells the buckets of several ledgers apart.
-    pub fn new(keyspace: Keyspace, ledger: &str) -> Self {
-        let ledger = ledger.to_owned();
+    pub fn new(keyspace: Keyspace, ledger: LedgerName) -> Self {
         Self { keyspace, ledger }
     }
 
@@ -67,7 +66,7 @@ impl Buckets {
         seen: FullAt,
     ) -> Result<(Grant, FullAt), RedisError> {
         let mut take = redis::pipe();
-        let key = self.keyspace.names().rate(&self.ledger, name);
+        let key = self.keyspace.names().rate(self.ledger.text(), name);
         take.cmd("EVAL").arg(TAKE).arg(1).arg(key);
         take.arg(format!("{:.3}", rate.interval_us()));
         take.arg(rate.burst()).arg(wanted);

@@ -84,7 +84,7 @@ impl RedisError {
     }
 
     /// Whether the server answered, and the answer was no.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::NoPermission { .. } | Self::Refused { .. })
     }
 

@@ -235,6 +235,19 @@ impl Keyspace {
         Ok(put)
     }
 
+    /// Sends messages to the hint channels of daemons, by their numbers.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer; some may have arrived.
+    pub async fn publish_hints(&self, messages: Vec<(u64, String)>) -> Result<(), RedisError> {
+        let mut publish = pipeline(messages.len());
+        for (member, message) in messages {
+            let channel = Names::hints(member);
+            publish.cmd("PUBLISH").arg(channel).arg(message).ignore();
+        }
+        self.commands.send("PUBLISH", &publish).await
+    }
+
     /// Asks the server who it is. One that may not be asked says nothing.
     ///
     /// # Errors

@@ -23,6 +23,6 @@ pub use error::RedisError;
 pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Keyspace, Put, Role, Server, Ttl};
 pub use look::{Found, ScanPage, Value};
-pub use names::{EventKind, Heard, Names, ProbeId};
+pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications};
 pub use session::{Connected, Loss, Subscription};

@@ -1,13 +1,15 @@
 //! What our keys are called inside Redis, and what a name heard there is.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::task::{Foreign, KeyName, SENTINEL_PREFIX, TaskKey};
 
 const PROBE_PREFIX: &str = "#lapsed:probe:";
 
 const MEMBERS_PREFIX: &str = "#lapsed:members:";
+
+const HINT_PREFIX: &str = "#lapsed:hint:";
 
 const AUDIT_PREFIX: &str = "#lapsed:audit:";
 
@@ -17,6 +19,13 @@ const RATE_PREFIX: &str = "#lapsed:rate:";
 #[derive(Debug, Clone)]
 pub struct Names {
     prefix: Arc<str>,
+}
+
+/// What a ledger is called by the daemons that share it.
+#[derive(Debug, Clone, Default)]
+pub struct LedgerName {
+    plain: Arc<str>,
+    identity: Arc<OnceLock<String>>,
 }
 
 /// The random number in the name of one probe.
@@ -106,6 +115,12 @@ impl Names {
         format!("{}{MEMBERS_PREFIX}{ledger}", self.prefix)
     }
 
+    /// The channel on which a daemon is told what of its own has expired. Channels are those of the whole server: the
+    /// number of the daemon is random, and no other has it.
+    pub fn hints(member: u64) -> String {
+        format!("{HINT_PREFIX}{member:016x}")
+    }
+
     /// What the name of the turn to audit a ledger begins with.
     pub fn audit(&self, ledger: &str) -> String {
         format!("{}{AUDIT_PREFIX}{ledger}", self.prefix)
@@ -154,10 +169,40 @@ impl Names {
     }
 }
 
+impl LedgerName {
+    /// Its name, and the random identity that `migrate` gave it, once that is known: two ledgers may have the same name.
+    pub fn new(plain: &str, identity: Arc<OnceLock<String>>) -> Self {
+        let plain = Arc::from(plain);
+        Self { plain, identity }
+    }
+
+    /// The identity, or else the name.
+    pub fn text(&self) -> &str {
+        self.identity.get().map_or(&self.plain, String::as_str)
+    }
+
+    /// As another one, as long as its identity is not known.
+    #[must_use]
+    pub fn with_plain(self, plain: &str) -> Self {
+        Self::new(plain, self.identity)
+    }
+}
+
+impl From<&str> for LedgerName {
+    fn from(plain: &str) -> Self {
+        Self::new(plain, Arc::default())
+    }
+}
+
 impl ProbeId {
     /// A new one.
     pub fn random() -> Self {
         Self(rand::random())
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub fn read(digits: &str) -> Option<Self> {
+        Self::parse(digits.as_bytes())
     }
 
     fn parse(digits: &[u8]) -> Option<Self> {

@@ -82,6 +82,19 @@ impl Connected {
         }
     }
 
+    /// Subscribes to the channel on which this daemon is told what of its own has expired.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn hear_hints(&mut self, member: u64) -> Result<(), RedisError> {
+        let confirmed = self.pubsub.subscribe(Names::hints(member));
+        match timeout(self.endpoint.response_timeout(), confirmed).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(RedisError::of("SUBSCRIBE", error)),
+            Err(_) => Err(RedisError::silence()),
+        }
+    }
+
     /// What was subscribed to, to be listened to.
     pub fn subscription(self) -> Subscription {
         Subscription {
@@ -92,16 +105,22 @@ impl Connected {
 }
 
 impl Subscription {
-    /// Hands on whatever is heard, until the link is lost.
+    /// Hands on whatever is heard, until the link is lost: events of keys, and hints as they came.
     ///
-    /// `hand_on` must not block: the crate queues without bound what is not taken, so nothing may
+    /// Neither may block: the crate queues without bound what is not taken, so nothing may
     /// stand between the socket and this loop.
-    pub async fn listen(self, names: &Names, mut hand_on: impl FnMut(EventKind, Heard)) -> Loss {
+    pub async fn listen(
+        self,
+        names: &Names,
+        mut hand_on: impl FnMut(EventKind, Heard),
+        mut hint: impl FnMut(&[u8]),
+    ) -> Loss {
         let (sink, mut events) = self.pubsub.split();
         let receive = async {
             while let Some(event) = events.next().await {
-                if let Some(kind) = EventKind::of_channel(event.get_channel_name()) {
-                    hand_on(kind, names.read(event.get_payload_bytes()));
+                match EventKind::of_channel(event.get_channel_name()) {
+                    Some(kind) => hand_on(kind, names.read(event.get_payload_bytes())),
+                    None => hint(event.get_payload_bytes()),
                 }
             }
             Loss::Closed

@@ -4,6 +4,7 @@
 //! arguments. It knows no ledger, no Redis and no handler.
 
 mod adoption;
+mod bucket;
 mod cron;
 mod envelope;
 mod history;
@@ -23,6 +24,7 @@ mod terms;
 mod trace;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption, is_younger};
+pub use bucket::{BUCKETS, KeyBucket, KeyBuckets};
 pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
 pub use history::{
     HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,

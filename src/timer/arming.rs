@@ -78,9 +78,9 @@ impl Armings {
         }
     }
 
-    /// An event about a key that can be run here. Never blocks.
-    pub(super) fn note(&self, key: TaskKey, change: Change, sink: &dyn SignalSink) {
-        let noted = self.heard().note(key, change);
+    /// An event, heard then, about a key that can be run here. Never blocks.
+    pub(super) fn note(&self, key: TaskKey, change: Change, at: Instant, sink: &dyn SignalSink) {
+        let noted = self.heard().note(key, change, at);
         match noted {
             Noted::Known => {}
             Noted::New => self.arrived.notify_one(),
@@ -202,7 +202,7 @@ impl Armings {
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
-                    if due <= answered.plus(self.horizon) && sink.owns(&key) {
+                    if due <= answered.plus(self.horizon) && sink.turn(&key) == 0 {
                         soon.push((key.clone(), due));
                     }
                     if value.is_of(due) {

@@ -63,19 +63,24 @@ pub(super) enum Place {
 }
 
 impl HeardKeys {
-    /// Takes in what an event said.
-    pub(super) fn note(&mut self, key: TaskKey, change: Change) -> Noted {
+    /// Takes in what an event said that was heard then.
+    pub(super) fn note(&mut self, key: TaskKey, change: Change, at: Instant) -> Noted {
         match self.places.get_mut(&key) {
             Some(Place::Waiting {
                 change: latest,
                 since,
                 expired,
             }) => {
-                (*latest, *since, *expired) = (change, Instant::now(), false);
+                // What is judged again may be older than what was heard since.
+                if at >= *since {
+                    (*latest, *since, *expired) = (change, at, false);
+                }
                 return Noted::Known;
             }
-            Some(Place::Asked { again, .. }) => {
-                *again = Some((change, Instant::now()));
+            Some(Place::Asked { again, since, .. }) => {
+                if at >= *since {
+                    *again = Some((change, at));
+                }
                 return Noted::Known;
             }
             Some(Place::Gone { .. }) | None => {}
@@ -83,7 +88,7 @@ impl HeardKeys {
         if self.waiting.len() >= WAITING_MAX {
             return Noted::Full;
         }
-        self.wait(key, change, Instant::now());
+        self.wait(key, change, at);
         Noted::New
     }
 
@@ -206,8 +211,11 @@ mod tests {
     #[test]
     fn the_latest_change_is_the_one_that_is_looked_at() {
         let mut heard = HeardKeys::default();
-        assert_eq!(heard.note(key(), Change::Armed), Noted::New);
-        assert_eq!(heard.note(key(), Change::Disarmed), Noted::Known);
+        assert_eq!(heard.note(key(), Change::Armed, Instant::now()), Noted::New);
+        assert_eq!(
+            heard.note(key(), Change::Disarmed, Instant::now()),
+            Noted::Known
+        );
         assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
         assert!(!heard.are_waiting());
     }
@@ -215,9 +223,12 @@ mod tests {
     #[test]
     fn what_is_said_during_a_look_is_looked_at_next() {
         let mut heard = HeardKeys::default();
-        heard.note(key(), Change::Disarmed);
+        heard.note(key(), Change::Disarmed, Instant::now());
         heard.take(9);
-        assert_eq!(heard.note(key(), Change::Armed), Noted::Known);
+        assert_eq!(
+            heard.note(key(), Change::Armed, Instant::now()),
+            Noted::Known
+        );
         assert!(!heard.are_waiting());
         heard.answer(&key());
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
@@ -226,7 +237,7 @@ mod tests {
     #[test]
     fn a_look_that_nobody_answers_is_made_again_about_what_was_heard_then() {
         let mut heard = HeardKeys::default();
-        heard.note(key(), Change::Armed);
+        heard.note(key(), Change::Armed, Instant::now());
         heard.take(9);
         heard.ask_again();
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
@@ -250,9 +261,15 @@ mod tests {
         let mut heard = HeardKeys::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
         for n in 0..WAITING_MAX {
-            heard.note(key(n), Change::Armed);
+            heard.note(key(n), Change::Armed, Instant::now());
         }
-        assert_eq!(heard.note(key(WAITING_MAX), Change::Armed), Noted::Full);
-        assert_eq!(heard.note(key(0), Change::Armed), Noted::Known);
+        assert_eq!(
+            heard.note(key(WAITING_MAX), Change::Armed, Instant::now()),
+            Noted::Full
+        );
+        assert_eq!(
+            heard.note(key(0), Change::Armed, Instant::now()),
+            Noted::Known
+        );
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::arming::Armings;
 use super::listener::Listener;
 use super::nudge::Nudge;
-use super::{Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, TimerError};
+use super::{Alarm, ArmMode, Armed, ArmedPage, Hearing, Remaining, SignalSink, Timer, TimerError};
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
 use crate::redis::{ArmedKey, Commands, Endpoint, Events, Existing, Keyspace, RedisError, Ttl};
@@ -171,6 +171,14 @@ impl Timer for KeyExpiry {
 
     fn is_listening(&self) -> Option<bool> {
         Some(self.listener.is_listening())
+    }
+
+    fn hearing(&self) -> Hearing {
+        self.listener.hearing()
+    }
+
+    fn judge_again(&self) {
+        self.listener.judge_again();
     }
 }
 

@@ -1,19 +1,26 @@
 //! One link to Redis: what it hears goes on at once, and whether it hears is proved all the time.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::heard_keys::Change;
+use super::hints::Hint;
 use super::listener::{Flags, Listener};
 use super::probe::{self, Proof};
+use super::replay::Said;
 use super::{Cause, Signal, SignalSink, Source};
 use crate::redis::{EventKind, Heard, Loss, RedisError};
-use crate::task::Foreign;
+use crate::task::{Foreign, TaskKey};
 
 /// How often role and flags are looked at again.
 const RECHECK_EVERY: Duration = Duration::from_secs(30);
+
+/// How long a daemon goes on hearing everything after it has said that it will not: by then all have read it, or know that
+/// what they have read is old.
+const ENDS_AFTER: Duration = Duration::from_secs(5);
 
 /// A confirmed subscription, and what is known of it.
 pub(super) struct Link<'a> {
@@ -50,14 +57,7 @@ impl<'a> Link<'a> {
 
     fn hand_on_expired(&self, heard: Heard) {
         match heard {
-            Heard::Task(key) => {
-                self.listener.armings.expired(&key, self.sink);
-                self.sink.raise(Signal {
-                    key,
-                    source: Source::Event,
-                    arming: None,
-                });
-            }
+            Heard::Task(key) => self.expired(key, Instant::now()),
             Heard::Sentinel(number) => {
                 self.listener.sentinels.heard(number);
                 self.sink.sweep(Cause::Sentinel);
@@ -74,7 +74,116 @@ impl<'a> Link<'a> {
         if let Heard::Task(key) = heard
             && self.sink.wants(&key)
         {
-            self.listener.armings.note(key, change, self.sink);
+            self.changed(key, change, Instant::now());
+        }
+    }
+
+    /// A task's key has expired: that is a signal for its owner.
+    fn expired(&self, key: TaskKey, at: Instant) {
+        self.listener.armings.expired(&key, self.sink);
+        if !self.sink.owns(&key) {
+            if let Some(member) = self.sink.to_be_told(&key)
+                && !self.listener.hints.tell(member, key.clone())
+            {
+                self.listener.metrics.dropped("hint_overflow", 1);
+            }
+            self.listener.keep(at, Said::Expired, key.clone());
+        }
+        self.signal(key);
+    }
+
+    fn signal(&self, key: TaskKey) {
+        self.sink.raise(Signal {
+            key,
+            source: Source::Event,
+            arming: None,
+        });
+    }
+
+    /// A key that is a task's here was armed or disarmed.
+    fn changed(&self, key: TaskKey, change: Change, at: Instant) {
+        match self.sink.turn(&key) {
+            0 | 1 => self.listener.armings.note(key, change, at, self.sink),
+            _ => self.listener.keep(at, Said::Changed(change), key),
+        }
+    }
+
+    /// What another daemon, or this one, has sent to this one.
+    pub(super) fn hint(&self, message: &[u8]) {
+        match Hint::read(message) {
+            Hint::Expired(keys) => keys.into_iter().for_each(|key| self.signal(key)),
+            Hint::Probe(id) => self.listener.probe.heard(id),
+        }
+    }
+
+    /// Judges again what was left to others, whenever one of them falls silent.
+    pub(super) async fn judge_again(&self) -> Infallible {
+        loop {
+            self.listener.silenced.notified().await;
+            let (events, lost) = self.listener.take_kept();
+            tracing::debug!(
+                events = events.len(),
+                "another daemon fell silent: judging again what was left to others"
+            );
+            for (at, said, key) in events {
+                match said {
+                    Said::Expired => self.expired(key, at),
+                    Said::Changed(change) => self.changed(key, change, at),
+                }
+            }
+            if lost {
+                self.sink.audit(Cause::Overflow);
+            }
+        }
+    }
+
+    /// Waits until another part is to be played: to hear everything, or only what this daemon is told.
+    pub(super) async fn change_of_part(&self) {
+        const LOOK_EVERY: Duration = Duration::from_millis(250);
+        let mut superfluous_since: Option<Instant> = None;
+        loop {
+            sleep(LOOK_EVERY).await;
+            let superfluous = self.listener.hints.work() && self.sink.may_stop_listening();
+            if self.listener.hears_all() != superfluous {
+                superfluous_since = None;
+                self.listener.announce_end(false);
+                continue;
+            }
+            if !superfluous {
+                return self.listener.set_hears_all(true);
+            }
+            // The others are told first, and pass on what is ours by then.
+            self.listener.announce_end(true);
+            let since = *superfluous_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= ENDS_AFTER {
+                return self.listener.set_hears_all(false);
+            }
+        }
+    }
+
+    /// Sends hints to ourselves until one does not come back.
+    pub(super) async fn probe_hints(&self, me: u64) -> Loss {
+        let mut ticks = interval(probe::EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let id = self.listener.probe.await_one();
+            match self.listener.hints.send_probe(me, id).await {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => {
+                    self.warn("cannot send a probe", &error);
+                    continue;
+                }
+                // We have to hear by ourselves again.
+                Err(_) => return Loss::Muted,
+            }
+            match self.listener.probe.arrival().await {
+                Proof::Heard => {
+                    self.proven.store(true, Ordering::Relaxed);
+                    self.listener.set_listening(true);
+                }
+                Proof::Silent => return Loss::Muted,
+            }
         }
     }
 

@@ -1,22 +1,26 @@
 //! Hears expired events for as long as there is a link, and makes links for ever.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 
 use super::arming::Armings;
+use super::hints::Hints;
 use super::link::Link;
 use super::probe::Probe;
+use super::replay::{Replay, Said};
 use super::sentinel::Sentinels;
-use super::{Cause, SignalSink};
+use super::{Cause, Hearing, SignalSink};
 use crate::config::SentinelConfig;
 use crate::redis::{
     Connected, EventKind, Events, Keyspace, Loss, Notifications, RedisError, Role,
     ensure_notifications,
 };
-use crate::task::{Backoff, RetryPolicy};
+use crate::task::{Backoff, RetryPolicy, TaskKey};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 
@@ -42,7 +46,17 @@ pub(super) struct Listener {
     /// Keys that were said to be armed or disarmed.
     pub(super) armings: Arc<Armings>,
     pub(super) metrics: Arc<Metrics>,
+    /// What has expired, on its way to its owners.
+    pub(super) hints: Hints,
     listening: AtomicBool,
+    /// Everything that happens to keys is heard, and not only what others pass on.
+    hears_all: AtomicBool,
+    /// That is to end soon.
+    ends: AtomicBool,
+    /// What was left to others.
+    kept: Mutex<Replay>,
+    /// One of them fell silent.
+    pub(super) silenced: Notify,
     seen: Mutex<Seen>,
     /// For what is wrong with the link, and may pass.
     pub(super) failures: RateLimit,
@@ -72,7 +86,8 @@ pub(super) enum Flags {
 
 /// How a session ended.
 struct End {
-    loss: Loss,
+    /// `None`: another part is to be played.
+    loss: Option<Loss>,
     /// Events were heard in it: the next attempt may follow at once.
     proven: bool,
 }
@@ -90,9 +105,14 @@ impl Listener {
             armings,
             sentinels: Sentinels::new(config, keyspace.clone()),
             probe: Probe::new(keyspace.clone()),
+            hints: Hints::new(keyspace.clone()),
             keyspace,
             metrics,
             listening: AtomicBool::new(false),
+            hears_all: AtomicBool::new(true),
+            ends: AtomicBool::new(false),
+            kept: Mutex::default(),
+            silenced: Notify::new(),
             seen: Mutex::default(),
             failures: RateLimit::every(Duration::from_secs(30)),
             warnings: RateLimit::every(Duration::from_secs(600)),
@@ -102,6 +122,48 @@ impl Listener {
     /// Whether events are heard now.
     pub(super) fn is_listening(&self) -> bool {
         self.listening.load(Ordering::Relaxed)
+    }
+
+    /// What the others may count on.
+    pub(super) fn hearing(&self) -> Hearing {
+        let stays = self.hears_all() && !self.ends.load(Ordering::Relaxed);
+        Hearing {
+            all: stays && self.is_listening(),
+            passes_on: self.hints.work(),
+        }
+    }
+
+    pub(super) fn hears_all(&self) -> bool {
+        self.hears_all.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_hears_all(&self, all: bool) {
+        self.hears_all.store(all, Ordering::Relaxed);
+        self.announce_end(false);
+    }
+
+    pub(super) fn announce_end(&self, ends: bool) {
+        self.ends.store(ends, Ordering::Relaxed);
+    }
+
+    /// Keeps an event that is another daemon's to act on.
+    pub(super) fn keep(&self, at: Instant, said: Said, key: TaskKey) {
+        self.kept().keep(at, said, key);
+    }
+
+    pub(super) fn take_kept(&self) -> (VecDeque<(Instant, Said, TaskKey)>, bool) {
+        self.kept().take()
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Replay> {
+        self.kept
+            .lock()
+            .expect("nothing panics while holding what is kept")
+    }
+
+    /// Another daemon fell silent.
+    pub(super) fn judge_again(&self) {
+        self.silenced.notify_one();
     }
 
     /// Nobody listens any more.
@@ -115,9 +177,20 @@ impl Listener {
         let mut failures = 0u16;
         loop {
             let ended = self.session(sink).await;
+            if let Ok(End { loss: None, .. }) = ended {
+                tracing::info!(
+                    redis.node = self.node(),
+                    hears_all = self.hears_all(),
+                    "subscribing anew: other daemons came or went"
+                );
+                continue;
+            }
             self.set_listening(false);
+            // Until it is known again who hears.
+            self.set_hears_all(true);
             match ended {
                 Ok(End { loss, proven }) => {
+                    let loss = loss.unwrap_or(Loss::Closed);
                     tracing::warn!(redis.node = self.node(), reason = %loss, "lost the subscription");
                     failures = if proven {
                         0
@@ -153,25 +226,74 @@ impl Listener {
         commands.forget_failures();
         let run_id = self.require_master().await?;
         let flags = self.check_flags().await?;
-        connected.hear(EventKind::Expired).await?;
-        if self.events == Events::ExpiredAndArmings {
-            self.hear_armings(&mut connected).await?;
+        if let Some(me) = sink.member() {
+            self.hear_hints(&mut connected, me).await?;
+        }
+        if !self.hints.work() {
+            self.set_hears_all(true);
+        }
+        let told_by_others = sink.member().filter(|_| !self.hears_all());
+        if told_by_others.is_none() {
+            connected.hear(EventKind::Expired).await?;
+            if self.events == Events::ExpiredAndArmings {
+                self.hear_armings(&mut connected).await?;
+            }
         }
         self.armings.of_server(run_id.clone());
         self.subscribed(run_id, sink);
         let link = Link::new(self, sink);
-        self.set_listening(matches!(flags, Flags::On | Flags::ExpiredOnly));
+        let promised = matches!(flags, Flags::On | Flags::ExpiredOnly);
+        self.set_listening(promised || told_by_others.is_some());
         let subscription = connected.subscription();
         let hand_on = |kind, heard| link.hand_on(kind, heard);
+        let hint = |message: &[u8]| link.hint(message);
+        let probes = async {
+            match told_by_others {
+                Some(me) => link.probe_hints(me).await,
+                None => link.probe().await,
+            }
+        };
+        let sentinels = async {
+            match told_by_others {
+                Some(_) => std::future::pending().await,
+                None => self.sentinels.keep(sink, &self.metrics).await,
+            }
+        };
         let loss = tokio::select! {
-            loss = subscription.listen(self.keyspace.names(), hand_on) => loss,
+            loss = subscription.listen(self.keyspace.names(), hand_on, hint) => Some(loss),
             never = self.armings.look(sink) => match never {},
-            loss = link.probe() => loss,
-            loss = link.recheck() => loss,
-            never = self.sentinels.keep(sink, &self.metrics) => match never {},
+            never = self.hints.send() => match never {},
+            never = link.judge_again() => match never {},
+            () = link.change_of_part() => None,
+            loss = probes => Some(loss),
+            loss = link.recheck() => Some(loss),
+            never = sentinels => match never {},
         };
         let proven = link.is_proven();
         Ok(End { loss, proven })
+    }
+
+    /// Without the rights for it this daemon hears everything by itself.
+    async fn hear_hints(&self, connected: &mut Connected, me: u64) -> Result<(), RedisError> {
+        let heard = match connected.hear_hints(me).await {
+            Ok(()) => self.hints.send_probe(me, self.probe.await_one()).await,
+            Err(error) => Err(error),
+        };
+        self.hints.set_work(heard.is_ok());
+        match heard {
+            Err(error) if error.is_refusal() => {
+                if let Some(held_back) = self.warnings.admit("hints") {
+                    tracing::info!(
+                        redis.node = self.node(),
+                        held_back,
+                        error = &error as &dyn std::error::Error,
+                        "this daemon hears every event by itself, however many daemons there are; give the user the rights that SECURITY.md lists for several daemons"
+                    );
+                }
+                Ok(())
+            }
+            heard => heard,
+        }
     }
 
     /// Without the right to these channels it goes on: tasks start from the other nets.
@@ -255,7 +377,9 @@ impl Listener {
         }
         // What was said before the confirmation is lost.
         sink.sweep(Cause::Subscribed);
-        sink.audit(Cause::Subscribed);
+        if self.hears_all() {
+            sink.audit(Cause::Subscribed);
+        }
         if other_server {
             tracing::warn!(
                 redis.node = self.node(),

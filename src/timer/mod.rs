@@ -8,12 +8,14 @@ mod agenda;
 mod alarm_clock;
 mod arming;
 mod heard_keys;
+mod hints;
 pub mod key_expiry;
 pub mod ledger_poll;
 mod link;
 mod listener;
 mod nudge;
 mod probe;
+mod replay;
 mod sentinel;
 
 pub use agenda::Agenda;
@@ -169,8 +171,29 @@ pub trait SignalSink: Send + Sync + 'static {
     /// about every key of the database that is armed.
     fn wants(&self, key: &TaskKey) -> bool;
 
-    /// Whether it is this daemon that sees to it that such a task is punctual, among those that can run it.
+    /// Whether it is this daemon that runs such a task when it falls due, among those that can run it.
     fn owns(&self, key: &TaskKey) -> bool;
+
+    /// How many daemons that can run it hear of this key as well and come before this one. 0: this one acts on what
+    /// happens to it. 1: it acts if the first did not. The others remember.
+    fn turn(&self, _key: &TaskKey) -> usize {
+        0
+    }
+
+    /// The number of the daemon that owns a key which has expired, if it hears of that only when this one passes it on.
+    fn to_be_told(&self, _key: &TaskKey) -> Option<u64> {
+        None
+    }
+
+    /// The number under which others can pass on what has expired to this daemon.
+    fn member(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether enough other daemons hear everything, and pass on what is this one's.
+    fn may_stop_listening(&self) -> bool {
+        false
+    }
 
     /// This key was armed by lapsed itself, for as long as its value says: what was sighted of it before is out of date.
     fn ours(&self, key: &TaskKey);
@@ -265,6 +288,23 @@ pub trait Timer: Send + Sync + 'static {
 
     /// Whether signals are heard now: `None` for a timer that needs no server.
     fn is_listening(&self) -> Option<bool>;
+
+    /// What this process hears of keys that are not its own.
+    fn hearing(&self) -> Hearing {
+        Hearing::default()
+    }
+
+    /// Another daemon fell silent: what was heard in the last seconds and left to others is judged again.
+    fn judge_again(&self) {}
+}
+
+/// What a daemon hears, beyond what it is told of its own tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hearing {
+    /// Everything that happens to keys, now and for some seconds more.
+    pub all: bool,
+    /// It can pass on what it hears.
+    pub passes_on: bool,
 }
 
 /// Why a timer could not do what it was asked.

@@ -70,9 +70,8 @@ impl Probe {
     /// # Errors
     /// When Redis did not take the probe or the touch: nothing is proved then.
     pub(super) async fn send(&self) -> Result<Proof, RedisError> {
-        let id = ProbeId::random();
+        let id = self.await_one();
         let name = [self.keyspace.names().probe(id)];
-        self.awaited.send_replace(Some(id));
         let mut awaited = self.awaited.subscribe();
         let put = self.keyspace.put(&[(name[0].clone(), LIFE)]).await?;
         if let Some(refusal) = put.error {
@@ -87,5 +86,22 @@ impl Probe {
             }
         }
         Ok(Proof::Silent)
+    }
+
+    /// A new probe, whose coming back is awaited from now on.
+    pub(super) fn await_one(&self) -> ProbeId {
+        let id = ProbeId::random();
+        self.awaited.send_replace(Some(id));
+        id
+    }
+
+    /// Waits for the probe to come back, a second at most.
+    pub(super) async fn arrival(&self) -> Proof {
+        let mut awaited = self.awaited.subscribe();
+        let arrived = awaited.wait_for(Option::is_none);
+        match timeout(PATIENCE[1], arrived).await {
+            Ok(_) => Proof::Heard,
+            Err(_) => Proof::Silent,
+        }
     }
 }

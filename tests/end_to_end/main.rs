@@ -21,6 +21,7 @@ mod horizon;
 mod killed;
 mod ledger_faults;
 mod legacy;
+mod listeners;
 mod order;
 mod pause_commands;
 mod pausing;

@@ -1,5 +1,6 @@
 //! Daemons share the work, and come in for each other within what is promised.
 
+use lapsed::fleet::VERSION;
 use lapsed::{HandlerRegistry, TaskContext};
 
 use crate::rig::{Daemon, Rig, Setup, create, until, write_down};
@@ -259,7 +260,7 @@ async fn nobody_is_counted_who_is_no_member() {
     let now_ms = rig.now_ms().await;
     let note = |v: u32, until: i64| {
         format!(
-            r#"{{"v":{v},"name":"ghost","until":{until},"readiness":"ready","handlers":["Job@record"],"routes":[]}}"#
+            r#"{{"v":{v},"name":"ghost","since":1,"until":{until},"readiness":"ready","listening":false,"passes_on":false,"handlers":["Job@record"],"routes":[]}}"#
         )
     };
     let forever = "9".repeat(18).parse().unwrap();
@@ -268,9 +269,9 @@ async fn nobody_is_counted_who_is_no_member() {
         ("00000000000000a1", "\u{0}\u{1}".to_owned()),
         ("00000000000000a2", "x".repeat(100_000)),
         ("00000000000000a3", note(99, now_ms + 3_000)),
-        ("00000000000000a4", note(1, now_ms - 1)),
-        ("00000000000000a5", note(1, forever)),
-        ("00000000000000a6", note(1, now_ms - 3_600_000)),
+        ("00000000000000a4", note(VERSION, now_ms - 1)),
+        ("00000000000000a5", note(VERSION, forever)),
+        ("00000000000000a6", note(VERSION, now_ms - 3_600_000)),
     ] {
         rig.redis_says::<i64>(&["HSET", &hash, id, &note]).await;
     }
@@ -287,7 +288,7 @@ async fn nobody_is_counted_who_is_no_member() {
     assert_eq!(daemon.dropped("not_ours"), 0.0);
     // Believed for as long as it could be one: its tasks are come in for.
     until("it is counted", async || {
-        let ghost = note(1, rig.now_ms().await + 3_000);
+        let ghost = note(VERSION, rig.now_ms().await + 3_000);
         rig.redis_says::<i64>(&["HSET", &hash, "00000000000000a7", &ghost])
             .await;
         daemon.status.members() == 2
@@ -330,6 +331,32 @@ async fn daemons_of_different_tables_do_not_count_with_each_other() {
         [1, 1]
     );
     assert_eq!(won(&daemons[0]), 50.0);
+}
+
+#[tokio::test]
+async fn daemons_of_two_ledgers_of_one_name_do_not_count_with_each_other() {
+    // Two servers, and on both the database `lapsed` and the same table.
+    let setup = || Setup::new("").own_maria().start();
+    let (rig, other) = tokio::join!(setup(), setup());
+    let redis = format!("redis.url = 'redis://127.0.0.1:{}/0'", rig.redis.port());
+    let other = Daemon::start(&other.config_with(&redis), crate::rig::handlers());
+    other.hears_events().await;
+    let daemons = [rig.listening_daemon().await, other];
+    until("both show themselves", async || {
+        rig.redis_says::<Vec<String>>(&["KEYS", "#lapsed:members:*"])
+            .await
+            .len()
+            == 2
+    })
+    .await;
+    create_many(&rig, "", 50, 2_500, 10).await;
+    rig.until_done(50).await;
+    assert_eq!(
+        daemons.each_ref().map(|daemon| daemon.status.members()),
+        [1, 1]
+    );
+    assert_eq!(won(&daemons[0]), 50.0);
+    assert_eq!(daemons[0].dropped("not_ours"), 0.0);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use lapsed::ledger::{
     LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
     Settled, Settlement, Standing, Upcoming,
 };
-use lapsed::task::{Pause, Paused, Scope, TaskKey, UnixMs};
+use lapsed::task::{KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
 
 /// What goes wrong between the engine and the ledger; nothing at first.
 #[derive(Debug, Default)]
@@ -155,9 +155,14 @@ impl Ledger for Faulty {
         self.inner.scan(scan).await
     }
 
-    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
+    async fn scan_news(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
         self.faults.scans.fetch_add(1, Ordering::SeqCst);
-        self.inner.scan_news(scan, known).await
+        self.inner.scan_news(scan, among, known).await
     }
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {

@@ -110,8 +110,11 @@ impl Ground {
         let note = Note {
             id: MemberId(id),
             name: "silent".into(),
+            since: UnixMs(0),
             until: now.plus(LIFETIME),
             readiness,
+            listening: false,
+            passes_on: false,
             skills: Skills {
                 handlers: vec![handler.to_owned()],
                 routes: Vec::new(),

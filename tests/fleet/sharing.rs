@@ -125,3 +125,50 @@ async fn a_backlog_is_worked_on_by_all_and_each_begins_with_its_own() {
     assert!(ground.ledger.clock().now().since(now) < Duration::from_secs(10));
     drop(daemon);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_full_now_and_then_has_no_row_read_twice() {
+    const TASKS: i64 = 400;
+    let ground = Ground::new();
+    let daemon = ground.daemon();
+    ground.show(7, Readiness::Ready, "Job@run").await;
+    daemon.until_members(2).await;
+    // All in sight, and none due before the end.
+    ground.create("", TASKS, Duration::from_secs(9)).await;
+    let before = ground.ledger.rows_read_ahead();
+    for flip in 0..7 {
+        let readiness = match flip % 3 {
+            0 => Readiness::Full,
+            1 => Readiness::Ready,
+            _ => Readiness::Away,
+        };
+        ground.show(7, readiness, "Job@run").await;
+        sleep(REFRESH).await;
+    }
+    let read = ground.ledger.rows_read_ahead() - before;
+    // Those of the other one were read when they became ours.
+    assert!(read > 250, "{read}");
+    assert!(read <= TASKS as u64, "{read} rows were read");
+    ground.until_done(TASKS as u64).await;
+    let late = ground.late();
+    assert!(late.iter().all(|late| *late < 10), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_row_is_read_ahead_by_its_owner_alone() {
+    const TASKS: i64 = 800;
+    let ground = Ground::new();
+    let daemons: Vec<_> = (0..8).map(|_| ground.daemon()).collect();
+    for daemon in &daemons {
+        daemon.until_members(8).await;
+    }
+    // What was read by those who owned all at first is behind by then.
+    sleep(Duration::from_secs(15)).await;
+    ground.create("", TASKS, Duration::from_secs(5)).await;
+    let before = ground.ledger.rows_read_ahead();
+    ground.until_done(TASKS as u64).await;
+    let read = ground.ledger.rows_read_ahead() - before;
+    assert_eq!(read, TASKS as u64);
+    let late = ground.late();
+    assert!(late.iter().all(|late| *late < 10), "{late:?}");
+}

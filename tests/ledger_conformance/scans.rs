@@ -5,13 +5,14 @@ use std::time::Duration;
 use lapsed::ledger::{
     Catalog, DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
 };
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::task::{KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
 
 use crate::rig::{LEASE, claim, create, key};
 
 rules! {
     scans_go_by_due_time_in_pages
     a_scan_for_news_leaves_out_what_is_known
+    a_scan_for_news_is_of_the_buckets_that_are_asked_for
     lists_are_filtered_and_paged
     pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
 }
@@ -101,7 +102,8 @@ async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalo
             after,
             limit: 1,
         };
-        let page = ledger.scan_news(scan, &known).await.unwrap();
+        let all = KeyBuckets::all();
+        let page = ledger.scan_news(scan, &all, &known).await.unwrap();
         let own = page
             .rows
             .into_iter()
@@ -113,6 +115,47 @@ async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalo
         }
     }
     assert_eq!(news, [(key("news", "b"), moved)]);
+}
+
+/// Non-ASCII keys, too: the ledger and this program have to agree on the bucket of each.
+async fn a_scan_for_news_is_of_the_buckets_that_are_asked_for(ledger: &(impl Ledger + Catalog)) {
+    let mut keys = Vec::new();
+    for n in 0..40 {
+        let key = TaskKey::build("Task", "bucket", [format!("Größe {n}")]).unwrap();
+        let due = ledger
+            .sync_clock()
+            .await
+            .unwrap()
+            .plus(Duration::from_secs(500));
+        ledger
+            .create(&[NewTask::new(key.clone(), UnixMs(due.0 + n))])
+            .await
+            .unwrap();
+        keys.push(key);
+    }
+    let half: KeyBuckets = KeyBucket::all().filter(|it| it.number() % 2 == 0).collect();
+    let rest = KeyBuckets::all().without(&half);
+    for among in [half, rest] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let scan = DueScan {
+                window: Window::Ahead(Duration::from_secs(1_000)),
+                after,
+                limit: 7,
+            };
+            let page = ledger.scan_news(scan, &among, &|_, _| false).await.unwrap();
+            found.extend(page.rows.into_iter().map(|row| row.key));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        found.retain(|key| key.method() == "bucket");
+        let mut expected = keys.clone();
+        expected.retain(|key| among.contains(KeyBucket::of(key)));
+        assert!((1..40).contains(&expected.len()));
+        assert_eq!(found, expected);
+    }
 }
 
 async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {

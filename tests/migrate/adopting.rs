@@ -27,6 +27,43 @@ async fn an_absent_table_is_created() -> Result {
 }
 
 #[tokio::test]
+async fn a_table_of_an_earlier_version_gets_buckets_and_an_identity() -> Result {
+    let mut database = Database::new("earlier").await?;
+    database.migrate().await?;
+    for change in [
+        "ALTER TABLE tb DROP KEY ix_due, ADD KEY ix_due (status, sts, due_at, id), COMMENT='tasks of \\'the\\' shop'",
+        "ALTER TABLE tb DROP COLUMN bucket",
+    ] {
+        database.run(change).await?;
+    }
+    assert_eq!(
+        database.check().await.expect_err("outdated").to_string(),
+        "table `tb` lacks column `bucket`: run `lapsed migrate`"
+    );
+
+    let steps = database.migrate().await?;
+
+    let steps: Vec<String> = steps.iter().map(|(step, _)| step.to_string()).collect();
+    assert_eq!(
+        steps,
+        [
+            "add generated column `bucket`",
+            "replace key `ix_due`",
+            "give the ledger an identity, in the table's comment"
+        ]
+    );
+    database.check().await?;
+    assert!(database.plan().await?.is_empty());
+    let comments = "SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'tb'";
+    let comment = database.texts(comments).await?.remove(0);
+    assert!(
+        comment.starts_with("tasks of 'the' shop lapsed:"),
+        "{comment}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn adopting_a_seed_table_keeps_every_row() -> Result {
     let mut database = Database::with("every_row", &[SEED, ADD_STS, ROWS]).await?;
     let before = database.rows("tb").await?;
@@ -74,7 +111,7 @@ async fn a_seed_table_without_sts_gets_it() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 19 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 20 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     assert_eq!(
@@ -200,7 +237,7 @@ async fn a_table_with_some_of_the_columns_is_completed() -> Result {
     .await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks column `sts` (and 17 more): run `lapsed migrate`"
+        "table `tb` lacks column `sts` (and 18 more): run `lapsed migrate`"
     );
     database.migrate().await?;
     database.check().await?;

@@ -102,7 +102,9 @@ impl Database {
             sqlx::query_as(AssertSqlSafe(format!("SHOW CREATE TABLE `{table}`")))
                 .fetch_one(&mut self.conn)
                 .await?;
-        Ok(row.1)
+        // Each ledger has an identity of its own.
+        let end = row.1.find("lapsed:").unwrap_or(row.1.len());
+        Ok(row.1[..end].to_owned())
     }
 
     pub async fn connect(&self) -> Result<MySqlConnection> {

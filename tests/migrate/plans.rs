@@ -17,7 +17,11 @@ async fn a_dry_run_changes_nothing_and_shows_everything() -> Result {
     );
     assert_eq!(database.texts("SHOW TABLES").await?, ["tb"]);
     plan.rows_estimate = 13;
-    assert_eq!(plan.to_string(), DRY_RUN);
+    let text = plan.to_string();
+    let (before, identity) = text.split_once("lapsed:").expect("it gives an identity");
+    let (digits, after) = identity.split_at(16);
+    assert!(digits.bytes().all(|b| b.is_ascii_hexdigit()), "{digits}");
+    assert_eq!(format!("{before}lapsed:0123456789abcdef{after}"), DRY_RUN);
     Ok(())
 }
 
@@ -46,28 +50,31 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
 2. add generated column `due_at`
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ADD COLUMN `due_at` DECIMAL(13,3) GENERATED ALWAYS AS (IF(`run_end` = `end_time`, GREATEST(`end_time`, `retry_at`), `end_time`)) VIRTUAL
-3. give column `status` the default 0
+3. add generated column `bucket`
+   algorithm INSTANT, lock none
+   ALTER TABLE `tb` ADD COLUMN `bucket` SMALLINT UNSIGNED GENERATED ALWAYS AS (CRC32(CONVERT(`key` USING utf8mb4)) & 16383) VIRTUAL
+4. give column `status` the default 0
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ALTER COLUMN `status` SET DEFAULT 0
-4. give column `sts` the default 0
+5. give column `sts` the default 0
    algorithm INSTANT, lock none
    ALTER TABLE `tb` ALTER COLUMN `sts` SET DEFAULT 0
-5. create a table for the surplus rows of duplicated keys
+6. create a table for the surplus rows of duplicated keys
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_duplicates` LIKE `tb`
-6. move 6 surplus rows of duplicated keys there (kept: the live row that falls due last, else the newest)
+7. move 6 surplus rows of duplicated keys there (kept: the live row that falls due last, else the newest)
    no ALTER TABLE, at most row locks
    INSERT INTO `tb_duplicates` SELECT ... FROM `tb`; DELETE FROM `tb` ... (batches, a transaction each)
-7. add unique key `uk_key`
+8. add unique key `uk_key`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD UNIQUE KEY `uk_key` (`key`)
-8. add key `ix_due`
+9. add key `ix_due`
    algorithm INPLACE, lock NONE
-   ALTER TABLE `tb` ADD KEY `ix_due` (`status`, `sts`, `due_at`, `id`)
-9. add key `ix_tag`
+   ALTER TABLE `tb` ADD KEY `ix_due` (`status`, `sts`, `due_at`, `id`, `bucket`)
+10. add key `ix_tag`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_tag` (`tag`)
-10. create a table for what is paused
+11. create a table for what is paused
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_pauses` (
      `kind`       VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- pause; hold: what was due before; release: not held any more
@@ -79,13 +86,16 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
      `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
      PRIMARY KEY (`kind`, `class`, `method`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-11. create a table for rates that are kept without redis
+12. create a table for rates that are kept without redis
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_rates` (
      `route`      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- its name; of a long one the beginning, and a digest
      `full_at_ns` BIGINT NOT NULL DEFAULT 0, -- unix nanoseconds: by then all starts of its burst are there again
      PRIMARY KEY (`route`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+13. give the ledger an identity, in the table's comment
+   algorithm INSTANT, lock none
+   ALTER TABLE `tb` COMMENT='這個表用於記錄需要時間控制的任務Key,配合Redis、以及回調腳本使用 lapsed:0123456789abcdef'
 ";
 
 #[tokio::test]

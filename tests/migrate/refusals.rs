@@ -91,7 +91,7 @@ async fn a_table_that_cannot_be_adopted_is_refused_with_what_was_expected() -> R
         (
             "namesake",
             "ADD KEY ix_due (end_time)",
-            "its index `ix_due` is on (end_time), expected `KEY `ix_due` (`status`, `sts`, `due_at`, `id`)`: rename or drop it first",
+            "its index `ix_due` is on (end_time), expected `KEY `ix_due` (`status`, `sts`, `due_at`, `id`, `bucket`)`: rename or drop it first",
         ),
     ] {
         let mut database = Database::with(name, &[SEED]).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{DueScan, Ledger, NewTask, Pauses, Window};
-use lapsed::task::{Paused, TaskKey, UnixMs};
+use lapsed::task::{KeyBuckets, Paused, TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use crate::rig::{claimant, lock, overdue, start};
@@ -114,7 +114,10 @@ async fn pages_of_tasks_due_in_one_millisecond_begin_where_the_last_one_ended() 
                 };
                 let page = match glance {
                     false => ledger.scan(scan).await.unwrap(),
-                    true => ledger.scan_news(scan, &|_, _| false).await.unwrap(),
+                    true => {
+                        let all = KeyBuckets::all();
+                        ledger.scan_news(scan, &all, &|_, _| false).await.unwrap()
+                    }
                 };
                 found += page.rows.len() as u64;
                 after = page.next;

@@ -138,8 +138,11 @@ mod tests {
         let note = |name: &str| Note {
             id: crate::fleet::MemberId(1),
             name: name.into(),
+            since: crate::task::UnixMs(0),
             until: crate::task::UnixMs(0),
             readiness: crate::fleet::Readiness::Ready,
+            listening: true,
+            passes_on: true,
             skills: Default::default(),
         };
         assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");

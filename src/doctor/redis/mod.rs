@@ -17,7 +17,8 @@ use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
 use crate::fleet::Note;
 use crate::fleet::redis_roster::RedisRoster;
-use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection, RedisError};
+use crate::ledger::mysql::MysqlLedger;
+use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection, LedgerName, RedisError};
 use crate::task::UnixMs;
 
 use self::audits::audits;
@@ -59,13 +60,25 @@ async fn members(config: &Config, server: &Inspection) -> Result<Option<Vec<Note
     if !config.fleet.share {
         return Ok(None);
     }
-    let roster = RedisRoster::new(&config.redis, &name_of(&config.ledger))?;
+    let roster = RedisRoster::new(&config.redis, ledger_name(config).await)?;
     // Notes carry the ledger's time; that of Redis may lie a little behind or ahead.
     let now = server.time().await?;
     roster
         .members(UnixMs(now.0 - CLOCKS_APART_MS))
         .await
         .map(Some)
+}
+
+/// By which daemons know the ledger.
+async fn ledger_name(config: &Config) -> LedgerName {
+    let plain = name_of(&config.ledger);
+    let Ok(ledger) = MysqlLedger::new(&config.ledger) else {
+        return plain.as_str().into();
+    };
+    ledger.read_identity().await;
+    let name = LedgerName::new(&plain, ledger.identity());
+    ledger.close().await;
+    name
 }
 
 async fn examine_server(
@@ -99,7 +112,9 @@ async fn examine_server(
     let running = match &members {
         Some(members) => {
             checkup.add([listeners::daemons(members.as_deref())]);
-            members.as_ref().map_or(0, Vec::len)
+            let listens = |note: &&Note| note.listening;
+            let members = members.as_ref();
+            members.map_or(0, |members| members.iter().filter(listens).count())
         }
         None => 0,
     };

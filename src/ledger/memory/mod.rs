@@ -10,6 +10,7 @@ mod row;
 mod settle;
 mod survey;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,13 +27,14 @@ use super::{
     Settlement, Standing, Stands, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, Origin, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{Attempt, KeyBucket, KeyBuckets, Origin, Recurrence, State, TaskKey, UnixMs};
 
 /// A ledger without a server.
 #[derive(Debug)]
 pub struct MemoryLedger {
     clock: LedgerClock,
     book: Mutex<Book>,
+    read_ahead: AtomicU64,
 }
 
 impl MemoryLedger {
@@ -46,6 +48,56 @@ impl MemoryLedger {
         Self {
             clock,
             book: Mutex::default(),
+            read_ahead: AtomicU64::new(0),
+        }
+    }
+
+    /// Rows of future tasks that scans have returned so far: what looking ahead has cost, for tests.
+    pub fn rows_read_ahead(&self) -> u64 {
+        self.read_ahead.load(Ordering::Relaxed)
+    }
+
+    fn count_read_ahead(&self, window: Window, page: &DuePage) {
+        if let Window::Ahead(_) = window {
+            self.read_ahead
+                .fetch_add(page.rows.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn page(&self, scan: DueScan) -> DuePage {
+        let now = self.clock.now();
+        let within = |row: &Row, deleted: bool, back: Duration, ahead: Duration| {
+            row.status == Status::Unprocessed
+                && row.deleted == deleted
+                && row.due_at().plus(back) > now
+                && row.due_at() <= now.plus(ahead)
+        };
+        let book = self.book();
+        let mut rows: Vec<&Row> = book
+            .rows
+            .values()
+            .filter(|row| match scan.window {
+                Window::OverdueOldest(by) | Window::OverdueNewest(by) => {
+                    row.free_and_due(now) && now.since(row.due_at()) >= by
+                }
+                Window::Ahead(span) => within(row, false, Duration::ZERO, span),
+                Window::Deleted { back, ahead } => within(row, true, back, ahead),
+            })
+            .collect();
+        rows.sort_by_key(|row| (row.due_at(), row.id));
+        let place = |row: &Row| (row.due_at(), row.id);
+        if matches!(scan.window, Window::OverdueNewest(_)) {
+            rows.reverse();
+            rows.retain(|row| scan.after.is_none_or(|after| place(row) < after));
+        } else {
+            rows.retain(|row| scan.after.is_none_or(|after| place(row) > after));
+        }
+        let more = rows.len() > scan.limit as usize;
+        rows.truncate(scan.limit as usize);
+        DuePage {
+            next: rows.last().map(|row| place(row)).filter(|_| more),
+            rows: rows.into_iter().map(Row::upcoming).collect(),
+            foreign: 0,
         }
     }
 
@@ -215,45 +267,32 @@ impl Ledger for MemoryLedger {
     }
 
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
-        let now = self.clock.now();
-        let within = |row: &Row, deleted: bool, back: Duration, ahead: Duration| {
-            row.status == Status::Unprocessed
-                && row.deleted == deleted
-                && row.due_at().plus(back) > now
-                && row.due_at() <= now.plus(ahead)
-        };
-        let book = self.book();
-        let mut rows: Vec<&Row> = book
-            .rows
-            .values()
-            .filter(|row| match scan.window {
-                Window::OverdueOldest(by) | Window::OverdueNewest(by) => {
-                    row.free_and_due(now) && now.since(row.due_at()) >= by
-                }
-                Window::Ahead(span) => within(row, false, Duration::ZERO, span),
-                Window::Deleted { back, ahead } => within(row, true, back, ahead),
-            })
-            .collect();
-        rows.sort_by_key(|row| (row.due_at(), row.id));
-        let place = |row: &Row| (row.due_at(), row.id);
-        if matches!(scan.window, Window::OverdueNewest(_)) {
-            rows.reverse();
-            rows.retain(|row| scan.after.is_none_or(|after| place(row) < after));
-        } else {
-            rows.retain(|row| scan.after.is_none_or(|after| place(row) > after));
-        }
-        let more = rows.len() > scan.limit as usize;
-        rows.truncate(scan.limit as usize);
-        Ok(DuePage {
-            next: rows.last().map(|row| place(row)).filter(|_| more),
-            rows: rows.into_iter().map(Row::upcoming).collect(),
-            foreign: 0,
-        })
+        let page = self.page(scan);
+        self.count_read_ahead(scan.window, &page);
+        Ok(page)
     }
 
-    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
-        let mut page = self.scan(scan).await?;
+    async fn scan_news(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
+        let everything = DueScan {
+            limit: u32::MAX,
+            ..scan
+        };
+        let mut page = self.page(everything);
+        page.rows
+            .retain(|row| among.contains(KeyBucket::of(&row.key)));
+        let more = page.rows.len() > scan.limit as usize;
+        page.rows.truncate(scan.limit as usize);
+        let last = page.rows.last();
+        page.next = last
+            .map(|row| (row.due_at, row.arming.row))
+            .filter(|_| more);
         page.rows.retain(|row| !known(row.arming.row, row.due_at));
+        self.count_read_ahead(scan.window, &page);
         Ok(page)
     }
 

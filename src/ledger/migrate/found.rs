@@ -7,7 +7,8 @@ use super::MigrateError;
 
 /// Every text of `information_schema` is cast: some servers send it as VARBINARY.
 const TABLE: &str = "\
-SELECT CAST(TABLE_TYPE AS CHAR) AS kind, CAST(ENGINE AS CHAR) AS engine, CAST(COALESCE(TABLE_ROWS, 0) AS SIGNED) AS row_count
+SELECT CAST(TABLE_TYPE AS CHAR) AS kind, CAST(ENGINE AS CHAR) AS engine, CAST(COALESCE(TABLE_ROWS, 0) AS SIGNED) AS row_count,
+  CAST(TABLE_COMMENT AS CHAR) AS comment
 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?";
 
 const COLUMNS: &str = "\
@@ -28,6 +29,7 @@ pub(super) struct Found {
     pub(super) kind: String,
     pub(super) engine: Option<String>,
     pub(super) rows_estimate: u64,
+    pub(super) comment: String,
     pub(super) columns: Vec<Column>,
     pub(super) indexes: Vec<Index>,
 }
@@ -92,6 +94,9 @@ impl Found {
             kind: head.try_get("kind")?,
             engine: head.try_get("engine")?,
             rows_estimate: head.try_get::<i64, _>("row_count")?.unsigned_abs(),
+            comment: head
+                .try_get::<Option<String>, _>("comment")?
+                .unwrap_or_default(),
             columns: columns.iter().map(column).collect::<Result<_, _>>()?,
             indexes: group(&indexes)?,
         }))

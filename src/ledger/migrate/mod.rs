@@ -15,6 +15,7 @@ mod beside;
 mod duplicates;
 mod error;
 mod found;
+mod identity;
 mod session;
 mod shape;
 mod step;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use sqlx::MySqlConnection;
 
 pub use error::MigrateError;
+pub use identity::identity;
 pub use shape::Index;
 pub use step::{Method, Step};
 pub use table::Table;
@@ -194,6 +196,7 @@ pub async fn plan_with(
         steps = shape::steps(table, &found, options, surplus, there.as_ref())?;
     }
     steps.extend(steps_beside(conn, table).await?);
+    steps.extend(identity::step(&found));
     Ok(plan(steps, found.rows_estimate))
 }
 

@@ -8,6 +8,7 @@ use super::{MigrateError, Options, Table};
 const CREATE: &str = include_str!("../../../migrations/tb_time_limit_task.sql");
 
 pub(super) const DUE_AT: &str = "due_at";
+pub(super) const BUCKET: &str = "bucket";
 const KEY: &str = "key";
 const KEY_LENGTH: u64 = 255;
 
@@ -28,6 +29,12 @@ static UK_KEY: Index = Index {
     columns: &[KEY],
 };
 static IX_DUE: Index = Index {
+    name: "ix_due",
+    unique: false,
+    columns: &["status", "sts", DUE_AT, "id", BUCKET],
+};
+/// What [`IX_DUE`] was before there were buckets.
+static IX_DUE_BEFORE: Index = Index {
     name: "ix_due",
     unique: false,
     columns: &["status", "sts", DUE_AT, "id"],
@@ -55,10 +62,11 @@ enum Rule {
     /// At least so many characters.
     Text(u64),
     DueAt,
+    Bucket,
 }
 
 /// In the order of the table; those of the programs we adopt from come first.
-const RULES: [(&str, Rule); 25] = [
+const RULES: [(&str, Rule); 26] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
     ("status", Rule::Flag),
@@ -84,6 +92,7 @@ const RULES: [(&str, Rule); 25] = [
     ("finished_at", Rule::Time),
     ("changed_at", Rule::Time),
     (DUE_AT, Rule::DueAt),
+    (BUCKET, Rule::Bucket),
 ];
 
 /// A table without one of these is something else that happens to have our table's name.
@@ -170,13 +179,15 @@ pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
         .iter()
         .flat_map(|step| match step {
             Step::AddColumns(names) => names.clone(),
-            Step::AddDueAt => vec![DUE_AT],
+            Step::AddGenerated(name) => vec![*name],
             _ => vec![],
         })
         .collect();
     match missing[..] {
         [] => steps.first().map(|step| match step {
-            Step::AddIndex(index) => format!("lacks index `{}`", index.name),
+            Step::AddIndex(index) | Step::ReplaceIndex(index) => {
+                format!("lacks index `{}`", index.name)
+            }
             Step::CreatePauses => {
                 "lacks its table of pauses, or this user has no right on that".to_owned()
             }
@@ -260,7 +271,8 @@ fn refuse_unfit_indexes(found: &Found) -> Result<(), String> {
             .indexes
             .iter()
             .find(|index| index.name.eq_ignore_ascii_case(wanted.name));
-        if let Some(found) = namesake.filter(|index| !wanted.is(index)) {
+        let fits = |index: &found::Index| wanted.is(index) || is_named_before(index);
+        if let Some(found) = namesake.filter(|index| !fits(index)) {
             return Err(format!(
                 "its index `{}` is on ({}), expected `{}`: rename or drop it first",
                 found.name,
@@ -308,12 +320,13 @@ impl Rule {
                 // A JSON column of MySQL has neither character set nor length.
                 || data_type == "json"
             }
-            Self::DueAt => is_time(&column.column_type) && is_due_at(&column.expression),
+            Self::DueAt => is_time(&column.column_type) && is_generated_as(DUE_AT, column),
+            Self::Bucket => data_type == "smallint" && is_generated_as(BUCKET, column),
         };
         let is_wanted_null = |wanted: &str| !wanted.contains("NOT NULL");
         let name = column.name.to_ascii_lowercase();
         let null_fits = match self {
-            Self::DueAt => true,
+            Self::DueAt | Self::Bucket => true,
             _ => column.nullable == is_wanted_null(definition(&name)),
         };
         // The first columns are always written; ours are not, by programs that do not know them.
@@ -338,19 +351,19 @@ fn is_time(column_type: &str) -> bool {
 }
 
 /// Servers write an expression back with backticks, spaces and parentheses of their own.
-fn is_due_at(expression: &str) -> bool {
+fn is_generated_as(name: &str, column: &found::Column) -> bool {
     let bare = |text: &str| -> String {
         let text = text.to_ascii_lowercase();
         text.chars()
             .filter(|c| !matches!(c, '`' | '(' | ')') && !c.is_whitespace())
             .collect()
     };
-    let wanted = definition(DUE_AT)
+    let wanted = definition(name)
         .split_once(" AS ")
         .and_then(|(_, rest)| rest.rsplit_once(' '))
         .map(|(expression, _kind)| expression)
         .expect("the definition reads `... AS (expression) KIND`");
-    bare(expression) == bare(wanted)
+    bare(&column.expression) == bare(wanted)
 }
 
 fn describe(column: &found::Column) -> String {
@@ -396,11 +409,12 @@ fn add_columns(found: &Found) -> Vec<Step> {
     let names: Vec<&'static str> = RULES
         .iter()
         .map(|(name, _)| *name)
-        .filter(|name| *name != DUE_AT)
+        .filter(|name| ![DUE_AT, BUCKET].contains(name))
         .filter(missing)
         .collect();
     let stored = (!names.is_empty()).then_some(Step::AddColumns(names));
-    let generated = missing(&DUE_AT).then_some(Step::AddDueAt);
+    let generated = [DUE_AT, BUCKET].into_iter().filter(missing);
+    let generated = generated.map(Step::AddGenerated);
     stored.into_iter().chain(generated).collect()
 }
 
@@ -423,14 +437,24 @@ fn add_indexes(found: &Found) -> Vec<Step> {
         indexes.any(|index| index.name.eq_ignore_ascii_case(name))
     };
     let unique = lacks_unique_key(found).then_some(Step::AddIndex(&UK_KEY));
-    let due = (!has(IX_DUE.name)).then_some(Step::AddIndex(&IX_DUE));
+    let due = if found.indexes.iter().any(is_named_before) {
+        Some(Step::ReplaceIndex(&IX_DUE))
+    } else {
+        (!has(IX_DUE.name)).then_some(Step::AddIndex(&IX_DUE))
+    };
     let tag = (!has(IX_TAG.name)).then_some(Step::AddIndex(&IX_TAG));
     unique.into_iter().chain(due).chain(tag).collect()
 }
 
+fn is_named_before(index: &found::Index) -> bool {
+    index.name.eq_ignore_ascii_case(IX_DUE_BEFORE.name) && IX_DUE_BEFORE.is(index)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{CREATE, IX_DUE, IX_TAG, RULES, UK_KEY, definition, is_due_at};
+    use super::{
+        BUCKET, CREATE, DUE_AT, IX_DUE, IX_TAG, RULES, UK_KEY, definition, found, is_generated_as,
+    };
 
     #[test]
     fn every_column_of_the_table_has_its_rule_in_the_same_order() {
@@ -458,10 +482,21 @@ mod tests {
     }
 
     #[test]
-    fn due_at_is_recognised_as_each_server_writes_it_back() {
+    fn generated_columns_are_recognised_as_each_server_writes_them_back() {
+        let is = |name, expression: &str| {
+            let column = found::Column {
+                expression: expression.to_owned(),
+                ..found::Column::default()
+            };
+            is_generated_as(name, &column)
+        };
         let mariadb = "if(`run_end` = `end_time`,greatest(`end_time`,`retry_at`),`end_time`)";
         let mysql = "if((`run_end` = `end_time`),greatest(`end_time`,`retry_at`),`end_time`)";
-        assert!(is_due_at(mariadb) && is_due_at(mysql));
-        assert!(!is_due_at("greatest(`end_time`,`retry_at`)"));
+        assert!(is(DUE_AT, mariadb) && is(DUE_AT, mysql));
+        assert!(!is(DUE_AT, "greatest(`end_time`,`retry_at`)"));
+        let mariadb = "crc32(convert(`key` using utf8mb4)) & 16383";
+        let mysql = "(crc32(convert(`key` using utf8mb4)) & 16383)";
+        assert!(is(BUCKET, mariadb) && is(BUCKET, mysql));
+        assert!(!is(BUCKET, "crc32(`key`)"));
     }
 }

@@ -2,6 +2,7 @@ use std::fmt;
 
 use super::Table;
 use super::beside;
+use super::identity;
 use super::shape::{self, Index};
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
@@ -33,7 +34,7 @@ pub enum Step {
     /// All that are missing, by name.
     AddColumns(Vec<&'static str>),
     /// Apart from the others, because servers refuse to add generated and stored columns in one go.
-    AddDueAt,
+    AddGenerated(&'static str),
     /// Programs may leave the column out of their INSERTs.
     DefaultZero(&'static str),
     /// The table for surplus rows of a key.
@@ -45,6 +46,10 @@ pub enum Step {
     },
     /// One that is missing.
     AddIndex(&'static Index),
+    /// One of this name is there, as an earlier version made it.
+    ReplaceIndex(&'static Index),
+    /// A random number into the table's comment, which is this: what tells the ledger from others.
+    Identify(String),
     /// The table that says what is paused.
     CreatePauses,
     /// The table that says how often tasks may start, for daemons without Redis.
@@ -73,7 +78,14 @@ impl Step {
     pub fn statement(&self, table: &Table) -> String {
         let alter = format!("ALTER TABLE `{table}` ");
         match self {
-            Self::CreateTable => shape::create_statement(table),
+            Self::CreateTable => {
+                format!(
+                    "{} COMMENT='{}'",
+                    shape::create_statement(table),
+                    identity::random()
+                )
+            }
+            Self::Identify(comment) => alter + &format!("COMMENT='{}'", quotable(comment)),
             Self::ChangeKey {
                 charset,
                 length,
@@ -88,7 +100,7 @@ impl Step {
                 let clauses: Vec<String> = names.iter().map(|name| add_column(name)).collect();
                 alter + &clauses.join(", ")
             }
-            Self::AddDueAt => alter + &add_column(shape::DUE_AT),
+            Self::AddGenerated(name) => alter + &add_column(name),
             Self::DefaultZero(name) => alter + &format!("ALTER COLUMN `{name}` SET DEFAULT 0"),
             Self::CreateDuplicates => {
                 format!("CREATE TABLE `{}` LIKE `{table}`", table.duplicates())
@@ -98,6 +110,9 @@ impl Step {
                 table.duplicates()
             ),
             Self::AddIndex(index) => alter + &format!("ADD {}", index.definition()),
+            Self::ReplaceIndex(index) => {
+                alter + &format!("DROP KEY `{}`, ADD {}", index.name, index.definition())
+            }
             Self::CreatePauses => beside::PAUSES.create_statement(table),
             Self::CreateRates => beside::RATES.create_statement(table),
         }
@@ -114,13 +129,18 @@ impl Step {
             Self::ChangeKey { .. } | Self::ConvertKey { .. } => {
                 &[Method::Copy, Method::ServersChoice]
             }
-            Self::AddColumns(_) | Self::AddDueAt | Self::DefaultZero(_) => &[
+            Self::AddColumns(_)
+            | Self::AddGenerated(_)
+            | Self::DefaultZero(_)
+            | Self::Identify(_) => &[
                 Method::Instant,
                 Method::InPlace,
                 Method::Copy,
                 Method::ServersChoice,
             ],
-            Self::AddIndex(_) => &[Method::InPlace, Method::Copy, Method::ServersChoice],
+            Self::AddIndex(_) | Self::ReplaceIndex(_) => {
+                &[Method::InPlace, Method::Copy, Method::ServersChoice]
+            }
         }
     }
 
@@ -140,7 +160,9 @@ impl Step {
             Self::ChangeKey { .. }
             | Self::ConvertKey { .. }
             | Self::AddColumns(_)
-            | Self::AddDueAt
+            | Self::AddGenerated(_)
+            | Self::ReplaceIndex(_)
+            | Self::Identify(_)
             | Self::DefaultZero(_)
             | Self::AddIndex(_) => "ALTER, CREATE, INDEX and INSERT",
         }
@@ -171,7 +193,7 @@ impl fmt::Display for Step {
                 "change column `key` from {from} to varchar({length}) utf8mb4_bin, so that keys may have any character"
             ),
             Self::AddColumns(names) => write!(f, "add columns {}", quoted(names)),
-            Self::AddDueAt => write!(f, "add generated column `{}`", shape::DUE_AT),
+            Self::AddGenerated(name) => write!(f, "add generated column `{name}`"),
             Self::DefaultZero(name) => write!(f, "give column `{name}` the default 0"),
             Self::CreateDuplicates => {
                 f.write_str("create a table for the surplus rows of duplicated keys")
@@ -182,6 +204,8 @@ impl fmt::Display for Step {
             ),
             Self::AddIndex(index) if index.unique => write!(f, "add unique key `{}`", index.name),
             Self::AddIndex(index) => write!(f, "add key `{}`", index.name),
+            Self::ReplaceIndex(index) => write!(f, "replace key `{}`", index.name),
+            Self::Identify(_) => f.write_str("give the ledger an identity, in the table's comment"),
             Self::CreatePauses => f.write_str("create a table for what is paused"),
             Self::CreateRates => {
                 f.write_str("create a table for rates that are kept without redis")
@@ -238,7 +262,7 @@ impl fmt::Display for Method {
 }
 
 fn modify_key(length: u64, charset: &str, comment: &str) -> String {
-    let comment = comment.replace('\\', r"\\").replace('\'', "''");
+    let comment = quotable(comment);
     format!(
         "MODIFY COLUMN `key` VARCHAR({length}) CHARACTER SET {charset} COLLATE {charset}_bin NOT NULL COMMENT '{comment}'"
     )
@@ -246,6 +270,10 @@ fn modify_key(length: u64, charset: &str, comment: &str) -> String {
 
 fn add_column(name: &str) -> String {
     format!("ADD COLUMN `{name}` {}", shape::definition(name))
+}
+
+fn quotable(text: &str) -> String {
+    text.replace('\\', r"\\").replace('\'', "''")
 }
 
 fn quoted(names: &[&str]) -> String {

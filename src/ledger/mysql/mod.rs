@@ -50,7 +50,7 @@ use super::{
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
-use crate::task::{State, TaskKey, UnixMs};
+use crate::task::{KeyBuckets, State, TaskKey, UnixMs};
 
 /// Most rows of one statement; above it only latency grows.
 const BATCH_MAX: usize = 512;
@@ -105,6 +105,8 @@ pub struct MysqlLedger {
     clock_read: std::sync::Arc<std::sync::Mutex<Option<ClockRead>>>,
     locks: std::sync::Arc<Locks>,
     facts: std::sync::Arc<KnownFacts>,
+    /// Read by the first check.
+    identity: std::sync::Arc<std::sync::OnceLock<String>>,
 }
 
 /// The latest reading of the server's clock.
@@ -131,7 +133,25 @@ impl MysqlLedger {
             clock_read: std::sync::Arc::default(),
             locks: std::sync::Arc::default(),
             facts: std::sync::Arc::default(),
+            identity: std::sync::Arc::default(),
         })
+    }
+
+    /// What tells this ledger from every other one, once [`check`](Ledger::check) has read it. A table that was not
+    /// migrated since there are identities has none.
+    pub fn identity(&self) -> std::sync::Arc<std::sync::OnceLock<String>> {
+        std::sync::Arc::clone(&self.identity)
+    }
+
+    /// Reads the identity, if that can be done.
+    pub(crate) async fn read_identity(&self) {
+        let Ok(mut connection) = self.connection().await else {
+            return;
+        };
+        let identity = migrate::identity(&mut connection, &self.table).await;
+        if let Ok(Some(identity)) = identity {
+            self.identity.get_or_init(|| identity);
+        }
     }
 
     /// The table's name.
@@ -269,6 +289,7 @@ impl Ledger for MysqlLedger {
                 message: error.to_string(),
                 source: Some(std::sync::Arc::new(error)),
             })?;
+        self.read_identity().await;
         let mut conn = self.pools.acquire().await?;
         // Matches no row; refused at once if the rights are missing.
         let probe = statement(self.queries.with_rows(queries::RENEW, 1))
@@ -359,8 +380,13 @@ impl Ledger for MysqlLedger {
         self.scan_page(scan).await
     }
 
-    async fn scan_news(&self, scan: DueScan, known: Known<'_>) -> Result<DuePage, LedgerError> {
-        self.news_page(scan, known).await
+    async fn scan_news(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
+        self.news_page(scan, among, known).await
     }
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {

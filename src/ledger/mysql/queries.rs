@@ -170,9 +170,12 @@ pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) 
      ORDER BY due_at, id LIMIT ?";
 
 /// `scan_news`: as [`SCAN_AHEAD`] of live rows, what the index alone says. Range on `ix_due`, which covers it.
+///
+/// The buckets come first: an entry of another daemon is then passed by without any arithmetic on its times.
 pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
-     WHERE status = 0 AND sts = 0 AND due_at > UNIX_TIMESTAMP(NOW(3)) \
+     WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
+       AND status = 0 AND sts = 0 AND due_at > UNIX_TIMESTAMP(NOW(3)) \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";

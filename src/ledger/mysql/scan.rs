@@ -7,7 +7,7 @@ use super::connection::{Conn, about_rows, error, statement};
 use super::queries;
 use super::{BATCH_MAX, MysqlLedger, rows};
 use crate::ledger::{DuePage, DueScan, Known, LedgerError, Upcoming, Window};
-use crate::task::UnixMs;
+use crate::task::{KeyBucket, KeyBuckets, UnixMs};
 
 /// Behind every row.
 pub(super) const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
@@ -45,16 +45,20 @@ impl MysqlLedger {
     pub(super) async fn news_page(
         &self,
         scan: DueScan,
+        among: &KeyBuckets,
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
         let Window::Ahead(span) = scan.window else {
             let mut page = self.scan_page(scan).await?;
-            page.rows.retain(|row| !known(row.arming.row, row.due_at));
+            page.rows.retain(|row| {
+                among.contains(KeyBucket::of(&row.key)) && !known(row.arming.row, row.due_at)
+            });
             return Ok(page);
         };
         let mut conn = self.pools.acquire().await?;
         let (due, row) = scan.after.unwrap_or_default();
-        let question = statement(self.queries.plain(queries::GLANCE_AHEAD)).bind(ms(span));
+        let question = statement(self.queries.plain(queries::GLANCE_AHEAD));
+        let question = question.bind(among.as_bytes().to_vec()).bind(ms(span));
         let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let entries = conn.fetch(question).await.map_err(error)?;
         let entries = rows::places(&entries).map_err(error)?;

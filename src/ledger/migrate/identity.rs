@@ -1,0 +1,67 @@
+//! What tells a ledger from every other one: a random number in the comment of its table.
+//!
+//! It moves with the table, to a replica that takes over as into a dump. Daemons that share a Redis database know by it
+//! that they share a ledger, too.
+
+use sqlx::MySqlConnection;
+
+use super::found::Found;
+use super::step::Step;
+use super::{MigrateError, Table};
+
+/// What stands before the number.
+const MARK: &str = "lapsed:";
+const DIGITS: usize = 16;
+
+/// A new one, as it stands in a comment.
+pub(super) fn random() -> String {
+    format!("{MARK}{:016x}", rand::random::<u64>())
+}
+
+/// The one in this comment.
+fn of_comment(comment: &str) -> Option<&str> {
+    let marked = comment.split_whitespace();
+    let mut marked = marked.filter_map(|word| word.strip_prefix(MARK));
+    marked.find(|id| id.len() == DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// The step that gives a table one, if it has none. Its own comment stays.
+pub(super) fn step(found: &Found) -> Option<Step> {
+    of_comment(&found.comment).is_none().then(|| {
+        let comment = format!("{} {}", found.comment, random());
+        Step::Identify(comment.trim().to_owned())
+    })
+}
+
+/// The identity of a table; `None` if it was not migrated since there are any.
+///
+/// # Errors
+/// When the server does not answer.
+pub async fn identity(
+    conn: &mut MySqlConnection,
+    table: &Table,
+) -> Result<Option<String>, MigrateError> {
+    let found = Found::read(conn, table.as_str()).await?;
+    Ok(found.and_then(|found| of_comment(&found.comment).map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_read_from_among_other_words() {
+        let id = random();
+        let read = of_comment(&format!("tasks of the shop {id}")).map(|it| format!("{MARK}{it}"));
+        assert_eq!(read, Some(id));
+        for none in [
+            "",
+            "lapsed:",
+            "lapsed:xyz",
+            "lapsed:0123456789abcdeg",
+            "tasks",
+        ] {
+            assert_eq!(of_comment(none), None, "{none}");
+        }
+    }
+}
