@@ -107,7 +107,7 @@ impl Backlog {
                 let named: Vec<String> = named
                     .map(|key| format!("`{}`", key.escape_debug()))
                     .collect();
-                let and_more = if rows > named.len() { ", .." } else { "" };
+                let and_more = if rows > named.len() { " and more" } else { "" };
                 let found = format!(
                     "{found}; {} of them never run, since their key is no task key: {}{and_more}",
                     count(rows as u64),
@@ -160,9 +160,10 @@ mod tests {
             malformed: ["a", "b\n", "c", "d"].map(str::to_owned).to_vec(),
             ..backlog
         };
-        assert!(malformed.judge().found.ends_with(
-            "4 of them never run, since their key is no task key: `a`, `b\\n`, `c`, .."
-        ));
+        assert_eq!(
+            malformed.judge().found,
+            "4 tasks are overdue, the oldest for 2 h: 0 have a route here and run as soon as a daemon has a free slot, unless paused, 0 have none and stay; 4 of them never run, since their key is no task key: `a`, `b\\n`, `c` and more"
+        );
         let one = Backlog {
             with_route: 1,
             malformed: Vec::new(),
