@@ -100,7 +100,7 @@ const DRIVERS: [(&str, &[&str]); 10] = [
         ],
     ),
     ("timer::key_expiry", &["timer", "compose.rs", "lib.rs"]),
-    ("fleet::redis_roster", &["fleet", "compose.rs"]),
+    ("fleet::redis_roster", &["fleet", "compose.rs", "doctor"]),
     ("reqwest::", &["handler/webhook", "handler/targets.rs"]),
     ("limiter::ledger_limiter", &["limiter", "compose.rs"]),
     ("limiter::redis_limiter", &["limiter", "compose.rs"]),
