@@ -22,6 +22,7 @@ mod killed;
 mod ledger_faults;
 mod legacy;
 mod listeners;
+mod model;
 mod order;
 mod pause_commands;
 mod pausing;
