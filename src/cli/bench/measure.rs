@@ -19,6 +19,10 @@ use super::site::Site;
 /// Between the last task written and the first one due, at least.
 const LEAD: Duration = Duration::from_secs(3);
 
+/// How long several daemons are left alone after their start: by then three of them listen for all, and each reads ahead
+/// only its own rows (the default `nudge.horizon`, and the time for which the others may still believe the old roles).
+const ROLES_SETTLE: Duration = Duration::from_secs(16);
+
 /// How long before the first task falls due a daemon starts whose audit is measured.
 const AUDIT_LEAD: Duration = Duration::from_secs(1);
 
@@ -143,6 +147,9 @@ impl Plan<'_> {
         } else if self.backlog == 0 {
             daemons = self.start_daemons(site, first).await?;
             self.await_ready(&mut daemons).await?;
+            if self.daemons > 1 {
+                sleep(ROLES_SETTLE).await;
+            }
         } else {
             backlog = Some(self.write_backlog(site, first).await?);
         }
