@@ -30,6 +30,30 @@ pub(super) struct LedgerHealth {
     owners_first_until: Option<Instant>,
 }
 
+impl LedgerHealth {
+    fn failed(&mut self, now: Instant) {
+        self.failing_since.get_or_insert(now);
+    }
+
+    /// A short failure right after a long outage, such as that of a connection from before it, does not end the wait.
+    fn answered(&mut self, now: Instant, lease: Duration) {
+        if self.has_failed_for_long(now, lease) {
+            self.owners_first_until = Some(now + OWNERS_FIRST);
+        }
+        self.failing_since = None;
+    }
+
+    /// Whether leases may have run out since it failed first.
+    fn has_failed_for_long(&self, now: Instant, lease: Duration) -> bool {
+        self.failing_since
+            .is_some_and(|since| now.duration_since(since) >= lease / 4)
+    }
+
+    fn owners_come_first(&self, now: Instant) -> bool {
+        self.owners_first_until.is_some_and(|until| now < until)
+    }
+}
+
 impl Shared {
     /// Keeps the gauges of tasks by state fresh, as often as counting is cheap. Each daemon asks how long the oldest
     /// overdue task has waited; one of them counts.
@@ -81,12 +105,8 @@ impl Shared {
     }
 
     pub(super) fn ledger_answered(&self) {
-        let mut health = self.ledger_health();
-        if let Some(since) = health.failing_since.take() {
-            let may_have_lost_leases = since.elapsed() >= self.config.lease / 4;
-            health.owners_first_until = may_have_lost_leases.then(|| Instant::now() + OWNERS_FIRST);
-        }
-        drop(health);
+        self.ledger_health()
+            .answered(Instant::now(), self.config.lease);
         if !self.ledger_answers.swap(true, Ordering::Relaxed) {
             tracing::info!("the ledger answers again");
             // Leases ran out meanwhile.
@@ -105,7 +125,7 @@ impl Shared {
         if let Some(why) = why {
             let mut health = self.ledger_health();
             health.trouble = format!("could not {verb}: {why}");
-            health.failing_since.get_or_insert_with(Instant::now);
+            health.failed(Instant::now());
             self.ledger_answers.store(false, Ordering::Relaxed);
         }
         self.complain(verb, error);
@@ -114,13 +134,15 @@ impl Shared {
     /// After an outage in which leases may have run out, whoever takes up such tasks waits a moment: daemons that ended their runs give the
     /// leases back, which counts nothing. Claimed by another daemon before that, each would count as a crash.
     pub(super) async fn owners_come_first(&self) -> Result<bool, LedgerError> {
-        let began = self.ledger_health().failing_since;
-        if began.is_some_and(|began| began.elapsed() >= self.config.lease / 4) {
+        let lease = self.config.lease;
+        let was_out = self
+            .ledger_health()
+            .has_failed_for_long(Instant::now(), lease);
+        if was_out {
             self.parts.ledger.sync_clock().await?;
             self.ledger_answered();
         }
-        let until = self.ledger_health().owners_first_until;
-        Ok(until.is_some_and(|until| Instant::now() < until))
+        Ok(self.ledger_health().owners_come_first(Instant::now()))
     }
 
     pub(super) fn ledger_health(&self) -> MutexGuard<'_, LedgerHealth> {
@@ -134,5 +156,34 @@ impl Shared {
         if let Some(held_back) = self.complaints.admit(verb) {
             tracing::error!(%error, held_back, "could not {verb}; trying again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(4);
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_long_outage_owners_come_first_even_if_it_fails_once_more() {
+        let mut health = LedgerHealth::default();
+        let now = Instant::now();
+        health.failed(now);
+        let back = now + LEASE;
+        health.answered(back, LEASE);
+        health.failed(back);
+        health.answered(back + Duration::from_millis(10), LEASE);
+        assert!(health.owners_come_first(back + OWNERS_FIRST / 2));
+        assert!(!health.owners_come_first(back + OWNERS_FIRST));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_short_failure_nothing_waits() {
+        let mut health = LedgerHealth::default();
+        let now = Instant::now();
+        health.failed(now);
+        health.answered(now + LEASE / 8, LEASE);
+        assert!(!health.owners_come_first(now + LEASE / 8));
     }
 }
