@@ -453,10 +453,11 @@ pub const COUNT_BEFORE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE
      WHERE status = ? AND sts = ? AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) LIMIT ?) AS counted";
 
 /// `revive`: a legacy program deleted the row, then armed the key again. Not what was cancelled during a run whose daemon
-/// died: `finished_at` is then later than `start_time`, which such programs write in whole seconds. Primary key.
+/// died: `finished_at` is set then, and that or `changed_at` (`start_time` may be a little ahead of the server's clock) is not
+/// before `start_time`, which such programs write in whole seconds. Primary key.
 pub const REVIVE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0, finished_at = NULL \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1 \
-       AND NOT COALESCE(finished_at >= start_time + IF(start_time = FLOOR(start_time), 1, 0), 0)";
+       AND NOT COALESCE(GREATEST(finished_at, changed_at) >= start_time + IF(start_time = FLOOR(start_time), 1, 0), 0)";
 
 /// `complete_in`: the completion as the last statement of the handler's own transaction. Primary key.
 pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL, \
