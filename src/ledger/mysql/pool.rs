@@ -31,16 +31,22 @@ pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL
 /// connection does not stop a server that reads. A shorter limit that the server has stays. `None`: as the server has
 /// it. MariaDB does so with every statement, MySQL with those that read; each takes the comment that is its own.
 pub(super) fn statement_limit(limit: Option<Duration>) -> String {
-    let value = |name: &str, limit: String| {
-        format!("{name} = IF(@@{name} > 0, LEAST(@@{name}, {limit}), {limit})")
-    };
+    let value =
+        |name: &str, limit: String| format!("IF(@@{name} > 0, LEAST(@@{name}, {limit}), {limit})");
     let (maria, mysql) = match limit {
         Some(limit) => {
             let ms = limit.as_millis();
             let seconds = format!("{}.{:03}", ms / 1_000, ms % 1_000);
             (
-                value("max_statement_time", seconds),
-                value("max_execution_time", ms.to_string()),
+                format!(
+                    "max_statement_time = {}",
+                    value("max_statement_time", seconds)
+                ),
+                // MySQL takes nothing but an integer, and the lesser of two kinds of integers is none to it.
+                format!(
+                    "max_execution_time = CAST({} AS SIGNED)",
+                    value("max_execution_time", ms.to_string())
+                ),
             )
         }
         None => {
