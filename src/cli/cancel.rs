@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
-use lapsed::client::CancelReport;
+use lapsed::client::{CancelReport, WouldCancel};
 use lapsed::compose::Adapters;
 use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, Standing};
 use lapsed::task::{State, TaskKey};
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::filters::some_text;
 use super::output::Output;
+use super::progress::Progress;
 use super::{EXIT_FAILED, EXIT_USAGE};
 
 #[derive(Args)]
@@ -54,18 +55,33 @@ impl Cancel {
         }
         let tasks = TaskClient::connect(config).await?;
         if self.dry_run {
+            let WouldCancel { report, is_part } = tasks.would_cancel(&filter).await?;
             let CancelReport {
                 cancelled, running, ..
-            } = tasks.would_cancel(&filter).await?;
-            let value = json!({ "dry_run": true, "would_cancel": cancelled, "running": running });
+            } = report;
+            let mut value =
+                json!({ "dry_run": true, "would_cancel": cancelled, "running": running });
+            if is_part {
+                value["at_least"] = json!(true);
+            }
+            let at_least = if is_part { "at least " } else { "" };
             output.print(
                 &value,
-                format!("would cancel {cancelled}; {running} running"),
+                format!("would cancel {at_least}{cancelled}; {running} running"),
             )?;
             return Ok(ExitCode::SUCCESS);
         }
-        let report = tasks.cancel_where(&filter).await?;
-        tell(&report, output)
+        let progress = Progress::new(None);
+        let cancelled = tasks.cancel_each(&filter, |report| progress.show(report.cancelled));
+        let result = cancelled.await;
+        progress.finish();
+        let report = result.with_context(|| format!("stopped after {}", progress.count()))?;
+        let code = tell(&report, output)?;
+        if !progress.is_interrupted() {
+            return Ok(code);
+        }
+        eprintln!("interrupted: the rest is as it was");
+        Ok(ExitCode::from(EXIT_FAILED))
     }
 }
 

@@ -1,28 +1,22 @@
 //! The commands about dead tasks: bring them back, throw them away.
 
-use std::io::IsTerminal as _;
 use std::num::NonZeroU32;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{ClientError, DeadCount, Pace};
 use lapsed::compose::Adapters;
 use lapsed::ledger::{Catalog, ListFilter, Pauses};
 use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::EXIT_FAILED;
 use super::filters::Filters;
 use super::output::Output;
 use super::pauses;
+use super::progress::Progress;
 use super::tasks::OneKey;
 use super::usage;
 
@@ -192,15 +186,9 @@ impl Many {
             return Ok(ExitCode::SUCCESS);
         }
         let (class, method) = (filter.class.clone(), filter.method.clone());
-        let progress = Progress::new(would_be);
-        let interrupted = Arc::clone(&progress.interrupted);
-        let watch = tokio::spawn(async move {
-            let asked = tokio::signal::ctrl_c().await.is_ok();
-            interrupted.store(asked, Ordering::Relaxed);
-        });
+        let progress = Progress::new(Some(would_be));
         let result = act(&tasks, &filter, &progress).await;
-        watch.abort();
-        progress.bar.finish_and_clear();
+        progress.finish();
         let count = result.with_context(|| {
             format!("stopped after {} of {at_least}{would_be}", progress.count())
         })?;
@@ -211,61 +199,11 @@ impl Many {
             let (pauses, now) = (ledger.all().await?, ledger.now().await?);
             pauses::warn_of(&pauses, class.as_deref(), method.as_deref(), now);
         }
-        if !progress.interrupted.load(Ordering::Relaxed) {
+        if !progress.is_interrupted() {
             return Ok(ExitCode::SUCCESS);
         }
         eprintln!("interrupted: {count} of {at_least}{would_be} {verb}; the rest is as it was");
         Ok(ExitCode::from(EXIT_FAILED))
-    }
-}
-
-/// How often a log hears how far it is.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// How far it is: a bar on stderr for a person, a line now and then for a log.
-struct Progress {
-    bar: ProgressBar,
-    total: u64,
-    count: AtomicU64,
-    /// Somebody wants it to stop where it is.
-    interrupted: Arc<AtomicBool>,
-    /// When a line was last written, if there is no bar.
-    said: Mutex<Instant>,
-}
-
-impl Progress {
-    fn new(total: u64) -> Self {
-        let template = "{bar:40} {human_pos}/{human_len} {eta}";
-        let style = ProgressStyle::with_template(template).expect("the template is constant");
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new(total).with_style(style),
-            false => ProgressBar::hidden(),
-        };
-        Self {
-            bar,
-            total,
-            count: AtomicU64::new(0),
-            interrupted: Arc::default(),
-            said: Mutex::new(Instant::now()),
-        }
-    }
-
-    fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    fn show(&self, count: u64) -> ControlFlow<()> {
-        self.count.store(count, Ordering::Relaxed);
-        self.bar.set_position(count);
-        let mut said = self.said.lock().expect("nothing panics while holding it");
-        if self.bar.is_hidden() && said.elapsed() >= LINE_EVERY {
-            eprintln!("{count} of {}", self.total);
-            *said = Instant::now();
-        }
-        match self.interrupted.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
     }
 }
 

@@ -11,6 +11,7 @@ mod listen;
 mod migrate;
 mod output;
 mod pauses;
+mod progress;
 mod prune;
 mod recur;
 mod schedule;
@@ -131,7 +132,7 @@ enum Command {
     List(view::List),
     /// Count tasks by state, class and method, and say how late they are
     ///
-    /// Reads no more than 100,000 rows that are not finished, as many dead ones, and 10,000 done ones, and says where
+    /// Reads no more than 25,000 rows that are not finished, as many dead ones, and 10,000 done ones, and says where
     /// that was a part.
     Stats(stats::Stats),
     /// One sweep and one audit: report what is overdue, arm what Redis lost; runs nothing

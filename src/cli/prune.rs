@@ -1,19 +1,26 @@
 //! `lapsed prune`: forget finished tasks.
 
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use lapsed::client::{Pace, Pruning};
 use lapsed::task::State;
 use lapsed::{Config, TaskClient};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::EXIT_FAILED;
 use super::filters::duration;
 use super::output::Output;
+use super::progress::Progress;
 use super::usage;
+
+/// How long a dry run counts rows of one state.
+const COUNT_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 pub struct Prune {
@@ -62,20 +69,40 @@ impl Prune {
         let tasks = TaskClient::connect(config).await?;
         let mut counts = serde_json::Map::new();
         let mut words = Vec::new();
+        let (mut is_part, mut interrupted) = (false, false);
         for pruning in prunings {
-            let count = tokio::select! {
-                count = tasks.prune(pruning, Pace::per_second(rate)) => count?,
-                _ = tokio::signal::ctrl_c() => {
-                    eprintln!("interrupted: what was deleted is gone, the rest is as it was");
-                    return Ok(ExitCode::from(EXIT_FAILED));
+            let progress = Progress::new(None);
+            let counted_until = Instant::now() + COUNT_MAX;
+            let count = tasks.prune_each(pruning, Pace::per_second(rate), |count| {
+                if pruning.dry_run && Instant::now() >= counted_until {
+                    is_part = true;
+                    return ControlFlow::Break(());
                 }
-            };
+                progress.show(count)
+            });
+            let result = count.await;
+            progress.finish();
+            let count = result
+                .with_context(|| format!("stopped after {} {}", progress.count(), pruning.state))?;
             counts.insert(pruning.state.to_string(), json!(count));
             words.push(format!("{count} {}", pruning.state));
+            interrupted = progress.is_interrupted();
+            if interrupted {
+                break;
+            }
         }
         let would_be = if self.dry_run { "would be " } else { "" };
-        let value = json!({ "pruned": counts, "dry_run": self.dry_run });
-        output.print(&value, format!("{} {would_be}pruned", words.join(", ")))?;
+        let at_least = if is_part { "at least " } else { "" };
+        let mut value = json!({ "pruned": counts, "dry_run": self.dry_run });
+        if is_part {
+            value["at_least"] = json!(true);
+        }
+        let text = format!("{at_least}{} {would_be}pruned", words.join(", "));
+        output.print(&value, text)?;
+        if interrupted {
+            eprintln!("interrupted: what was deleted is gone, the rest is as it was");
+            return Ok(ExitCode::from(EXIT_FAILED));
+        }
         Ok(ExitCode::SUCCESS)
     }
 

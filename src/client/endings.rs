@@ -1,4 +1,4 @@
-//! Looking at tasks, and what people do with many finished ones: bring them back, throw them away, forget them.
+//! Looking at tasks, and what people do with many dead ones: bring them back, throw them away.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -8,23 +8,17 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{ClientError, TaskClient};
-use crate::ledger::{
-    Catalog, ListFilter, ListPage, NudgeAnswer, Picked, Prune, Pruned, TaskRecord,
-};
-use crate::task::{State, TaskKey, UnixMs};
-use crate::timer::Remaining;
+use crate::ledger::{Catalog, ListFilter, ListPage, NudgeAnswer, Picked, TaskRecord};
+use crate::task::{TaskKey, UnixMs};
 
 /// Rows that are looked for at a time.
 const PICK: u32 = 10_000;
 
 /// Most rows of one statement, and of its transaction.
-const BATCH_MAX: u32 = 500;
+pub(super) const BATCH_MAX: u32 = 500;
 
 /// Statements in a second, where the rows of one are that few.
 const STATEMENTS_PER_SECOND: u32 = 10;
-
-/// By then the events of keys that Redis has just dropped were judged.
-const EVENTS_TAKE: Duration = Duration::from_secs(2);
 
 /// How fast many rows are worked through, so that what runs beside it is not late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +36,7 @@ impl Pace {
     }
 
     /// How far apart statements of so many rows are.
-    fn apart(self, rows: u32) -> Duration {
+    pub(super) fn apart(self, rows: u32) -> Duration {
         Duration::from_secs(1) * rows / self.0.get()
     }
 }
@@ -52,19 +46,6 @@ impl Default for Pace {
     fn default() -> Self {
         Self(NonZeroU32::new(1_000).expect("it is not zero"))
     }
-}
-
-/// Which finished tasks [`TaskClient::prune`] forgets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pruning {
-    /// Done, dead or cancelled.
-    pub state: State,
-    /// Those that have been finished, and due, for at least so long.
-    pub older_than: Option<Duration>,
-    /// All but so many, those that fell due last; nothing goes for this that finished within the last minute.
-    pub keep: Option<u64>,
-    /// Only count.
-    pub dry_run: bool,
 }
 
 impl TaskClient {
@@ -77,7 +58,7 @@ impl TaskClient {
         }
     }
 
-    fn catalog(&self) -> Result<&dyn Catalog, ClientError> {
+    pub(super) fn catalog(&self) -> Result<&dyn Catalog, ClientError> {
         self.catalog.as_deref().ok_or_else(|| {
             ClientError::Invalid(
                 "this client has no catalogue: make it with `with_catalog`".to_owned(),
@@ -255,92 +236,6 @@ impl TaskClient {
                 return Ok(count);
             }
         }
-    }
-
-    /// Forgets finished tasks whose keys are gone, in small batches at this pace; answers how many. What is pending is never
-    /// touched.
-    ///
-    /// # Errors
-    /// [`ClientError`], also when Redis does not answer for the keys; what was deleted before is gone.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: dropping it stops it between two batches.
-    pub async fn prune(&self, pruning: Pruning, pace: Pace) -> Result<u64, ClientError> {
-        let catalog = self.catalog()?;
-        let Pruning {
-            state,
-            older_than,
-            keep,
-            dry_run,
-        } = pruning;
-        let surplus = match keep {
-            Some(keep) => catalog.surplus(state, keep).await?,
-            None => None,
-        };
-        if older_than.is_none() && surplus.is_none() {
-            return Ok(0);
-        }
-        let prune = Prune {
-            state,
-            age: older_than,
-            surplus,
-            after: None,
-            limit: BATCH_MAX,
-            dry_run: true,
-        };
-        let found = self.prune_each(prune, async |rows| Ok(rows.len() as u64));
-        if dry_run {
-            return found.await;
-        }
-        // To ask for the keys makes Redis drop those that are due, while their rows say that they have finished.
-        let asked = self.prune_each(prune, async |rows| {
-            Ok(self.whose_keys_are_gone(rows).await?.len() as u64)
-        });
-        if asked.await? > 0 {
-            tokio::time::sleep(EVENTS_TAKE).await;
-        }
-        let delete = async |rows| {
-            let gone = self.whose_keys_are_gone(rows).await?;
-            let deleted = catalog.prune_rows(&prune, &gone).await?;
-            let rows = u32::try_from(deleted).unwrap_or(BATCH_MAX);
-            tokio::time::sleep(pace.apart(rows)).await;
-            Ok(deleted)
-        };
-        self.prune_each(prune, delete).await
-    }
-
-    /// Does this with each page of what is to be forgotten.
-    async fn prune_each(
-        &self,
-        mut prune: Prune,
-        act: impl AsyncFn(Vec<(u64, Option<TaskKey>)>) -> Result<u64, ClientError>,
-    ) -> Result<u64, ClientError> {
-        let mut count = 0;
-        loop {
-            let Pruned {
-                rows: _,
-                found,
-                next,
-            } = self.catalog()?.prune(&prune).await?;
-            count += act(found).await?;
-            prune.after = next;
-            if next.is_none() {
-                return Ok(count);
-            }
-        }
-    }
-
-    /// A row outlives its key: what Redis says late of that finds that its task has finished.
-    async fn whose_keys_are_gone(
-        &self,
-        rows: Vec<(u64, Option<TaskKey>)>,
-    ) -> Result<Vec<u64>, ClientError> {
-        let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
-        let mut remaining = self.timer.remaining(&keys).await?.into_iter();
-        let gone = rows.into_iter().filter(|(_, key)| {
-            key.is_none() || !matches!(remaining.next(), Some(Remaining::Ms(_)))
-        });
-        Ok(gone.map(|(row, _)| row).collect())
     }
 }
 

@@ -1,5 +1,10 @@
 //! Calling off many tasks.
 
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::{ClientError, TaskClient};
 use crate::ledger::CancelFilter;
 
@@ -12,6 +17,15 @@ pub struct CancelReport {
     pub running: u64,
     /// So many are as they were: another session has locked their rows. Ask again.
     pub locked: u64,
+}
+
+/// What calling off many would come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WouldCancel {
+    /// At least so many.
+    pub report: CancelReport,
+    /// Counting ended before all were looked at.
+    pub is_part: bool,
 }
 
 impl TaskClient {
@@ -34,6 +48,23 @@ impl TaskClient {
     /// # Cancel safety
     /// Safe to drop; some may have been called off then.
     pub async fn cancel_where(&self, filter: &CancelFilter) -> Result<CancelReport, ClientError> {
+        self.cancel_each(filter, |_| ControlFlow::Continue(()))
+            .await
+    }
+
+    /// As [`cancel_where`](Self::cancel_where), and says after each page how many it has been so far; `progress` may end it
+    /// there.
+    ///
+    /// # Errors
+    /// As [`cancel_where`](Self::cancel_where).
+    ///
+    /// # Cancel safety
+    /// As [`cancel_where`](Self::cancel_where).
+    pub async fn cancel_each(
+        &self,
+        filter: &CancelFilter,
+        mut progress: impl FnMut(&CancelReport) -> ControlFlow<()>,
+    ) -> Result<CancelReport, ClientError> {
         let mut report = CancelReport::default();
         let (mut before, mut redis_answers) = (None, true);
         let mut page = self.ledger.cancel_page(filter, None, false).await?;
@@ -53,7 +84,8 @@ impl TaskClient {
                 }
                 disarmed.is_ok()
             };
-            let Some(cursor) = before.take() else {
+            let stops = progress(&report).is_break();
+            let Some(cursor) = before.take().filter(|_| !stops) else {
                 disarm.await;
                 return Ok(report);
             };
@@ -64,19 +96,22 @@ impl TaskClient {
         }
     }
 
-    /// What [`cancel_where`](Self::cancel_where) would do now.
+    /// What [`cancel_where`](Self::cancel_where) would do now. Counting ends after about a second; the answer says so.
     ///
     /// # Errors
     /// As there.
-    pub async fn would_cancel(&self, filter: &CancelFilter) -> Result<CancelReport, ClientError> {
-        let mut report = CancelReport::default();
+    pub async fn would_cancel(&self, filter: &CancelFilter) -> Result<WouldCancel, ClientError> {
+        const LONGEST: Duration = Duration::from_secs(1);
+        let until = Instant::now() + LONGEST;
+        let mut would = WouldCancel::default();
         let mut before = None;
         loop {
             let page = self.ledger.cancel_page(filter, before, true).await?;
-            report.count(&page);
+            would.report.count(&page);
             before = page.next;
-            if before.is_none() {
-                return Ok(report);
+            would.is_part = before.is_some() && Instant::now() >= until;
+            if before.is_none() || would.is_part {
+                return Ok(would);
             }
         }
     }

@@ -7,6 +7,7 @@ mod error;
 mod made;
 mod many;
 mod pauses;
+mod pruning;
 mod recurring;
 mod task;
 mod unique;
@@ -27,10 +28,11 @@ use crate::trace;
 
 use self::arming::arm;
 use self::creations::Creations;
-pub use self::endings::{DeadCount, Pace, Pruning};
+pub use self::endings::{DeadCount, Pace};
 pub use self::error::ClientError;
 pub use self::made::{Made, NotArmed, Unarmed};
-pub use self::many::CancelReport;
+pub use self::many::{CancelReport, WouldCancel};
+pub use self::pruning::Pruning;
 pub use self::recurring::CalledOff;
 pub use self::task::{IntoDue, Task};
 

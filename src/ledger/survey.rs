@@ -21,9 +21,9 @@ pub struct SurveyLimits {
 impl Default for SurveyLimits {
     fn default() -> Self {
         Self {
-            rows: 100_000,
+            rows: 25_000,
             entries: 1_000_000,
-            dead: 100_000,
+            dead: 25_000,
             done: 10_000,
         }
     }

@@ -1,5 +1,7 @@
 //! Calling off many: by tag, prefix and class, while they fall due.
 
+use std::ops::ControlFlow;
+
 use lapsed::client::CancelReport;
 use lapsed::ledger::CancelFilter;
 use lapsed::task::State;
@@ -7,7 +9,7 @@ use lapsed::{Due, Task, TaskClient};
 use serde_json::Value;
 use sqlx::Connection as _;
 
-use crate::rig::{Rig, create, until};
+use crate::rig::{Rig, create, numbers, until};
 use crate::worker::{config_file, lapsed};
 
 /// Tasks `Job@record@<name><n>` with this tag, the first after `delay_ms`, and so many more milliseconds between.
@@ -117,6 +119,37 @@ async fn a_row_that_stays_locked_is_reported_and_delays_no_other() {
     holding.rollback().await.unwrap();
     let report = client.cancel_where(&CancelFilter::tag("t")).await.unwrap();
     assert_eq!((report.cancelled, report.locked), (1, 0));
+}
+
+#[tokio::test]
+async fn cancelling_says_how_far_it_is_and_ends_where_it_is_told_to() {
+    const ROWS: i64 = 60_000;
+    let rig = Rig::new("").await;
+    let client = rig.client().await;
+    rig.run_sql(&format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, sts, start_time, end_time, tag) \
+         SELECT CONCAT('Far@m@', seq), 0, 0, UNIX_TIMESTAMP(), UNIX_TIMESTAMP() + 86400, 't' FROM {}",
+        numbers(ROWS)
+    ))
+    .await;
+    let filter = CancelFilter::tag("t");
+    let would = client.would_cancel(&filter).await.unwrap();
+    assert!(
+        would.is_part || would.report.cancelled == ROWS as u64,
+        "{would:?}"
+    );
+    let stopped = client.cancel_each(&filter, |_| ControlFlow::Break(()));
+    let first = stopped.await.unwrap().cancelled;
+    assert!((1..ROWS as u64).contains(&first), "{first}");
+    assert_eq!(rig.with_status(3).await, first as i64);
+    let mut said = Vec::new();
+    let rest = client.cancel_each(&filter, |report| {
+        said.push(report.cancelled);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(rest.await.unwrap().cancelled, ROWS as u64 - first);
+    assert_eq!(said.last(), Some(&(ROWS as u64 - first)), "{said:?}");
+    assert_eq!(rig.with_status(0).await, 0);
 }
 
 #[tokio::test]

@@ -1,7 +1,12 @@
 //! Finished rows are forgotten, and nothing else is.
 
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 use std::process::Output;
+use std::time::Duration;
 
+use lapsed::client::{Pace, Pruning};
+use lapsed::task::State;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, numbers, until};
@@ -179,4 +184,53 @@ async fn by_hand_it_is_counted_first_and_refuses_what_nobody_asked_for() {
     expected.insert(0, "cancelled_ahead");
     assert_eq!(names(&kept), expected);
     assert!(kept.iter().all(|(_, count)| *count == 30), "{kept:?}");
+}
+
+#[tokio::test]
+async fn pruning_by_hand_begins_before_all_rows_were_looked_at_and_ends_where_it_is_told_to() {
+    const ROWS: i64 = 25_000;
+    let rig = Rig::new("").await;
+    rig.run_sql(&format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, sts, start_time, end_time, finished_at) \
+         SELECT CONCAT('Kept@done@', seq), 1, 0, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() - 7200, UNIX_TIMESTAMP() - 7200 FROM {}",
+        numbers(ROWS)
+    ))
+    .await;
+    let client = rig.client().await;
+    let rows = async || rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await;
+    let pace = Pace::per_second(NonZeroU32::new(1_000_000).unwrap());
+    let real = Pruning {
+        state: State::Done,
+        older_than: Some(Duration::from_secs(3600)),
+        keep: None,
+        dry_run: false,
+    };
+    let dry_run = Pruning {
+        dry_run: true,
+        ..real
+    };
+    let counted = client.prune_each(dry_run, pace, |_| ControlFlow::Break(()));
+    assert_eq!(counted.await.unwrap(), 500, "it counts one page");
+    assert_eq!(client.prune(dry_run, pace).await.unwrap(), ROWS as u64);
+    let () = rig.redis_says(&["CONFIG", "RESETSTAT"]).await;
+    let pruned = client.prune_each(real, pace, |_| ControlFlow::Break(()));
+    assert_eq!(pruned.await.unwrap(), 500, "it deletes one batch");
+    assert_eq!(rows().await, ROWS - 500);
+    let stats: String = rig.redis_says(&["INFO", "commandstats"]).await;
+    let asked = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_pttl:calls="))
+        .and_then(|line| line.split(',').next()?.parse::<i64>().ok());
+    assert!(
+        asked.is_some_and(|asked| asked < ROWS),
+        "{asked:?} keys were asked for before the first row was deleted: {stats}"
+    );
+    let mut said = Vec::new();
+    let pruned = client.prune_each(real, pace, |count| {
+        said.push(count);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(pruned.await.unwrap(), ROWS as u64 - 500);
+    assert!(said.is_sorted() && said.len() == 49, "{said:?}");
+    assert_eq!(rows().await, 0);
 }

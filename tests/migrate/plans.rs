@@ -94,7 +94,7 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
      PRIMARY KEY (`route`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 13. give the ledger an identity, in the table's comment
-   algorithm INSTANT, lock none
+   algorithm INPLACE, lock NONE
    ALTER TABLE `tb` COMMENT='這個表用於記錄需要時間控制的任務Key,配合Redis、以及回調腳本使用 lapsed:0123456789abcdef'
 ";
 

@@ -129,16 +129,14 @@ impl Step {
             Self::ChangeKey { .. } | Self::ConvertKey { .. } => {
                 &[Method::Copy, Method::ServersChoice]
             }
-            Self::AddColumns(_)
-            | Self::AddGenerated(_)
-            | Self::DefaultZero(_)
-            | Self::Identify(_) => &[
+            Self::AddColumns(_) | Self::AddGenerated(_) | Self::DefaultZero(_) => &[
                 Method::Instant,
                 Method::InPlace,
                 Method::Copy,
                 Method::ServersChoice,
             ],
-            Self::AddIndex(_) | Self::ReplaceIndex(_) => {
+            // MySQL changes a table's comment in place, without a look at its rows; as does MariaDB.
+            Self::AddIndex(_) | Self::ReplaceIndex(_) | Self::Identify(_) => {
                 &[Method::InPlace, Method::Copy, Method::ServersChoice]
             }
         }
