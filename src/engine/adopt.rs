@@ -1,9 +1,12 @@
 //! Adoption: a key that some program armed with a bare `SETEX` gets its row, is moved, or is called off.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
+use super::sightings::Ready;
+use crate::fleet::Elder;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing};
 use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
@@ -16,6 +19,10 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 /// When a row that another session has locked is tried again.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is asked whether those who act first are there, and how long the answer may take.
+const ELDERS_ASKED_AGAIN: Duration = Duration::from_millis(250);
+const ELDERS_PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long a fresh look at keys may take.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
@@ -61,7 +68,8 @@ impl Shared {
     /// hear of these keys again.
     pub(super) async fn adopt_until_stopped(self: Arc<Self>) {
         let ready = async || self.sightings.ready(BATCH).await;
-        while let Some(batch) = self.stopping.run_until_cancelled(ready()).await {
+        while let Some(ready) = self.stopping.run_until_cancelled(ready()).await {
+            let batch = self.without_the_elders(ready).await;
             if let Err(error) = self.adopt(batch.clone()).await {
                 self.ledger_failed("adopt keys", &error);
                 // Doing it twice changes nothing.
@@ -79,6 +87,42 @@ impl Shared {
         };
         // A daemon that cannot stop is worse: the next one goes through the keys that are still there.
         let _ = tokio::time::timeout(REST_TIMEOUT, rest).await;
+    }
+
+    /// Leaves to other daemons what they act on first, as long as they are there.
+    async fn without_the_elders(&self, ready: Vec<Ready>) -> Vec<Sighting> {
+        let mut there = HashMap::new();
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for ready in ready {
+            let waits = !ready.waits_no_longer();
+            match ready.elder.filter(|_| waits) {
+                Some(elder) => {
+                    let is_there = match there.get(&elder.id) {
+                        Some(is_there) => *is_there,
+                        None => self.is_there(elder).await,
+                    };
+                    there.insert(elder.id, is_there);
+                    match is_there {
+                        true => theirs.push(ready),
+                        false => ours.push(ready.sighting),
+                    }
+                }
+                None => ours.push(ready.sighting),
+            }
+        }
+        if !theirs.is_empty() {
+            self.sightings.leave_to_elders(theirs, ELDERS_ASKED_AGAIN);
+        }
+        ours
+    }
+
+    async fn is_there(&self, elder: Elder) -> bool {
+        if !elder.can_be_asked {
+            return true;
+        }
+        let hears = self.parts.roster.hears(elder.id);
+        let hears = tokio::time::timeout(ELDERS_PATIENCE, hears).await;
+        !matches!(hears, Ok(Ok(false)))
     }
 
     /// Compares keys with the ledger, and writes what it lacks. Tells how many rows were written.

@@ -1,7 +1,6 @@
 //! What the timer talks to: signals go to the intake, sightings to those that wait to be adopted.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::intake::Intake;
 use super::sightings::Sightings;
@@ -10,10 +9,6 @@ use crate::handler::Router;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
 use crate::timer::{Cause, Sighting, Signal, SignalSink};
-
-/// The second daemon that hears of a key writes its row down so much later than the first should have: that one may have
-/// died since it heard of the key.
-const NEXT_IN_LINE_WAITS: Duration = Duration::from_secs(1);
 
 /// The engine, as its timer sees it.
 pub(super) struct Door {
@@ -62,18 +57,15 @@ impl SignalSink for Door {
     }
 
     fn ours(&self, key: &TaskKey) {
-        self.sightings.take(key);
+        self.sightings.forget_arming(key);
     }
 
     fn sighted(&self, sighting: Sighting) {
         if !self.router.adopts(&sighting.key) {
             return self.metrics.dropped("not_adopted", 1);
         }
-        let wait = match self.share.turn(&sighting.key) {
-            0 => Duration::ZERO,
-            _ => NEXT_IN_LINE_WAITS,
-        };
-        if !self.sightings.add(sighting, wait) {
+        let elder = self.share.first_in_turn(&sighting.key);
+        if !self.sightings.add_behind(sighting, elder) {
             self.metrics.dropped("sighting_overflow", 1);
             self.intake.audit(Cause::Overflow);
         }

@@ -5,7 +5,7 @@
 //! owner asks for its key at the due millisecond and claims it then; the others come in when it is overdue.
 //!
 //! The eldest members hear what happens to all keys, whatever the number of members: the first of them adopts what other
-//! programs arm and passes on to each owner what has expired, the second does so if the first did not, and the third
+//! programs arm and passes on to each owner what has expired, the second does so if the first is gone or did not, and the third
 //! only remembers it for some seconds.
 //!
 //! **Nothing here is needed for safety.** The claim decides who runs a task. A member list that is wrong, old or
@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use crate::task::UnixMs;
 
 pub use self::note::{MemberId, NOTE_BYTES_MAX, Note, Readiness, Skills, VERSION};
-pub use self::share::{Change, Division, Share};
+pub use self::share::{Change, Division, Elder, Share};
 
 /// How often a member shows itself and looks at the others.
 pub const REFRESH: Duration = Duration::from_secs(1);
@@ -55,6 +55,12 @@ pub trait Roster: Send + Sync + 'static {
 
     /// Takes our note away, and gives up our turn to audit if we have it.
     async fn leave(&self, id: MemberId) -> Result<(), RosterError>;
+
+    /// Whether this member still hears: one that was killed is known to be gone long before its note is over. Only asked
+    /// about members that can be passed something. `true` where it cannot be told.
+    async fn hears(&self, _id: MemberId) -> Result<bool, RosterError> {
+        Ok(true)
+    }
 
     /// Takes the turn to audit, for [`AUDIT_TURN`], or prolongs it if it is ours already. A finished audit that serves
     /// `wanted` makes one of our own unnecessary. A timer that lost its data, or is another one, has not been audited.

@@ -80,6 +80,11 @@ impl Roster for RedisRoster {
             .map_err(|error| told("cannot take this daemon off the list", error))
     }
 
+    async fn hears(&self, id: MemberId) -> Result<bool, RosterError> {
+        let hears = self.0.hears_hints(id.0).await;
+        hears.map_err(|error| told("cannot ask whether another daemon is there", error))
+    }
+
     async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError> {
         let me = id.to_string();
         let found = self.0.take_audit(&me, AUDIT_TURN).await;

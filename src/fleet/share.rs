@@ -61,6 +61,15 @@ pub struct Division {
     others: BTreeMap<MemberId, Readiness>,
 }
 
+/// A member that acts on a key before we do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elder {
+    /// Which.
+    pub id: MemberId,
+    /// Whether [`Roster::hears`](super::Roster::hears) can tell that it is gone.
+    pub can_be_asked: bool,
+}
+
 /// Who came and who went, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Change {
@@ -125,6 +134,18 @@ impl Share {
         let view = self.view();
         let elder = view.elder_listeners(self.me, self.clock.now());
         elder.filter(|peer| peer.can_run(key)).count()
+    }
+
+    /// The eldest of them, if there is any.
+    pub fn first_in_turn(&self, key: &TaskKey) -> Option<Elder> {
+        let view = self.view();
+        let elder = view.elder_listeners(self.me, self.clock.now());
+        let first = elder.filter(|peer| peer.can_run(key));
+        let first = first.min_by_key(|peer| (peer.since, peer.id))?;
+        Some(Elder {
+            id: first.id,
+            can_be_asked: first.passes_on,
+        })
     }
 
     /// The owner of a key that has expired, if that is a member which does not hear of it unless we pass it on.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Keyspace, LedgerName, RedisError};
+use super::{Keyspace, LedgerName, Names, RedisError};
 
 /// Nobody writes a longer holder of the turn to audit.
 const HOLDER_BYTES_MAX: usize = 64;
@@ -59,6 +59,18 @@ impl Board {
         let mut remove = redis::pipe();
         remove.hdel(self.notes(), ids).ignore();
         self.keyspace.commands().send("HDEL", &remove).await
+    }
+
+    /// Whether the daemon of this number is subscribed to its hints. It is sent an empty one: that takes no other right
+    /// than passing hints on does.
+    ///
+    /// # Errors
+    /// When Redis refuses or does not answer.
+    pub async fn hears_hints(&self, member: u64) -> Result<bool, RedisError> {
+        let mut publish = redis::pipe();
+        publish.cmd("PUBLISH").arg(Names::hints(member)).arg("");
+        let (receivers,): (u64,) = self.keyspace.commands().send("PUBLISH", &publish).await?;
+        Ok(receivers > 0)
     }
 
     /// Takes the turn to audit for so long, if nobody has it or if it is this holder's. Answers who has it now.

@@ -192,9 +192,11 @@ impl Armings {
         let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
         for ((key, change), found) in batch.into_iter().zip(found) {
             let place = self.heard().answer(&key);
-            let heard = match place {
-                Some(Place::Asked { since, .. }) => self.moment_of(since),
-                _ => asked,
+            let (heard, deleted) = match place {
+                Some(Place::Asked {
+                    since, disarmed, ..
+                }) => (self.moment_of(since), disarmed),
+                _ => (asked, None),
             };
             let Some(Found { value, ttl }) = found else {
                 continue;
@@ -207,6 +209,10 @@ impl Armings {
                     }
                     if value.is_of(due) {
                         sink.ours(&key);
+                        // A program deleted its own, and an audit armed it again since.
+                        if let Some(since) = deleted {
+                            disarmed.push((key, self.moment_of(since)));
+                        }
                         continue;
                     }
                     let seen = Seen::Armed(Countdown {
@@ -229,6 +235,7 @@ impl Armings {
                         since,
                         expired: false,
                         again: None,
+                        ..
                     }) => self.heard().remember_gone(key, since),
                     _ => {}
                 },

@@ -51,15 +51,57 @@ pub(super) enum Place {
         since: Instant,
         /// It has expired since.
         expired: bool,
+        /// It was disarmed before that, too.
+        disarmed: Option<Instant>,
     },
     /// Being looked at.
     Asked {
         since: Instant,
         expired: bool,
-        again: Option<(Change, Instant)>,
+        disarmed: Option<Instant>,
+        again: Option<Again>,
     },
     /// It was armed, and gone when it was looked at.
     Gone { since: Instant, at: Instant },
+}
+
+/// What was said of a key that was last disarmed at one of these moments.
+fn change_at(since: Instant, disarmed: Option<Instant>) -> Change {
+    match disarmed {
+        Some(disarmed) if disarmed == since => Change::Disarmed,
+        _ => Change::Armed,
+    }
+}
+
+/// What was said of a key while it was looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again {
+    change: Change,
+    since: Instant,
+    disarmed: Option<Instant>,
+}
+
+impl Again {
+    fn new(change: Change, since: Instant) -> Self {
+        let disarmed = None;
+        Self {
+            change,
+            since,
+            disarmed,
+        }
+    }
+
+    /// Takes in a change. The latest counts: what is judged again may be older than what was heard since.
+    fn note(&mut self, change: Change, at: Instant) {
+        if at >= self.since {
+            if self.change == Change::Disarmed {
+                self.disarmed = Some(self.since);
+            }
+            (self.change, self.since) = (change, at);
+        } else if change == Change::Disarmed {
+            self.disarmed = self.disarmed.max(Some(at));
+        }
+    }
 }
 
 impl HeardKeys {
@@ -70,16 +112,23 @@ impl HeardKeys {
                 change: latest,
                 since,
                 expired,
+                disarmed,
             }) => {
-                // What is judged again may be older than what was heard since.
-                if at >= *since {
-                    (*latest, *since, *expired) = (change, at, false);
-                }
+                let mut noted = Again {
+                    change: *latest,
+                    since: *since,
+                    disarmed: *disarmed,
+                };
+                noted.note(change, at);
+                *expired &= at < *since;
+                (*latest, *since, *disarmed) = (noted.change, noted.since, noted.disarmed);
                 return Noted::Known;
             }
             Some(Place::Asked { again, since, .. }) => {
-                if at >= *since {
-                    *again = Some((change, at));
+                match again {
+                    Some(again) => again.note(change, at),
+                    None if at >= *since => *again = Some(Again::new(change, at)),
+                    None => {}
                 }
                 return Noted::Known;
             }
@@ -88,7 +137,7 @@ impl HeardKeys {
         if self.waiting.len() >= WAITING_MAX {
             return Noted::Full;
         }
-        self.wait(key, change, at);
+        self.wait(key, Again::new(change, at));
         Noted::New
     }
 
@@ -111,15 +160,27 @@ impl HeardKeys {
     /// What is being looked at waits again: nobody will answer. It was heard when it was heard.
     pub(super) fn ask_again(&mut self) {
         let asked = |(key, place): (&TaskKey, &Place)| match place {
-            Place::Asked { since, again, .. } => {
-                let latest = again.map_or(*since, |(_, since)| since);
+            Place::Asked {
+                since,
+                disarmed,
+                again,
+                ..
+            } => {
+                let asked = Again {
+                    disarmed: *disarmed,
+                    ..Again::new(change_at(*since, *disarmed), *since)
+                };
+                let latest = again.map_or(asked, |again| Again {
+                    disarmed: again.disarmed.max(*disarmed),
+                    ..again
+                });
                 Some((key.clone(), latest))
             }
             Place::Waiting { .. } | Place::Gone { .. } => None,
         };
-        let lost: Vec<(TaskKey, Instant)> = self.places.iter().filter_map(asked).collect();
-        for (key, since) in lost {
-            self.wait(key, Change::Armed, since);
+        let lost: Vec<(TaskKey, Again)> = self.places.iter().filter_map(asked).collect();
+        for (key, said) in lost {
+            self.wait(key, said);
         }
     }
 
@@ -128,11 +189,17 @@ impl HeardKeys {
         !self.waiting.is_empty()
     }
 
-    fn wait(&mut self, key: TaskKey, change: Change, since: Instant) {
+    fn wait(&mut self, key: TaskKey, said: Again) {
+        let Again {
+            change,
+            since,
+            disarmed,
+        } = said;
         let place = Place::Waiting {
             change,
             since,
             expired: false,
+            disarmed,
         };
         self.places.insert(key.clone(), place);
         self.waiting.push_back(key);
@@ -151,11 +218,16 @@ impl HeardKeys {
                     change,
                     since,
                     expired,
+                    disarmed,
                 } = *place
             {
                 *place = Place::Asked {
                     since,
                     expired,
+                    disarmed: match change {
+                        Change::Armed => disarmed,
+                        Change::Disarmed => Some(since),
+                    },
                     again: None,
                 };
                 batch.push((key, change));
@@ -168,11 +240,10 @@ impl HeardKeys {
     pub(super) fn answer(&mut self, key: &TaskKey) -> Option<Place> {
         let place = self.places.remove(key);
         if let Some(Place::Asked {
-            again: Some((change, since)),
-            ..
+            again: Some(again), ..
         }) = place
         {
-            self.wait(key.clone(), change, since);
+            self.wait(key.clone(), again);
         }
         place
     }
@@ -241,6 +312,44 @@ mod tests {
         heard.take(9);
         heard.ask_again();
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
+    }
+
+    #[test]
+    fn that_a_key_was_deleted_stays_known_when_it_is_armed_again() {
+        let deleted_at = Instant::now();
+        let armed_at = deleted_at + Duration::from_millis(1);
+        let later = deleted_at + Duration::from_millis(2);
+        let disarmed = |heard: &mut HeardKeys| match heard.answer(&key()) {
+            Some(Place::Asked { disarmed, .. }) => disarmed,
+            _ => None,
+        };
+        for reversed in [false, true] {
+            let mut said = [(Change::Disarmed, deleted_at), (Change::Armed, armed_at)];
+            if reversed {
+                said.reverse();
+            }
+            // Before the look.
+            let mut heard = HeardKeys::default();
+            for (change, at) in said {
+                heard.note(key(), change, at);
+            }
+            assert_eq!(heard.take(9), [(key(), Change::Armed)]);
+            assert_eq!(disarmed(&mut heard), Some(deleted_at));
+            // During a look, and then nobody answers.
+            heard.note(key(), Change::Armed, deleted_at);
+            heard.take(9);
+            for (change, at) in said {
+                heard.note(key(), change, at);
+            }
+            heard.ask_again();
+            assert_eq!(heard.take(9), [(key(), Change::Armed)]);
+            assert_eq!(disarmed(&mut heard), Some(deleted_at));
+        }
+        let mut heard = HeardKeys::default();
+        heard.note(key(), Change::Disarmed, later);
+        heard.take(9);
+        heard.ask_again();
+        assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
     }
 
     #[tokio::test(start_paused = true)]

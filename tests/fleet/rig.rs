@@ -1,11 +1,15 @@
 //! Daemons on one ledger and one roster.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use lapsed::engine::Parts;
 use lapsed::fleet::memory::MemoryRoster;
-use lapsed::fleet::{LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, Skills};
+use lapsed::fleet::{
+    Audit, LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, RosterError, Skills, Turn,
+};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Ledger, NewTask};
@@ -24,8 +28,36 @@ const START: UnixMs = UnixMs(1_800_000_000_000);
 pub struct Ground {
     pub ledger: Arc<MemoryLedger>,
     pub roster: Arc<MemoryRoster>,
+    /// Whether other members are seen to be gone, whatever their notes say.
+    pub others_are_gone: Arc<AtomicBool>,
     /// How late each run was, in milliseconds.
     pub late: Arc<Mutex<Vec<u64>>>,
+}
+
+/// The roster, as a daemon sees it.
+struct Seen(Ground);
+
+#[async_trait]
+impl Roster for Seen {
+    async fn exchange(&self, own: &Note, now: UnixMs) -> Result<Vec<Note>, RosterError> {
+        self.0.roster.exchange(own, now).await
+    }
+
+    async fn leave(&self, id: MemberId) -> Result<(), RosterError> {
+        self.0.roster.leave(id).await
+    }
+
+    async fn hears(&self, _: MemberId) -> Result<bool, RosterError> {
+        Ok(!self.0.others_are_gone.load(Ordering::SeqCst))
+    }
+
+    async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError> {
+        self.0.roster.take_audit(id, wanted).await
+    }
+
+    async fn audited(&self, id: MemberId, audit: Audit) -> Result<(), RosterError> {
+        self.0.roster.audited(id, audit).await
+    }
 }
 
 pub struct Daemon {
@@ -40,6 +72,7 @@ impl Ground {
         Self {
             ledger: Arc::new(MemoryLedger::new(START)),
             roster: Arc::default(),
+            others_are_gone: Arc::default(),
             late: Arc::default(),
         }
     }
@@ -64,7 +97,7 @@ impl Ground {
             ledger: Arc::clone(&self.ledger) as _,
             catalog: Some(Arc::clone(&self.ledger) as _),
             timer,
-            roster: Arc::clone(&self.roster) as _,
+            roster: Arc::new(Seen(self.clone())),
             limiter: Arc::new(MemoryLimiter::default()),
             router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::default(),
@@ -106,6 +139,17 @@ impl Ground {
 
     /// A member that says this about itself and does nothing.
     pub async fn show(&self, id: u64, readiness: Readiness, handler: &str) {
+        self.show_hearing(id, readiness, handler, false).await;
+    }
+
+    /// One that also says whether it hears what happens to keys.
+    pub async fn show_hearing(
+        &self,
+        id: u64,
+        readiness: Readiness,
+        handler: &str,
+        listening: bool,
+    ) {
         let now = self.ledger.clock().now();
         let note = Note {
             id: MemberId(id),
@@ -113,8 +157,8 @@ impl Ground {
             since: UnixMs(0),
             until: now.plus(LIFETIME),
             readiness,
-            listening: false,
-            passes_on: false,
+            listening,
+            passes_on: listening,
             skills: Skills {
                 handlers: vec![handler.to_owned()],
                 routes: Vec::new(),

@@ -34,11 +34,8 @@ pub enum Harm {
 impl Event {
     fn harm(self) -> Option<Harm> {
         match self {
-            Self::Join | Self::Pause => None,
-            // The others hear everything, but for 3 s they believe a killed one to be there: what happens to the keys of its
-            // share is handled a second later. An operation within that second may find the older row, and a `DEL` in it
-            // is lost if it comes too near to the due time, or if the audit of a daemon that joins arms the key again.
-            Self::KillOne => Some(Harm::Daemons),
+            // The others hear everything, and see at once that a killed one is gone.
+            Self::Join | Self::Pause | Self::KillOne => None,
             Self::KillAll | Self::StopAll => Some(Harm::Daemons),
             Self::Flush => Some(Harm::Keys),
             Self::RedisKilled => Some(Harm::Redis),
