@@ -65,6 +65,8 @@ struct World {
     ran: bool,
     owner: Option<Heard>,
     heard: Vec<Heard>,
+    /// When the last run was the one that was meant by a key of which nothing is written down yet.
+    unwritten_run: UnixMs,
 }
 
 impl World {
@@ -83,6 +85,7 @@ impl World {
             ran: false,
             owner: None,
             heard: Vec::new(),
+            unwritten_run: UnixMs(0),
         }
     }
 
@@ -188,28 +191,29 @@ impl World {
                 return;
             }
         };
+        // An arming from before that run, due by now: whether it had given way to the one that ran, only a look at the key
+        // could have told.
+        let cannot_be_told = due <= self.now || self.restored > at;
+        if at <= self.unwritten_run && cannot_be_told {
+            return;
+        }
         let key = Countdown {
             due,
             slack: Duration::ZERO,
             alive_at: Some(at),
             heard: Some(at),
+            kept_since: None,
             meant: None,
         };
         self.write(seen, key, at).await;
     }
 
-    /// An audit came across it. Only what is cancelled or a client's is safe from a redis that lost data.
+    /// An audit came across it, after redis came back with older data.
     async fn judge_found(&mut self, due: UnixMs) {
         let seen = self.ledger.look_up(std::slice::from_ref(&self.key)).await;
         let seen = seen.unwrap().remove(0);
-        if self.word != Word::Cancelled && !matches!(self.word, Word::Client(_)) {
-            return;
-        }
-        let from_deleted = seen
-            .as_ref()
-            .is_none_or(|row| row.origin == lapsed::task::Origin::DeletedKey);
-        // The evidence of the last word itself is still on its way.
-        if from_deleted || self.owner.is_some() {
+        // Without a row, it is what anybody may have armed.
+        if seen.is_none() {
             return;
         }
         let key = Countdown {
@@ -217,6 +221,7 @@ impl World {
             slack: Duration::ZERO,
             alive_at: Some(self.now),
             heard: None,
+            kept_since: Some(self.restored),
             meant: None,
         };
         self.write(seen, key, self.now).await;
@@ -287,9 +292,7 @@ impl World {
             Word::Key(due) if self.owner.is_some() => {
                 self.ran = due.0 <= arming.due.0 + FITS_MS;
                 if self.ran {
-                    // This run was the one that was meant, and nothing of it is written down: what the other daemon heard
-                    // before, and judges after the run, cannot be told apart.
-                    self.heard.clear();
+                    self.unwritten_run = self.now;
                 }
             }
             Word::Client(due) => {

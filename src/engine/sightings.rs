@@ -283,6 +283,7 @@ mod tests {
                 slack: Duration::ZERO,
                 alive_at: None,
                 heard: Some(UnixMs(0)),
+                kept_since: None,
                 meant: None,
             }),
         }

@@ -67,6 +67,8 @@ pub struct Server {
     pub run_id: Option<String>,
     /// Master or not.
     pub role: Option<Role>,
+    /// For how long the process has run, at most: the server counts in whole seconds.
+    pub uptime: Option<Duration>,
 }
 
 /// The part a server plays in replication.
@@ -282,6 +284,9 @@ impl Server {
         Self {
             run_id: field("run_id").map(str::to_owned),
             role,
+            uptime: field("uptime_in_seconds")
+                .and_then(|seconds| seconds.parse().ok())
+                .map(Duration::from_secs),
         }
     }
 }
@@ -312,10 +317,12 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_what_info_says() {
-        let info = "# Server\r\nrun_id:abc\r\n\n# Replication\r\nrole:slave\r\n";
+        let info =
+            "# Server\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\n# Replication\r\nrole:slave\r\n";
         let server = Server::read(info);
         assert_eq!(server.run_id.as_deref(), Some("abc"));
         assert_eq!(server.role, Some(Role::Replica));
+        assert_eq!(server.uptime, Some(Duration::from_secs(7)));
         assert_eq!(Server::read("# nothing"), Server::default());
     }
 

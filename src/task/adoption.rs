@@ -2,7 +2,7 @@
 //!
 //! Evidence of an arming has an order. A row says when something was last said about its task, a key that was heard to be
 //! armed says when that was, and only the younger of the two counts, however near or far their due times lie. What has no
-//! such time (a key that an audit merely found) may be as old as it likes.
+//! such time (a key that an audit merely found) counts only if the server has lost nothing since the last word on the row.
 
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ pub struct Countdown {
     pub alive_at: Option<UnixMs>,
     /// When Redis said that it was armed, on the ledger's clock. `None`: it was found there, and may be of any age.
     pub heard: Option<UnixMs>,
+    /// Of a key that was found: the server has lost no data since this moment. `None`: it may have come back with older data
+    /// at any time.
+    pub kept_since: Option<UnixMs>,
     /// One of ours, armed for this due time; but its remaining time says another. `None`: somebody else's.
     pub meant: Option<UnixMs>,
 }
@@ -136,6 +139,7 @@ impl Countdown {
             slack: due.since(heard),
             alive_at: None,
             heard: Some(heard),
+            kept_since: None,
             meant: None,
         }
     }
@@ -143,7 +147,11 @@ impl Countdown {
     /// Whether only a fresh look can tell that this is younger than the last word on the row: the clocks do not.
     pub fn needs_a_look(&self, row: &Booked, now: UnixMs) -> bool {
         // What a program deleted and armed again, it did in an order that no row tells.
-        let is_near = |heard: UnixMs| heard < row.last_word().plus(HEARD_LATE) || row.deleted;
+        let is_near = |heard: UnixMs| {
+            // What was heard before a run ended may have given way to a sooner time, for which that run was.
+            let ended = row.ended.unwrap_or_default();
+            heard < row.last_word().plus(HEARD_LATE) || heard <= ended || row.deleted
+        };
         self.due > now
             && self
                 .heard
@@ -194,8 +202,12 @@ impl Countdown {
         }
     }
 
-    /// A key that was found, of any age.
+    /// A key that was found. It is younger than the last word on the row, if the server has lost nothing since: of an older
+    /// one there is nothing left. After a restart it may be older data.
     fn found_over(&self, row: &Booked, now: UnixMs) -> Adoption {
+        if self.kept_since.is_none_or(|since| row.last_word() <= since) {
+            return Adoption::Leave;
+        }
         if row.origin == Origin::DeletedKey && row.state == State::Cancelled {
             return Adoption::Recreate;
         }
@@ -314,6 +326,7 @@ mod tests {
             slack: Duration::ZERO,
             alive_at: Some(NOW),
             heard: Some(NOW),
+            kept_since: None,
             meant: None,
         }
     }
@@ -328,6 +341,7 @@ mod tests {
     fn found(due_ms: i64) -> Countdown {
         Countdown {
             heard: None,
+            kept_since: Some(UnixMs(0)),
             ..heard(due_ms)
         }
     }
@@ -340,6 +354,45 @@ mod tests {
     fn a_key_without_a_row_gets_one() {
         for key in [heard(60_000), found(60_000), Countdown::expired(NOW, NOW)] {
             assert_eq!(adoption(None, &key, NOW), Adoption::Insert);
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_found_after_a_restart_says_nothing_about_an_older_row() {
+        let deleted = Booked {
+            origin: Origin::DeletedKey,
+            ..row(State::Cancelled, 60_000)
+        };
+        let last_word = deleted.last_word();
+        for (kept_since, counts) in [
+            (None, false),
+            (Some(NOW), false),
+            (Some(last_word), false),
+            (Some(UnixMs(last_word.0 - 1)), true),
+        ] {
+            let key = Countdown {
+                kept_since,
+                ..found(90_000)
+            };
+            assert_eq!(judge(deleted, key) == Adoption::Recreate, counts);
+        }
+        for state in STATES {
+            let since = row(state, 0).last_word();
+            let key = Countdown {
+                kept_since: Some(since),
+                ..found(90_000)
+            };
+            assert_eq!(judge(row(state, -100), key), Adoption::Leave, "{state}");
+        }
+    }
+
+    #[test]
+    fn what_was_heard_before_a_run_ended_needs_a_look() {
+        let ended = row(State::Done, -5_000);
+        for (heard_ms, needs) in [(-1_001, true), (-999, false)] {
+            let key = heard_at(heard_ms, 60_000);
+            assert_eq!(key.needs_a_look(&ended, NOW), needs);
+            assert_eq!(judge(ended, key), Adoption::Recreate);
         }
     }
 

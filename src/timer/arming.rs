@@ -30,6 +30,9 @@ const CARRIED_OUT_LATE: Duration = Duration::from_secs(2);
 /// How much sooner: so far apart are what two processes know of the ledger's clock.
 const CLOCKS_APART: Duration = Duration::from_millis(250);
 
+/// A server says in whole seconds for how long it has run.
+const UPTIME_UNIT: Duration = Duration::from_secs(1);
+
 /// How long to wait when Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -43,10 +46,19 @@ pub(super) struct Armings {
     horizon: Duration,
     heard: Mutex<HeardKeys>,
     arrived: Notify,
-    /// The server whose events are heard, and since when it is that one.
-    server: Mutex<(Option<String>, UnixMs)>,
+    server: Mutex<Known>,
     metrics: Arc<Metrics>,
     warnings: RateLimit,
+}
+
+/// The server whose events are heard.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    run_id: Option<String>,
+    /// Since when it is that one.
+    since: UnixMs,
+    /// When it took the place of another one, or came back.
+    replaced: Option<UnixMs>,
 }
 
 impl Armings {
@@ -73,9 +85,30 @@ impl Armings {
     /// A subscription was confirmed on this server: a deletion counts only while it is the same, and the master.
     pub(super) fn of_server(&self, run_id: Option<String>) {
         let mut server = self.server();
-        if run_id.is_none() || server.0 != run_id {
-            *server = (run_id, self.clock.now());
+        if run_id.is_none() || server.run_id != run_id {
+            let since = self.clock.now();
+            *server = Known {
+                replaced: server.run_id.as_ref().map(|_| since).or(server.replaced),
+                run_id,
+                since,
+            };
         }
+    }
+
+    /// Since when the server has lost no data, asked after it was looked into; `None` if it does not say.
+    async fn kept_since(&self) -> Result<Option<UnixMs>, RedisError> {
+        let server = self.keyspace.server().await?;
+        let now = self.clock.now();
+        let known = self.server().clone();
+        // Another one than the one whose events are heard: it may have come with anything.
+        if known.run_id.is_some() && known.run_id != server.run_id {
+            return Ok(None);
+        }
+        let started = server.uptime.map(|uptime| {
+            let ago = i64::try_from(uptime.saturating_sub(UPTIME_UNIT).as_millis());
+            UnixMs(now.0.saturating_sub(ago.unwrap_or(i64::MAX)))
+        });
+        Ok(started.map(|started| started.max(known.replaced.unwrap_or_default())))
     }
 
     /// An event, heard then, about a key that can be run here. Never blocks.
@@ -120,9 +153,9 @@ impl Armings {
         keys: &[TaskKey],
         since: UnixMs,
     ) -> Result<Vec<Option<Countdown>>, RedisError> {
-        let (expected, from) = self.server().clone();
+        let known = self.server().clone();
         let run_id = self.keyspace.server().await?.run_id;
-        if run_id.is_none() || run_id != expected || from > since {
+        if run_id.is_none() || run_id != known.run_id || known.since > since {
             return Err(RedisError::silence());
         }
         let asked = self.clock.now();
@@ -136,6 +169,7 @@ impl Armings {
                 slack: answered.since(asked),
                 alive_at: Some(asked),
                 heard: None,
+                kept_since: None,
                 meant: value.meant(),
             })
         };
@@ -220,6 +254,7 @@ impl Armings {
                         slack: answered.since(asked),
                         alive_at: Some(asked),
                         heard: Some(heard),
+                        kept_since: None,
                         meant: value.meant(),
                     });
                     sink.sighted(Sighting { key, seen });
@@ -255,7 +290,7 @@ impl Armings {
 
     /// A replica, a demoted master and a server that hands its keys to another say `del` too.
     async fn hand_in_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn SignalSink) {
-        let (expected, _) = self.server().clone();
+        let expected = self.server().run_id.clone();
         let is_the_same = match self.keyspace.server().await {
             Ok(server) => {
                 server.role == Some(Role::Master) && expected.is_some() && server.run_id == expected
@@ -296,6 +331,10 @@ impl Armings {
         let asked = self.clock.now();
         let found = self.keyspace.look(&page.keys).await?;
         let answered = self.clock.now();
+        let kept_since = match found.is_empty() {
+            true => None,
+            false => self.kept_since().await?,
+        };
         let armed = |(key, found): (TaskKey, Option<Found>)| match found? {
             // One of ours that somebody gave another expiry cannot be told from one whose server's clock was set.
             Found {
@@ -308,6 +347,7 @@ impl Armings {
                     slack: answered.since(asked),
                     alive_at: Some(asked),
                     heard: None,
+                    kept_since,
                     meant: None,
                 }),
             }),
@@ -325,7 +365,7 @@ impl Armings {
             .expect("nothing panics while holding what was heard")
     }
 
-    fn server(&self) -> MutexGuard<'_, (Option<String>, UnixMs)> {
+    fn server(&self) -> MutexGuard<'_, Known> {
         self.server.lock().expect("nothing panics while holding it")
     }
 }

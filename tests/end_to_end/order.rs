@@ -261,6 +261,73 @@ async fn a_key_that_is_there_again_after_redis_died_does_not_undo_a_cancellation
 }
 
 #[tokio::test]
+async fn keys_of_an_older_dump_bring_no_finished_task_back() {
+    let mut rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let [done, deleted, moved] = ["Job@record@done", "Job@record@deleted", "Job@record@moved"];
+    for name in [done, deleted, moved] {
+        rig.arm(name, 60_000).await;
+        rig.until_adopted(name).await;
+    }
+    let () = rig.redis_says(&["SAVE"]).await;
+    rig.arm(done, 300).await;
+    rig.until_state(done, State::Done).await;
+    delete(&rig, deleted).await;
+    rig.until_state(deleted, State::Cancelled).await;
+    rig.arm(moved, 90_000).await;
+    until_due_in(&rig, moved, 80..91).await;
+    daemon.stop().await;
+    rig.redis.kill();
+    rig.redis.start_again().await.unwrap();
+    for name in [done, deleted, moved] {
+        assert!(rig.pttl(name).await > 0, "{name} is there again");
+    }
+    let daemon = rig.listening_daemon().await;
+    daemon.has_audited().await;
+    has_caught_up(&rig, "Job@record@marker").await;
+    assert_eq!(rig.state(done).await, State::Done);
+    assert_eq!(rig.state(deleted).await, State::Cancelled);
+    until_due_in(&rig, moved, 70..91).await;
+    // What is armed from now on counts.
+    rig.arm(done, 300).await;
+    until("it ran again", async || rig.runs_of(done).await.len() == 2).await;
+}
+
+#[tokio::test]
+async fn a_key_armed_over_a_finished_task_while_no_daemon_ran_counts_unless_redis_restarted() {
+    for restarts in [false, true] {
+        let options = lapsed::sandbox::PrivateRedis::options()
+            .set("appendonly", "yes")
+            .set("appendfsync", "always");
+        let mut rig = crate::rig::Setup::new("").redis(options).start().await;
+        until("redis has run for some seconds", async || {
+            rig.redis_uptime_s().await >= 3
+        })
+        .await;
+        let name = "Job@record@1";
+        let daemon = rig.listening_daemon().await;
+        rig.arm(name, 300).await;
+        rig.until_state(name, State::Done).await;
+        daemon.stop().await;
+        rig.arm(name, 60_000).await;
+        if restarts {
+            rig.redis.kill();
+            rig.redis.start_again().await.unwrap();
+        }
+        let daemon = rig.listening_daemon().await;
+        daemon.has_audited().await;
+        assert!(rig.pttl(name).await > 0);
+        match restarts {
+            false => rig.until_state(name, State::Pending).await,
+            true => {
+                has_caught_up(&rig, "Job@record@marker").await;
+                assert_eq!(rig.state(name).await, State::Done);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_row_is_forgotten_only_once_its_key_is_gone() {
     let rig = Rig::new("retention.done = '60s'").await;
     let daemon = rig.listening_daemon().await;

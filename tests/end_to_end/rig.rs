@@ -358,6 +358,15 @@ impl Rig {
             .unwrap()
     }
 
+    /// For how many seconds redis has run.
+    pub async fn redis_uptime_s(&self) -> i64 {
+        let info: String = self.redis_says(&["INFO", "server"]).await;
+        let uptime = info
+            .lines()
+            .find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        uptime.unwrap().trim().parse().unwrap()
+    }
+
     /// A bare key, as any program arms it.
     pub async fn arm(&self, name: &str, delay_ms: i64) {
         let () = self

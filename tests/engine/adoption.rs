@@ -94,6 +94,7 @@ fn armed(key: &TaskKey) -> Sighting {
         alive_at: Some(START),
         due: UnixMs(START.0 + 60_000),
         heard: Some(START),
+        kept_since: None,
         meant: None,
     });
     Sighting {

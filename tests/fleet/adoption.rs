@@ -92,6 +92,7 @@ impl Second {
             slack: Duration::ZERO,
             alive_at: Some(now),
             heard: Some(now),
+            kept_since: None,
             meant: None,
         })
     }

@@ -107,6 +107,14 @@ impl Disturbances {
             .any(|disturbance| loses(disturbance) && (!disturbance.over || disturbance.to >= since))
     }
 
+    /// Whether Redis may have been restarted by `at`, after what was written at `since`.
+    pub fn restarted_between(&self, since: i64, at: i64) -> bool {
+        // It counts in seconds for how long it has run.
+        const COARSE: i64 = 2_500;
+        let mut begun = self.all.iter().filter(|it| it.begun && it.from <= at);
+        begun.any(|it| it.event == Event::RedisKilled && (!it.over || it.to + COARSE >= since))
+    }
+
     /// Whether a task that fell due then has surely run by `at`, as planned.
     pub fn lets_run(&self, due: i64, at: i64) -> bool {
         let keeps_back = |disturbance: &Disturbance| {

@@ -115,6 +115,11 @@ impl Trial {
         let client = rig.client().await;
         let adapters = Adapters::new(&rig.config()).unwrap();
         let daemons = Daemons::start(&rig, plan.daemons).await;
+        // A key that is found counts against rows that were written later than a second or two after redis started.
+        until("redis has run for some seconds", async || {
+            rig.redis_uptime_s().await >= 3
+        })
+        .await;
         let began = (rig.now_ms().await, Instant::now());
         let mut disturbances = plan.disturbances.clone();
         for disturbance in &mut disturbances.all {

@@ -99,6 +99,8 @@ pub struct Arming {
 #[derive(Debug, Clone)]
 pub struct Task {
     pub row: Row,
+    /// When something was last said about it, at the earliest.
+    row_since: i64,
     key: Key,
     key_since: i64,
     pub armings: Vec<Arming>,
@@ -112,6 +114,7 @@ impl Task {
     pub fn new() -> Self {
         Self {
             row: Row::None,
+            row_since: 0,
             key: Key::Gone,
             key_since: 0,
             armings: Vec::new(),
@@ -198,6 +201,7 @@ impl Task {
                 let new = at + in_ms;
                 let change = match self.row {
                     Row::None => Change::Arm { own: Some(false) },
+                    _ if disturbances.restarted_between(self.row_since, at) => return None,
                     Row::Pending { due, own } if in_time(due) && (due - new).abs() > SAME_FOUND => {
                         match own {
                             true => Change::Nothing,
@@ -308,6 +312,7 @@ impl Task {
             last.ended = true;
         }
         let was_own = matches!(self.row, Row::Pending { own: true, .. });
+        self.row_since = before;
         self.row = match effect.change {
             Change::Arm { own } => {
                 self.armings.push(Arming {
