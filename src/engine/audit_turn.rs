@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::audit::AUDIT_EVERY;
-use crate::fleet::{Audit, Skills, Turn};
+use crate::fleet::{Audit, LIFETIME, MemberId, REFRESH, Skills, Turn};
 use crate::task::UnixMs;
 use crate::timer::Cause;
 
@@ -38,10 +38,52 @@ impl Shared {
             match self.turn(since).await {
                 Turn::Ours => return true,
                 Turn::Over => return false,
-                // It may die at it.
-                Turn::Others => tokio::time::sleep(pause).await,
+                Turn::Others(None) => tokio::time::sleep(pause).await,
+                Turn::Others(Some(holder)) => {
+                    if self.is_gone_within(holder, pause).await {
+                        self.release(holder).await;
+                        continue;
+                    }
+                }
             }
             pause = (2 * pause).min(TURN_PROLONGED);
+        }
+    }
+
+    /// Waits so long, and longer while this member seems to be gone. Answers whether it is: it has not shown itself for as
+    /// long as its note was believed, and as long again.
+    async fn is_gone_within(&self, holder: MemberId, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut gone_since: Option<Instant> = None;
+        loop {
+            gone_since = match self.share.lives(holder) {
+                Some(false) => gone_since.or(Some(Instant::now())),
+                Some(true) | None => None,
+            };
+            if gone_since.is_some_and(|since| since.elapsed() >= LIFETIME) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() && gone_since.is_none() {
+                return false;
+            }
+            let step = match gone_since {
+                Some(_) => REFRESH,
+                None => REFRESH.min(left),
+            };
+            tokio::time::sleep(step).await;
+        }
+    }
+
+    async fn release(&self, holder: MemberId) {
+        tracing::info!("a daemon died while it audited: taking over");
+        let released = self.parts.roster.release_audit(holder);
+        if !matches!(
+            tokio::time::timeout(TURN_PATIENCE, released).await,
+            Ok(Ok(()))
+        ) {
+            tracing::debug!("could not take over the turn to audit");
+            tokio::time::sleep(TURN_ASKED_AGAIN).await;
         }
     }
 

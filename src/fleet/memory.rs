@@ -42,11 +42,15 @@ impl Roster for MemoryRoster {
     }
 
     async fn leave(&self, id: MemberId) -> Result<(), RosterError> {
+        self.board().notes.remove(&id);
+        self.release_audit(id).await
+    }
+
+    async fn release_audit(&self, gone: MemberId) -> Result<(), RosterError> {
         let mut board = self.board();
-        board.notes.remove(&id);
         board.audit = board
             .audit
-            .filter(|taken| taken.by != id || taken.over.is_some());
+            .filter(|taken| taken.by != gone || taken.over.is_some());
         Ok(())
     }
 
@@ -55,7 +59,7 @@ impl Roster for MemoryRoster {
         match board.audit {
             Some(Taken { by, at, over }) if at.elapsed() < AUDIT_TURN => match over {
                 Some(audit) if audit.serves(wanted) => return Ok(Turn::Over),
-                None if by != id => return Ok(Turn::Others),
+                None if by != id => return Ok(Turn::Others(Some(by))),
                 _ => {}
             },
             _ => {}

@@ -66,6 +66,9 @@ pub trait Roster: Send + Sync + 'static {
     /// `wanted` makes one of our own unnecessary. A timer that lost its data, or is another one, has not been audited.
     async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError>;
 
+    /// Gives up the turn of a member that is gone, if it still has it.
+    async fn release_audit(&self, gone: MemberId) -> Result<(), RosterError>;
+
     /// Says that this audit of ours is finished.
     async fn audited(&self, id: MemberId, audit: Audit) -> Result<(), RosterError>;
 }
@@ -91,8 +94,8 @@ impl Audit {
 pub enum Turn {
     /// Ours.
     Ours,
-    /// Another member's, who is at it, or was a moment ago.
-    Others,
+    /// Another member's, who is at it, or was a moment ago. `None`: it cannot be read who that is.
+    Others(Option<MemberId>),
     /// Nobody's: an audit that serves is over.
     Over,
 }

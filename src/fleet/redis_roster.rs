@@ -93,7 +93,8 @@ impl Roster for RedisRoster {
             return Ok(Turn::Ours);
         }
         let Some(mark) = found.strip_prefix(AUDITED.as_bytes()) else {
-            return Ok(Turn::Others);
+            let holder = std::str::from_utf8(&found).ok();
+            return Ok(Turn::Others(holder.and_then(MemberId::parse)));
         };
         match read_mark(mark) {
             Some(audit) if audit.serves(wanted) => Ok(Turn::Over),
@@ -103,6 +104,11 @@ impl Roster for RedisRoster {
                 Ok(Turn::Ours)
             }
         }
+    }
+
+    async fn release_audit(&self, gone: MemberId) -> Result<(), RosterError> {
+        let released = self.0.give_up_audit(&gone.to_string()).await;
+        released.map_err(|error| told(AUDIT, error))
     }
 
     async fn audited(&self, _: MemberId, audit: Audit) -> Result<(), RosterError> {

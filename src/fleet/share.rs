@@ -198,6 +198,15 @@ impl Share {
         1 + view.fresh_others().filter(|peer| peer.until > now).count()
     }
 
+    /// Whether another member is known to live. `None` while nothing is known of the others.
+    pub fn lives(&self, id: MemberId) -> Option<bool> {
+        let view = self.view();
+        let now = self.clock.now();
+        view.read.filter(|read| read.elapsed() < LIFETIME)?;
+        let mut living = view.others.iter().filter(|peer| peer.until > now);
+        Some(living.any(|peer| peer.id == id))
+    }
+
     /// Takes in what all show, after we have shown `own`; it was asked for at `asked`. Whoever has just come owns all
     /// until the next time: the others may not have read about it yet.
     pub fn learn(&self, own: &Note, notes: Vec<Note>, asked: Instant) -> Change {

@@ -205,7 +205,10 @@ impl Countdown {
     /// A key that was found. It is younger than the last word on the row, if the server has lost nothing since: of an older
     /// one there is nothing left. After a restart it may be older data.
     fn found_over(&self, row: &Booked, now: UnixMs) -> Adoption {
-        if self.kept_since.is_none_or(|since| row.last_word() <= since) {
+        let last_word = row.last_word();
+        let may_be_restored = self.kept_since.is_none_or(|since| last_word <= since);
+        let was_seen_before = self.alive_at.is_none_or(|seen| seen < last_word);
+        if may_be_restored || was_seen_before {
             return Adoption::Leave;
         }
         if row.origin == Origin::DeletedKey && row.state == State::Cancelled {
@@ -376,6 +379,12 @@ mod tests {
             };
             assert_eq!(judge(deleted, key) == Adoption::Recreate, counts);
         }
+        // Written while it waited to be judged.
+        let key = Countdown {
+            alive_at: Some(UnixMs(last_word.0 - 1)),
+            ..found(90_000)
+        };
+        assert_eq!(judge(deleted, key), Adoption::Leave);
         for state in STATES {
             let since = row(state, 0).last_word();
             let key = Countdown {

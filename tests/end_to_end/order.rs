@@ -307,6 +307,7 @@ async fn a_key_armed_over_a_finished_task_while_no_daemon_ran_counts_unless_redi
         let name = "Job@record@1";
         let daemon = rig.listening_daemon().await;
         rig.arm(name, 300).await;
+        rig.until_adopted(name).await;
         rig.until_state(name, State::Done).await;
         daemon.stop().await;
         rig.arm(name, 60_000).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::fleet::{Audit, MemberId, Roster, Skills, Turn};
+use lapsed::fleet::{Audit, MemberId, Readiness, Roster, Skills, Turn};
 use lapsed::ledger::Ledger;
 use lapsed::timer::{
     Alarm, ArmMode, Armed, ArmedPage, Cause, Remaining, SignalSink, Timer, TimerError,
@@ -102,6 +102,7 @@ async fn an_audit_goes_on_where_it_broke_off_unless_redis_lost_its_data_since() 
 #[tokio::test(start_paused = true)]
 async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     let ground = Ground::new();
+    ground.keep_shown(Readiness::Ready, "Job@run");
     let other = MemberId(7);
     for _ in 0..2 {
         let turn = ground
@@ -183,6 +184,7 @@ async fn an_auditor_that_stops_gives_up_its_turn() {
 #[tokio::test(start_paused = true)]
 async fn an_audit_by_a_daemon_that_runs_other_tasks_does_not_serve() {
     let ground = Ground::new();
+    ground.keep_shown(Readiness::Ready, "Job@run");
     ground.create("", 10, Duration::from_secs(3_600)).await;
     let other = MemberId(7);
     let turn = ground.roster.take_audit(other, audit(UnixMs(0))).await;
@@ -283,6 +285,6 @@ async fn an_auditor_that_dies_is_replaced() {
     });
     let daemon = ground.daemon_with(Arc::clone(&timer) as _);
     let audited = "lapsed_audits_total{reason=\"start\"}";
-    daemon.until_counted(audited, Duration::from_secs(85)).await;
+    daemon.until_counted(audited, Duration::from_secs(15)).await;
     assert_eq!(timer.armed.lock().unwrap().len(), 10);
 }

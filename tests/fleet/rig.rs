@@ -55,6 +55,10 @@ impl Roster for Seen {
         self.0.roster.take_audit(id, wanted).await
     }
 
+    async fn release_audit(&self, gone: MemberId) -> Result<(), RosterError> {
+        self.0.roster.release_audit(gone).await
+    }
+
     async fn audited(&self, id: MemberId, audit: Audit) -> Result<(), RosterError> {
         self.0.roster.audited(id, audit).await
     }
