@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{SemaphorePermit, mpsc};
+use tokio::time::timeout;
 
 use super::Shared;
 use super::flow::Seat;
@@ -19,6 +20,13 @@ use crate::timer::{Alarm, ArmMode, Cause, Signal, Source};
 
 /// Most signals of one claim.
 pub(super) const BATCH_MAX: usize = 512;
+
+/// From this number of daemons on, the claims of each daemon follow one another: two at a time by each would be small,
+/// and many sessions of the ledger would wait for the same pages.
+const MANY_MEMBERS: usize = 3;
+
+/// How long a claim waits for another one of this daemon.
+const CLAIM_TURN_WAIT: Duration = Duration::from_millis(100);
 
 /// How far the ledger's clock may be behind what is known of it here: what fell due less than this ago and
 /// could not be claimed may not have been due there.
@@ -37,17 +45,20 @@ impl Shared {
     pub(super) async fn dispatch(self: Arc<Self>, lane: Lane, ended: mpsc::Sender<Ended>) {
         let room = async || {
             let waiting = self.intake.ready(lane).await;
+            let turn = self.claim_turn(lane).await;
             let slots = self.free_slots(lane, waiting).await;
             self.pauses.fresh().await;
-            slots
+            (turn, slots)
         };
-        while let Some(slots) = self.stopping.run_until_cancelled(room()).await {
+        while let Some((turn, slots)) = self.stopping.run_until_cancelled(room()).await {
             let picked = self.intake.take(lane, slots.count());
             let signals = || picked.iter().map(|picked| &picked.signal);
             let keys: Vec<TaskKey> = signals().map(|signal| signal.key.clone()).collect();
             let events = signals().filter(|signal| signal.source == Source::Event);
             let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
-            match self.claim_due(picked).await {
+            let claimed = self.claim_due(picked).await;
+            drop(turn);
+            match claimed {
                 Ok((claims, missed)) => {
                     self.start(claims, keys, slots, &ended);
                     self.account_for(missed).await;
@@ -55,6 +66,16 @@ impl Shared {
                 Err(error) => self.wait_out(&error, &keys, events).await,
             }
         }
+    }
+
+    /// Where many daemons share the ledger, waits until no other claim of fresh signals is on its way, but not for long:
+    /// that one may have met a locked row.
+    async fn claim_turn(&self, lane: Lane) -> Option<SemaphorePermit<'_>> {
+        if lane != Lane::Fresh || self.share.members() < MANY_MEMBERS {
+            return None;
+        }
+        let turn = timeout(CLAIM_TURN_WAIT, self.claim_turn.acquire()).await;
+        turn.ok()?.ok()
     }
 
     /// From signals to claims: what nothing here can run never got so far, the ledger says which row a key is

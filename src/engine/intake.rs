@@ -116,6 +116,11 @@ impl Intake {
             .held_route(route, self.slots.available_permits())
     }
 
+    /// Whether a task of this row waits or is in flight.
+    pub fn knows(&self, row: u64) -> bool {
+        self.queues().knows(row)
+    }
+
     /// How many signals wait on each route that ever had any.
     pub fn waiting_by_route(&self) -> Vec<(String, usize)> {
         let queues = self.queues();

@@ -80,7 +80,7 @@ pub use self::reconcile::SweepReport;
 pub use self::status::Status;
 
 /// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
-/// one for the sweep. More only fight over the same rows.
+/// one for the sweep. More only wait for the same rows.
 const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
 
 /// Ended runs that wait to be settled, for each slot.
@@ -133,6 +133,8 @@ pub(crate) struct Shared {
     slots: Arc<Semaphore>,
     /// The share of the slots that a backlog may take.
     backlog_slots: Arc<Semaphore>,
+    /// To claim fresh signals where many daemons share the ledger.
+    claim_turn: Semaphore,
     leases: Arc<Leases>,
     /// What dead daemons left.
     recovery: Recovery,
@@ -194,6 +196,7 @@ impl Engine {
                 sightings: Arc::new(Sightings::new(parts.ledger.clock().clone())),
                 slots,
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
+                claim_turn: Semaphore::new(1),
                 leases: Arc::new(Leases::new(lease)),
                 recovery: Recovery::default(),
                 suspects: Semaphore::new(1),

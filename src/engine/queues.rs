@@ -1,6 +1,6 @@
 //! What the door knows of each key: whether it waits, is in flight, or was settled just now.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ pub(super) struct Queues {
     /// What waits since before the routes were changed, and is in no line yet.
     unrouted: VecDeque<(Lane, Signal)>,
     places: HashMap<TaskKey, Place>,
+    /// The rows of those that wait or are in flight, as far as their signals name them.
+    rows: HashSet<u64>,
     /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
     settled: HashMap<TaskKey, (Arming, Instant)>,
     /// The same, the oldest first.
@@ -39,7 +41,14 @@ pub(super) struct Queues {
 
 /// Where a key is.
 #[derive(Debug)]
-enum Place {
+struct Place {
+    /// Its row, if the signal named it.
+    row: Option<u64>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
     Waiting,
     /// It is being claimed, run or settled.
     InFlight {
@@ -54,6 +63,7 @@ impl Queues {
             lines,
             unrouted: VecDeque::new(),
             places: HashMap::new(),
+            rows: HashSet::new(),
             settled: HashMap::new(),
             settled_order: VecDeque::new(),
         }
@@ -62,13 +72,17 @@ impl Queues {
     /// The signal, if it says anything new: not of a key that waits. One in flight keeps it for later.
     pub(super) fn news(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
         let is_echo = self.is_echo(&signal);
-        match self.places.get_mut(&signal.key) {
-            Some(Place::InFlight { again }) => {
+        match self
+            .places
+            .get_mut(&signal.key)
+            .map(|place| &mut place.stage)
+        {
+            Some(Stage::InFlight { again }) => {
                 *again = Some(signal);
                 None
             }
             None if !is_echo => Some(signal),
-            Some(Place::Waiting) | None => {
+            Some(Stage::Waiting) | None => {
                 metrics.dropped("coalesced", 1);
                 None
             }
@@ -84,9 +98,31 @@ impl Queues {
         free: usize,
     ) -> Result<(), Refused> {
         let key = signal.key.clone();
+        let row = signal.arming.map(|arming| arming.row);
         self.lines.push(lane, route, signal, free)?;
-        self.places.insert(key, Place::Waiting);
+        self.put(key, row, Stage::Waiting);
         Ok(())
+    }
+
+    /// Whether a task of this row waits or is in flight.
+    pub(super) fn knows(&self, row: u64) -> bool {
+        self.rows.contains(&row)
+    }
+
+    fn put(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) {
+        self.rows.extend(row);
+        let before = self.places.insert(key, Place { row, stage });
+        if let Some(Place { row: before, .. }) = before
+            && before != row
+        {
+            self.forget_row(before);
+        }
+    }
+
+    fn forget_row(&mut self, row: Option<u64>) {
+        if let Some(row) = row {
+            self.rows.remove(&row);
+        }
     }
 
     /// As [`Lines::take`]; what is taken is in flight until it has [landed](Self::land).
@@ -110,23 +146,27 @@ impl Queues {
 
     fn launch<'a>(&mut self, signals: impl IntoIterator<Item = &'a Signal>) {
         for signal in signals {
-            let in_flight = Place::InFlight { again: None };
-            self.places.insert(signal.key.clone(), in_flight);
+            let row = signal.arming.map(|arming| arming.row);
+            self.put(signal.key.clone(), row, Stage::InFlight { again: None });
         }
     }
 
     /// What was signalled about a key in flight until now is forgotten.
     pub(super) fn settling(&mut self, key: &TaskKey) {
-        if let Some(Place::InFlight { again }) = self.places.get_mut(key) {
+        if let Some(place) = self.places.get_mut(key)
+            && let Stage::InFlight { again } = &mut place.stage
+        {
             *again = None;
         }
     }
 
     /// This key is no longer in flight. Answers what was signalled about it meanwhile.
     pub(super) fn land(&mut self, key: &TaskKey) -> Option<Signal> {
-        match self.places.remove(key)? {
-            Place::InFlight { again } => again,
-            Place::Waiting => None,
+        let Place { row, stage } = self.places.remove(key)?;
+        self.forget_row(row);
+        match stage {
+            Stage::InFlight { again } => again,
+            Stage::Waiting => None,
         }
     }
 
@@ -153,7 +193,10 @@ impl Queues {
             let route = router.find(&key);
             let push = |route| self.lines.push(lane, route, signal, free);
             if route.is_none_or(|route| push(route).is_err()) {
-                self.places.remove(&key);
+                let place = self.places.remove(&key);
+                if let Some(row) = place.and_then(|place| place.row) {
+                    self.rows.remove(&row);
+                }
                 forgotten.push(key);
             }
         }

@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::lines::Refused;
 use super::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
-use crate::task::{Paused, UnixMs};
+use crate::task::{KeyBuckets, Paused, UnixMs};
 use crate::timer::{Signal, Source};
 
 /// Rows of one page.
@@ -146,9 +146,14 @@ impl Shared {
             limit: PAGE,
         };
         let paused = self.pauses.paused();
-        let newest = self.scan_overdue(newest, &paused).await?;
-        let more = newest.next.is_some();
         let has_room = self.has_room();
+        // A daemon at its limit takes nothing from others, so it does not read their rows.
+        let among = match has_room {
+            true => KeyBuckets::all(),
+            false => self.share.own_buckets(),
+        };
+        let newest = self.scan_overdue(newest, &among, &paused).await?;
+        let more = newest.next.is_some();
         self.hand_in(newest, &mut seen);
         if !more {
             cursors.sweep = None;
@@ -167,7 +172,7 @@ impl Shared {
                 after: cursors.sweep,
                 limit: PAGE,
             };
-            let page = self.scan_overdue(oldest, &paused).await?;
+            let page = self.scan_overdue(oldest, &among, &paused).await?;
             cursors.sweep = page.next;
             self.hand_in(page, &mut seen);
             if cursors.sweep.is_none() {
@@ -194,12 +199,20 @@ impl Shared {
         Ok(report)
     }
 
-    /// A page of what is overdue and may start.
-    async fn scan_overdue(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
-        match paused.is_empty() {
-            true => self.parts.ledger.scan(scan).await,
-            false => self.parts.ledger.pauses().scan_unpaused(scan, paused).await,
+    /// A page of what is overdue and may start, of these buckets at least.
+    async fn scan_overdue(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        paused: &Paused,
+    ) -> Result<DuePage, LedgerError> {
+        let ledger = &self.parts.ledger;
+        if !paused.is_empty() {
+            return ledger.pauses().scan_unpaused(scan, paused).await;
         }
+        // In a burst most of what is overdue waits here already.
+        let known = |row: u64, _| self.intake.knows(row);
+        ledger.scan_news(scan, among, &known).await
     }
 
     /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not

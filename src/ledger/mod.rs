@@ -126,9 +126,9 @@ pub trait Ledger: std::any::Any + Send + Sync {
     /// A page of pending tasks by due time.
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
 
-    /// As [`scan`](Self::scan) of [`Window::Ahead`], of the keys in these buckets, without the rows that `known` says yes
-    /// to, by row and due time: of those no more than an index entry is read. The page ends after `limit` entries of these
-    /// buckets, known or not.
+    /// As [`scan`](Self::scan), of the keys in these buckets, without the rows that `known` says yes to, by row and due
+    /// time: of those no more than an index entry is read. The page ends after `limit` entries of these buckets, known,
+    /// leased or not.
     async fn scan_news(
         &self,
         scan: DueScan,

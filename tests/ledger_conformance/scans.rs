@@ -7,12 +7,13 @@ use lapsed::ledger::{
 };
 use lapsed::task::{KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
 
-use crate::rig::{LEASE, claim, create, key};
+use crate::rig::{LEASE, by, claim, create, key};
 
 rules! {
     scans_go_by_due_time_in_pages
     a_scan_for_news_leaves_out_what_is_known
     a_scan_for_news_is_of_the_buckets_that_are_asked_for
+    a_scan_for_overdue_news_leaves_out_what_is_leased
     lists_are_filtered_and_paged
     pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
 }
@@ -119,42 +120,73 @@ async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalo
 
 /// Non-ASCII keys, too: the ledger and this program have to agree on the bucket of each.
 async fn a_scan_for_news_is_of_the_buckets_that_are_asked_for(ledger: &(impl Ledger + Catalog)) {
-    let mut keys = Vec::new();
-    for n in 0..40 {
-        let key = TaskKey::build("Task", "bucket", [format!("Größe {n}")]).unwrap();
-        let due = ledger
-            .sync_clock()
-            .await
-            .unwrap()
-            .plus(Duration::from_secs(500));
-        ledger
-            .create(&[NewTask::new(key.clone(), UnixMs(due.0 + n))])
-            .await
-            .unwrap();
-        keys.push(key);
-    }
-    let half: KeyBuckets = KeyBucket::all().filter(|it| it.number() % 2 == 0).collect();
-    let rest = KeyBuckets::all().without(&half);
-    for among in [half, rest] {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let scan = DueScan {
-                window: Window::Ahead(Duration::from_secs(1_000)),
-                after,
-                limit: 7,
-            };
-            let page = ledger.scan_news(scan, &among, &|_, _| false).await.unwrap();
-            found.extend(page.rows.into_iter().map(|row| row.key));
-            after = page.next;
-            if after.is_none() {
-                break;
+    let now = ledger.sync_clock().await.unwrap();
+    let ahead = Window::Ahead(Duration::from_secs(1_000));
+    let oldest = Window::OverdueOldest(Duration::from_secs(1));
+    let newest = Window::OverdueNewest(Duration::from_secs(1));
+    let soon = now.plus(Duration::from_secs(500));
+    let past = UnixMs(now.0 - 60_000);
+    for (method, due, windows) in [
+        ("ahead", soon, vec![ahead]),
+        ("overdue", past, vec![oldest, newest]),
+    ] {
+        let mut keys = Vec::new();
+        for n in 0..40 {
+            let key = TaskKey::build("Bucket", method, [format!("Größe {n}")]).unwrap();
+            let task = NewTask::new(key.clone(), UnixMs(due.0 + n));
+            ledger.create(&[task]).await.unwrap();
+            keys.push(key);
+        }
+        let half: KeyBuckets = KeyBucket::all().filter(|it| it.number() % 2 == 0).collect();
+        let rest = KeyBuckets::all().without(&half);
+        for among in [half, rest] {
+            for window in &windows {
+                let mut expected = keys.clone();
+                expected.retain(|key| among.contains(KeyBucket::of(key)));
+                assert!((1..40).contains(&expected.len()));
+                if *window == newest {
+                    expected.reverse();
+                }
+                let mut found = news(ledger, *window, &among).await;
+                found.retain(|key| key.class() == "Bucket");
+                assert_eq!(found, expected, "{window:?}");
             }
         }
-        found.retain(|key| key.method() == "bucket");
-        let mut expected = keys.clone();
-        expected.retain(|key| among.contains(KeyBucket::of(key)));
-        assert!((1..40).contains(&expected.len()));
-        assert_eq!(found, expected);
+    }
+}
+
+/// All pages of a scan for news of which nothing is known.
+async fn news(ledger: &impl Ledger, window: Window, among: &KeyBuckets) -> Vec<TaskKey> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let scan = DueScan {
+            window,
+            after,
+            limit: 7,
+        };
+        let page = ledger.scan_news(scan, among, &|_, _| false).await.unwrap();
+        found.extend(page.rows.into_iter().map(|row| row.key));
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn a_scan_for_overdue_news_leaves_out_what_is_leased(ledger: &(impl Ledger + Catalog)) {
+    let past = UnixMs(ledger.sync_clock().await.unwrap().0 - 60_000);
+    let mut armings = Vec::new();
+    for name in ["leased", "free"] {
+        let key = TaskKey::build("Leases", "news", [name]).unwrap();
+        let created = ledger.create(&[NewTask::new(key, past)]).await.unwrap();
+        armings.push(created[0].arming);
+    }
+    let claims = ledger.claim(&armings[..1], &by(LEASE)).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    for window in [Window::OverdueOldest, Window::OverdueNewest] {
+        let mut found = news(ledger, window(Duration::from_secs(1)), &KeyBuckets::all()).await;
+        found.retain(|key| key.class() == "Leases");
+        assert_eq!(found, [TaskKey::build("Leases", "news", ["free"]).unwrap()]);
     }
 }
 

@@ -57,6 +57,30 @@ fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
 }
 
 #[test]
+fn a_row_is_known_while_its_task_waits_or_is_in_flight() {
+    let intake = intake();
+    let of = |row| Signal {
+        arming: Some(Arming {
+            row,
+            due: UnixMs(10),
+        }),
+        ..signal("a", Source::Nudge)
+    };
+    intake.raise(of(7));
+    assert!(intake.knows(7) && !intake.knows(8));
+    let taken = take(&intake, Lane::Fresh, 1);
+    assert!(intake.knows(7));
+    intake.raise(of(8));
+    assert!(intake.knows(7) && !intake.knows(8));
+    // What was signalled meanwhile waits from now on.
+    intake.land(taken.iter().map(|signal| &signal.key));
+    assert!(!intake.knows(7) && intake.knows(8));
+    let taken = take(&intake, Lane::Fresh, 1);
+    intake.land(taken.iter().map(|signal| &signal.key));
+    assert!(!intake.knows(8));
+}
+
+#[test]
 fn a_signal_from_before_the_settlement_is_answered_by_it() {
     let intake = intake();
     intake.raise(signal("a", Source::Event));

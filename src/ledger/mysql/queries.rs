@@ -180,6 +180,22 @@ pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
+/// `scan_news`: as [`SCAN_OVERDUE_OLDEST`], what the index alone says, leased or not. Range on `ix_due`, which covers it.
+pub const GLANCE_OVERDUE_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
+       AND status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
+       AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
+     ORDER BY due_at, id LIMIT ?";
+
+/// `scan_news`: as [`GLANCE_OVERDUE_OLDEST`], the newest first. Range on `ix_due`, backwards.
+pub const GLANCE_OVERDUE_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
+       AND status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
+       AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) \
+     ORDER BY due_at DESC, id DESC LIMIT ?";
+
 /// `scan_news`: the rows that were not known, if they are still pending. Primary key.
 pub const UPCOMING: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0";
@@ -231,7 +247,7 @@ pub const LEASES: &str = "SELECT id, owner, daemon, CAST(lease_until * 1000 AS S
 pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) - 0.001 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
-/// `free_of`: which of these rows a claim could take. Primary key.
+/// `free_of`, and `scan_news` of what is overdue: which of these rows a claim could take. Primary key.
 pub const FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";

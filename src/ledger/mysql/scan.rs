@@ -41,23 +41,40 @@ impl MysqlLedger {
         rows::due_page(&rows, scan.limit).map_err(error)
     }
 
-    /// First the index, then the rows that it names and nobody knows yet.
+    /// First the index, then the rows that it names and `known` does not know.
     pub(super) async fn news_page(
         &self,
         scan: DueScan,
         among: &KeyBuckets,
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
-        let Window::Ahead(span) = scan.window else {
-            let mut page = self.scan_page(scan).await?;
-            page.rows.retain(|row| {
-                among.contains(KeyBucket::of(&row.key)) && !known(row.arming.row, row.due_at)
-            });
-            return Ok(page);
+        let (glance, span, rows, from) = match scan.window {
+            Window::Ahead(span) => (
+                queries::GLANCE_AHEAD,
+                span,
+                queries::UPCOMING,
+                Default::default(),
+            ),
+            Window::OverdueOldest(by) => (
+                queries::GLANCE_OVERDUE_OLDEST,
+                by,
+                queries::FREE,
+                Default::default(),
+            ),
+            Window::OverdueNewest(by) => {
+                (queries::GLANCE_OVERDUE_NEWEST, by, queries::FREE, THE_END)
+            }
+            Window::Deleted { .. } => {
+                let mut page = self.scan_page(scan).await?;
+                page.rows.retain(|row| {
+                    among.contains(KeyBucket::of(&row.key)) && !known(row.arming.row, row.due_at)
+                });
+                return Ok(page);
+            }
         };
         let mut conn = self.pools.acquire().await?;
-        let (due, row) = scan.after.unwrap_or_default();
-        let question = statement(self.queries.plain(queries::GLANCE_AHEAD));
+        let (due, row) = scan.after.unwrap_or(from);
+        let question = statement(self.queries.plain(glance));
         let question = question.bind(among.as_bytes().to_vec()).bind(ms(span));
         let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let entries = conn.fetch(question).await.map_err(error)?;
@@ -72,20 +89,21 @@ impl MysqlLedger {
             ..DuePage::default()
         };
         for batch in news.chunks(BATCH_MAX) {
-            self.read_upcoming(&mut conn, batch, &mut page)
+            self.read_rows(&mut conn, rows, batch, &mut page)
                 .await
                 .map_err(error)?;
         }
         Ok(page)
     }
 
-    async fn read_upcoming(
+    async fn read_rows(
         &self,
         conn: &mut Conn,
+        template: &str,
         ids: &[u64],
         page: &mut DuePage,
     ) -> sqlx::Result<()> {
-        let question = about_rows(&self.queries, queries::UPCOMING, ids);
+        let question = about_rows(&self.queries, template, ids);
         let found = conn.fetch(question).await?;
         let DuePage { rows, foreign, .. } = rows::due_page(&found, u32::MAX)?;
         let mut rows: HashMap<u64, Upcoming> =
