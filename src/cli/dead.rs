@@ -107,15 +107,14 @@ async fn discard_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::
     let Some(task) = ledger.find(key).await? else {
         anyhow::bail!("there is no task `{key}`");
     };
-    let row = task.id.split('-').next().and_then(|row| row.parse().ok());
-    let discarded = match (task.state, row) {
-        (State::Dead, Some(row)) => ledger.discard_rows(&[row]).await?,
-        (state, _) => {
-            anyhow::bail!("`{key}` is {state} and cannot be discarded, only dead tasks can")
-        }
-    };
+    let state = task.state;
     anyhow::ensure!(
-        discarded == 1,
+        state == State::Dead,
+        "`{key}` is {state} and cannot be discarded, only dead tasks can"
+    );
+    let tasks = TaskClient::connect(config).await?;
+    anyhow::ensure!(
+        tasks.discard(key).await?,
         "`{key}` is not dead any more, or locked by another session; nothing was discarded"
     );
     let value = json!({ "discarded": 1, "dry_run": false });

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::pruning::EVENTS_TAKE;
 use super::{ClientError, TaskClient};
 use crate::ledger::{Catalog, ListFilter, ListPage, NudgeAnswer, Picked, TaskRecord};
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{State, TaskKey, UnixMs};
+use crate::timer::Remaining;
 
 /// Rows that are looked for at a time.
 const PICK: u32 = 10_000;
@@ -140,11 +142,27 @@ impl TaskClient {
         self.over_dead(filter, pace, Verb::Redrive, progress).await
     }
 
-    /// Deletes all dead tasks that fit, for good; answers how many. `limit` and states as for
+    /// Deletes one dead task, for good, and its key in Redis. Tells whether it was dead, and not locked by another session.
+    ///
+    /// # Errors
+    /// [`ClientError`], also when Redis does not answer.
+    pub async fn discard(&self, key: &TaskKey) -> Result<bool, ClientError> {
+        let Some(task) = self.find(key).await? else {
+            return Ok(false);
+        };
+        let row = task.id.split('-').next().and_then(|row| row.parse().ok());
+        let Some(row) = row.filter(|_| task.state == State::Dead) else {
+            return Ok(false);
+        };
+        self.delete_keys_of_dead(&[row]).await?;
+        Ok(self.catalog()?.discard_rows(&[row]).await? == 1)
+    }
+
+    /// Deletes all dead tasks that fit, for good, and their keys in Redis; answers how many. `limit` and states as for
     /// [`redrive_where`](Self::redrive_where).
     ///
     /// # Errors
-    /// [`ClientError`]; what was deleted before is gone.
+    /// [`ClientError`], also when Redis does not answer; what was deleted before is gone.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping it stops it between two batches.
@@ -220,6 +238,9 @@ impl TaskClient {
                     return Ok(count);
                 }
             } else {
+                if verb == Verb::Discard {
+                    self.delete_keys_of_dead(&rows).await?;
+                }
                 for rows in rows.chunks(batch as usize) {
                     ticks.tick().await;
                     count += match verb {
@@ -236,6 +257,27 @@ impl TaskClient {
                 return Ok(count);
             }
         }
+    }
+
+    /// Deletes the keys of dead tasks that are to be discarded: without its row, a key would be a task of its own. Returns
+    /// when the events of keys that Redis has just dropped have found that their tasks are dead.
+    async fn delete_keys_of_dead(&self, rows: &[u64]) -> Result<(), ClientError> {
+        let keys = self.catalog()?.dead_keys(rows).await?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let remaining = self.timer.remaining(&keys).await?;
+        let is_there = |remaining: &Remaining| *remaining != Remaining::Missing;
+        let there = keys.into_iter().zip(remaining);
+        let there: Vec<TaskKey> = there
+            .filter(|(_, remaining)| is_there(remaining))
+            .map(|(key, _)| key)
+            .collect();
+        if !there.is_empty() {
+            self.timer.disarm(&there).await?;
+        }
+        tokio::time::sleep(EVENTS_TAKE).await;
+        Ok(())
     }
 }
 

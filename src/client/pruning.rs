@@ -15,7 +15,7 @@ use crate::timer::Remaining;
 const PAGES: usize = 40;
 
 /// By then the events of keys that Redis has just dropped were judged.
-const EVENTS_TAKE: Duration = Duration::from_secs(2);
+pub(super) const EVENTS_TAKE: Duration = Duration::from_secs(2);
 
 /// Which finished tasks [`TaskClient::prune`] forgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -247,6 +247,9 @@ pub trait Catalog: Send + Sync + 'static {
     /// has locked are left out.
     async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError>;
 
+    /// The keys of those of these rows that are dead. Keys outside the grammar are left out.
+    async fn dead_keys(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError>;
+
     /// Deletes those of these rows that are dead, for good; tells how many. Rows that another session has locked are
     /// left out.
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError>;

@@ -207,6 +207,39 @@ async fn one_is_redriven_or_discarded_by_its_key_if_it_is_dead() {
 }
 
 #[tokio::test]
+async fn a_discarded_task_does_not_come_back_by_a_key_that_was_left_behind() {
+    let (rig, shell) = dead().await;
+    let daemon = rig.listening_daemon().await;
+    // Their rows say that the tasks ended after these were armed.
+    let [by_key, of_many] = ["Mail@send@1", "Bill@print@1"];
+    rig.run_sql("UPDATE tb_time_limit_task SET changed_at = UNIX_TIMESTAMP() + 60")
+        .await;
+    for name in [by_key, of_many] {
+        rig.arm(name, 60_000).await;
+    }
+    assert_eq!(shell.run(&["discard", by_key]).0, 0);
+    assert_eq!(shell.run(&["discard", "--all"]).0, 0);
+    for name in [by_key, of_many] {
+        assert_eq!(rig.pttl(name).await, -2, "{name}");
+    }
+    rig.arm("Job@record@marker", 60_000).await;
+    rig.until_adopted("Job@record@marker").await;
+    let rows = rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await;
+    assert_eq!(rows, 1, "only the marker");
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn discarding_waits_for_redis() {
+    let (mut rig, shell) = dead().await;
+    rig.redis.kill();
+    for args in [&["discard", "Mail@send@1"][..], &["discard", "--all"]] {
+        assert_eq!(shell.run(args).0, 1, "{args:?}");
+    }
+    assert_eq!(rig.with_status(2).await, 10);
+}
+
+#[tokio::test]
 async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
     let (rig, shell) = dead().await;
     let mut command = lapsed();

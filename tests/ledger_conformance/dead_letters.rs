@@ -192,7 +192,9 @@ async fn redriven_rows_begin_anew_under_the_same_id(ledger: &(impl Ledger + Cata
 async fn only_dead_tasks_are_discarded(ledger: &(impl Ledger + Catalog)) {
     let keys = dead(ledger, "Discarded", 3).await;
     let rows = ledger.pick_dead(&of_class("Discarded")).await.unwrap().rows;
+    assert_eq!(ledger.dead_keys(&rows).await.unwrap(), keys);
     ledger.redrive(&keys[0]).await.unwrap();
+    assert_eq!(ledger.dead_keys(&rows).await.unwrap(), keys[1..]);
     let claimed = claim(ledger, arming_of(ledger, &keys[0]).await, LEASE)
         .await
         .unwrap();

@@ -92,6 +92,13 @@ impl Catalog for MemoryLedger {
         Ok(rows.iter().filter(|id| redrive(id)).count() as u64)
     }
 
+    async fn dead_keys(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
+        let book = self.book();
+        let dead = rows.iter().filter_map(|id| book.rows.get(id));
+        let dead = dead.filter(|row| row.status == Status::Dead);
+        Ok(dead.map(|row| row.key.clone()).collect())
+    }
+
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
         let mut book = self.book();
         let mut discard = |id: &u64| {

@@ -59,6 +59,10 @@ impl Catalog for MysqlLedger {
         self.over_rows(queries::REDRIVE_ROWS, rows).await
     }
 
+    async fn dead_keys(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
+        self.keys_of_dead(rows).await
+    }
+
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
         self.over_rows(queries::DISCARD_ROWS, rows).await
     }

@@ -9,7 +9,7 @@ use super::queries;
 use super::scan::THE_END;
 use super::{BATCH_MAX, MysqlLedger, rows};
 use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned};
-use crate::task::{State, UnixMs};
+use crate::task::{State, TaskKey, UnixMs};
 
 /// Index entries that one statement passes over on the way to what is surplus.
 const STRIDE: u64 = 50_000;
@@ -39,6 +39,18 @@ impl MysqlLedger {
             matched += past.matched;
         }
         Ok(matched)
+    }
+
+    pub(super) async fn keys_of_dead(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
+        let mut keys = Vec::with_capacity(rows.len());
+        let mut conn = self.pools.acquire().await?;
+        for batch in rows.chunks(BATCH_MAX) {
+            let question = about_rows(&self.queries, queries::DEAD_KEYS, batch);
+            for row in conn.fetch(question).await.map_err(error)? {
+                keys.extend(rows::key(&row).map_err(error)?);
+            }
+        }
+        Ok(keys)
     }
 
     pub(super) async fn prune_batch(&self, prune: &Prune) -> Result<Pruned, LedgerError> {

@@ -435,6 +435,10 @@ pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_tim
        run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE id IN ({ids}) AND status = 2";
 
+/// `dead_keys`. Primary key.
+pub const DEAD_KEYS: &str =
+    "SELECT `key` FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 2";
+
 /// `discard_rows`. Primary key: a `DELETE` cannot name its index, and `status + 0` is none.
 pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
 
