@@ -95,8 +95,12 @@ impl Counted {
             self.ran.load(Ordering::Relaxed) >= dues.len() && self.daemon.status.running() == 0
         })
         .await;
-        // What comes after a run, an event that is late for one.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        // What comes after a run: the event of each key.
+        until("all keys are gone from redis", async || {
+            let left: Vec<String> = self.rig.redis_says(&["KEYS", "Job@*"]).await;
+            left.is_empty()
+        })
+        .await;
         let busy = Counts::of(&self.rig).await.since(&before);
         let seconds = began.elapsed().as_secs_f64() / IDLE.as_secs_f64();
         assert_eq!(self.ran.swap(0, Ordering::Relaxed), dues.len());
@@ -145,25 +149,18 @@ impl Costs {
     }
 }
 
-/// What is counted stays below these bounds. On a machine that stalls, things are looked at again: that only adds, so
-/// it is the least of a few counts that says what a task costs.
+/// What is counted stays below these bounds. Each is what a task costs, and less than one more: on a machine that
+/// stalls some things are looked at again, but no task costs one statement or command more.
 async fn costs_at_most(
     counted: &Counted,
     label: &str,
     dues: &[Duration],
     bounds: &[(&[&str], f64)],
 ) {
-    const COUNTS: usize = 5;
-    let mut above = Vec::new();
-    for count in 0..COUNTS {
-        let costs = counted.per_task(&format!("{label}-{count}-"), dues).await;
-        assert_eq!(costs.busy.get("eval") + costs.busy.get("evalsha"), 0.0);
-        above = costs.above(bounds);
-        if above.is_empty() {
-            return;
-        }
-    }
-    panic!("{label}, each of {COUNTS} times, the last of them: {above:?}");
+    let costs = counted.per_task(label, dues).await;
+    assert_eq!(costs.busy.get("eval") + costs.busy.get("evalsha"), 0.0);
+    let above = costs.above(bounds);
+    assert!(above.is_empty(), "{label}: {above:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,25 +173,25 @@ async fn a_plain_task_costs_what_it_always_did() {
     // Counted: 2.00 `UPDATE` (claim, settle), 1.31 `SELECT` (the claim's read-back, and looking ahead), one `INSERT` for
     // each creation; 0.99 `SET`, 3.01 `PTTL`, 1.00 `GETRANGE`.
     let bounds: [(&[&str], f64); 6] = [
-        (&["com_update"], 2.05),
-        (&["com_select"], 1.5),
-        (&WRITES, 0.05),
-        (&["set"], 1.05),
+        (&["com_update"], 2.8),
+        (&["com_select"], 2.1),
+        (&WRITES, 0.8),
+        (&["set"], 1.8),
         // The sentinels' are among them, now and then.
-        (&["pttl"], 3.3),
-        (&["getrange", "get"], 1.1),
+        (&["pttl"], 3.8),
+        (&["getrange", "get"], 1.8),
     ];
     costs_at_most(&counted, "alone", &apart, &bounds).await;
     let together: Vec<Duration> = vec![Duration::from_secs(4); 2_000];
     // Counted: 0.019 `UPDATE`, 0.017 `SELECT`, 0.002 `INSERT`; 1.00 `SET`, 3.00 `PTTL`, 2.00 `GETRANGE`. How large the
     // batches are depends on how fast the machine is.
     let bounds: [(&[&str], f64); 6] = [
-        (&["com_update"], 0.05),
-        (&["com_select"], 0.05),
-        (&WRITES, 0.005),
-        (&["set"], 1.01),
-        (&["pttl"], 3.1),
-        (&["getrange", "get"], 2.1),
+        (&["com_update"], 0.5),
+        (&["com_select"], 0.5),
+        (&WRITES, 0.1),
+        (&["set"], 1.5),
+        (&["pttl"], 3.8),
+        (&["getrange", "get"], 2.8),
     ];
     costs_at_most(&counted, "together", &together, &bounds).await;
 }

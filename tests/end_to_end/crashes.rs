@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::rig::{Rig, create, key, take_effect, until};
+use crate::rig::{LATE_MS_MAX, Rig, create, key, take_effect, until};
 use crate::worker::{Process, config_file, config_of_program};
 
 /// Where a process dies.
@@ -329,7 +329,10 @@ async fn a_producer_killed_at_any_step_leaves_an_order_with_its_task_or_neither(
             rig.until_state(&name, State::Done).await;
             let record = rig.record(&name).await;
             let late = record.finished.unwrap().0 - record.due.0;
-            assert!(late < 5_000, "{step:?}: {late} ms late, though never armed");
+            assert!(
+                late < LATE_MS_MAX,
+                "{step:?}: {late} ms late, though never armed"
+            );
         }
     }
     daemon.stop().await;

@@ -92,8 +92,8 @@ async fn two_daemons_adopt_a_key_and_it_runs_once() {
 }
 
 #[tokio::test]
-async fn a_delay_too_short_for_any_sweep_is_punctual_beside_many_other_keys() {
-    let rig = Rig::new("sweep.interval = '30s'").await;
+async fn a_delay_too_short_for_any_sweep_needs_none_beside_many_other_keys() {
+    let rig = Rig::new("sweep.interval = '1h'").await;
     arm_many(&rig, "cache:", 100_000, 3_600_000).await;
     let daemon = rig.listening_daemon().await;
     rig.arm("Job@record@first", 50).await;
@@ -106,10 +106,11 @@ async fn a_delay_too_short_for_any_sweep_is_punctual_beside_many_other_keys() {
     }
     rig.until_done(41).await;
     rig.each_ran_once(41).await;
-    let runs = rig.runs().await;
-    let mut late: Vec<i64> = runs.iter().map(|run| run.at_ms - run.due_ms).collect();
-    late.sort_unstable();
-    assert!(late[20] <= 250, "{late:?}");
-    // One may meet a moment in which the machine stalls; neither the sweep nor Redis by itself finds all that soon.
-    assert!(late[40] <= 2_000, "{late:?}");
+    // Nor does Redis find all of them by itself before the test gives up.
+    assert_eq!(daemon.signals("sweep"), 0.0);
+    assert!(
+        daemon.signals("nudge") >= 20.0,
+        "{}",
+        daemon.signals("nudge")
+    );
 }

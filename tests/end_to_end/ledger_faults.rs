@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::{Task, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
-use crate::rig::{Daemon, Rig, Setup, handlers, until};
+use crate::rig::{Daemon, LATE_MS_MAX, Rig, Setup, handlers, until};
 use crate::wire::Wire;
 
 /// Tasks that take effect in their own transactions, some of them during what the test does next.
@@ -220,7 +220,7 @@ async fn a_row_that_somebody_locks_delays_no_other() {
     rig.until_done(50).await;
     rig.each_ran_once(50).await;
     // One statement waits for the lock for a second before it is known.
-    assert!(free_at - due.0 < 4_000, "the others waited");
+    assert!(free_at - due.0 < LATE_MS_MAX, "the others waited");
 }
 
 #[tokio::test]

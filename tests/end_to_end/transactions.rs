@@ -9,7 +9,7 @@ use lapsed::task::State;
 use lapsed::{Due, HandlerError, HandlerRegistry, MysqlTask, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
-use crate::rig::{Rig, Setup, key, take_effect, until, write_down};
+use crate::rig::{LATE_MS_MAX, Rig, Setup, key, take_effect, until, write_down};
 
 /// `Job@run` by this closure.
 fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> HandlerRegistry
@@ -242,7 +242,7 @@ async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
 }
 
 #[tokio::test]
-async fn a_task_created_in_a_transaction_and_never_armed_runs_within_two_seconds() {
+async fn a_task_created_in_a_transaction_and_never_armed_runs_soon_after_it_is_due() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let created_at = rig.now_ms().await;
@@ -257,7 +257,7 @@ async fn a_task_created_in_a_transaction_and_never_armed_runs_within_two_seconds
     rig.each_ran_once(4).await;
     for run in rig.runs().await {
         let late = run.at_ms - run.due_ms.max(created_at);
-        assert!(late < 5_000, "late: {run:?}");
+        assert!(late < LATE_MS_MAX, "late: {run:?}");
     }
 }
 

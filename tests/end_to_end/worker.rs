@@ -1,11 +1,12 @@
 //! A daemon in a process of its own, to be killed and stopped: this test binary once more, as a program.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lapsed::{Config, Engine, MysqlTask, TaskContext};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::NamedTempFile;
 
 use crate::rig::{Rig, handlers, take_effect, until, write_down};
@@ -48,9 +49,11 @@ pub fn config_of_program() -> Config {
     Config::load(Some(Path::new(&file))).unwrap()
 }
 
-/// A daemon process; killed on drop.
+/// A daemon process; killed on drop, together with every process group below it.
 pub struct Process {
     child: Child,
+    /// What it had started when it was [killed](Self::kill).
+    orphans: Vec<Started>,
     log: NamedTempFile,
     config: NamedTempFile,
 }
@@ -69,8 +72,8 @@ impl Process {
         Self::start(command, config)
     }
 
-    /// As [`worker`](Self::worker), in a PID namespace of its own; `None` where this machine allows none.
-    pub fn worker_in_a_container(rig: &Rig) -> Option<Self> {
+    /// As [`worker`](Self::worker), in a PID namespace of its own. The error says why this machine allows none.
+    pub fn worker_in_a_pid_namespace(rig: &Rig) -> Result<Self, String> {
         let unshare = |rights: &[&str]| {
             let mut command = Command::new("unshare");
             command.args(rights);
@@ -78,18 +81,21 @@ impl Process {
             command
         };
         let as_user: &[&str] = &["--user", "--map-root-user"];
-        let is_allowed = |rights: &&&[&str]| {
-            let mut command = unshare(rights);
-            command.arg("true").stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
-        let rights = [&[], as_user];
-        let mut command = unshare(rights.iter().find(is_allowed)?);
+        let mut refusals = Vec::new();
+        let allowed = [&[], as_user].into_iter().find(|rights| {
+            match unshare(rights).arg("true").output() {
+                Ok(output) if output.status.success() => return true,
+                Ok(output) => refusals.push(String::from_utf8_lossy(&output.stderr).into_owned()),
+                Err(error) => refusals.push(format!("cannot run `unshare`: {error}")),
+            }
+            false
+        });
+        let mut command = unshare(allowed.ok_or_else(|| refusals.concat().replace('\n', "; "))?);
         let config = config_file(rig);
         command.arg(std::env::current_exe().unwrap());
         command.args(["--exact", "worker::serve", "--ignored", "--nocapture"]);
         command.env(CONFIG, config.path());
-        Some(Self::start(command, config))
+        Ok(Self::start(command, config))
     }
 
     /// `lapsed listen`.
@@ -120,7 +126,12 @@ impl Process {
         command.stdout(log.reopen().unwrap());
         command.stderr(log.reopen().unwrap());
         let child = command.spawn().unwrap();
-        Self { child, log, config }
+        Self {
+            child,
+            orphans: Vec::new(),
+            log,
+            config,
+        }
     }
 
     /// The path of its configuration.
@@ -133,8 +144,9 @@ impl Process {
         kill_process(pid, signal).unwrap();
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// SIGKILL; returns when it is gone. What it had started goes on until this is dropped.
     pub fn kill(&mut self) {
+        self.orphans.extend(Started::by(self.child.id()));
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -162,12 +174,81 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a process that is already reaped.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.kill();
+        }
+        for started in &self.orphans {
+            started.kill();
+        }
         if std::thread::panicking() {
             eprintln!("{}", self.log());
         }
+    }
+}
+
+/// A process that a daemon started, directly or not.
+#[derive(PartialEq, Eq)]
+struct Started {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    /// In clock ticks since the boot: tells it from a later process with the same id.
+    at: String,
+}
+
+impl Started {
+    fn read(pid: i32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        Some(Self {
+            pid,
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            at: (*fields.get(19)?).to_owned(),
+        })
+    }
+
+    /// All processes below this one.
+    fn by(pid: u32) -> Vec<Self> {
+        let directories = std::fs::read_dir("/proc").unwrap();
+        let names = directories.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut all: Vec<Self> = names
+            .filter_map(|name| Self::read(name.parse().ok()?))
+            .collect();
+        let (mut parents, mut below) = (vec![pid.cast_signed()], Vec::new());
+        while let Some(parent) = parents.pop() {
+            for child in all.extract_if(.., |process| process.parent == parent) {
+                parents.push(child.pid);
+                below.push(child);
+            }
+        }
+        below
+    }
+
+    /// Kills its process group if it leads one, and otherwise the process alone.
+    fn kill(&self) {
+        // It was adopted by another process when its daemon died.
+        let still = Self::read(self.pid).is_some_and(|now| now.at == self.at);
+        let Some(pid) = Pid::from_raw(self.pid).filter(|_| still) else {
+            return;
+        };
+        // It may end in this moment.
+        let _ = match self.group == self.pid {
+            true => kill_process_group(pid, Signal::KILL),
+            false => kill_process(pid, Signal::KILL),
+        };
+    }
+}
+
+/// Says what a test could not try on this machine: on standard error, which is not captured, and in the file that
+/// `make test` prints at its end.
+pub fn not_tried(test: &str, what: &str) {
+    let line = format!("NOT TRIED: {test}: {what}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("LAPSED_TEST_NOT_TRIED") {
+        let notes = std::fs::OpenOptions::new().append(true).open(path);
+        notes.unwrap().write_all(line.as_bytes()).unwrap();
     }
 }
 

@@ -15,7 +15,7 @@ use lapsed::task::{How, Mishap, Reason, State, TaskKey, UnixMs};
 pub const LEASE: Duration = Duration::from_secs(30);
 
 /// Soon over.
-pub const SHORT_LEASE: Duration = Duration::from_millis(200);
+pub const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// MariaDB's ledger, and what it takes to keep it alive.
 pub struct Rig {

@@ -42,7 +42,7 @@ async fn a_retry_waits_and_counts_its_attempts(ledger: &(impl Ledger + Catalog))
         .sync_clock()
         .await
         .unwrap()
-        .plus(Duration::from_millis(300));
+        .plus(Duration::from_secs(2));
     assert_eq!(
         settle(ledger, &claimed, retry_at(at)).await,
         Settled::Applied
