@@ -12,7 +12,7 @@ use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{How, Mishap, Reason, State, TaskKey, UnixMs};
 
 /// Longer than any rule takes.
-pub const LEASE: Duration = Duration::from_secs(30);
+pub const LEASE: Duration = Duration::from_secs(300);
 
 /// Soon over.
 pub const SHORT_LEASE: Duration = Duration::from_secs(2);
