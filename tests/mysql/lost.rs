@@ -22,7 +22,7 @@ fn is_claim(sql: &str) -> bool {
 fn hasty(url: &str) -> MysqlLedger {
     let mut config = Config::default().ledger;
     config.url = url.into();
-    config.statement_timeout = Duration::from_millis(500);
+    config.statement_timeout = Duration::from_secs(2);
     MysqlLedger::new(&config).unwrap()
 }
 
