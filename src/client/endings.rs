@@ -190,7 +190,8 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn count_dead(&self, filter: &ListFilter) -> Result<DeadCount, ClientError> {
-        const LONGEST: Duration = Duration::from_secs(1);
+        // A page of its own may take as long again.
+        const LONGEST: Duration = Duration::from_millis(500);
         let until = Instant::now() + LONGEST;
         let mut is_part = false;
         let progress = |_| {

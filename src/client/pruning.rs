@@ -11,8 +11,10 @@ use crate::ledger::{Catalog, Prune, Pruned};
 use crate::task::{State, TaskKey};
 use crate::timer::Remaining;
 
-/// Pages of rows whose keys are asked for together, before the first of them is deleted.
-const PAGES: usize = 40;
+/// Pages of rows whose keys are asked for together, before the first of them is deleted: few to begin with, then twice as
+/// many each time.
+const PAGES_FIRST: usize = 4;
+const PAGES_MAX: usize = 40;
 
 /// By then the events of keys that Redis has just dropped were judged.
 pub(super) const EVENTS_TAKE: Duration = Duration::from_secs(2);
@@ -83,15 +85,19 @@ impl TaskClient {
             limit: BATCH_MAX,
             dry_run: true,
         };
-        let mut count = 0;
+        let (mut count, mut pages_max) = (0, PAGES_FIRST);
         loop {
             let pages = match dry_run {
                 true => {
                     count += next_page(catalog, &mut prune).await?.len() as u64;
                     Vec::new()
                 }
-                false => self.pages_without_keys(catalog, &mut prune).await?,
+                false => {
+                    self.pages_without_keys(catalog, &mut prune, pages_max)
+                        .await?
+                }
             };
+            pages_max = PAGES_MAX.min(pages_max * 2);
             for page in pages {
                 let gone = self.whose_keys_are_gone(page).await?;
                 let deleted = catalog.prune_rows(&prune, &gone).await?;
@@ -114,9 +120,10 @@ impl TaskClient {
         &self,
         catalog: &dyn Catalog,
         prune: &mut Prune,
+        pages_max: usize,
     ) -> Result<Vec<Rows>, ClientError> {
         let (mut pages, mut gone) = (Vec::new(), 0);
-        for _ in 0..PAGES {
+        for _ in 0..pages_max {
             let page = next_page(catalog, prune).await?;
             gone += self.whose_keys_are_gone(page.clone()).await?.len();
             if !page.is_empty() {
