@@ -19,6 +19,9 @@ const COUNT_SHARE: u32 = 100;
 /// How long sweeps wait after an outage.
 const OWNERS_FIRST: Duration = Duration::from_millis(1500);
 
+/// An answer that takes less than this is never taken for the end of an outage.
+const SLOW_MAX: Duration = Duration::from_secs(1);
+
 /// What is known of an outage of the ledger.
 #[derive(Debug, Default)]
 pub(super) struct LedgerHealth {
@@ -41,6 +44,16 @@ impl LedgerHealth {
             self.owners_first_until = Some(now + OWNERS_FIRST);
         }
         self.failing_since = None;
+    }
+
+    /// Whether an answer at `now` to a statement that was asked for at `asked` ends an outage in which leases may have
+    /// run out: a statement waits for a connection, and reaches the ledger only when that is back.
+    fn answered_late(&mut self, asked: Instant, now: Instant, lease: Duration) -> bool {
+        let is_late = now.duration_since(asked) >= (lease / 4).max(SLOW_MAX);
+        if is_late || self.has_failed_for_long(now, lease) {
+            self.owners_first_until = Some(now + OWNERS_FIRST);
+        }
+        self.owners_come_first(now)
     }
 
     /// Whether leases may have run out since it failed first.
@@ -145,6 +158,13 @@ impl Shared {
         Ok(self.ledger_health().owners_come_first(Instant::now()))
     }
 
+    /// Whether what this statement found out is out of date: it may have waited for an outage to end, so owners come
+    /// first, as [`owners_come_first`](Self::owners_come_first) says.
+    pub(super) fn answered_late(&self, asked: Instant) -> bool {
+        self.ledger_health()
+            .answered_late(asked, Instant::now(), self.config.lease)
+    }
+
     pub(super) fn ledger_health(&self) -> MutexGuard<'_, LedgerHealth> {
         self.ledger_health
             .lock()
@@ -176,6 +196,18 @@ mod tests {
         health.answered(back + Duration::from_millis(10), LEASE);
         assert!(health.owners_come_first(back + OWNERS_FIRST / 2));
         assert!(!health.owners_come_first(back + OWNERS_FIRST));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_took_long_is_the_end_of_an_outage() {
+        let mut health = LedgerHealth::default();
+        let asked = Instant::now();
+        assert!(!health.answered_late(asked, asked + LEASE / 8, LEASE));
+        let back = asked + LEASE;
+        assert!(health.answered_late(asked, back, LEASE));
+        assert!(health.answered_late(back, back + OWNERS_FIRST / 2, LEASE));
+        let later = back + OWNERS_FIRST;
+        assert!(!health.answered_late(later, later, LEASE));
     }
 
     #[tokio::test(start_paused = true)]

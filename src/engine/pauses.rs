@@ -107,7 +107,10 @@ impl Shared {
             loop {
                 let asked = Instant::now();
                 let again = match self.read_pauses().await {
-                    Ok(()) => asked + READ_EVERY,
+                    Ok(()) => {
+                        self.answered_late(asked);
+                        asked + READ_EVERY
+                    }
                     Err(error) => {
                         self.ledger_failed("read what is paused, so nothing starts", &error);
                         Instant::now() + READ_AGAIN

@@ -152,7 +152,11 @@ impl Shared {
             true => KeyBuckets::all(),
             false => self.share.own_buckets(),
         };
+        let asked = Instant::now();
         let newest = self.scan_overdue(newest, &among, &paused).await?;
+        if self.answered_late(asked) {
+            return Ok(seen.report);
+        }
         let more = newest.next.is_some();
         self.hand_in(newest, &mut seen);
         if !more {
@@ -172,7 +176,11 @@ impl Shared {
                 after: cursors.sweep,
                 limit: PAGE,
             };
+            let asked = Instant::now();
             let page = self.scan_overdue(oldest, &among, &paused).await?;
+            if self.answered_late(asked) {
+                break;
+            }
             cursors.sweep = page.next;
             self.hand_in(page, &mut seen);
             if cursors.sweep.is_none() {

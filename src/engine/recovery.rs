@@ -240,16 +240,18 @@ impl Shared {
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
         let later = now.plus(TRY_AGAIN);
+        let asked = Instant::now();
         let free = match self.owners_come_first().await {
-            Ok(false) => self.parts.ledger.free_of(&rows).await,
-            Ok(true) => {
-                let again = taken.into_iter().map(|(row, look)| (later, row, look));
-                return self.recovery.watch(again);
-            }
+            Ok(false) => self.parts.ledger.free_of(&rows).await.map(Some),
+            Ok(true) => Ok(None),
             Err(error) => Err(error),
         };
-        match free {
-            Ok(free) => {
+        match free.map(|free| free.filter(|_| !self.answered_late(asked))) {
+            Ok(None) => {
+                let again = taken.into_iter().map(|(row, look)| (later, row, look));
+                self.recovery.watch(again);
+            }
+            Ok(Some(free)) => {
                 let put_off = free.into_iter().filter_map(|row| {
                     let look = taken.get(&row.arming.row).copied()?;
                     self.take_up(row, look, now)

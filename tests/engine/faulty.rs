@@ -16,6 +16,7 @@ use lapsed::ledger::{
     Settled, Settlement, Standing, Upcoming,
 };
 use lapsed::task::{KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
+use tokio::time::Instant;
 
 /// What goes wrong between the engine and the ledger; nothing at first.
 #[derive(Debug, Default)]
@@ -50,6 +51,17 @@ pub struct Faults {
     pub scan_leases_fails: AtomicBool,
     /// Asking what is paused fails.
     pub pauses_fail: AtomicBool,
+    /// Until then no statement reaches the ledger, and none fails: each waits for a connection.
+    pub silent_until: Mutex<Option<Instant>>,
+}
+
+impl Faults {
+    async fn connection(&self) {
+        let until = *self.silent_until.lock().unwrap();
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -91,6 +103,7 @@ impl Ledger for Faulty {
     }
 
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
+        self.faults.connection().await;
         self.inner.sync_clock().await
     }
 
@@ -151,6 +164,7 @@ impl Ledger for Faulty {
     }
 
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
         self.faults.scans.fetch_add(1, Ordering::SeqCst);
         self.inner.scan(scan).await
     }
@@ -161,6 +175,7 @@ impl Ledger for Faulty {
         among: &KeyBuckets,
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
         self.faults.scans.fetch_add(1, Ordering::SeqCst);
         self.inner.scan_news(scan, among, known).await
     }
@@ -183,6 +198,7 @@ impl Ledger for Faulty {
     }
 
     async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        self.faults.connection().await;
         self.faults.lease_scans.fetch_add(1, Ordering::SeqCst);
         match self.faults.scan_leases_fails.load(Ordering::SeqCst) {
             true => Err(unavailable()),
@@ -195,6 +211,7 @@ impl Ledger for Faulty {
     }
 
     async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        self.faults.connection().await;
         self.inner.free_of(rows).await
     }
 
@@ -242,6 +259,7 @@ impl Ledger for Faulty {
 #[async_trait]
 impl Pauses for Faulty {
     async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
+        self.faults.connection().await;
         match self.faults.pauses_fail.load(Ordering::SeqCst) {
             true => Err(refused()),
             false => self.inner.all().await,
@@ -269,6 +287,7 @@ impl Pauses for Faulty {
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
         self.faults.scans.fetch_add(1, Ordering::SeqCst);
         self.inner.scan_unpaused(scan, paused).await
     }

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Claimant, Ledger, Ruling, Settled, Settlement};
 use lapsed::task::State;
 use lapsed::{HandlerRegistry, TaskContext};
+use tokio::time::Instant;
 
 use crate::faulty::{Faults, refused, unavailable};
 use crate::rig::{START, counting, held, overdue, start_with, until};
@@ -193,6 +195,42 @@ async fn a_run_that_is_locked_out_once_counts_nothing() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     go.notify_one();
     let record = rig.until("Job@held", State::Done).await;
+    assert_eq!((record.attempt, record.crashes), (1, 0));
+    rig.stop().await;
+}
+
+/// An outage in which no statement of this daemon fails: each waits for its connection until the ledger is back.
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_that_statements_waited_out_the_owner_gives_back_its_lease_first() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 1).await;
+    let owner = Claimant {
+        daemon: "other:1".into(),
+        lease: Duration::from_secs(4),
+    };
+    let claim = ledger.claim(&armings, &owner).await.unwrap().remove(0);
+    let faults = Arc::new(Faults::default());
+    let config = "engine.lease = '4s'";
+    let rig = start_with(
+        ledger,
+        Arc::clone(&faults),
+        config,
+        counting(&Arc::default()),
+    );
+    until("the lease was seen", async || {
+        faults.lease_scans.load(Ordering::SeqCst) > 0 && faults.scans.load(Ordering::SeqCst) > 0
+    })
+    .await;
+    let back = Instant::now() + Duration::from_secs(10);
+    *faults.silent_until.lock().unwrap() = Some(back);
+    tokio::time::sleep_until(back + Duration::from_secs(1)).await;
+    let settlement = Settlement {
+        lease: claim.lease,
+        ruling: Ruling::Release,
+    };
+    let settled = rig.ledger.settle(&[settlement]).await.unwrap();
+    assert_eq!(settled, [Settled::Applied]);
+    let record = rig.until("Job@count@0", State::Done).await;
     assert_eq!((record.attempt, record.crashes), (1, 0));
     rig.stop().await;
 }
