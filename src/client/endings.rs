@@ -99,8 +99,9 @@ impl TaskClient {
     /// As [`redrive`](Self::redrive), for all dead tasks that fit, at this pace; answers how many. A `limit` of 0 is
     /// none, and the states of the filter are not looked at: it is always the dead.
     ///
-    /// Their keys are not armed: the sweep finds them within a second or two, and since they are overdue it runs them
-    /// in the share of the slots that a backlog has. What falls due meanwhile stays punctual.
+    /// Their keys are not armed: they fall due again as of [`REDRIVEN_AGO`](crate::ledger::REDRIVEN_AGO), the sweep finds
+    /// them within a second or two, and since they are overdue it runs them in the share of the slots that a backlog has.
+    /// What falls due meanwhile stays punctual.
     ///
     /// # Errors
     /// [`ClientError`]; what was redriven before stays so.

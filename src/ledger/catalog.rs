@@ -95,6 +95,11 @@ fn json_option<S: serde::Serializer>(
     }
 }
 
+/// A task that is redriven falls due again as of so long ago, unless its own due time is later: long enough to be worked off
+/// as a backlog, beside which what falls due now stays punctual, and so short that each sweep comes to it at once, whatever
+/// else has been overdue for longer.
+pub const REDRIVEN_AGO: Duration = Duration::from_secs(6);
+
 /// Which finished tasks to forget: the next few of one state, in the order of their due times.
 ///
 /// A task is old enough when it has both fallen due and finished so long ago. One that was called off ahead of its time

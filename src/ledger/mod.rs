@@ -32,7 +32,9 @@ use async_trait::async_trait;
 
 pub use self::answer::{CancelAnswer, RescheduleAnswer};
 pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
-pub use self::catalog::{Catalog, NudgeAnswer, Prune, PruneCursor, Pruned, Stats, TaskRecord};
+pub use self::catalog::{
+    Catalog, NudgeAnswer, Prune, PruneCursor, Pruned, REDRIVEN_AGO, Stats, TaskRecord,
+};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::creation::{
     Created, IfPending, NewTask, PAYLOAD_BYTES_MAX, PAYLOAD_READ_MAX, Stands, TAG_CHARS_MAX,

@@ -1,5 +1,7 @@
 //! What a dead daemon was running: when it runs again, and that it does not while the daemon lives.
 
+use lapsed::client::Pace;
+use lapsed::ledger::ListFilter;
 use lapsed::task::State;
 use lapsed::{HandlerRegistry, Limits, TaskContext};
 use rustix::process::Signal;
@@ -195,4 +197,34 @@ async fn what_a_stopped_daemon_gives_back_behind_a_held_backlog_starts_soon_else
     assert_eq!(run.attempt, 1, "it was given back");
     let after_ms = run.at_ms - stopped_ms;
     assert!(after_ms < LATE_MS_MAX, "{after_ms} ms after the stop");
+}
+
+#[tokio::test]
+async fn what_is_redriven_behind_a_held_backlog_starts_soon() {
+    const HELD: i64 = 200_000;
+    let rig = Rig::new("engine.timeout = '1h'\nsweep.interval = '10s'").await;
+    rig.run_sql(&format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts) \
+         SELECT CONCAT('Slow@run@', seq), 0, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() - 5000 + seq DIV 100, 0 FROM {}",
+        numbers(HELD)
+    ))
+    .await;
+    rig.run_sql(
+        "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, sts, finished_at) \
+         VALUES ('Job@long@1', 2, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() - 4000, 0, UNIX_TIMESTAMP() - 3900)",
+    )
+    .await;
+    let daemon = rig.daemon_with(held_and_free());
+    daemon.hears_events().await;
+    until("it is behind", async || rig.number(LEASED).await == 1).await;
+    let of_job = ListFilter {
+        class: Some("Job".to_owned()),
+        ..ListFilter::default()
+    };
+    let client = rig.client().await;
+    let redriven = client.redrive_where(&of_job, Pace::default()).await;
+    assert_eq!(redriven.unwrap(), 1);
+    until_within(SOON + SOON, "it runs", async || rig.runs().await.len() == 1).await;
+    assert_eq!(rig.state("Job@long@1").await, State::Running);
+    assert_eq!(rig.record("Job@long@1").await.attempt, 1);
 }

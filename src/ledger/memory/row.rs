@@ -3,7 +3,7 @@
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
     Arming, CancelAnswer, Claimant, FoundLease, IfPending, NewTask, Owner, PAYLOAD_READ_MAX,
-    Standing, Upcoming,
+    REDRIVEN_AGO, Standing, Upcoming,
 };
 use crate::task::{How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs};
 
@@ -339,7 +339,12 @@ impl Row {
             self.deleted = false;
             self.start_time = now;
             self.changed_at = now;
-            self.run_end = NEVER;
+            self.run_end = self.end_time;
+            self.retry_at = self
+                .end_time
+                .max(UnixMs(now.0 - REDRIVEN_AGO.as_millis() as i64));
+            self.attempt = 0;
+            self.crashes = 0;
             self.reason = None;
             self.finished_at = None;
         }

@@ -17,7 +17,7 @@
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
-use crate::ledger::{IfPending, PAYLOAD_READ_MAX};
+use crate::ledger::{IfPending, PAYLOAD_READ_MAX, REDRIVEN_AGO};
 
 /// `{now_ns}`: the ledger's clock in nanoseconds, as exact as it is.
 const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
@@ -425,14 +425,15 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. `start_time` begins anew: lateness,
-/// deadline and expiry are counted from the later of the two. Unique key.
+/// deadline and expiry are counted from the later of the two. It stands among what fell due [`REDRIVEN_AGO`] ago, however
+/// long ago `end_time` is: each sweep begins there, and does not have to get past an older backlog. Unique key.
 pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
-       run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
+       run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE `key` = ? AND status = 2";
 
 /// `redrive_rows`: as [`REDRIVE`]. Primary key.
 pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
-       run_end = 0, retry_at = 0, attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
+       run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE id IN ({ids}) AND status = 2";
 
 /// `dead_keys`. Primary key.
@@ -661,6 +662,7 @@ impl Queries {
             .replace("{t}", &self.table)
             .replace("{now_ns}", NOW_NS)
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
+            .replace("{redriven_s}", &REDRIVEN_AGO.as_secs().to_string())
     }
 
     /// [`RECORD`] of one key.
