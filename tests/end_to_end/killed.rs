@@ -1,12 +1,14 @@
 //! What a dead daemon was running: when it runs again, and that it does not while the daemon lives.
 
+use std::time::Duration;
+
 use lapsed::client::Pace;
 use lapsed::ledger::ListFilter;
 use lapsed::task::State;
 use lapsed::{HandlerRegistry, Limits, TaskContext};
 use rustix::process::Signal;
 
-use crate::rig::{Daemon, LATE_MS_MAX, Rig, create, numbers, until, write_down};
+use crate::rig::{Daemon, LATE_MS_MAX, Rig, create, numbers, until, until_within, write_down};
 use crate::worker::{Process, not_tried};
 
 const LEASED: &str = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0 AND lease_until > UNIX_TIMESTAMP(NOW(3))";
@@ -224,7 +226,10 @@ async fn what_is_redriven_behind_a_held_backlog_starts_soon() {
     let client = rig.client().await;
     let redriven = client.redrive_where(&of_job, Pace::default()).await;
     assert_eq!(redriven.unwrap(), 1);
-    until("it runs", async || rig.runs().await.len() == 1).await;
+    until_within(Duration::from_secs(30), "it runs", async || {
+        rig.runs().await.len() == 1
+    })
+    .await;
     assert_eq!(rig.state("Job@long@1").await, State::Running);
     assert_eq!(rig.record("Job@long@1").await.attempt, 1);
 }
