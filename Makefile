@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
+# Most tests wait for servers and due times, so more run at a time than there are cores.
+TEST_THREADS ?= $(shell n=$$((3 * $$(nproc))); echo $$((n < 16 ? n : 16)))
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,8 +14,9 @@ demo: ## see it work: an auction closes on time, on a private Redis and MySQL
 
 test: ## every test, doc tests too
 	@scripts/install-servers
-	@echo "$(CARGO) test --locked"
-	@notes=$$(mktemp) && status=0 && { LAPSED_TEST_NOT_TRIED=$$notes $(CARGO) test --locked || status=$$?; } && \
+	@echo "RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked"
+	@notes=$$(mktemp) && status=0 && { \
+		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status
 
 lint: ## formatting, clippy, doc warnings, licences and banned crates

@@ -172,6 +172,11 @@ impl Trial {
             {
                 task.row = Row::Done;
             }
+            if let Row::Pending { own: false, .. } = task.row
+                && matches!(op, Op::Reschedule(_) | Op::Cancel | Op::RunNow)
+            {
+                self.await_row(&script.name).await;
+            }
             let before = self.now();
             let effect = task.effect(*op, before, &self.disturbances.borrow());
             let Some(effect) = effect else {
@@ -204,6 +209,17 @@ impl Trial {
             task.apply(effect, Op::Cancel, before, self.now(), None);
         }
         (task, log)
+    }
+
+    /// Gives the daemons time to write the row of a key. Without it, the answer shows that it is missing.
+    async fn await_row(&self, name: &str) {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let is_written = async {
+            while self.find(name).await != Some(State::Pending) {
+                sleep(POLL).await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, is_written).await;
     }
 
     async fn find(&self, name: &str) -> Option<State> {
