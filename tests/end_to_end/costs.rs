@@ -150,7 +150,7 @@ impl Costs {
 }
 
 /// What is counted stays below these bounds. Each is what a task costs, and less than one more: on a machine that
-/// stalls some things are looked at again, but no task costs one statement or command more.
+/// stalls some things are looked at again, but no task costs one statement or command more, unless it is said below.
 async fn costs_at_most(
     counted: &Counted,
     label: &str,
@@ -177,8 +177,9 @@ async fn a_plain_task_costs_what_it_always_did() {
         (&["com_select"], 2.1),
         (&WRITES, 0.8),
         (&["set"], 1.8),
-        // The sentinels' are among them, now and then.
-        (&["pttl"], 3.8),
+        // The sentinels' are among them, now and then. A key that a slow machine armed some milliseconds late is touched
+        // twice.
+        (&["pttl"], 4.8),
         // A second time for an event that comes after its run.
         (&["getrange", "get"], 2.8),
     ];
@@ -191,7 +192,7 @@ async fn a_plain_task_costs_what_it_always_did() {
         (&["com_select"], 0.5),
         (&WRITES, 0.1),
         (&["set"], 1.5),
-        (&["pttl"], 3.8),
+        (&["pttl"], 4.8),
         (&["getrange", "get"], 2.8),
     ];
     costs_at_most(&counted, "together", &together, &bounds).await;
