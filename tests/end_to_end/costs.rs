@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lapsed::client::Made;
 use lapsed::{Due, HandlerRegistry, Task, TaskContext};
 use tokio::time::Instant;
 
@@ -89,6 +90,7 @@ impl Counted {
         let tasks = dues.iter().enumerate().map(task).collect();
         let made = self.daemon.tasks.create_many(tasks).await.unwrap();
         assert!(made.iter().all(|made| made.armed));
+        let armed_late = self.armed_late(label, &made).await;
         let last = made.last().unwrap().due();
         self.rig.until_clock(last).await;
         until("all have run and are settled", async || {
@@ -101,11 +103,12 @@ impl Counted {
             left.is_empty()
         })
         .await;
-        let busy = Counts::of(&self.rig).await.since(&before);
+        let mut busy = Counts::of(&self.rig).await.since(&before);
+        *busy.0.entry("pttl".to_owned()).or_default() -= armed_late;
         let seconds = began.elapsed().as_secs_f64() / IDLE.as_secs_f64();
         assert_eq!(self.ran.swap(0, Ordering::Relaxed), dues.len());
         println!(
-            "{label}: {} tasks: {busy:?}; idle in {IDLE:?}: {idle:?}",
+            "{label}: {} tasks, {armed_late} armed late: {busy:?}; idle in {IDLE:?}: {idle:?}",
             dues.len()
         );
         Costs {
@@ -114,6 +117,28 @@ impl Counted {
             seconds,
             tasks: dues.len() as f64,
         }
+    }
+}
+
+impl Counted {
+    /// How many keys outlive the moment at which they are touched, because a slow machine armed them late: they are
+    /// touched once more.
+    async fn armed_late(&self, label: &str, made: &[Made]) -> i64 {
+        // As `timer/nudge.rs` has it, for a few and for a burst.
+        let touched_after_ms = match made.len() {
+            ..256 => 2,
+            _ => 20,
+        };
+        let mut ask = redis::pipe();
+        for number in 0..made.len() {
+            ask.cmd("PEXPIRETIME")
+                .arg(format!("Job@count@{label}{number}"));
+        }
+        let mut redis = self.rig.redis_connection().await;
+        let gone_at: Vec<i64> = ask.query_async(&mut redis).await.unwrap();
+        let pairs = gone_at.iter().zip(made);
+        let late = pairs.filter(|(gone_at, made)| **gone_at >= made.due().0 + touched_after_ms);
+        late.count() as i64
     }
 }
 
@@ -150,7 +175,7 @@ impl Costs {
 }
 
 /// What is counted stays below these bounds. Each is what a task costs, and less than one more: on a machine that
-/// stalls some things are looked at again, but no task costs one statement or command more, unless it is said below.
+/// stalls some things are looked at again, but no task costs one statement or command more, but for what is said below.
 async fn costs_at_most(
     counted: &Counted,
     label: &str,
@@ -177,9 +202,8 @@ async fn a_plain_task_costs_what_it_always_did() {
         (&["com_select"], 2.1),
         (&WRITES, 0.8),
         (&["set"], 1.8),
-        // The sentinels' are among them, now and then. A key that a slow machine armed some milliseconds late is touched
-        // twice.
-        (&["pttl"], 4.8),
+        // The sentinels' are among them, now and then.
+        (&["pttl"], 3.8),
         // A second time for an event that comes after its run.
         (&["getrange", "get"], 2.8),
     ];
@@ -192,7 +216,7 @@ async fn a_plain_task_costs_what_it_always_did() {
         (&["com_select"], 0.5),
         (&WRITES, 0.1),
         (&["set"], 1.5),
-        (&["pttl"], 4.8),
+        (&["pttl"], 3.8),
         (&["getrange", "get"], 2.8),
     ];
     costs_at_most(&counted, "together", &together, &bounds).await;
