@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::config::ConfigSource;
-use lapsed::engine::Status;
+use lapsed::engine::Handle;
 use lapsed::handler::Router;
 use lapsed::http::{self, Pages};
 use lapsed::{Config, HandlerRegistry};
@@ -103,7 +103,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
 /// The first SIGTERM or SIGINT stops gracefully, the second at once.
 fn stop_on_signals(
     stop: CancellationToken,
-    status: Status,
+    status: Handle,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut term = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
@@ -128,7 +128,7 @@ fn stop_on_signals(
 /// else has changed since the start; a broken one changes nothing.
 fn reload_on_hangup(
     router: Arc<Router>,
-    status: Status,
+    status: Handle,
     started: Config,
     file: Option<PathBuf>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
@@ -167,7 +167,7 @@ fn reload_on_hangup(
 }
 
 /// Ready once the ledger answers; then a line of status, and the watchdog's due.
-async fn tell_systemd(status: Status) {
+async fn tell_systemd(status: Handle) {
     while !status.ledger_answers() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -24,7 +24,7 @@ const STAT_START: usize = 19;
 
 /// The processes that this one can see.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     /// `/proc`, unless in a test.
     proc: PathBuf,
     /// Whether a process with this id exists here.
@@ -44,7 +44,7 @@ struct Claimer {
 
 impl Processes {
     /// Those of this machine.
-    pub(super) fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let host = rustix::system::uname()
             .nodename()
             .to_string_lossy()
@@ -64,7 +64,7 @@ impl Processes {
     }
 
     /// The name of this process. Of a long host name only the end is kept.
-    pub(super) fn own_name(&self) -> String {
+    pub(crate) fn own_name(&self) -> String {
         let process = match &self.own {
             Some(Claimer { pid, place, start }) => {
                 format!(":{}/{place}.{start}", pid.as_raw_nonzero())
@@ -77,7 +77,7 @@ impl Processes {
     }
 
     /// Whether the process of this name certainly does not exist any more. False whenever it cannot be known.
-    pub(super) fn is_gone(&self, name: &str) -> bool {
+    pub(crate) fn is_gone(&self, name: &str) -> bool {
         let (Some(own), Some(claimer)) = (&self.own, Claimer::parse(name)) else {
             return false;
         };

@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Shared;
-use super::run::Ended;
+use crate::engine::Shared;
+use crate::engine::execute::Ended;
 
 /// How long the last settlements of a stopping engine may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const ARM_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Ends what runs, first by waiting, then by force, and writes the last settlements.
-    pub(super) async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: JoinHandle<()>) {
+    pub(crate) async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: JoinHandle<()>) {
         let running = self.leases.len();
         tracing::info!(
             running,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
+use crate::engine::Shared;
 use crate::ledger::{Arming, Claim, Lease, Owner, Renewal};
 use crate::task::TaskKey;
 
@@ -175,7 +175,7 @@ impl Leases {
 impl Shared {
     /// Renews leases until it is dropped. A renewal that hangs must not keep a run from being ended in
     /// time, so the two go on side by side.
-    pub(super) async fn keep_leases(self: Arc<Self>) {
+    pub(crate) async fn keep_leases(self: Arc<Self>) {
         let tick =
             (self.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
         let renew = async {

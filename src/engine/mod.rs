@@ -9,39 +9,21 @@
 //!
 //! It knows the seams (`ledger`, `timer`, `handler`), never a driver.
 
-mod adopt;
-mod audit;
-mod audit_turn;
-mod by_hand;
+mod background;
+mod candidates;
+mod claim;
 mod claimant;
-mod dispatch;
-mod door;
 mod drain;
-mod flow;
-mod horizon;
-mod intake;
-mod lane;
+mod execute;
+mod handle;
 mod lease;
-mod lines;
-mod look_ahead;
-mod muster;
-mod observe;
+mod negative_cache;
 mod pace;
-mod pauses;
-mod queues;
-mod ration;
-mod reconcile;
-mod recovery;
-mod retention;
-mod revival;
-mod run;
-mod series;
+mod queue;
 mod settle;
-mod sightings;
-mod slots;
-mod status;
-mod strangers;
-mod unroutable;
+mod sink;
+mod stepper;
+mod undelete;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,17 +34,17 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::background::gauges::LedgerHealth;
+use self::background::pauses::PauseWatch;
+use self::background::rate_limit::LocalRates;
+use self::background::recovery::Recovery;
+use self::candidates::Candidates;
 use self::claimant::Processes;
-use self::door::Door;
-use self::intake::Intake;
-use self::lane::Lane;
 use self::lease::Leases;
-use self::observe::LedgerHealth;
-use self::pauses::PauseWatch;
-use self::ration::Rations;
-use self::recovery::Recovery;
-use self::sightings::Sightings;
-use self::strangers::Strangers;
+use self::negative_cache::NegativeCache;
+use self::queue::SignalQueue;
+use self::queue::class::SignalClass;
+use self::sink::TimerSink;
 use crate::config::{
     Config, ConfigError, EngineConfig, NudgeConfig, RecurringConfig, RetentionConfig, SweepConfig,
 };
@@ -74,14 +56,15 @@ use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Cause, Timer};
 
-pub use self::audit::AuditReport;
-pub(crate) use self::by_hand::ByHand;
-pub use self::reconcile::SweepReport;
-pub use self::status::Status;
+pub use self::background::audit::AuditReport;
+pub use self::background::sweep::SweepReport;
+pub use self::handle::Handle;
+pub(crate) use self::stepper::Stepper;
 
 /// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
 /// one for the sweep. More only wait for the same rows.
-const DISPATCHERS: [Lane; 3] = [Lane::Fresh, Lane::Fresh, Lane::Swept];
+const DISPATCHERS: [SignalClass; 3] =
+    [SignalClass::Fresh, SignalClass::Fresh, SignalClass::Backlog];
 
 /// Ended runs that wait to be settled, for each slot.
 const UNSETTLED_PER_SLOT: usize = 4;
@@ -121,7 +104,7 @@ pub(crate) struct Shared {
     sweep: SweepConfig,
     /// How long finished tasks are kept.
     retention: watch::Sender<RetentionConfig>,
-    intake: Arc<Intake>,
+    intake: Arc<SignalQueue>,
     /// Whose the tasks are.
     share: Arc<Share>,
     /// Some have another owner than before.
@@ -129,7 +112,7 @@ pub(crate) struct Shared {
     /// What is paused.
     pauses: PauseWatch,
     /// Keys that wait to be adopted.
-    sightings: Arc<Sightings>,
+    sightings: Arc<Candidates>,
     slots: Arc<Semaphore>,
     /// The share of the slots that a backlog may take.
     backlog_slots: Arc<Semaphore>,
@@ -155,11 +138,11 @@ pub(crate) struct Shared {
     broken: CancellationToken,
     runs: TaskTracker,
     /// The starts of routes with a rate, where they cannot be shared.
-    rations: Rations,
+    rations: LocalRates,
     /// The series of the configuration.
     recurring: watch::Sender<Vec<RecurringConfig>>,
     /// Keys without a row that events named lately.
-    strangers: Strangers,
+    strangers: NegativeCache,
     complaints: RateLimit,
     /// For what stays as it is until somebody changes it.
     warnings: RateLimit,
@@ -184,7 +167,7 @@ impl Engine {
                 nudge: config.nudge,
                 sweep: config.sweep,
                 retention: watch::Sender::new(config.retention),
-                intake: Arc::new(Intake::new(
+                intake: Arc::new(SignalQueue::new(
                     Arc::clone(&parts.metrics),
                     Arc::clone(&share),
                     Arc::clone(&parts.router),
@@ -193,7 +176,7 @@ impl Engine {
                 share,
                 shares_changed: Notify::new(),
                 pauses: PauseWatch::default(),
-                sightings: Arc::new(Sightings::new(parts.ledger.clock().clone())),
+                sightings: Arc::new(Candidates::new(parts.ledger.clock().clone())),
                 slots,
                 backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
                 claim_turn: Semaphore::new(1),
@@ -208,9 +191,9 @@ impl Engine {
                 stopping: CancellationToken::new(),
                 broken: CancellationToken::new(),
                 runs: TaskTracker::new(),
-                rations: Rations::default(),
+                rations: LocalRates::default(),
                 recurring: watch::Sender::new(config.recurring.clone()),
-                strangers: Strangers::default(),
+                strangers: NegativeCache::default(),
                 complaints: RateLimit::every(Duration::from_secs(10)),
                 warnings: RateLimit::every(Duration::from_secs(600)),
                 parts,
@@ -237,10 +220,10 @@ impl Engine {
     ///
     /// # Errors
     /// The configuration it was made from cannot be used.
-    pub fn status(&self) -> Result<Status, ConfigError> {
+    pub fn status(&self) -> Result<Handle, ConfigError> {
         self.shared
             .as_ref()
-            .map(|shared| Status(Arc::clone(shared)))
+            .map(|shared| Handle(Arc::clone(shared)))
             .map_err(Clone::clone)
     }
 
@@ -358,8 +341,8 @@ impl Shared {
         }
     }
 
-    fn door(&self) -> Door {
-        Door {
+    fn door(&self) -> TimerSink {
+        TimerSink {
             intake: Arc::clone(&self.intake),
             sightings: Arc::clone(&self.sightings),
             router: Arc::clone(&self.parts.router),

@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(2);
 /// Measures steps, and rests between them. A step takes longer while the servers or this process have other work, and a
 /// rest ends late while this process lacks CPU time: both make the next rest longer.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     began: Instant,
     /// How late the last rest ended.
     late: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The first step begins now.
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self {
             began: Instant::now(),
             late: Duration::ZERO,
@@ -36,7 +36,7 @@ impl Pace {
     }
 
     /// As [`begin`](Self::begin), for a caller that waits for the end of the work: it yields between steps.
-    pub(super) fn without_rests() -> Self {
+    pub(crate) fn without_rests() -> Self {
         Self {
             rests: false,
             ..Self::begin()
@@ -44,7 +44,7 @@ impl Pace {
     }
 
     /// Ends a step, rests, and begins the next.
-    pub(super) async fn rest(&mut self) {
+    pub(crate) async fn rest(&mut self) {
         if !self.rests {
             return tokio::task::yield_now().await;
         }

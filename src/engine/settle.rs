@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::Shared;
-use super::run::Ended;
+use crate::engine::Shared;
+use crate::engine::execute::Ended;
 use crate::ledger::{Arming, LedgerError, Ruling, Settled, Settlement};
 use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
@@ -25,7 +25,7 @@ const REFUSALS_MAX: usize = 16;
 
 impl Shared {
     /// Settles runs as they end, until every sender is gone and everything is written.
-    pub(super) async fn settle_all(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
+    pub(crate) async fn settle_all(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut waiting: Vec<Ended> = Vec::new();
         let mut again_at = Instant::now();
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     /// Answers those that are to be settled again later: their rows are locked, or the ledger refuses for now.
-    pub(super) async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
+    pub(crate) async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let batch = self.leave_locked_out(batch);
         let now = self.parts.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch

@@ -14,14 +14,14 @@ use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 
 use crate::config::Secret;
-use crate::engine::Status;
+use crate::engine::Handle;
 use crate::telemetry::Metrics;
 
 /// What the pages show.
 #[derive(Clone)]
 pub struct Pages {
     /// The engine.
-    pub status: Status,
+    pub status: Handle,
     /// Its counters.
     pub metrics: Arc<Metrics>,
     /// Who may read them; empty on a loopback address for everybody.

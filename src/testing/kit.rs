@@ -10,7 +10,7 @@ use super::Ran;
 use crate::client::TaskClient;
 use crate::clock::LedgerClock;
 use crate::config::Config;
-use crate::engine::{ByHand, Engine, Parts};
+use crate::engine::{Engine, Parts, Stepper};
 use crate::fleet::memory::MemoryRoster;
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::memory::MemoryLedger;
@@ -44,7 +44,7 @@ pub struct TestKit {
     clock: LedgerClock,
     ledger: Arc<MemoryLedger>,
     tasks: TaskClient,
-    engine: ByHand,
+    engine: Stepper,
     ran: Vec<Ran>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::compose::Adapters;
-use lapsed::engine::{EngineError, Status};
+use lapsed::engine::{EngineError, Handle};
 use lapsed::handler::Router;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Catalog, Ledger, TaskRecord};
@@ -461,7 +461,7 @@ pub async fn take_effect(
 /// An engine in this process; dropped, it stops at once as if killed.
 pub struct Daemon {
     pub tasks: TaskClient,
-    pub status: Status,
+    pub status: Handle,
     adapters: Adapters,
     router: Arc<Router>,
     stop: Option<oneshot::Sender<()>>,

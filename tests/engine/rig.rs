@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::client::Made;
-use lapsed::engine::{EngineError, Parts, Status};
+use lapsed::engine::{EngineError, Handle, Parts};
 use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
@@ -29,7 +29,7 @@ pub const START: UnixMs = UnixMs(1_800_000_000_000);
 pub struct Rig {
     pub ledger: Arc<MemoryLedger>,
     pub parts: Parts,
-    pub status: Status,
+    pub status: Handle,
     pub tasks: TaskClient,
     pub stop: Option<oneshot::Sender<()>>,
     pub running: JoinHandle<Result<(), EngineError>>,

@@ -66,7 +66,7 @@ impl Roster for Seen {
 
 pub struct Daemon {
     pub metrics: Arc<Metrics>,
-    pub status: lapsed::engine::Status,
+    pub status: lapsed::engine::Handle,
     pub stop: CancellationToken,
     pub running: tokio::task::JoinHandle<()>,
 }

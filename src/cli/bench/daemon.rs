@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use lapsed::clock::{LedgerClock, wall_micros};
 use lapsed::compose::Adapters;
-use lapsed::engine::Status;
+use lapsed::engine::Handle;
 use lapsed::handler::{Handler, HandlerError};
 use lapsed::ledger::Ledger;
 use lapsed::telemetry::Metrics;
@@ -147,7 +147,7 @@ async fn told_to_stop() {
 }
 
 struct Teller {
-    status: Status,
+    status: Handle,
     recorder: Arc<Recorder>,
     metrics: Arc<Metrics>,
 }

@@ -1,0 +1,357 @@
+//! The audit: goes through every future task, arms what the timer has lost, and brings back what a legacy
+//! program deleted and created again. Beside the sweep, not before it: a million keys take a while.
+//!
+//! What falls due soon is looked at first. Then come the keys, some of which may have been armed while no daemon
+//! listened and have no row yet, and then all other tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::Shared;
+use crate::engine::background::look_ahead::alarm;
+use crate::engine::pace::Pace;
+use crate::ledger::{DuePage, DueScan, LedgerError, Window};
+use crate::task::{DELAY_MAX, TaskKey, UnixMs};
+use crate::timer::{Alarm, ArmMode, Cause};
+
+/// Audits are at least so far apart, unless Redis is another one.
+pub(crate) const AUDIT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long the first audit waits for a subscription.
+const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long after it broke off an audit goes on from there.
+const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
+
+/// When it goes on if nobody asks for it before.
+const BROKEN_OFF_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long to wait when the ledger did not answer.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Tasks due within this are looked at before the keys.
+const SOON: Duration = Duration::from_secs(3600);
+
+/// Rows of one step. A step is short, so that a task that falls due meanwhile waits for little of it.
+const PAGE: u32 = 250;
+
+/// What one audit found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct AuditReport {
+    /// Future tasks that were looked at.
+    pub pending: usize,
+    /// Keys armed again.
+    pub rearmed: usize,
+    /// Rows that a legacy program had deleted and armed again.
+    pub revived: usize,
+    /// Rows written for keys that other programs had armed.
+    pub adopted: usize,
+    /// Whether it came to its end: it breaks off when the timer does not answer.
+    pub complete: bool,
+}
+
+impl AuditReport {
+    fn tell(self, cause: Cause) {
+        let Self {
+            pending,
+            rearmed,
+            revived,
+            adopted,
+            complete: _,
+        } = self;
+        tracing::info!(
+            cause = cause.as_str(),
+            pending,
+            rearmed,
+            revived,
+            adopted,
+            "audited"
+        );
+    }
+}
+
+/// What an audit does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Step {
+    /// Tasks due soon.
+    #[default]
+    Soon,
+    /// The keys that are armed.
+    Keys,
+    /// All other tasks.
+    Later,
+    /// Nothing more.
+    End,
+}
+
+/// How far an audit has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    report: AuditReport,
+    step: Step,
+    /// The row after which it goes on.
+    after: Option<(UnixMs, u64)>,
+    /// Where it goes on among the keys.
+    cursor: Option<u64>,
+    /// When it began, on the ledger's clock.
+    began: Option<UnixMs>,
+    /// When it broke off.
+    broke_off: Option<Instant>,
+}
+
+impl Progress {
+    /// What is left to do after `self` broke off. All, if that was long ago, or the timer has lost its data since. All
+    /// keys, if some may have been armed unheard since.
+    fn go_on(self, cause: Cause) -> Self {
+        let lately = |at: Instant| at.elapsed() < BROKEN_OFF_KEPT;
+        match self.broke_off {
+            Some(at) if lately(at) && cause != Cause::RedisChanged => {
+                let keys_again = cause == Cause::Subscribed && self.step == Step::Later;
+                Self {
+                    broke_off: None,
+                    step: if keys_again { Step::Keys } else { self.step },
+                    cursor: self.cursor.filter(|_| cause != Cause::Subscribed),
+                    ..self
+                }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    fn break_off(&mut self) {
+        self.broke_off = Some(Instant::now());
+    }
+}
+
+/// An audit that is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    cause: Cause,
+    /// An audit by another daemon does if it began after this.
+    since: UnixMs,
+}
+
+impl Request {
+    /// Both in one.
+    fn with(self, other: Self) -> Self {
+        Self {
+            cause: self.cause.or_more_urgent(other.cause),
+            since: self.since.max(other.since),
+        }
+    }
+}
+
+impl Shared {
+    /// Audits when asked to, until the engine stops: at once when Redis is another one, else at most once a minute.
+    pub(crate) async fn audit_until_stopped(self: Arc<Self>) {
+        let work = async {
+            let mut last: Option<Instant> = None;
+            let mut progress = Progress::default();
+            loop {
+                let request = self.audit_requested().await;
+                let Request { cause, since } = self.rest_after(last, request).await;
+                if !self.our_turn(since).await {
+                    self.parts.metrics.audit_skipped();
+                    tracing::debug!(cause = cause.as_str(), "another daemon has audited");
+                    continue;
+                }
+                let began = Instant::now();
+                progress = progress.go_on(cause);
+                let began_at = *progress
+                    .began
+                    .get_or_insert(self.parts.ledger.clock().now());
+                match self.audit(cause, &mut progress).await {
+                    Ok(()) if progress.broke_off.is_some() => {
+                        let wanted = self.intake.audit_wanted();
+                        let wanted = tokio::time::timeout(BROKEN_OFF_PAUSE, wanted).await;
+                        self.intake.audit(wanted.unwrap_or(cause));
+                    }
+                    Ok(()) => {
+                        last = Some(began);
+                        self.turn_over(began_at).await;
+                        progress.report.tell(cause);
+                        // A sentinel that expired meanwhile asks for no more than this audit has done.
+                        self.intake.drop_audit(Cause::Sentinel);
+                    }
+                    Err(error) => {
+                        progress.break_off();
+                        self.ledger_failed("audit", &error);
+                        self.intake.audit(cause);
+                        tokio::time::sleep(OUTAGE_PAUSE).await;
+                    }
+                }
+            }
+        };
+        self.stopping.run_until_cancelled(work).await;
+    }
+
+    /// Waits until an audit is asked for.
+    async fn audit_requested(&self) -> Request {
+        let cause = self.intake.audit_wanted().await;
+        let since = self.serves_since(cause);
+        Request { cause, since }
+    }
+
+    /// Waits until it is time for another audit. Answers what is asked for by then.
+    async fn rest_after(&self, last: Option<Instant>, request: Request) -> Request {
+        match last {
+            Some(last) => self.wait_turn(last + AUDIT_EVERY, request).await,
+            // What is armed before there is a subscription would need another one.
+            None if self.parts.timer.is_listening() == Some(false) => {
+                let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
+                self.wait_turn(subscribed, request).await
+            }
+            None => request,
+        }
+    }
+
+    /// Until then, or until something happens that does not wait.
+    async fn wait_turn(&self, turn: Instant, mut request: Request) -> Request {
+        let is_first = request.cause == Cause::Start;
+        while request.cause != Cause::RedisChanged {
+            let Ok(other) = tokio::time::timeout_at(turn, self.audit_requested()).await else {
+                break;
+            };
+            request = request.with(other);
+            if is_first && other.cause == Cause::Subscribed {
+                break;
+            }
+        }
+        request
+    }
+
+    /// One audit for somebody who waits for it.
+    pub(crate) async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
+        let mut progress = Progress::default();
+        self.audit(Cause::Asked, &mut progress).await?;
+        Ok(progress.report)
+    }
+
+    /// Goes through every future task that the timer arms by now, arms what it has lost, and adopts keys that the ledger
+    /// lacks. On a failure, of the ledger or (without an error) of the timer, `progress` tells where to go on; also when
+    /// a more urgent audit is asked for.
+    async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
+        progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
+        let mut prolonged = Instant::now();
+        let mut pace = match cause {
+            Cause::Asked => Pace::without_rests(),
+            _ => Pace::begin(),
+        };
+        // What lies beyond is armed as it comes near.
+        let horizon = self.parts.timer.horizon();
+        let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
+        while progress.step != Step::End {
+            let goes_on = match progress.step {
+                Step::Soon => {
+                    let step = self.arm_lost(SOON.min(span), progress).await?;
+                    step.then(Step::Keys, progress)
+                }
+                Step::Keys => {
+                    let step = self.adopt_armed(progress).await?;
+                    step.then(Step::Later, progress)
+                }
+                Step::Later => {
+                    let step = self.arm_lost(span, progress).await?;
+                    step.then(Step::End, progress)
+                }
+                Step::End => true,
+            };
+            let overtaken = cause != Cause::Asked && self.intake.audit_is_urgent();
+            if !goes_on || (overtaken && progress.step != Step::End) {
+                progress.break_off();
+                return Ok(());
+            }
+            pace.rest().await;
+            if cause != Cause::Asked {
+                self.keep_turn(&mut prolonged).await;
+            }
+        }
+        progress.report.complete = true;
+        self.parts
+            .metrics
+            .audited(cause.as_str(), progress.report.rearmed as u64);
+        Ok(())
+    }
+
+    /// A page of the tasks due within `span`: arms those that the timer has lost.
+    async fn arm_lost(&self, span: Duration, progress: &mut Progress) -> Result<Page, LedgerError> {
+        let scan = DueScan {
+            window: Window::Ahead(span),
+            after: progress.after,
+            limit: PAGE,
+        };
+        let DuePage { rows, next, .. } = self.parts.ledger.scan(scan).await?;
+        let last = rows.last().map(|row| (row.due_at, row.arming.row));
+        let alarms: Vec<Alarm> = rows.into_iter().map(alarm).collect();
+        if !alarms.is_empty() {
+            match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
+                Ok(armed) => progress.report.rearmed += armed.written,
+                Err(error) => {
+                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
+                    return Ok(Page::Failed);
+                }
+            }
+        }
+        progress.report.pending += alarms.len();
+        progress.after = next.or(last).or(progress.after);
+        Ok(match next {
+            Some(_) => Page::More,
+            None => Page::Last,
+        })
+    }
+
+    /// A page of the keys: adopts those that the ledger lacks, armed while no daemon listened.
+    async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
+        if !self.parts.router.adopts_any() {
+            return Ok(Page::Last);
+        }
+        let wants = |key: &TaskKey| self.parts.router.adopts(key);
+        let page = match self
+            .parts
+            .timer
+            .armed_elsewhere(progress.cursor, &wants)
+            .await
+        {
+            Ok(page) => page,
+            Err(error) => {
+                if let Some(held_back) = self.complaints.admit("go through the keys") {
+                    tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
+                }
+                // What is refused is refused the next time, too.
+                return Ok(match error.is_transient() {
+                    true => Page::Failed,
+                    false => Page::Last,
+                });
+            }
+        };
+        progress.report.adopted += self.adopt(page.foreign).await?;
+        progress.cursor = page.next;
+        Ok(match page.next {
+            Some(_) => Page::More,
+            None => Page::Last,
+        })
+    }
+}
+
+/// What came of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Page {
+    /// There are more.
+    More,
+    /// It was the last.
+    Last,
+    /// The timer did not answer: the page is to be done again.
+    Failed,
+}
+
+impl Page {
+    /// After the last page comes `next`. Answers whether the audit goes on.
+    fn then(self, next: Step, progress: &mut Progress) -> bool {
+        if self == Self::Last {
+            progress.step = next;
+        }
+        self != Self::Failed
+    }
+}

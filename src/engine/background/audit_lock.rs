@@ -1,0 +1,127 @@
+//! Whose turn it is to audit: where several daemons would, one does. A courtesy: at worst two audit.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::Shared;
+use crate::engine::background::audit::AUDIT_EVERY;
+use crate::fleet::{Audit, LIFETIME, MemberId, REFRESH, Skills, Turn};
+use crate::task::UnixMs;
+use crate::timer::Cause;
+
+/// How long the roster may take to say whose turn it is.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// When to ask first whether another daemon is through with its audit.
+const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often a long audit says that it still goes on.
+const TURN_PROLONGED: Duration = Duration::from_secs(20);
+
+impl Shared {
+    /// After when an audit by another daemon has to begin to serve. All hear the same sentinels. For anything else it has
+    /// to begin from now on: of what this daemon has not heard, an earlier one may have seen nothing.
+    pub(crate) fn serves_since(&self, cause: Cause) -> UnixMs {
+        let back = match cause {
+            Cause::Sentinel => AUDIT_EVERY,
+            _ => Duration::ZERO,
+        };
+        let now = self.parts.ledger.clock().now();
+        UnixMs(now.0.saturating_sub(back.as_millis() as i64))
+    }
+
+    /// Waits until it is our turn to audit; false when an audit by another daemon serves.
+    pub(crate) async fn our_turn(&self, since: UnixMs) -> bool {
+        let mut pause = TURN_ASKED_AGAIN;
+        loop {
+            match self.turn(since).await {
+                Turn::Ours => return true,
+                Turn::Over => return false,
+                Turn::Others(None) => tokio::time::sleep(pause).await,
+                Turn::Others(Some(holder)) => {
+                    if self.is_gone_within(holder, pause).await {
+                        self.release(holder).await;
+                        continue;
+                    }
+                }
+            }
+            pause = (2 * pause).min(TURN_PROLONGED);
+        }
+    }
+
+    /// Waits so long, and longer while this member seems to be gone. Answers whether it is: it has not shown itself for as
+    /// long as its note was believed, and as long again.
+    async fn is_gone_within(&self, holder: MemberId, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut gone_since: Option<Instant> = None;
+        loop {
+            gone_since = match self.share.lives(holder) {
+                Some(false) => gone_since.or(Some(Instant::now())),
+                Some(true) | None => None,
+            };
+            if gone_since.is_some_and(|since| since.elapsed() >= LIFETIME) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() && gone_since.is_none() {
+                return false;
+            }
+            let step = match gone_since {
+                Some(_) => REFRESH,
+                None => REFRESH.min(left),
+            };
+            tokio::time::sleep(step).await;
+        }
+    }
+
+    async fn release(&self, holder: MemberId) {
+        tracing::info!("a daemon died while it audited: taking over");
+        let released = self.parts.roster.release_audit(holder);
+        if !matches!(
+            tokio::time::timeout(TURN_PATIENCE, released).await,
+            Ok(Ok(()))
+        ) {
+            tracing::debug!("could not take over the turn to audit");
+            tokio::time::sleep(TURN_ASKED_AGAIN).await;
+        }
+    }
+
+    /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
+    async fn turn(&self, since: UnixMs) -> Turn {
+        let wanted = self.audit_of(since);
+        let taken = self.parts.roster.take_audit(self.share.me(), wanted);
+        match tokio::time::timeout(TURN_PATIENCE, taken).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "not known whose turn it is to audit");
+                Turn::Ours
+            }
+            Err(_) => Turn::Ours,
+        }
+    }
+
+    pub(crate) async fn turn_over(&self, began: UnixMs) {
+        let audit = self.audit_of(began);
+        let told = self.parts.roster.audited(self.share.me(), audit);
+        if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
+            tracing::debug!("could not tell the other daemons of this audit: they audit too");
+        }
+    }
+
+    fn audit_of(&self, began: UnixMs) -> Audit {
+        let (handlers, routes) = self.parts.router.skills();
+        Audit {
+            began,
+            skills: Skills { handlers, routes }.digest(),
+        }
+    }
+
+    /// A long audit says now and then that it still goes on.
+    pub(crate) async fn keep_turn(&self, prolonged: &mut Instant) {
+        if prolonged.elapsed() >= TURN_PROLONGED {
+            *prolonged = Instant::now();
+            self.turn(UnixMs(0)).await;
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The look-ahead: keeps in memory what falls due in the next seconds, so that the timer can be exact about it.
+//!
+//! Rows are read once, when the horizon reaches them. What is near is looked at again each time, because rows
+//! are created and moved in place; but of a row that is known, only its index entry is read. Where several daemons share
+//! the tasks, each reads the rows of its own buckets; what it has read and is not its own now, it keeps.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::Shared;
+use crate::fleet::Division;
+use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
+use crate::task::{KeyBuckets, UnixMs};
+use crate::timer::Alarm;
+
+/// How far it reads anew each time, at least until it comes again.
+const NEAR: Duration = Duration::from_secs(2);
+
+/// Most rows that are known at once: with more in sight, it looks less far. The timer holds a few more, for what it
+/// learns by itself.
+const KNOWN_MAX: usize = 150_000;
+
+/// Rows of one page: whole ones, and of index entries.
+const PAGE: u32 = 1_000;
+const GLANCE_PAGE: u32 = 10_000;
+
+/// What was read, and how far that goes.
+#[derive(Debug)]
+struct Ahead {
+    known: HashMap<u64, Known>,
+    /// The last row that was read, in the order of due times.
+    edge: Option<(UnixMs, u64)>,
+    /// Of which buckets everything up to the edge is known.
+    read: KeyBuckets,
+    /// Those that may hold tasks of ours.
+    own: KeyBuckets,
+    /// Among whom the rows were divided.
+    division: Division,
+    /// By which routes they were judged.
+    reloads: u64,
+    /// When one of these two changed.
+    changed: Instant,
+}
+
+/// A row that was read.
+#[derive(Debug)]
+struct Known {
+    due: UnixMs,
+    /// For the timer, if the task becomes ours, or can be run here one day.
+    aside: Option<Alarm>,
+}
+
+impl Shared {
+    /// Looks ahead every `sweep.interval`, until the engine stops. Beside the sweep and not behind it: a backlog must not
+    /// make what falls due now late.
+    pub(crate) async fn look_ahead_until_stopped(self: Arc<Self>) {
+        let work = async {
+            let mut ahead = Ahead::default();
+            loop {
+                let began = Instant::now();
+                if let Err(error) = self.look_ahead(&mut ahead).await {
+                    self.ledger_failed("look ahead", &error);
+                }
+                let again = tokio::time::sleep_until(began + self.jittered(self.sweep.interval));
+                tokio::select! {
+                    () = again => {}
+                    () = self.shares_changed.notified() => {}
+                }
+            }
+        };
+        self.stopping.run_until_cancelled(work).await;
+    }
+
+    async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
+        let horizon = self.nudge.horizon;
+        if self.nudge.enabled {
+            self.judge_again(ahead);
+            let now = self.parts.ledger.clock().now();
+            ahead.known.retain(|_, row| row.due > now);
+            let near = NEAR.max(self.sweep.interval.saturating_mul(2)).min(horizon);
+            self.read_gained(ahead).await?;
+            self.read_news(ahead, near).await?;
+            ahead.shrink();
+            self.read_on(ahead, now.plus(near), horizon).await?;
+        }
+        self.revive_deleted(horizon).await?;
+        Ok(())
+    }
+
+    /// After a change of ownership or routes: what was set aside and is ours now goes to the timer. Nothing is read.
+    fn judge_again(&self, ahead: &mut Ahead) {
+        let (division, reloads) = (self.share.division(), self.parts.router.reloads());
+        if division == ahead.division && reloads == ahead.reloads {
+            return;
+        }
+        (ahead.division, ahead.reloads) = (division, reloads);
+        ahead.changed = Instant::now();
+        ahead.own = self.share.own_buckets();
+        let known = ahead.known.values_mut();
+        let ours = known.filter_map(|row| row.aside.take_if(|alarm| self.is_ours(alarm)));
+        let ours: Vec<Alarm> = ours.collect();
+        if !ours.is_empty() {
+            self.parts.timer.expect(ours);
+        }
+    }
+
+    /// What has become ours and was not read by us, up to the edge.
+    async fn read_gained(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
+        let gained = ahead.own.without(&ahead.read);
+        if gained.is_empty() {
+            // A member that is full now and then takes and gives back its tasks every few seconds. When what was known at
+            // the last change has fallen due, nothing would be read twice.
+            if ahead.changed.elapsed() >= self.nudge.horizon && ahead.read != ahead.own {
+                ahead.read = ahead.own.clone();
+            }
+            return Ok(());
+        }
+        if let Some((edge, _)) = ahead.edge {
+            let span = edge.since(self.parts.ledger.clock().now());
+            if let Some(reached) = self.read_within(ahead, &gained, span).await? {
+                ahead.edge = ahead.edge.min(Some(reached));
+            }
+        }
+        ahead.read = ahead.read.with(&gained);
+        Ok(())
+    }
+
+    /// What is new within `span`.
+    async fn read_news(&self, ahead: &mut Ahead, span: Duration) -> Result<(), LedgerError> {
+        let among = ahead.read.clone();
+        self.read_within(ahead, &among, span).await?;
+        Ok(())
+    }
+
+    /// What is not known yet of these buckets. Answers how far it came, if there was no room for more.
+    async fn read_within(
+        &self,
+        ahead: &mut Ahead,
+        among: &KeyBuckets,
+        span: Duration,
+    ) -> Result<Option<(UnixMs, u64)>, LedgerError> {
+        let mut after = None;
+        loop {
+            let scan = DueScan {
+                window: Window::Ahead(span),
+                after,
+                limit: GLANCE_PAGE,
+            };
+            let known = |row: u64, due: UnixMs| ahead.knows(row, due);
+            let page = self.parts.ledger.scan_news(scan, among, &known).await?;
+            after = page.next;
+            self.expect_page(ahead, page);
+            if after.is_none() || ahead.known.len() > KNOWN_MAX {
+                return Ok(after);
+            }
+        }
+    }
+
+    /// What the horizon has reached since the last time, as far as there is room for it.
+    async fn read_on(
+        &self,
+        ahead: &mut Ahead,
+        near_end: UnixMs,
+        horizon: Duration,
+    ) -> Result<(), LedgerError> {
+        let mut after = ahead.edge.max(Some((near_end, 0)));
+        let reads_all = ahead.read.is_all();
+        while ahead.known.len() < KNOWN_MAX {
+            let end = self.parts.ledger.clock().now().plus(horizon);
+            let scan = DueScan {
+                window: Window::Ahead(horizon),
+                after,
+                limit: PAGE,
+            };
+            let page = if reads_all {
+                self.parts.ledger.scan(scan).await?
+            } else {
+                let known = |row: u64, due: UnixMs| ahead.knows(row, due);
+                let news = self.parts.ledger.scan_news(scan, &ahead.read, &known);
+                news.await?
+            };
+            after = page.next;
+            self.expect_page(ahead, page);
+            ahead.edge = Some(after.unwrap_or((end, 0)));
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_page(&self, ahead: &mut Ahead, page: DuePage) {
+        let mut ours = Vec::new();
+        for row in page.rows {
+            let (row, alarm) = (row.arming.row, alarm(row));
+            let due = alarm.due;
+            let aside = match self.is_ours(&alarm) {
+                true => {
+                    ours.push(alarm);
+                    None
+                }
+                false => Some(alarm),
+            };
+            ahead.known.insert(row, Known { due, aside });
+        }
+        if !ours.is_empty() {
+            self.parts.timer.expect(ours);
+        }
+    }
+
+    /// Whether it is ours, and can be run here.
+    fn is_ours(&self, alarm: &Alarm) -> bool {
+        self.share.owns(&alarm.key) && self.parts.router.find(&alarm.key).is_some()
+    }
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            edge: None,
+            read: KeyBuckets::none(),
+            own: KeyBuckets::all(),
+            division: Division::default(),
+            reloads: 0,
+            changed: Instant::now(),
+        }
+    }
+}
+
+impl Ahead {
+    fn knows(&self, row: u64, due: UnixMs) -> bool {
+        self.known.get(&row).is_some_and(|known| known.due == due)
+    }
+
+    /// Forgets what lies furthest ahead, if more is known than may be: it is read again when it is near.
+    fn shrink(&mut self) {
+        if self.known.len() <= KNOWN_MAX {
+            return;
+        }
+        let mut places: Vec<(UnixMs, u64)> = self
+            .known
+            .iter()
+            .map(|(row, known)| (known.due, *row))
+            .collect();
+        let (_, edge, _) = places.select_nth_unstable(KNOWN_MAX - 1);
+        let edge = *edge;
+        self.known.retain(|row, known| (known.due, *row) <= edge);
+        self.edge = Some(edge);
+    }
+}
+
+/// What the timer has to know of a row.
+pub(crate) fn alarm(row: Upcoming) -> Alarm {
+    let Upcoming {
+        key,
+        arming,
+        due_at,
+    } = row;
+    Alarm {
+        key,
+        due: due_at,
+        arming: Some(arming),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_too_much_is_in_sight_the_furthest_is_forgotten() {
+        let mut ahead = Ahead::default();
+        let due = |row: u64| UnixMs(i64::try_from(row / 2).unwrap());
+        let known = |row| Known {
+            due: due(row),
+            aside: None,
+        };
+        ahead.known = (0..KNOWN_MAX as u64 + 3)
+            .map(|row| (row, known(row)))
+            .collect();
+        ahead.shrink();
+        let last = KNOWN_MAX as u64 - 1;
+        assert_eq!(ahead.known.len(), KNOWN_MAX);
+        assert_eq!(ahead.edge, Some((due(last), last)));
+        ahead.shrink();
+        assert_eq!(ahead.known.len(), KNOWN_MAX);
+    }
+}

@@ -1,0 +1,160 @@
+//! Keeps this daemon on the roster, and its share of the tasks up to date.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::engine::Shared;
+use crate::fleet::{Change, LIFETIME, Note, REFRESH, Readiness, Skills};
+use crate::task::UnixMs;
+
+/// A daemon without a free slot for so long is full.
+const FULL_AFTER: Duration = Duration::from_millis(200);
+
+/// A full one is ready again when this part of its slots is free, so that it does not go to and fro.
+const ROOM: usize = 8;
+
+/// How long the roster may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a stopping daemon goes on while the others read that it goes.
+const HAND_OVER: Duration = Duration::from_millis(1_200);
+
+impl Shared {
+    /// Shows this daemon to the others and looks at them, every second. Never returns.
+    pub(crate) async fn keep_mustered(self: Arc<Self>) {
+        let mut readiness = Readiness::Ready;
+        let since = self.parts.ledger.clock().now();
+        loop {
+            readiness = self.readiness(readiness).await;
+            self.muster(since, readiness).await;
+            let told = readiness == Readiness::Away && self.leaving.is_cancelled();
+            tokio::select! {
+                () = tokio::time::sleep(REFRESH) => {}
+                () = self.leaving.cancelled(), if !told => {}
+            }
+        }
+    }
+
+    async fn muster(&self, since: UnixMs, readiness: Readiness) {
+        let now = self.parts.ledger.clock().now();
+        let (handlers, routes) = self.parts.router.skills();
+        let hearing = self.parts.timer.hearing();
+        let own = Note {
+            id: self.share.me(),
+            name: self.claimant.daemon.clone(),
+            since,
+            until: now.plus(LIFETIME),
+            readiness,
+            listening: hearing.all,
+            passes_on: hearing.passes_on,
+            skills: Skills { handlers, routes },
+        };
+        let asked = Instant::now();
+        match timeout(PATIENCE, self.parts.roster.exchange(&own, now)).await {
+            Ok(Ok(notes)) => self.tell_change(self.share.learn(&own, notes, asked)),
+            Ok(Err(error)) if !error.is_transient() => {
+                if let Some(held_back) = self.warnings.admit("roster") {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(
+                        error,
+                        held_back,
+                        "daemons do not share the tasks: each tries to claim all; see the rights in SECURITY.md"
+                    );
+                }
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the other daemons are not known"),
+            Err(_) => tracing::debug!("the other daemons are not known: no answer in time"),
+        }
+        self.parts.metrics.members(self.share.members());
+    }
+
+    fn tell_change(&self, change: Change) {
+        let Change {
+            joined,
+            left,
+            vanished,
+            shares,
+        } = change;
+        if vanished {
+            self.recovery.scan();
+            self.parts.timer.judge_again();
+        }
+        if shares {
+            // What has become ours may fall due before the next look-ahead.
+            self.shares_changed.notify_one();
+        }
+        if joined.is_empty() && left.is_empty() {
+            return;
+        }
+        if let Some(held_back) = self.complaints.admit("members") {
+            let (joined, left) = (joined.join(" "), left.join(" "));
+            tracing::info!(
+                joined,
+                left,
+                members = self.share.members(),
+                held_back,
+                "other daemons came or went"
+            );
+        }
+    }
+
+    async fn readiness(&self, before: Readiness) -> Readiness {
+        if self.leaving.is_cancelled() || !self.ledger_answers.load(Ordering::Relaxed) {
+            return Readiness::Away;
+        }
+        if self.stays_crowded().await {
+            return Readiness::Full;
+        }
+        let free = self.slots.available_permits();
+        let enough = match before {
+            Readiness::Full => (self.config.concurrency / ROOM).max(1),
+            Readiness::Ready | Readiness::Away => 1,
+        };
+        if free >= enough {
+            return Readiness::Ready;
+        }
+        // Where slots are short, they are all taken at most instants; only if none comes free it is full.
+        let waited = timeout(FULL_AFTER, self.slots.acquire());
+        if before != Readiness::Full && waited.await.is_ok() {
+            Readiness::Ready
+        } else {
+            Readiness::Full
+        }
+    }
+
+    /// Whether signals wait all the while for nothing but slots that are left to other routes: they would start sooner
+    /// elsewhere.
+    async fn stays_crowded(&self) -> bool {
+        const LOOKS: u32 = 20;
+        for _ in 0..LOOKS {
+            if !self.intake.is_crowded() {
+                return false;
+            }
+            tokio::time::sleep(FULL_AFTER / LOOKS).await;
+        }
+        true
+    }
+
+    /// Tells the others that this daemon goes, and goes on working until they have had the time to hear it.
+    pub(crate) async fn hand_over(&self) {
+        self.leaving.cancel();
+        if self.share.members() > 1 {
+            let time = HAND_OVER.min(self.config.drain_timeout);
+            // What breaks now does not come to a graceful end.
+            self.broken
+                .run_until_cancelled(tokio::time::sleep(time))
+                .await;
+        }
+    }
+
+    /// Takes this daemon off the roster.
+    pub(crate) async fn leave(&self) {
+        let left = timeout(PATIENCE, self.parts.roster.leave(self.share.me())).await;
+        if !matches!(left, Ok(Ok(()))) {
+            tracing::debug!("could not tell the other daemons; they will find out");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Forgetting finished tasks, as the configuration says: few at a time and far apart, so that no task is late for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::config::RetentionConfig;
+use crate::engine::Shared;
+use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
+use crate::task::{State, TaskKey};
+use crate::timer::Remaining;
+
+/// Rows that one statement looks at.
+const BATCH: u32 = 500;
+
+/// How often old rows are looked for: not often where they are kept for long.
+const EVERY_MIN: Duration = Duration::from_secs(10);
+const EVERY_MAX: Duration = Duration::from_secs(600);
+
+/// What is kept for a week is looked for every ten minutes, what is kept for an hour every 36 seconds.
+const EVERY_SHARE: u32 = 100;
+
+/// Batches whose keys are asked for together, before the first of them is deleted.
+const PAGES: usize = 40;
+
+/// By then the events of keys that Redis has just dropped were judged, by every daemon.
+const EVENTS_TAKE: Duration = Duration::from_secs(2);
+/// After so long a pass begins anew, from the oldest rows, and retention counts as behind.
+const PASS_MAX: Duration = Duration::from_secs(60);
+
+/// Batches that delete nothing are apart, too: they read.
+const REST: Duration = Duration::from_millis(20);
+
+impl Shared {
+    /// Deletes what is old enough, again and again, as the configuration says then. One daemon of many does it; that
+    /// two do for a while is harmless.
+    pub(crate) async fn forget_until_stopped(self: Arc<Self>) {
+        let Some(catalog) = self.parts.catalog.clone() else {
+            return;
+        };
+        let work = async {
+            let mut configured = self.retention.subscribe();
+            let mut is_behind = false;
+            loop {
+                let retention = *configured.borrow_and_update();
+                let wait = match is_behind {
+                    true => REST,
+                    false => self.jittered(every(&retention)),
+                };
+                tokio::select! {
+                    () = tokio::time::sleep(wait), if !retention.is_off() => {}
+                    changed = configured.changed() => {
+                        changed.expect("the sender is `self`");
+                        continue;
+                    }
+                }
+                is_behind = false;
+                if self.share.is_first() {
+                    match self.forget(&*catalog, &configured, retention).await {
+                        Ok(behind) => is_behind = behind,
+                        Err(error) => self.complain("prune finished tasks", &error),
+                    }
+                }
+            }
+        };
+        self.stopping.run_until_cancelled(work).await;
+    }
+
+    /// Until all that is old enough is gone, the configuration says something else, or [`PASS_MAX`] is over. Some batches of
+    /// each state in turn, so that none keeps another from being pruned. Answers whether there is more.
+    async fn forget(
+        &self,
+        catalog: &dyn Catalog,
+        configured: &watch::Receiver<RetentionConfig>,
+        retention: RetentionConfig,
+    ) -> Result<bool, LedgerError> {
+        let has_changed = || configured.has_changed().unwrap_or(true);
+        let RetentionConfig {
+            done,
+            dead,
+            cancelled,
+            done_max,
+            rate,
+        } = retention;
+        let until = Instant::now() + PASS_MAX;
+        let mut passes = Vec::new();
+        for (state, age, max) in [
+            (State::Done, done, done_max),
+            (State::Dead, dead, None),
+            (State::Cancelled, cancelled, None),
+        ] {
+            let surplus = match max {
+                Some(max) => catalog.surplus(state, max).await?,
+                None => None,
+            };
+            if age.is_none() && surplus.is_none() {
+                self.parts.metrics.prune_behind(state, false);
+                continue;
+            }
+            let prune = Prune {
+                state,
+                age,
+                surplus,
+                after: None,
+                limit: BATCH.min(rate),
+                dry_run: false,
+            };
+            passes.push((prune, 0));
+        }
+        while !passes.is_empty() && Instant::now() < until {
+            let mut more = Vec::with_capacity(passes.len());
+            for (mut prune, mut forgotten) in passes {
+                let Some(pages) = self.without_keys(catalog, &mut prune).await? else {
+                    tracing::debug!("finished tasks are kept while redis does not answer");
+                    return Ok(false);
+                };
+                for page in pages {
+                    let rows = catalog.prune_rows(&prune, &page).await?;
+                    self.parts.metrics.pruned(prune.state, rows);
+                    forgotten += rows;
+                    let due = Duration::from_secs(rows) / rate;
+                    tokio::time::sleep(due.max(REST)).await;
+                    if has_changed() {
+                        return Ok(false);
+                    }
+                }
+                match prune.after {
+                    Some(_) => more.push((prune, forgotten)),
+                    None => {
+                        self.parts.metrics.prune_behind(prune.state, false);
+                        tell(prune.state, forgotten);
+                    }
+                }
+            }
+            passes = more;
+        }
+        for (prune, forgotten) in &passes {
+            self.parts.metrics.prune_behind(prune.state, true);
+            tell(prune.state, *forgotten);
+            if let Some(held_back) = self.complaints.admit("keep up with retention") {
+                tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are old enough than `retention.rate` lets go");
+            }
+        }
+        Ok(!passes.is_empty())
+    }
+
+    /// The next pages of rows that may be forgotten: those whose keys are gone. A row outlives its key, so that the event of
+    /// a key that Redis drops late finds that its task has finished. To ask for the keys makes Redis drop those that are due;
+    /// their events have arrived when this returns. `None` while Redis does not answer.
+    async fn without_keys(
+        &self,
+        catalog: &dyn Catalog,
+        prune: &mut Prune,
+    ) -> Result<Option<Vec<Vec<u64>>>, LedgerError> {
+        let mut pages = Vec::new();
+        for _ in 0..PAGES {
+            let dry_run = Prune {
+                dry_run: true,
+                ..*prune
+            };
+            let Pruned {
+                rows: _,
+                found,
+                next,
+            } = catalog.prune(&dry_run).await?;
+            prune.after = next;
+            let Some(page) = self.whose_keys_are_gone(found).await else {
+                return Ok(None);
+            };
+            if !page.is_empty() {
+                pages.push(page);
+            }
+            if next.is_none() {
+                break;
+            }
+            tokio::time::sleep(REST).await;
+        }
+        if !pages.is_empty() {
+            tokio::time::sleep(EVENTS_TAKE).await;
+        }
+        Ok(Some(pages))
+    }
+
+    async fn whose_keys_are_gone(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
+        if !self.parts.router.adopts_any() {
+            // No key begins anything here.
+            return Some(rows.into_iter().map(|(row, _)| row).collect());
+        }
+        let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
+        let remaining = self.parts.timer.remaining(&keys).await.ok()?;
+        let mut remaining = remaining.into_iter();
+        let mut is_gone = |key: &Option<TaskKey>| match key {
+            Some(_) => !matches!(remaining.next(), Some(Remaining::Ms(_))),
+            None => true,
+        };
+        let gone = rows.into_iter().filter(|(_, key)| is_gone(key));
+        Some(gone.map(|(row, _)| row).collect())
+    }
+}
+
+/// One line about what is gone.
+fn tell(state: State, rows: u64) {
+    if rows > 0 {
+        tracing::info!(%state, rows, "forgot finished tasks that were old enough");
+    }
+}
+
+/// How long to wait between two looks.
+fn every(retention: &RetentionConfig) -> Duration {
+    let ages = [retention.done, retention.dead, retention.cancelled];
+    let shortest = ages.into_iter().flatten().min();
+    let every = shortest.map_or(EVERY_MIN * 6, |age| age / EVERY_SHARE);
+    let longest = match retention.done_max {
+        Some(_) => EVERY_MIN * 6,
+        None => EVERY_MAX,
+    };
+    every.clamp(EVERY_MIN, longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_for_long_is_not_looked_for_often() {
+        let config = |text: &str| crate::Config::from_toml(text).unwrap().retention;
+        let seconds = |text: &str| every(&config(text)).as_secs();
+        assert_eq!(seconds("retention.done = '60s'"), 10);
+        assert_eq!(seconds("retention.done = '1h'"), 36);
+        assert_eq!(seconds("retention.done = '7d'"), 600);
+        assert_eq!(seconds("retention = { done = '7d', done_max = 5 }"), 60);
+        assert_eq!(seconds("retention.done_max = 5"), 60);
+    }
+}
