@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 use crate::rig::{connect, start};
 
 const README: &str = include_str!("../../README.md");
+const SCHEDULING: &str = include_str!("../../docs/scheduling.md");
 const TASKS: &str = include_str!("../../docs/tasks.md");
 const PHP_GUIDE: &str = include_str!("../../docs/from-php-listener.md");
 const PHP_README: &str = include_str!("../../examples/php/README.md");
@@ -84,7 +85,7 @@ async fn the_rows_of_the_documents_are_due_in_time_in_the_hour_that_is_repeated(
     let (_server, _ledger, url) = start().await;
     let mut session = berlin(&url).await;
     for (page, key, delay) in [
-        (README, "Order@close@43", 1800),
+        (SCHEDULING, "Order@close@43", 1800),
         (TASKS, "Report@build@7", 30),
     ] {
         run(&mut session, snippet(page, &format!("VALUES ('{key}'"))).await;
@@ -117,7 +118,7 @@ async fn the_rows_of_the_documents_are_due_in_time_in_the_hour_that_is_repeated(
 }
 
 #[tokio::test]
-async fn the_row_of_the_readme_replaces_what_an_earlier_task_of_the_key_left() {
+async fn the_row_of_the_documents_replaces_what_an_earlier_task_of_the_key_left() {
     let (_server, ledger, url) = start().await;
     let mut session = MySqlConnection::connect(&url).await.unwrap();
     let key = TaskKey::parse("Order@close@43").unwrap();
@@ -125,7 +126,7 @@ async fn the_row_of_the_readme_replaces_what_an_earlier_task_of_the_key_left() {
                     tag, payload, recurrence, finished_at) \
                     VALUES ('Order@close@43', 1, 1000, 1001, 1001, 1, 2, 1, 'old', '{\"old\": 1}', '{\"every\": 60000}', 1002)";
     run(&mut session, finished).await;
-    let printed = snippet(README, "VALUES ('Order@close@43'");
+    let printed = snippet(SCHEDULING, "VALUES ('Order@close@43'");
     run(&mut session, printed).await;
     let columns = "status, sts, adopted, tag, payload, IFNULL(max_attempts, 'none'), IFNULL(recurrence, 'none')";
     assert_eq!(
@@ -138,7 +139,7 @@ async fn the_row_of_the_readme_replaces_what_an_earlier_task_of_the_key_left() {
         ("pending".to_owned(), 0)
     );
 
-    // Without a tag and a payload, both ways that the README names.
+    // Without a tag and a payload, both ways that the page names.
     for without in [
         printed.replace("'shop-7', '{\"amount\": 5}'", "NULL, NULL"),
         printed
