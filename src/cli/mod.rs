@@ -4,7 +4,7 @@ mod bench;
 mod bulk;
 mod cancel;
 mod check_config;
-mod dead;
+mod dead_letters;
 mod draft;
 mod filters;
 mod listen;
@@ -113,9 +113,9 @@ enum Command {
     ///
     /// A redriven task keeps its due time, its id and its history, and gets all its attempts again. Many at once run in
     /// the share of the slots that a backlog has, so that what falls due meanwhile is not late for it.
-    Redrive(dead::Redrive),
+    Redrive(dead_letters::Redrive),
     /// Delete dead tasks for good, one or all that fit
-    Discard(dead::Discard),
+    Discard(dead_letters::Discard),
     /// Forget finished tasks: delete their rows, few at a time
     ///
     /// Whatever is pending stays. A task that was called off stays until its due time has passed, too.
