@@ -5,7 +5,6 @@ mod bulk;
 mod cancel;
 mod check_config;
 mod dead_letters;
-mod draft;
 mod filters;
 mod listen;
 mod migrate;
@@ -16,6 +15,7 @@ mod prune;
 mod recur;
 mod schedule;
 mod stats;
+mod task_options;
 mod tasks;
 mod view;
 

@@ -14,10 +14,10 @@ use lapsed::task::{Due, SECRET_BYTES_MIN, TaskKey, Traceparent, UnixMs};
 use lapsed::{Config, IfPending, Made, Task};
 use serde_json::json;
 
-use super::draft::Draft;
 use super::output::Output;
 use super::pauses::stays_pending_now;
 use super::recur::Recur;
+use super::task_options::TaskOptions;
 use super::{bulk, chain, usage};
 
 #[derive(Args)]
@@ -136,7 +136,7 @@ impl Schedule {
             _ => return Err("schedule needs a key".to_owned()),
         };
         let payload = self.payload.as_deref().map(read_payload).transpose();
-        let draft = Draft {
+        let options = TaskOptions {
             key,
             payload: payload.map_err(|error| chain(&error))?,
             tag: self.tag,
@@ -145,7 +145,7 @@ impl Schedule {
             unique: self.unique_suffix,
             traceparent: self.traceparent.map(|trace| trace.to_string()),
         };
-        draft.task(secret)
+        options.task(secret)
     }
 }
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cli::draft::Draft;
 use crate::cli::recur::{CatchUpArg, OverlapArg, Recur};
+use crate::cli::task_options::TaskOptions;
 
 /// Longest line that is read: a payload, escaped, and some.
 const LINE_BYTES_MAX: usize = 512 * 1024;
@@ -61,7 +61,7 @@ pub fn parse(
     let key = TaskKey::parse(&line.key).map_err(|error| error.to_string())?;
     let due = due_of(line.r#in.as_deref(), line.at.as_deref())?;
     let if_pending = line.if_pending.as_deref().map(str::parse).transpose();
-    let draft = Draft {
+    let options = TaskOptions {
         key,
         payload: line.payload.map(|payload| payload.get().to_owned()),
         tag: line.tag,
@@ -72,7 +72,7 @@ pub fn parse(
         unique: line.unique,
         traceparent: line.traceparent,
     };
-    let task = draft.task(secret.cloned())?;
+    let task = options.task(secret.cloned())?;
     let recur = Recur {
         every: line.every,
         cron: line.cron,

@@ -5,7 +5,7 @@ use lapsed::task::TaskKey;
 use lapsed::{IfPending, Task};
 
 /// What is said about a task beside when it falls due.
-pub struct Draft {
+pub struct TaskOptions {
     pub key: TaskKey,
     /// JSON.
     pub payload: Option<String>,
@@ -19,7 +19,7 @@ pub struct Draft {
     pub traceparent: Option<String>,
 }
 
-impl Draft {
+impl TaskOptions {
     /// The task, signed where there is a secret; else what does not fit.
     pub fn task(self, secret: Option<Secret>) -> Result<Task, String> {
         let Self {
