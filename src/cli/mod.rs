@@ -12,7 +12,7 @@ mod output;
 mod pauses;
 mod progress;
 mod prune;
-mod recur;
+mod recurrence_options;
 mod schedule;
 mod stats;
 mod task_options;

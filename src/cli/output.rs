@@ -8,7 +8,7 @@ use lapsed::ledger::{MalformedRow, TaskRecord};
 use lapsed::task::{HISTORY_ERROR_BYTES_MAX, Hindrance, Mishap, Paused, State};
 use serde::Serialize;
 
-use super::recur;
+use super::recurrence_options;
 
 /// How data is printed.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ impl Output {
                     .unwrap_or_default(),
             ];
             if come_again {
-                let summary = task.recurrence.as_deref().map(recur::summary);
+                let summary = task.recurrence.as_deref().map(recurrence_options::summary);
                 row.push(summary.unwrap_or_default());
             }
             table.add_row(row);
@@ -217,7 +217,10 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("traceparent", traceparent.map(|trace| trace.to_string())),
         ("result", result.clone()),
         ("dead because", reason.map(|reason| reason.to_string())),
-        ("comes again", recurrence.as_deref().map(recur::summary)),
+        (
+            "comes again",
+            recurrence.as_deref().map(recurrence_options::summary),
+        ),
         ("occurrences", occurrences(task)),
         ("last error", last_error.clone()),
     ];
@@ -267,7 +270,7 @@ fn mishap_line(mishap: &Mishap) -> String {
 }
 
 fn occurrences(task: &TaskRecord) -> Option<String> {
-    let occurrences = recur::occurrences(task);
+    let occurrences = recurrence_options::occurrences(task);
     let occurrences: Vec<String> = occurrences.iter().map(ToString::to_string).collect();
     (!occurrences.is_empty()).then(|| occurrences.join(", "))
 }

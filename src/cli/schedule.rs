@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::pauses::stays_pending_now;
-use super::recur::Recur;
+use super::recurrence_options::RecurrenceOptions;
 use super::task_options::TaskOptions;
 use super::{bulk, chain, usage};
 
@@ -37,7 +37,7 @@ pub struct Schedule {
     #[command(flatten)]
     when: When,
     #[command(flatten)]
-    recur: Recur,
+    recurrence: RecurrenceOptions,
     /// JSON, or @FILE with JSON in it, or - for JSON on stdin
     #[arg(long, conflicts_with = "file")]
     payload: Option<String>,
@@ -96,20 +96,20 @@ impl Schedule {
         if let Some(file) = &self.file {
             return bulk::schedule(file, secret, config, output).await;
         }
-        let (due, recur) = (self.when.due(), self.recur.clone());
+        let (due, options) = (self.when.due(), self.recurrence.clone());
         let task = match self.task(secret) {
             Ok(task) => task,
             Err(problem) => return usage(&problem),
         };
         // What cannot be is said before anything is connected.
-        if let Err(problem) = recur.clone().recurrence(due, UnixMs(1)) {
+        if let Err(problem) = options.clone().resolve(due, UnixMs(1)) {
             return usage(&problem);
         }
         let key = task.key().clone();
         let adapters = Adapters::new(config)?;
         adapters.ledger.check().await?;
         let tasks = adapters.client();
-        let recurrence = recur.recurrence(due, tasks.now().await?);
+        let recurrence = options.resolve(due, tasks.now().await?);
         let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
             (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
             (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
@@ -125,7 +125,7 @@ impl Schedule {
 
     /// The task that the options describe.
     fn task(self, secret: Option<Secret>) -> Result<Task, String> {
-        if self.when.due().is_none() && !self.recur.is_asked_for() {
+        if self.when.due().is_none() && !self.recurrence.is_recurring() {
             return Err("schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a task that comes again".to_owned());
         }
         let key = match (self.key, &self.class, &self.method) {

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::output::{Listed, Malformed, Output, say, task_lines};
 use super::pauses::{kept_back, stays_pending_now};
 use super::schedule::When;
-use super::{EXIT_FAILED, recur, usage};
+use super::{EXIT_FAILED, recurrence_options, usage};
 
 #[derive(Args)]
 pub struct Reschedule {
@@ -197,7 +197,7 @@ struct Shown<'a> {
 impl<'a> Shown<'a> {
     fn new(listed: &'a Listed<'a>) -> Self {
         let occurrences = listed.task.recurrence.is_some().then(|| {
-            let occurrences = recur::occurrences(listed.task);
+            let occurrences = recurrence_options::occurrences(listed.task);
             occurrences.iter().map(ToString::to_string).collect()
         });
         Self {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cli::recur::{CatchUpArg, OverlapArg, Recur};
+use crate::cli::recurrence_options::{CatchUpArg, OverlapArg, RecurrenceOptions};
 use crate::cli::task_options::TaskOptions;
 
 /// Longest line that is read: a payload, escaped, and some.
@@ -73,7 +73,7 @@ pub fn parse(
         traceparent: line.traceparent,
     };
     let task = options.task(secret.cloned())?;
-    let recur = Recur {
+    let options = RecurrenceOptions {
         every: line.every,
         cron: line.cron,
         tz: line.tz,
@@ -83,7 +83,7 @@ pub fn parse(
         catch_up_max: line.catch_up_max,
         overlap: line.overlap,
     };
-    if let Some(recurrence) = recur.recurrence(due, now)? {
+    if let Some(recurrence) = options.resolve(due, now)? {
         tasks
             .check_recurring(&task, &recurrence)
             .map_err(|error| error.to_string())?;

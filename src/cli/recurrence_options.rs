@@ -11,7 +11,7 @@ const TOLD: usize = 3;
 
 /// Options of `schedule`, and fields of a bulk line.
 #[derive(Args, Clone, Default, PartialEq)]
-pub struct Recur {
+pub struct RecurrenceOptions {
     /// Again and again, this far apart, such as 15m; the first time when --in or --at say, else after one period
     #[arg(long, value_name = "DUR", conflicts_with_all = ["cron", "file"])]
     pub every: Option<String>,
@@ -77,10 +77,10 @@ impl From<OverlapArg> for Overlap {
     }
 }
 
-impl Recur {
+impl RecurrenceOptions {
     /// The recurrence that is asked for, if one is; `first` is what else was said about when.
-    pub fn recurrence(self, first: Option<Due>, now: UnixMs) -> Result<Option<Recurrence>, String> {
-        if !self.is_asked_for() {
+    pub fn resolve(self, first: Option<Due>, now: UnixMs) -> Result<Option<Recurrence>, String> {
+        if !self.is_recurring() {
             return match self {
                 said if said == Self::default() => Ok(None),
                 _ => {
@@ -109,7 +109,7 @@ impl Recur {
     }
 
     /// Whether it is to come again.
-    pub fn is_asked_for(&self) -> bool {
+    pub fn is_recurring(&self) -> bool {
         self.every.is_some() || self.cron.is_some()
     }
 }
