@@ -5,7 +5,9 @@ mod bulk;
 mod cancel;
 mod check_config;
 mod dead_letters;
+mod doctor;
 mod filters;
+mod list;
 mod listen;
 mod migrate;
 mod output;
@@ -15,9 +17,9 @@ mod prune;
 mod recurrence_options;
 mod schedule;
 mod stats;
+mod sweep;
 mod task_options;
 mod tasks;
-mod view;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -129,7 +131,7 @@ enum Command {
     /// Show one task
     Show(tasks::Show),
     /// List tasks
-    List(view::List),
+    List(list::List),
     /// Count tasks by state, class and method, and say how late they are
     ///
     /// Reads no more than 25,000 rows that are not finished, as many dead ones, and 10,000 done ones, and says where
@@ -138,7 +140,7 @@ enum Command {
     /// One sweep and one audit: report what is overdue, arm what Redis lost; runs nothing
     Sweep,
     /// Look for what keeps this installation from being punctual and safe
-    Doctor(view::Doctor),
+    Doctor(doctor::Doctor),
     /// Measure this installation, or one that is started for the purpose
     Bench(bench::Bench),
     /// A daemon under measurement
@@ -221,7 +223,7 @@ impl Cli {
             Command::Show(show) => show.run(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,
-            Command::Sweep => view::sweep(config, output).await,
+            Command::Sweep => sweep::run(config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,
             Command::BenchDaemon(daemon) => daemon.run(&config).await,

@@ -1,19 +1,15 @@
-//! The commands that look.
+//! `lapsed list`: tasks by state, filter and due time.
 
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::config::ConfigSource;
-use lapsed::doctor::{self, Severity};
 use lapsed::ledger::{Catalog, ListCursor, ListFilter, Pauses, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
-use lapsed::{Config, Engine, HandlerRegistry};
-use serde_json::json;
 
 use super::filters::Filters;
 use super::output::Output;
-use super::{EXIT_FAILED, EXIT_SICK};
 
 #[derive(Args)]
 pub struct List {
@@ -103,52 +99,5 @@ impl List {
             eprintln!("there may be more: --cursor {next}");
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-pub async fn sweep(config: Config, output: Output) -> anyhow::Result<ExitCode> {
-    let (sweep, audit) = Engine::new(config, HandlerRegistry::new())
-        .reconcile()
-        .await?;
-    let value = json!({ "sweep": sweep, "audit": audit });
-    output.print(
-        &value,
-        format!(
-            "{} overdue, {} pending ahead, {} keys armed again, {} deleted rows revived, {} keys adopted",
-            sweep.overdue, audit.pending, audit.rearmed, audit.revived, audit.adopted
-        ),
-    )?;
-    if audit.complete {
-        return Ok(ExitCode::SUCCESS);
-    }
-    eprintln!("error: the audit broke off: not all keys were looked at");
-    Ok(EXIT_FAILED.into())
-}
-
-#[derive(Args)]
-pub struct Doctor {
-    /// Mend what can be mended without risk
-    #[arg(long)]
-    fix: bool,
-}
-
-impl Doctor {
-    pub async fn run(
-        self,
-        config: &Config,
-        source: &ConfigSource,
-        output: Output,
-    ) -> anyhow::Result<ExitCode> {
-        let mut report = if self.fix {
-            doctor::fix(config).await
-        } else {
-            doctor::examine(config).await
-        };
-        report.findings.insert(0, doctor::configuration(source));
-        output.print(&report, report.to_string().trim_end())?;
-        Ok(match report.worst() {
-            Severity::Error => ExitCode::from(EXIT_SICK),
-            Severity::Ok | Severity::Note | Severity::Warning => ExitCode::SUCCESS,
-        })
     }
 }
