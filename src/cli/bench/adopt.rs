@@ -6,6 +6,7 @@ use anyhow::Context;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::daemon::PROGRESS_EVERY;
+use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::{Adopt, arriving};
@@ -15,7 +16,6 @@ use super::progress::{bar, spinner};
 use super::recorder::Record;
 use super::report::{Report, lateness_figures, megabytes};
 use super::samples::{Lateness, Samples};
-use super::site::Site;
 
 /// Keys are written so often, as many as the rate asks for.
 const TICK: Duration = Duration::from_millis(10);
@@ -30,27 +30,28 @@ struct Armed {
 }
 
 impl Adopt {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let count = u32::try_from(arriving(self.rate, self.duration))?;
-            let first = site.take_numbers(count);
+            let first = environment.take_numbers(count);
             let numbers = Numbers {
                 first,
                 count,
                 ..Numbers::default()
             };
             let waiting = spinner("the daemon starts, and audits".to_owned());
-            let mut daemon = site.daemon(numbers, &[], false)?;
+            let mut daemon = environment.daemon(numbers, &[], false)?;
             daemon.ready(false).await?;
             waiting.finish_and_clear();
-            let counters = site.counters().await?;
-            let mut meter = Meter::begin(site, counters, std::slice::from_ref(&daemon)).await?;
-            let armed = self.arm(site, first, count).await?;
+            let counters = environment.counters().await?;
+            let mut meter =
+                Meter::begin(environment, counters, std::slice::from_ref(&daemon)).await?;
+            let armed = self.arm(environment, first, count).await?;
             let last_us = armed.due_us.last().copied().unwrap_or(0);
             let until_us = last_us + PATIENCE.as_micros() as u64;
             let running = spinner("running".to_owned());
-            while site.now_us() < until_us {
+            while environment.now_us() < until_us {
                 daemon.check()?;
                 meter.sample();
                 let progress = daemon.progress();
@@ -60,8 +61,8 @@ impl Adopt {
                 sleep(PROGRESS_EVERY).await;
             }
             running.finish_and_clear();
-            let watched_us = site.now_us();
-            let costs = meter.end(site).await?;
+            let watched_us = environment.now_us();
+            let costs = meter.end(environment).await?;
             let record = daemon.stop().await?;
             let (own, lateness) = judge(&armed, &record, watched_us);
             let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
@@ -94,9 +95,14 @@ impl Adopt {
     }
 
     /// Writes the keys of these numbers, as programs do that know nothing of lapsed.
-    async fn arm(&self, site: &Site, first: u32, count: u32) -> anyhow::Result<Armed> {
-        let mut redis = site.redis().await.context("connect to redis")?;
-        let prefix = &site.config.redis.key_prefix;
+    async fn arm(
+        &self,
+        environment: &Environment,
+        first: u32,
+        count: u32,
+    ) -> anyhow::Result<Armed> {
+        let mut redis = environment.redis().await.context("connect to redis")?;
+        let prefix = &environment.config.redis.key_prefix;
         let ttl_ms = u64::try_from(self.ttl.as_millis())?;
         let bar = bar("keys", u64::from(count));
         let (began, mut due_us) = (Instant::now(), Vec::with_capacity(count as usize));
@@ -111,7 +117,7 @@ impl Adopt {
             }
             set.exec_async(&mut redis).await.context("write keys")?;
             // By now all are written: none is due later than this.
-            let due = site.now_us() + ttl_ms * 1000;
+            let due = environment.now_us() + ttl_ms * 1000;
             due_us.resize(due_us.len() + batch as usize, due);
             written += batch;
             bar.set_position(u64::from(written));

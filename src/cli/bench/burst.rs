@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::options::Burst;
 use super::report::Report;
-use super::site::Site;
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const WINDOW: Duration = Duration::from_secs(1);
 
 impl Burst {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
@@ -27,7 +27,7 @@ impl Burst {
                     WINDOW,
                 )
             }
-            .run(site)
+            .run(environment)
             .await?;
             let lateness = measured.lateness(u64::MAX);
             let since_due = |moment: Option<u64>| {

@@ -5,26 +5,26 @@ use lapsed::Due;
 use lapsed::ledger::CancelFilter;
 use tokio::time::Instant;
 
+use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Cancel;
 use super::population::{BATCH, far_due, task};
 use super::progress::{bar, spinner};
 use super::report::Report;
-use super::site::Site;
 
 impl Cancel {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let tag = format!("bench-{run}");
-            self.create(site, &tag).await?;
+            self.create(environment, &tag).await?;
             // What is called off was written long ago, as a rule: the database has purged and flushed what that left.
             tokio::time::sleep(self.rest).await;
-            let counters = site.counters().await?;
-            let meter = Meter::begin(site, counters, &[]).await?;
+            let counters = environment.counters().await?;
+            let meter = Meter::begin(environment, counters, &[]).await?;
             let watching = spinner("calling them off".to_owned());
-            let row = self.cancel(site, run, &tag, meter).await?;
+            let row = self.cancel(environment, run, &tag, meter).await?;
             watching.finish_and_clear();
             report.rows.push(row);
         }
@@ -32,16 +32,16 @@ impl Cancel {
     }
 
     /// Far tasks of this tag, rows and keys.
-    async fn create(&self, site: &mut Site, tag: &str) -> anyhow::Result<()> {
-        let now = site.client.now().await?;
-        let first = site.take_numbers(self.tasks);
+    async fn create(&self, environment: &mut Environment, tag: &str) -> anyhow::Result<()> {
+        let now = environment.client.now().await?;
+        let first = environment.take_numbers(self.tasks);
         let bar = bar("tagged", u64::from(self.tasks));
         for from in (first..first + self.tasks).step_by(BATCH as usize) {
             let to = (first + self.tasks).min(from + BATCH);
             let tasks: Result<Vec<_>, lapsed::task::ScheduleError> = (from..to)
                 .map(|number| Ok((task(number).tag(tag), Due::at(far_due(now, number))?)))
                 .collect();
-            let made = site.client.create_many(tasks?).await;
+            let made = environment.client.create_many(tasks?).await;
             bar.inc(made.context("create tasks")?.len() as u64);
         }
         bar.finish_and_clear();
@@ -50,16 +50,19 @@ impl Cancel {
 
     async fn cancel(
         &self,
-        site: &Site,
+        environment: &Environment,
         run: u32,
         tag: &str,
         mut meter: Meter,
     ) -> anyhow::Result<Row> {
         let begun = Instant::now();
-        let cancelled = site.client.cancel_where(&CancelFilter::tag(tag)).await;
+        let cancelled = environment
+            .client
+            .cancel_where(&CancelFilter::tag(tag))
+            .await;
         let took = begun.elapsed();
         let report = cancelled.context("cancel tasks")?;
-        let costs = meter.end(site).await?;
+        let costs = meter.end(environment).await?;
         ensure!(
             report.cancelled == u64::from(self.tasks),
             "{} of {} tasks were cancelled, {} run, {} are locked",

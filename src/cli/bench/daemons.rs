@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::measured::Measured;
 use super::meter::Cost;
 use super::options::Daemons;
 use super::report::Report;
-use super::site::Site;
 
 /// How long a turn may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -30,7 +30,7 @@ struct PerTask {
 }
 
 impl Daemons {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         let (mut pairs, mut duplicates) = (Vec::new(), 0);
         for repetition in 0..self.common.runs {
@@ -45,7 +45,7 @@ impl Daemons {
                 };
                 let mut turns = [None; 2];
                 for daemons in order {
-                    let measured = self.drain(site, daemons).await?;
+                    let measured = self.drain(environment, daemons).await?;
                     let costs = self.per_task(&measured);
                     let lateness = measured.lateness(u64::MAX);
                     duplicates += measured.duplicates();
@@ -94,7 +94,11 @@ impl Daemons {
         Ok(report)
     }
 
-    async fn drain(&self, site: &mut Site, daemons: usize) -> anyhow::Result<Measured> {
+    async fn drain(
+        &self,
+        environment: &mut Environment,
+        daemons: usize,
+    ) -> anyhow::Result<Measured> {
         let label = format!("{daemons} of {}", self.daemons);
         let arrivals = Arrivals::Within(WINDOW, self.tasks);
         Plan {
@@ -102,7 +106,7 @@ impl Daemons {
             daemons,
             ..Plan::new(label, self.tasks, arrivals, WINDOW)
         }
-        .run(site)
+        .run(environment)
         .await
     }
 

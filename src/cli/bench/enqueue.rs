@@ -9,6 +9,7 @@ use lapsed::{Due, TaskClient, UnixMs};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Costs, Meter};
 use super::options::Enqueue;
@@ -17,7 +18,6 @@ use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
 use super::samples::{Lateness, Samples};
-use super::site::Site;
 use super::usage::cpu_time;
 
 /// One of the ways.
@@ -38,12 +38,12 @@ struct Tally {
 }
 
 impl Enqueue {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         let mut daemon = None;
         if !self.no_daemon {
             let waiting = spinner("the daemon starts, and audits".to_owned());
-            let mut beside = site.daemon(Numbers::default(), &[], false)?;
+            let mut beside = environment.daemon(Numbers::default(), &[], false)?;
             beside.ready(false).await?;
             waiting.finish_and_clear();
             daemon = Some(beside);
@@ -67,11 +67,11 @@ impl Enqueue {
         ];
         for run in 1..=self.common.runs {
             for way in &ways {
-                let counters = site.counters().await?;
+                let counters = environment.counters().await?;
                 let beside = daemon.as_slice();
-                let meter = Meter::begin(site, counters, beside).await?;
+                let meter = Meter::begin(environment, counters, beside).await?;
                 let watching = spinner(format!("creating: {}", way.label));
-                let row = self.create(site, way, run, meter).await?;
+                let row = self.create(environment, way, run, meter).await?;
                 watching.finish_and_clear();
                 report.rows.push(row);
             }
@@ -84,23 +84,23 @@ impl Enqueue {
 
     async fn create(
         &self,
-        site: &mut Site,
+        environment: &mut Environment,
         way: &Way,
         run: u32,
         mut meter: Meter,
     ) -> anyhow::Result<Row> {
-        let now = site.client.now().await?;
-        let numbers = Arc::new(AtomicU32::new(site.take_numbers(0)));
+        let now = environment.client.now().await?;
+        let numbers = Arc::new(AtomicU32::new(environment.take_numbers(0)));
         let own = std::process::id();
         let cpu_before = cpu_time(own);
         let begun = Instant::now();
         let end = begun + self.duration;
         let mut callers = Vec::new();
         for _ in 0..way.callers {
-            let (client, numbers) = (site.client.clone(), Arc::clone(&numbers));
-            let stop = site.stop.clone();
+            let (client, numbers) = (environment.client.clone(), Arc::clone(&numbers));
+            let stop = environment.stop.clone();
             let create = create_until(end, stop, client, numbers, way.batch, now);
-            callers.push(site.writers.spawn(create));
+            callers.push(environment.writers.spawn(create));
         }
         let mut all = Tally::default();
         for caller in callers {
@@ -113,9 +113,9 @@ impl Enqueue {
         let cpu_own = cpu_time(own)
             .zip(cpu_before)
             .map(|(after, before)| after.saturating_sub(before));
-        let costs = meter.end(site).await?;
-        let first = site.take_numbers(0);
-        site.take_numbers(numbers.load(Ordering::Relaxed) - first);
+        let costs = meter.end(environment).await?;
+        let first = environment.take_numbers(0);
+        environment.take_numbers(numbers.load(Ordering::Relaxed) - first);
         let own_percent = cpu_own.map(|cpu| cpu.as_secs_f64() / took.as_secs_f64() * 100.0);
         Ok(Row {
             label: way.label.to_owned(),

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::{Beside, Plan};
 use super::options::Fairness;
 use super::report::Report;
-use super::site::Site;
 
 /// How long after the window is waited for what has not started.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Fairness {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
@@ -28,7 +28,7 @@ impl Fairness {
                     self.duration,
                 )?
             }
-            .run(site)
+            .run(environment)
             .await?;
             let lateness = measured.lateness(u64::MAX);
             let per_s = measured.started_in_window() as f64 / self.duration.as_secs_f64();

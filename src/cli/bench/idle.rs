@@ -3,24 +3,25 @@
 use tokio::time::{Instant, sleep};
 
 use super::daemon::PROGRESS_EVERY;
+use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Idle;
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
-use super::site::Site;
 
 impl Idle {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let mut daemon = site.daemon(Numbers::default(), &[], false)?;
+            let mut daemon = environment.daemon(Numbers::default(), &[], false)?;
             let waiting = spinner("the daemon starts, and audits".to_owned());
             daemon.ready(false).await?;
             waiting.finish_and_clear();
-            let counters = site.counters().await?;
-            let mut meter = Meter::begin(site, counters, std::slice::from_ref(&daemon)).await?;
+            let counters = environment.counters().await?;
+            let mut meter =
+                Meter::begin(environment, counters, std::slice::from_ref(&daemon)).await?;
             let watching = spinner("watching the daemon".to_owned());
             let end = Instant::now() + self.duration;
             while Instant::now() < end {
@@ -28,7 +29,7 @@ impl Idle {
                 daemon.check()?;
                 sleep(PROGRESS_EVERY.min(end.saturating_duration_since(Instant::now()))).await;
             }
-            let costs = meter.end(site).await?;
+            let costs = meter.end(environment).await?;
             watching.finish_and_clear();
             daemon.stop().await?;
             let seconds = self.duration.as_secs_f64();

@@ -7,13 +7,13 @@ use sqlx::AssertSqlSafe;
 use tokio::time::{Instant, sleep};
 
 use super::daemon::SLOW_CLASS;
+use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::options::Kill;
 use super::population::{self, Written};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::report::Report;
-use super::site::Site;
 
 /// The tasks fall due so long after they are written.
 const LEAD: Duration = Duration::from_secs(2);
@@ -28,53 +28,55 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Kill {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let spinner = spinner(format!("killing a daemon #{run}"));
-            let row = self.kill(site, run).await?;
+            let row = self.kill(environment, run).await?;
             spinner.finish_and_clear();
             report.rows.push(row);
         }
         Ok(report)
     }
 
-    async fn kill(&self, site: &mut Site, run: u32) -> anyhow::Result<Row> {
+    async fn kill(&self, environment: &mut Environment, run: u32) -> anyhow::Result<Row> {
         let takes = Numbers {
             slow_ms: Some(u64::try_from(self.takes.as_millis())?),
             ..Numbers::default()
         };
-        let mut first = site.daemon(takes, &[], false)?;
+        let mut first = environment.daemon(takes, &[], false)?;
         first.ready(false).await?;
-        let numbers = site.take_numbers(self.tasks);
-        let due = site.client.now().await?.plus(LEAD);
+        let numbers = environment.take_numbers(self.tasks);
+        let due = environment.client.now().await?.plus(LEAD);
         let bar = bar("tasks", u64::from(self.tasks));
         let numbers = numbers..numbers + self.tasks;
         let Written { rows, .. } =
-            population::write_of(SLOW_CLASS, site, numbers, move |_| due, &bar).await?;
+            population::write_of(SLOW_CLASS, environment, numbers, move |_| due, &bar).await?;
         let half = u64::from(self.tasks) / 2;
         let deadline = Instant::now() + LEAD + PATIENCE;
-        while site.settled(rows).await?.0 < half {
+        while environment.settled(rows).await?.0 < half {
             ensure!(Instant::now() < deadline, "half of the tasks never ran");
             first.check()?;
             sleep(LOOK_EVERY).await;
         }
         first.kill().await?;
-        let (done, _) = site.settled(rows).await?;
-        let leased = leased(site, rows).await?;
+        let (done, _) = environment.settled(rows).await?;
+        let leased = leased(environment, rows).await?;
         sleep(DEAD_FOR).await;
 
-        let mut second = site.daemon(takes, &[], false)?;
+        let mut second = environment.daemon(takes, &[], false)?;
         let restarted = Instant::now();
         let deadline = restarted + PATIENCE;
-        while site.settled(rows).await?.0 < u64::from(self.tasks) && Instant::now() < deadline {
+        while environment.settled(rows).await?.0 < u64::from(self.tasks)
+            && Instant::now() < deadline
+        {
             second.check()?;
             sleep(LOOK_EVERY).await;
         }
         let took = restarted.elapsed();
-        let (all_done, _) = site.settled(rows).await?;
+        let (all_done, _) = environment.settled(rows).await?;
         second.stop().await?;
-        site.forget_pending(rows).await?;
+        environment.forget_pending(rows).await?;
         let figure = |name, value| Figure { name, value };
         Ok(Row {
             label: format!("{} of {} ms", self.tasks, self.takes.as_millis()),
@@ -90,15 +92,15 @@ impl Kill {
 }
 
 /// How many of these rows are leased.
-async fn leased(site: &Site, rows: (u64, u64)) -> anyhow::Result<u64> {
+async fn leased(environment: &Environment, rows: (u64, u64)) -> anyhow::Result<u64> {
     let text = format!(
         "SELECT COUNT(*) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 0 AND lease_until > 0",
-        site.table()
+        environment.table()
     );
     let count: i64 = sqlx::query_scalar(AssertSqlSafe(text))
         .bind(rows.0)
         .bind(rows.1)
-        .fetch_one(&mut site.sql().await?)
+        .fetch_one(&mut environment.sql().await?)
         .await?;
     Ok(u64::try_from(count).unwrap_or(0))
 }

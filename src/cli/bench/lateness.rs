@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::Plan;
 use super::measured::{Audit, Measured};
 use super::options::{Lateness, Nets};
 use super::report::Report;
-use super::site::Site;
 
 /// How long after its end a run with all nets is watched: it ends as soon as everything has started.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,11 +41,11 @@ impl Nets {
 }
 
 impl Lateness {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             for nets in &self.nets {
-                self.run_once(site, run, *nets, &mut report).await?;
+                self.run_once(environment, run, *nets, &mut report).await?;
             }
         }
         Ok(report)
@@ -53,7 +53,7 @@ impl Lateness {
 
     async fn run_once(
         &self,
-        site: &mut Site,
+        environment: &mut Environment,
         run: u32,
         nets: Nets,
         report: &mut Report,
@@ -74,7 +74,7 @@ impl Lateness {
             audit: self.audit,
             ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
         };
-        let measured = plan.run(site).await?;
+        let measured = plan.run(environment).await?;
         let (audited_us, own) = audited(&measured);
         let lateness = measured.lateness(audited_us);
         let per_s = measured.started_in_window() as f64 / self.duration.as_secs_f64();

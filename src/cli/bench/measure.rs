@@ -7,6 +7,7 @@ use lapsed::UnixMs;
 use tokio::time::{Instant, sleep};
 
 use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
+use super::environment::Environment;
 use super::measured::{Audit, Measured};
 use super::meter::{Costs, Meter};
 use super::options::arriving;
@@ -14,7 +15,6 @@ use super::population::{self, Written};
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
-use super::site::Site;
 
 /// Between the last task written and the first one due, at least.
 const LEAD: Duration = Duration::from_secs(3);
@@ -134,35 +134,37 @@ impl Plan<'_> {
     }
 
     /// Does it.
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Measured> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Measured> {
         let total = self.backlog + self.count;
-        let first = site.take_numbers(total);
-        if site.is_private() && site.uses_redis() {
-            site.start_redis().await?;
-            site.announce(!self.deaf).await?;
+        let first = environment.take_numbers(total);
+        if environment.is_private() && environment.uses_redis() {
+            environment.start_redis().await?;
+            environment.announce(!self.deaf).await?;
         }
         let (mut daemons, mut backlog) = (Vec::new(), None);
         if self.audit {
             // Started below.
         } else if self.backlog == 0 {
-            daemons = self.start_daemons(site, first).await?;
+            daemons = self.start_daemons(environment, first).await?;
             self.await_ready(&mut daemons).await?;
             if self.daemons > 1 {
                 sleep(ROLES_SETTLE).await;
             }
         } else {
-            backlog = Some(self.write_backlog(site, first).await?);
+            backlog = Some(self.write_backlog(environment, first).await?);
         }
         let events_before = events(&daemons);
-        let (first_due, written, beside) = self.write_tasks(site, first + self.backlog).await?;
+        let (first_due, written, beside) =
+            self.write_tasks(environment, first + self.backlog).await?;
         if self.redis_down {
-            site.stop_redis();
+            environment.stop_redis();
         }
         let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
         if self.audit {
-            site.sleep_until(first_due_us.saturating_sub(micros(AUDIT_LEAD)))
+            environment
+                .sleep_until(first_due_us.saturating_sub(micros(AUDIT_LEAD)))
                 .await;
-            daemons = self.start_daemons(site, first).await?;
+            daemons = self.start_daemons(environment, first).await?;
             for daemon in &mut daemons {
                 daemon.listens().await?;
             }
@@ -173,21 +175,27 @@ impl Plan<'_> {
         );
         let spinner = spinner(format!("{}: warming up", self.label));
         let meter = if self.backlog == 0 {
-            site.sleep_until(window_us.0.saturating_sub(micros(PROGRESS_EVERY)))
+            environment
+                .sleep_until(window_us.0.saturating_sub(micros(PROGRESS_EVERY)))
                 .await;
-            let counters = site.counters().await?;
-            site.sleep_until(window_us.0).await;
-            Meter::begin(site, counters, &daemons).await?
+            let counters = environment.counters().await?;
+            environment.sleep_until(window_us.0).await;
+            Meter::begin(environment, counters, &daemons).await?
         } else {
-            let counters = site.counters().await?;
-            site.sleep_until(first_due_us).await;
-            daemons = self.start_daemons(site, first).await?;
-            Meter::begin(site, counters, &daemons).await?
+            let counters = environment.counters().await?;
+            environment.sleep_until(first_due_us).await;
+            daemons = self.start_daemons(environment, first).await?;
+            Meter::begin(environment, counters, &daemons).await?
         };
         spinner.finish_and_clear();
-        let costs = self.follow(site, meter, &mut daemons, window_us.1).await?;
-        let watched_until_us = site.now_us();
-        let audit = self.audit.then(|| audit_of(site, &daemons)).flatten();
+        let costs = self
+            .follow(environment, meter, &mut daemons, window_us.1)
+            .await?;
+        let watched_until_us = environment.now_us();
+        let audit = self
+            .audit
+            .then(|| audit_of(environment, &daemons))
+            .flatten();
         // What arrived last is told with the next line.
         sleep(2 * PROGRESS_EVERY).await;
         let events = events(&daemons).saturating_sub(events_before);
@@ -196,14 +204,14 @@ impl Plan<'_> {
             record.merge(daemon.stop().await?);
         }
         let rows = backlog.map_or(written.rows, |backlog| written.rows_with(&backlog));
-        let (done, settled_us) = site.settled(rows).await?;
+        let (done, settled_us) = environment.settled(rows).await?;
         let mut beside_done = 0;
         if let Some(beside) = beside {
-            (beside_done, _) = site.settled(beside.rows).await?;
-            site.forget_pending(beside.rows).await?;
+            (beside_done, _) = environment.settled(beside.rows).await?;
+            environment.forget_pending(beside.rows).await?;
         }
-        site.forget_pending(rows).await?;
-        site.disarm(first, &record).await;
+        environment.forget_pending(rows).await?;
+        environment.disarm(first, &record).await;
         Ok(Measured {
             label: self.label.clone(),
             arrivals: self.arrivals,
@@ -212,7 +220,7 @@ impl Plan<'_> {
             window_us,
             watched_until_us,
             audit,
-            clock_error_us: if site.is_private() {
+            clock_error_us: if environment.is_private() {
                 0
             } else {
                 LEDGER_CLOCK_ERROR_US
@@ -226,7 +234,11 @@ impl Plan<'_> {
         })
     }
 
-    async fn start_daemons(&self, site: &Site, first: u32) -> anyhow::Result<Vec<Daemon>> {
+    async fn start_daemons(
+        &self,
+        environment: &Environment,
+        first: u32,
+    ) -> anyhow::Result<Vec<Daemon>> {
         let tasks = Numbers {
             first,
             count: self.backlog + self.count,
@@ -236,7 +248,7 @@ impl Plan<'_> {
                 .map(|beside| u64::try_from(beside.takes.as_millis()).unwrap_or(u64::MAX)),
         };
         (0..self.daemons)
-            .map(|_| site.daemon(tasks, self.settings, self.deaf))
+            .map(|_| environment.daemon(tasks, self.settings, self.deaf))
             .collect()
     }
 
@@ -249,54 +261,60 @@ impl Plan<'_> {
         Ok(())
     }
 
-    async fn write_backlog(&self, site: &Site, first: u32) -> anyhow::Result<Written> {
-        let now = site.client.now().await?;
+    async fn write_backlog(
+        &self,
+        environment: &Environment,
+        first: u32,
+    ) -> anyhow::Result<Written> {
+        let now = environment.client.now().await?;
         let (from, span) = OVERDUE_MS;
         let bar = bar("overdue", u64::from(self.backlog));
         let due =
             move |number: u32| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span);
-        population::write(site, first..first + self.backlog, due, &bar).await
+        population::write(environment, first..first + self.backlog, due, &bar).await
     }
 
     /// Writes them, and then those beside them, so that the first falls due when all are written.
     async fn write_tasks(
         &self,
-        site: &mut Site,
+        environment: &mut Environment,
         first: u32,
     ) -> anyhow::Result<(UnixMs, Written, Option<Written>)> {
         let count = self.count + self.beside.map_or(0, |beside| beside.tasks);
-        let takes = site.writing_takes(count);
-        let first_due = site.client.now().await?.plus(LEAD + takes);
+        let takes = environment.writing_takes(count);
+        let first_due = environment.client.now().await?.plus(LEAD + takes);
         let arrivals = self.arrivals;
         let due = move |number: u32| {
             first_due.plus(Duration::from_millis(arrivals.offset_ms(number - first)))
         };
         let bar = bar("tasks", u64::from(self.count));
-        let mut written = population::write(site, first..first + self.count, due, &bar).await?;
+        let mut written =
+            population::write(environment, first..first + self.count, due, &bar).await?;
         let mut beside = None;
         if let Some(Beside { tasks, takes: _ }) = self.beside.filter(|beside| beside.tasks > 0) {
             let burst = first_due.plus(self.warm_up);
             let bar = super::progress::bar("slow tasks", u64::from(tasks));
-            let slow = population::write_of(SLOW_CLASS, site, 0..tasks, move |_| burst, &bar);
+            let slow =
+                population::write_of(SLOW_CLASS, environment, 0..tasks, move |_| burst, &bar);
             let slow = slow.await?;
             written.took += slow.took;
             beside = Some(slow);
         }
         let first_due_us = u64::try_from(first_due.0).unwrap_or(0) * 1000;
         ensure!(
-            site.now_us() < first_due_us,
+            environment.now_us() < first_due_us,
             "writing {count} tasks took {:.1} s, expected at most {:.1} s: the first fell due before the last was written; ask for a lower rate or a shorter run",
             written.took.as_secs_f64(),
             (LEAD + takes).as_secs_f64(),
         );
-        site.has_written(count, written.took);
+        environment.has_written(count, written.took);
         Ok((first_due, written, beside))
     }
 
     /// Until the window is over, and everything is run and settled or patience is at an end.
     async fn follow(
         &self,
-        site: &Site,
+        environment: &Environment,
         mut meter: Meter,
         daemons: &mut [Daemon],
         window_end_us: u64,
@@ -304,11 +322,11 @@ impl Plan<'_> {
         let bar = bar("running", u64::from(self.backlog) + u64::from(self.count));
         let deadline_us = window_end_us + micros(self.patience);
         let costs = loop {
-            let (so_far, now_us) = (self.look_at(daemons)?, site.now_us());
+            let (so_far, now_us) = (self.look_at(daemons)?, environment.now_us());
             meter.sample();
             bar.set_position(so_far.started);
             if self.is_counted(so_far, now_us >= window_end_us) || now_us >= deadline_us {
-                break meter.end(site).await?;
+                break meter.end(environment).await?;
             }
             sleep_at_most(window_end_us.saturating_sub(now_us)).await;
         };
@@ -317,8 +335,8 @@ impl Plan<'_> {
             0 => deadline_us,
             _ => deadline_us.min(costs.span_us.1 + micros(LINGER)),
         };
-        while site.now_us() < deadline_us && !self.is_complete(self.look_at(daemons)?) {
-            sleep_at_most(deadline_us.saturating_sub(site.now_us())).await;
+        while environment.now_us() < deadline_us && !self.is_complete(self.look_at(daemons)?) {
+            sleep_at_most(deadline_us.saturating_sub(environment.now_us())).await;
         }
         bar.finish_and_clear();
         Ok(costs)
@@ -355,8 +373,8 @@ impl Plan<'_> {
 }
 
 /// The audits of these daemons: from the first's begin to the last's end.
-fn audit_of(site: &Site, daemons: &[Daemon]) -> Option<Audit> {
-    let us = |at: Instant| site.now_us().saturating_sub(micros(at.elapsed()));
+fn audit_of(environment: &Environment, daemons: &[Daemon]) -> Option<Audit> {
+    let us = |at: Instant| environment.now_us().saturating_sub(micros(at.elapsed()));
     let progress = || daemons.iter().map(Daemon::progress);
     let from = progress().filter_map(|progress| progress.ready).min()?;
     let until: Option<Vec<Instant>> = progress().map(|progress| progress.audited).collect();

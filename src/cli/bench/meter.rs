@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::counters::{Counters, Counts};
+use super::environment::Environment;
 use super::process::Daemon;
-use super::site::Site;
 use super::usage::{cpu_time, resident, resident_peak};
 
 /// Runs from its beginning to its end.
@@ -83,15 +83,15 @@ impl Watched {
 impl Meter {
     /// Begins now.
     pub async fn begin(
-        site: &Site,
+        environment: &Environment,
         mut counters: Counters,
         daemons: &[Daemon],
     ) -> anyhow::Result<Self> {
         let counts = counters.read().await?;
-        let (redis, database) = site.server_pids();
+        let (redis, database) = environment.server_pids();
         Ok(Self {
             begun: Instant::now(),
-            begun_us: site.now_us(),
+            begun_us: environment.now_us(),
             counters,
             counts,
             daemons: daemons
@@ -112,10 +112,10 @@ impl Meter {
     }
 
     /// Ends now.
-    pub async fn end(&mut self, site: &Site) -> anyhow::Result<Costs> {
+    pub async fn end(&mut self, environment: &Environment) -> anyhow::Result<Costs> {
         self.sample();
         let elapsed = self.begun.elapsed();
-        let span_us = (self.begun_us, site.now_us());
+        let span_us = (self.begun_us, environment.now_us());
         let daemons: Option<Vec<Cost>> = self.daemons.iter().map(|one| one.end(elapsed)).collect();
         let daemon = daemons.filter(|daemons| !daemons.is_empty());
         let daemon = daemon.map(|daemons| Cost {

@@ -11,6 +11,7 @@ mod counters;
 mod daemon;
 mod daemons;
 mod enqueue;
+mod environment;
 mod fairness;
 mod figures;
 mod idle;
@@ -28,7 +29,6 @@ mod recorder;
 mod recovery;
 mod report;
 mod samples;
-mod site;
 mod throughput;
 mod usage;
 
@@ -41,10 +41,10 @@ use lapsed::{Config, config};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::daemon::BenchDaemon;
+use self::environment::{Choice, Environment};
 pub use self::options::Bench;
 use self::options::{Nets, Scenario};
 use self::report::{Heading, Report};
-use self::site::{Choice, Site};
 use super::output::Output;
 
 impl Bench {
@@ -71,21 +71,21 @@ impl Bench {
             concurrency: common.concurrency.map(|runs| runs as usize),
             rows,
         };
-        let mut site = Site::prepare(choice).await?;
+        let mut environment = Environment::prepare(choice).await?;
         let work = async {
             if pending > 0 {
-                let written = population::write_far(&site, pending).await?;
-                site.has_written(pending, written.took);
+                let written = population::write_far(&environment, pending).await?;
+                environment.has_written(pending, written.took);
             }
-            scenario.run(&mut site).await
+            scenario.run(&mut environment).await
         };
         let result = tokio::select! {
             result = work => result,
             _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
             _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
         };
-        let notes = notes(&scenario, &site);
-        let cleaned = site.clean_up().await;
+        let notes = notes(&scenario, &environment);
+        let cleaned = environment.clean_up().await;
         if let (Err(_), Err(left)) = (&result, &cleaned) {
             eprintln!("warning: {left:#}");
         }
@@ -102,19 +102,19 @@ impl Bench {
 }
 
 impl Scenario {
-    async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         match self {
-            Self::Lateness(options) => options.run(site).await,
-            Self::Throughput(options) => options.run(site).await,
-            Self::Burst(options) => options.run(site).await,
-            Self::Enqueue(options) => options.run(site).await,
-            Self::Recovery(options) => options.run(site).await,
-            Self::Idle(options) => options.run(site).await,
-            Self::Daemons(options) => options.run(site).await,
-            Self::Fairness(options) => options.run(site).await,
-            Self::Cancel(options) => options.run(site).await,
-            Self::Kill(options) => options.run(site).await,
-            Self::Adopt(options) => options.run(site).await,
+            Self::Lateness(options) => options.run(environment).await,
+            Self::Throughput(options) => options.run(environment).await,
+            Self::Burst(options) => options.run(environment).await,
+            Self::Enqueue(options) => options.run(environment).await,
+            Self::Recovery(options) => options.run(environment).await,
+            Self::Idle(options) => options.run(environment).await,
+            Self::Daemons(options) => options.run(environment).await,
+            Self::Fairness(options) => options.run(environment).await,
+            Self::Cancel(options) => options.run(environment).await,
+            Self::Kill(options) => options.run(environment).await,
+            Self::Adopt(options) => options.run(environment).await,
         }
     }
 }
@@ -158,13 +158,13 @@ fn usage(message: &str) -> anyhow::Error {
 }
 
 /// What its reader has to know of the figures.
-fn notes(scenario: &Scenario, site: &Site) -> Vec<String> {
-    let clock = if site.is_private() {
+fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
+    let clock = if environment.is_private() {
         "lateness: from the due millisecond to the handler's first instruction, both on this host's clock, to the microsecond"
     } else {
         "lateness: on the database's clock as the daemon follows it, to about 2 ms; early means more than 2 ms early"
     };
-    let counts = if site.is_private() {
+    let counts = if environment.is_private() {
         "sql: `Questions` of the database (no pings, no preparing); redis: `INFO commandstats` without INFO; both during the measured span"
     } else {
         "sql, redis: as the servers count, so whatever other clients did is in it; CPU and memory of the servers are not known"

@@ -11,8 +11,8 @@ use lapsed::{Due, Task, UnixMs};
 use tokio::time::Instant;
 
 use super::daemon::{CLASS, METHOD};
+use super::environment::Environment;
 use super::progress::bar;
-use super::site::Site;
 
 /// Tasks of one call.
 pub const BATCH: u32 = 500;
@@ -64,11 +64,11 @@ pub fn far_due(now: UnixMs, number: u32) -> UnixMs {
 }
 
 /// Writes the far tasks that merely are there.
-pub async fn write_far(site: &Site, pending: u32) -> anyhow::Result<Written> {
-    let now = site.client.now().await?;
+pub async fn write_far(environment: &Environment, pending: u32) -> anyhow::Result<Written> {
+    let now = environment.client.now().await?;
     let bar = bar("pending", u64::from(pending));
     write(
-        site,
+        environment,
         FAR..FAR + pending,
         move |number| far_due(now, number),
         &bar,
@@ -78,18 +78,18 @@ pub async fn write_far(site: &Site, pending: u32) -> anyhow::Result<Written> {
 
 /// Writes the tasks of these numbers, each due at its time on the ledger's clock.
 pub async fn write(
-    site: &Site,
+    environment: &Environment,
     numbers: Range<u32>,
     due: impl Fn(u32) -> UnixMs + Send + Sync + 'static,
     bar: &ProgressBar,
 ) -> anyhow::Result<Written> {
-    write_of(CLASS, site, numbers, due, bar).await
+    write_of(CLASS, environment, numbers, due, bar).await
 }
 
 /// As [`write`], of another class.
 pub async fn write_of(
     class: &'static str,
-    site: &Site,
+    environment: &Environment,
     numbers: Range<u32>,
     due: impl Fn(u32) -> UnixMs + Send + Sync + 'static,
     bar: &ProgressBar,
@@ -99,9 +99,9 @@ pub async fn write_of(
     let batches = numbers.clone().step_by(BATCH as usize);
     let calls = batches.map(|first| {
         let last = numbers.end.min(first.saturating_add(BATCH));
-        let (client, due) = (site.client.clone(), Arc::clone(&due));
+        let (client, due) = (environment.client.clone(), Arc::clone(&due));
         // A task of its own: making statements is work for every core.
-        let call = site.writers.spawn(async move {
+        let call = environment.writers.spawn(async move {
             let tasks = (first..last)
                 .map(|number| Ok((task_of(class, number), Due::at(due(number))?)))
                 .collect::<anyhow::Result<_>>()?;

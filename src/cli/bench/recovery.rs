@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::Plan;
 use super::options::Recovery;
 use super::report::Report;
-use super::site::Site;
 
 impl Recovery {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
@@ -21,7 +21,7 @@ impl Recovery {
                     self.duration,
                 )?
             }
-            .run(site)
+            .run(environment)
             .await?;
             let backlog = measured.backlog_starts();
             let drained: Vec<u64> = backlog.iter().flatten().copied().collect();

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::Plan;
 use super::options::Throughput;
 use super::report::Report;
-use super::site::Site;
 
 /// How long what is behind at the end may take: then it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 impl Throughput {
-    pub async fn run(&self, site: &mut Site) -> anyhow::Result<Report> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let measured = Plan {
@@ -28,7 +28,7 @@ impl Throughput {
                     self.duration,
                 )?
             }
-            .run(site)
+            .run(environment)
             .await?;
             let seconds = self.duration.as_secs_f64();
             let lateness = measured.lateness(u64::MAX);

@@ -56,8 +56,8 @@ pub struct Choice {
     pub rows: u64,
 }
 
-/// Servers with a table for this measurement. Call [`Site::clean_up`] at the end, whatever happened.
-pub struct Site {
+/// Servers with a table for this measurement. Call [`Environment::clean_up`] at the end, whatever happened.
+pub struct Environment {
     /// With our table, prefix and servers.
     pub config: Config,
     /// Writes the tasks.
@@ -84,7 +84,7 @@ struct Private {
     maria: PrivateMaria,
 }
 
-impl Site {
+impl Environment {
     /// Starts servers if asked to, and makes the table.
     pub async fn prepare(choice: Choice) -> anyhow::Result<Self> {
         let Choice {
