@@ -10,12 +10,12 @@ use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::{Adopt, arriving};
-use super::population::task;
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::recorder::Record;
 use super::report::{Report, lateness_figures, megabytes};
 use super::samples::{Lateness, Samples};
+use super::workload::task;
 
 /// Keys are written so often, as many as the rate asks for.
 const TICK: Duration = Duration::from_millis(10);

@@ -9,9 +9,9 @@ use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Cancel;
-use super::population::{BATCH, far_due, task};
 use super::progress::{bar, spinner};
 use super::report::Report;
+use super::workload::{BATCH, far_due, task};
 
 impl Cancel {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

@@ -13,12 +13,12 @@ use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Costs, Meter};
 use super::options::Enqueue;
-use super::population::{far_due, task};
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
 use super::samples::{Lateness, Samples};
 use super::usage::cpu_time;
+use super::workload::{far_due, task};
 
 /// One of the ways.
 struct Way {

@@ -18,9 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::daemon::StartClock;
-use super::population::{BATCH, task};
 use super::process::{Daemon, Numbers, Order};
 use super::recorder::Record;
+use super::workload::{BATCH, task};
 
 /// What a row takes in the buffer pool, with its index entries and some air.
 const BYTES_PER_ROW: u64 = 700;

@@ -10,10 +10,10 @@ use super::daemon::SLOW_CLASS;
 use super::environment::Environment;
 use super::figures::{Figure, Row, Value};
 use super::options::Kill;
-use super::population::{self, Written};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::report::Report;
+use super::workload::{self, Written};
 
 /// The tasks fall due so long after they are written.
 const LEAD: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ impl Kill {
         let bar = bar("tasks", u64::from(self.tasks));
         let numbers = numbers..numbers + self.tasks;
         let Written { rows, .. } =
-            population::write_of(SLOW_CLASS, environment, numbers, move |_| due, &bar).await?;
+            workload::write_of(SLOW_CLASS, environment, numbers, move |_| due, &bar).await?;
         let half = u64::from(self.tasks) / 2;
         let deadline = Instant::now() + LEAD + PATIENCE;
         while environment.settled(rows).await?.0 < half {

@@ -11,10 +11,10 @@ use super::environment::Environment;
 use super::measured::{Audit, Measured};
 use super::meter::{Costs, Meter};
 use super::options::arriving;
-use super::population::{self, Written};
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
+use super::workload::{self, Written};
 
 /// Between the last task written and the first one due, at least.
 const LEAD: Duration = Duration::from_secs(3);
@@ -271,7 +271,7 @@ impl Plan<'_> {
         let bar = bar("overdue", u64::from(self.backlog));
         let due =
             move |number: u32| UnixMs(now.0 - from - i64::from(number).wrapping_mul(7_919) % span);
-        population::write(environment, first..first + self.backlog, due, &bar).await
+        workload::write(environment, first..first + self.backlog, due, &bar).await
     }
 
     /// Writes them, and then those beside them, so that the first falls due when all are written.
@@ -289,13 +289,12 @@ impl Plan<'_> {
         };
         let bar = bar("tasks", u64::from(self.count));
         let mut written =
-            population::write(environment, first..first + self.count, due, &bar).await?;
+            workload::write(environment, first..first + self.count, due, &bar).await?;
         let mut beside = None;
         if let Some(Beside { tasks, takes: _ }) = self.beside.filter(|beside| beside.tasks > 0) {
             let burst = first_due.plus(self.warm_up);
             let bar = super::progress::bar("slow tasks", u64::from(tasks));
-            let slow =
-                population::write_of(SLOW_CLASS, environment, 0..tasks, move |_| burst, &bar);
+            let slow = workload::write_of(SLOW_CLASS, environment, 0..tasks, move |_| burst, &bar);
             let slow = slow.await?;
             written.took += slow.took;
             beside = Some(slow);

@@ -22,7 +22,6 @@ mod measured;
 mod meter;
 mod options;
 mod plot;
-mod population;
 mod process;
 mod progress;
 mod recorder;
@@ -31,6 +30,7 @@ mod report;
 mod samples;
 mod throughput;
 mod usage;
+mod workload;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ impl Bench {
         check(&scenario)?;
         let common = scenario.common().clone();
         let (name, options) = scenario.describe();
-        let (pending, rows) = scenario.population();
+        let (pending, rows) = scenario.workload();
         // From now on neither ends this process before it has cleaned up.
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
@@ -74,7 +74,7 @@ impl Bench {
         let mut environment = Environment::prepare(choice).await?;
         let work = async {
             if pending > 0 {
-                let written = population::write_far(&environment, pending).await?;
+                let written = workload::write_far(&environment, pending).await?;
                 environment.has_written(pending, written.took);
             }
             scenario.run(&mut environment).await
@@ -121,11 +121,11 @@ impl Scenario {
 
 /// What single options cannot say of themselves.
 fn check(scenario: &Scenario) -> anyhow::Result<()> {
-    let (pending, rows) = scenario.population();
-    if rows - u64::from(pending) > u64::from(population::FAR) {
+    let (pending, rows) = scenario.workload();
+    if rows - u64::from(pending) > u64::from(workload::FAR) {
         return Err(usage(&format!(
             "all runs together have more than {} tasks: ask for fewer runs, a lower rate or a shorter duration",
-            population::FAR
+            workload::FAR
         )));
     }
     let Scenario::Lateness(lateness) = scenario else {

@@ -348,7 +348,7 @@ impl Scenario {
     }
 
     /// Far tasks, and most rows there will be.
-    pub fn population(&self) -> (u32, u64) {
+    pub fn workload(&self) -> (u32, u64) {
         let runs = u64::from(self.common().runs);
         let (pending, rows) = match self {
             Self::Lateness(it) => {
