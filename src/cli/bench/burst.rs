@@ -18,7 +18,7 @@ impl Burst {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let measured = Plan {
+            let results = Plan {
                 patience: PATIENCE,
                 ..Plan::new(
                     format!("{} at once", self.tasks),
@@ -29,23 +29,23 @@ impl Burst {
             }
             .run(environment)
             .await?;
-            let lateness = measured.lateness(u64::MAX);
+            let lateness = results.lateness(u64::MAX);
             let since_due = |moment: Option<u64>| {
-                let us = moment.map(|moment| moment.saturating_sub(measured.first_due_us));
+                let us = moment.map(|moment| moment.saturating_sub(results.first_due_us));
                 Value::measured(us.map(|us| us as f64 / 1000.0), 0)
             };
-            let last = measured.all_starts().max().filter(|_| measured.lost() == 0);
+            let last = results.all_starts().max().filter(|_| results.lost() == 0);
             let per_s = last.map_or(0.0, |last| {
-                let us = last.saturating_sub(measured.first_due_us).max(1);
+                let us = last.saturating_sub(results.first_due_us).max(1);
                 f64::from(self.tasks) / (us as f64 / 1e6)
             });
             let figure = |name, value| Figure { name, value };
             let own = vec![
                 figure("all_started_ms", since_due(last)),
-                figure("all_settled_ms", since_due(measured.all_settled_us())),
+                figure("all_settled_ms", since_due(results.all_settled_us())),
             ];
-            let curve = (measured.name_of(run), lateness);
-            report.add(run, &measured, own, per_s, curve);
+            let curve = (results.name_of(run), lateness);
+            report.add(run, &results, own, per_s, curve);
         }
         Ok(report)
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
-use super::measured::Measured;
 use super::meter::Cost;
 use super::options::Daemons;
 use super::report::Report;
+use super::results::Results;
 
 /// How long a turn may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -45,14 +45,14 @@ impl Daemons {
                 };
                 let mut turns = [None; 2];
                 for daemons in order {
-                    let measured = self.drain(environment, daemons).await?;
-                    let costs = self.per_task(&measured);
-                    let lateness = measured.lateness(u64::MAX);
-                    duplicates += measured.duplicates();
+                    let results = self.drain(environment, daemons).await?;
+                    let costs = self.per_task(&results);
+                    let lateness = results.lateness(u64::MAX);
+                    duplicates += results.duplicates();
                     turns[usize::from(daemons > 1)] = Some(costs);
-                    let curve = (measured.name_of(number), lateness);
+                    let curve = (results.name_of(number), lateness);
                     let own = costs.figures();
-                    report.add(number, &measured, own, costs.tasks_per_s, curve);
+                    report.add(number, &results, own, costs.tasks_per_s, curve);
                 }
                 if let [Some(one), Some(several)] = turns {
                     pairs.push((one, several));
@@ -98,7 +98,7 @@ impl Daemons {
         &self,
         environment: &mut Environment,
         daemons: usize,
-    ) -> anyhow::Result<Measured> {
+    ) -> anyhow::Result<Results> {
         let label = format!("{daemons} of {}", self.daemons);
         let arrivals = Arrivals::Within(WINDOW, self.tasks);
         Plan {
@@ -110,8 +110,8 @@ impl Daemons {
         .await
     }
 
-    fn per_task(&self, measured: &Measured) -> PerTask {
-        let costs = &measured.costs;
+    fn per_task(&self, results: &Results) -> PerTask {
+        let costs = &results.costs;
         let tasks = f64::from(self.tasks.max(1));
         let us = |cost: Option<Cost>| cost.map(|cost| cost.cpu.as_secs_f64() * 1e6 / tasks);
         PerTask {
@@ -119,8 +119,8 @@ impl Daemons {
             redis: us(costs.redis),
             database: us(costs.database),
             statements: costs.counts.sql as f64 / tasks,
-            events: measured.events as f64 / tasks,
-            tasks_per_s: per_second(measured),
+            events: results.events as f64 / tasks,
+            tasks_per_s: per_second(results),
         }
     }
 }
@@ -150,10 +150,10 @@ impl PerTask {
 }
 
 /// From the first due time to the last start.
-fn per_second(measured: &Measured) -> f64 {
-    let last = measured.all_starts().max().unwrap_or(u64::MAX);
-    let us = last.saturating_sub(measured.first_due_us).max(1);
-    measured.all_starts().count() as f64 / (us as f64 / 1e6)
+fn per_second(results: &Results) -> f64 {
+    let last = results.all_starts().max().unwrap_or(u64::MAX);
+    let us = last.saturating_sub(results.first_due_us).max(1);
+    results.all_starts().count() as f64 / (us as f64 / 1e6)
 }
 
 /// Of values in order.

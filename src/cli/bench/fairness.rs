@@ -15,7 +15,7 @@ impl Fairness {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let measured = Plan {
+            let results = Plan {
                 patience: PATIENCE,
                 beside: Some(Beside {
                     tasks: self.tasks,
@@ -30,14 +30,14 @@ impl Fairness {
             }
             .run(environment)
             .await?;
-            let lateness = measured.lateness(u64::MAX);
-            let per_s = measured.started_in_window() as f64 / self.duration.as_secs_f64();
+            let lateness = results.lateness(u64::MAX);
+            let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
             let own = vec![Figure {
                 name: "slow_done",
-                value: Value::Count(measured.beside_done),
+                value: Value::Count(results.beside_done),
             }];
-            let curve = (measured.name_of(run), lateness);
-            report.add(run, &measured, own, per_s, curve);
+            let curve = (results.name_of(run), lateness);
+            report.add(run, &results, own, per_s, curve);
         }
         Ok(report)
     }

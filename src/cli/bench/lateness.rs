@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::environment::Environment;
 use super::figures::{Figure, Value};
 use super::measure::Plan;
-use super::measured::{Audit, Measured};
 use super::options::{Lateness, Nets};
 use super::report::Report;
+use super::results::{Audit, Results};
 
 /// How long after its end a run with all nets is watched: it ends as soon as everything has started.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,28 +74,28 @@ impl Lateness {
             audit: self.audit,
             ..Plan::evenly(label, self.rate, self.warm_up, self.duration)?
         };
-        let measured = plan.run(environment).await?;
-        let (audited_us, own) = audited(&measured);
-        let lateness = measured.lateness(audited_us);
-        let per_s = measured.started_in_window() as f64 / self.duration.as_secs_f64();
+        let results = plan.run(environment).await?;
+        let (audited_us, own) = audited(&results);
+        let lateness = results.lateness(audited_us);
+        let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
         let curve = match self.common.runs {
-            1 => measured.label.clone(),
-            _ => measured.name_of(run),
+            1 => results.label.clone(),
+            _ => results.name_of(run),
         };
-        report.add(run, &measured, own, per_s, (curve, lateness));
+        report.add(run, &results, own, per_s, (curve, lateness));
         Ok(())
     }
 }
 
 /// When the audit that ran meanwhile was over, and what is to be said of it. Tasks that fell due later did not meet it.
-fn audited(measured: &Measured) -> (u64, Vec<Figure>) {
-    let Some(Audit { from_us, until_us }) = measured.audit else {
+fn audited(results: &Results) -> (u64, Vec<Figure>) {
+    let Some(Audit { from_us, until_us }) = results.audit else {
         return (u64::MAX, Vec::new());
     };
     let seconds = |until_us: u64| until_us.saturating_sub(from_us) as f64 / 1e6;
     let value = match until_us {
         Some(until_us) => Value::Measured(seconds(until_us), 1),
-        None => Value::MoreThanMs(seconds(measured.watched_until_us) * 1e3),
+        None => Value::MoreThanMs(seconds(results.watched_until_us) * 1e3),
     };
     let name = "audit_s";
     (until_us.unwrap_or(u64::MAX), vec![Figure { name, value }])

@@ -8,12 +8,12 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon::{PROGRESS_EVERY, SLOW_CLASS};
 use super::environment::Environment;
-use super::measured::{Audit, Measured};
 use super::meter::{Costs, Meter};
 use super::options::arriving;
 use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
+use super::results::{Audit, Results};
 use super::workload::{self, Written};
 
 /// Between the last task written and the first one due, at least.
@@ -134,7 +134,7 @@ impl Plan<'_> {
     }
 
     /// Does it.
-    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Measured> {
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Results> {
         let total = self.backlog + self.count;
         let first = environment.take_numbers(total);
         if environment.is_private() && environment.uses_redis() {
@@ -212,7 +212,7 @@ impl Plan<'_> {
         }
         environment.forget_pending(rows).await?;
         environment.disarm(first, &record).await;
-        Ok(Measured {
+        Ok(Results {
             label: self.label.clone(),
             arrivals: self.arrivals,
             backlog: self.backlog as usize,

@@ -12,7 +12,7 @@ impl Recovery {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let measured = Plan {
+            let results = Plan {
                 backlog: self.tasks,
                 ..Plan::evenly(
                     format!("{} overdue", self.tasks),
@@ -23,14 +23,14 @@ impl Recovery {
             }
             .run(environment)
             .await?;
-            let backlog = measured.backlog_starts();
+            let backlog = results.backlog_starts();
             let drained: Vec<u64> = backlog.iter().flatten().copied().collect();
             let first = drained.iter().min().copied().unwrap_or(0);
             let last = drained.iter().max().copied().unwrap_or(0);
             let seconds = (last.saturating_sub(first)).max(1) as f64 / 1e6;
             let per_s = drained.len() as f64 / seconds;
             // What falls due after the backlog is gone says nothing about it.
-            let lateness = measured.lateness(last);
+            let lateness = results.lateness(last);
             let figure = |name, value| Figure { name, value };
             let own = vec![
                 figure("drained", Value::Count(drained.len() as u64)),
@@ -42,7 +42,7 @@ impl Recovery {
                 figure("drained_in_s", Value::Measured(seconds, 1)),
             ];
             let curve = (format!("newly due #{run}"), lateness);
-            report.add(run, &measured, own, per_s, curve);
+            report.add(run, &results, own, per_s, curve);
         }
         Ok(report)
     }

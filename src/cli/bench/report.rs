@@ -7,9 +7,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
 use super::figures::{Figure, Row, Value, medians};
-use super::measured::Measured;
 use super::meter::Cost;
 use super::plot;
+use super::results::Results;
 use super::samples::{Lateness, Samples};
 use crate::cli::output::{Output, say};
 
@@ -39,14 +39,14 @@ impl Report {
     pub fn add(
         &mut self,
         run: u32,
-        measured: &Measured,
+        results: &Results,
         mut own: Vec<Figure>,
         tasks_per_s: f64,
         (curve, lateness): (String, Samples),
     ) {
-        own.extend(figures(measured, &lateness, tasks_per_s));
+        own.extend(figures(results, &lateness, tasks_per_s));
         self.rows.push(Row {
-            label: measured.label.clone(),
+            label: results.label.clone(),
             run: Some(run),
             figures: own,
         });
@@ -130,21 +130,21 @@ fn table(columns: &[&Row]) -> String {
 }
 
 /// The figures that every run has.
-fn figures(measured: &Measured, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
+fn figures(results: &Results, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
     let mut figures = lateness_figures(lateness);
     let count = |name, value| Figure {
         name,
         value: Value::Count(value),
     };
-    figures.push(count("early", measured.early()));
-    figures.push(count("lost", measured.lost()));
-    figures.push(count("duplicates", measured.duplicates()));
-    figures.push(count("unsettled", measured.unsettled()));
+    figures.push(count("early", results.early()));
+    figures.push(count("lost", results.lost()));
+    figures.push(count("duplicates", results.duplicates()));
+    figures.push(count("unsettled", results.unsettled()));
     figures.push(Figure {
         name: "tasks_per_s",
         value: Value::Measured(tasks_per_s, 0),
     });
-    figures.extend(costs(measured));
+    figures.extend(costs(results));
     figures
 }
 
@@ -178,10 +178,10 @@ pub fn lateness_figures(samples: &Samples) -> Vec<Figure> {
 }
 
 /// CPU, memory, statements and commands.
-fn costs(measured: &Measured) -> Vec<Figure> {
-    let costs = &measured.costs;
+fn costs(results: &Results) -> Vec<Figure> {
+    let costs = &results.costs;
     let (from, to) = costs.span_us;
-    let tasks = measured.started_between(from, to);
+    let tasks = results.started_between(from, to);
     let per_task = |count: Option<u64>| {
         let count = count.filter(|_| tasks > 0);
         Value::measured(count.map(|count| count as f64 / tasks as f64), 3)
@@ -199,7 +199,7 @@ fn costs(measured: &Measured) -> Vec<Figure> {
         figure("daemon_rss_peak_mb", peak),
         figure(
             "recorder_mb",
-            Value::Measured(megabytes(measured.recorder_bytes()), 1),
+            Value::Measured(megabytes(results.recorder_bytes()), 1),
         ),
         figure("redis_rss_mb", rss(costs.redis)),
         figure("database_rss_mb", rss(costs.database)),

@@ -18,7 +18,7 @@ impl Throughput {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
-            let measured = Plan {
+            let results = Plan {
                 patience: PATIENCE,
                 daemons: self.daemons as usize,
                 ..Plan::evenly(
@@ -31,9 +31,9 @@ impl Throughput {
             .run(environment)
             .await?;
             let seconds = self.duration.as_secs_f64();
-            let lateness = measured.lateness(u64::MAX);
-            let achieved = measured.started_in_window() as f64 / seconds;
-            let backlog_s = measured.behind() as f64 / f64::from(self.rate);
+            let lateness = results.lateness(u64::MAX);
+            let achieved = results.started_in_window() as f64 / seconds;
+            let backlog_s = results.behind() as f64 / f64::from(self.rate);
             let figure = |name, value| Figure { name, value };
             let own = vec![
                 figure(
@@ -44,8 +44,8 @@ impl Throughput {
                 figure("backlog_s", Value::Measured(backlog_s, 3)),
                 figure("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
             ];
-            let curve = (measured.name_of(run), lateness);
-            report.add(run, &measured, own, achieved, curve);
+            let curve = (results.name_of(run), lateness);
+            report.add(run, &results, own, achieved, curve);
         }
         Ok(report)
     }

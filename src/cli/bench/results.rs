@@ -15,7 +15,7 @@ pub struct Audit {
 }
 
 /// What came of a run. Moments are in microseconds since 1970.
-pub struct Measured {
+pub struct Results {
     /// What people call it.
     pub label: String,
     /// How tasks fell due.
@@ -46,7 +46,7 @@ pub struct Measured {
     pub events: u64,
 }
 
-impl Measured {
+impl Results {
     /// What people call this run of several.
     pub fn name_of(&self, run: u32) -> String {
         format!("{} #{run}", self.label)
