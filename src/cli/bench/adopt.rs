@@ -7,14 +7,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::daemon::PROGRESS_EVERY;
 use super::environment::Environment;
-use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::{Adopt, arriving};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::recorder::Record;
-use super::report::{Report, lateness_figures, megabytes};
+use super::report::{Report, lateness_stats, megabytes};
 use super::samples::{Lateness, Samples};
+use super::stats::{Row, Stat, Value};
 use super::workload::task;
 
 /// Keys are written so often, as many as the rate asks for.
@@ -70,9 +70,9 @@ impl Adopt {
             let per_task = |count: Option<u64>| {
                 Value::measured(count.map(|all| all as f64 / f64::from(count_of(&armed))), 3)
             };
-            let mut figures = own;
-            figures.extend(lateness_figures(&lateness));
-            figures.extend(
+            let mut stats = own;
+            stats.extend(lateness_stats(&lateness));
+            stats.extend(
                 [
                     ("daemon_cpu_percent", cpu(costs.daemon)),
                     ("redis_cpu_percent", cpu(costs.redis)),
@@ -81,14 +81,14 @@ impl Adopt {
                     ("sql_per_task", per_task(Some(costs.counts.sql))),
                     ("redis_per_task", per_task(costs.counts.redis)),
                 ]
-                .map(|(name, value)| Figure { name, value }),
+                .map(|(name, value)| Stat { name, value }),
             );
             let label = format!("{}/s", self.rate);
             report.curves.push((format!("{label} #{run}"), lateness));
             report.rows.push(Row {
                 label,
                 run: Some(run),
-                figures,
+                stats,
             });
         }
         Ok(report)
@@ -142,7 +142,7 @@ fn count_of(armed: &Armed) -> u32 {
 }
 
 /// What became of the keys, and how late they ran.
-fn judge(armed: &Armed, record: &Record, watched_us: u64) -> (Vec<Figure>, Samples) {
+fn judge(armed: &Armed, record: &Record, watched_us: u64) -> (Vec<Stat>, Samples) {
     let lost = record.runs.iter().filter(|runs| **runs == 0).count();
     let twice = record.runs.iter().map(|runs| runs.saturating_sub(1));
     let written_per_s = armed.due_us.len() as f64 / armed.took.as_secs_f64();
@@ -155,18 +155,18 @@ fn judge(armed: &Armed, record: &Record, watched_us: u64) -> (Vec<Figure>, Sampl
         .copied()
         .unwrap_or(0);
     let behind_s = last_start.saturating_sub(last_due) as f64 / 1e6;
-    let figures = [
+    let stats = [
         ("written", Value::Count(armed.due_us.len() as u64)),
         ("written_per_s", Value::Measured(written_per_s, 0)),
         ("lost", Value::Count(lost as u64)),
         ("duplicates", Value::Count(twice.map(u64::from).sum())),
         ("behind_s", Value::Measured(behind_s, 1)),
     ]
-    .map(|(name, value)| Figure { name, value });
+    .map(|(name, value)| Stat { name, value });
     let lateness = record.starts_us.iter().zip(&armed.due_us);
     let lateness = lateness.map(|(start, due)| match start {
         Some(start) => Lateness::Started(start.saturating_sub(*due)),
         None => Lateness::MoreThan(watched_us.saturating_sub(*due)),
     });
-    (figures.into(), Samples::new(lateness))
+    (stats.into(), Samples::new(lateness))
 }

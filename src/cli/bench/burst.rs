@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::options::Burst;
 use super::report::Report;
+use super::stats::{Stat, Value};
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -39,10 +39,10 @@ impl Burst {
                 let us = last.saturating_sub(results.first_due_us).max(1);
                 f64::from(self.tasks) / (us as f64 / 1e6)
             });
-            let figure = |name, value| Figure { name, value };
+            let stat = |name, value| Stat { name, value };
             let own = vec![
-                figure("all_started_ms", since_due(last)),
-                figure("all_settled_ms", since_due(results.all_settled_us())),
+                stat("all_started_ms", since_due(last)),
+                stat("all_settled_ms", since_due(results.all_settled_us())),
             ];
             let curve = (results.name_of(run), lateness);
             report.add(run, &results, own, per_s, curve);

@@ -6,11 +6,11 @@ use lapsed::ledger::CancelFilter;
 use tokio::time::Instant;
 
 use super::environment::Environment;
-use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Cancel;
 use super::progress::{bar, spinner};
 use super::report::Report;
+use super::stats::{Row, Stat, Value};
 use super::workload::{BATCH, far_due, task};
 
 impl Cancel {
@@ -71,29 +71,29 @@ impl Cancel {
             report.running,
             report.locked
         );
-        let figure = |name, value| Figure { name, value };
+        let stat = |name, value| Stat { name, value };
         let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
         let seconds = took.as_secs_f64();
         let per_task = |count: Option<u64>| {
             let count = count.filter(|_| report.cancelled > 0);
             Value::measured(count.map(|count| count as f64 / report.cancelled as f64), 3)
         };
-        let figures = vec![
-            figure("cancelled", Value::Count(report.cancelled)),
-            figure("seconds", Value::Measured(seconds, 3)),
-            figure(
+        let stats = vec![
+            stat("cancelled", Value::Count(report.cancelled)),
+            stat("seconds", Value::Measured(seconds, 3)),
+            stat(
                 "cancelled_per_s",
                 Value::Measured(report.cancelled as f64 / seconds, 0),
             ),
-            figure("redis_cpu_percent", cpu(costs.redis)),
-            figure("database_cpu_percent", cpu(costs.database)),
-            figure("sql_per_task", per_task(Some(costs.counts.sql))),
-            figure("redis_per_task", per_task(costs.counts.redis)),
+            stat("redis_cpu_percent", cpu(costs.redis)),
+            stat("database_cpu_percent", cpu(costs.database)),
+            stat("sql_per_task", per_task(Some(costs.counts.sql))),
+            stat("redis_per_task", per_task(costs.counts.redis)),
         ];
         Ok(Row {
             label: "by tag".to_owned(),
             run: Some(run),
-            figures,
+            stats,
         })
     }
 }

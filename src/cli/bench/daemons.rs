@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::figures::{Figure, Value};
 use super::measure::{Arrivals, Plan};
 use super::meter::Cost;
 use super::options::Daemons;
 use super::report::Report;
 use super::results::Results;
+use super::stats::{Stat, Value};
 
 /// How long a turn may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -51,7 +51,7 @@ impl Daemons {
                     duplicates += results.duplicates();
                     turns[usize::from(daemons > 1)] = Some(costs);
                     let curve = (results.name_of(number), lateness);
-                    let own = costs.figures();
+                    let own = costs.stats();
                     report.add(number, &results, own, costs.tasks_per_s, curve);
                 }
                 if let [Some(one), Some(several)] = turns {
@@ -69,24 +69,24 @@ impl Daemons {
             ratios
         };
         let throughput = ratio(|turn| Some(turn.tasks_per_s));
-        let figure = |name, value: Option<f64>| Figure {
+        let stat = |name, value: Option<f64>| Stat {
             name,
             value: Value::measured(value, 3),
         };
         report.summary = vec![
-            figure("tasks_per_s_ratio_median", median(&throughput)),
-            figure("tasks_per_s_ratio_min", throughput.first().copied()),
-            figure("tasks_per_s_ratio_max", throughput.last().copied()),
-            figure("cpu_per_task_ratio_median", median(&ratio(PerTask::cpu))),
-            figure(
+            stat("tasks_per_s_ratio_median", median(&throughput)),
+            stat("tasks_per_s_ratio_min", throughput.first().copied()),
+            stat("tasks_per_s_ratio_max", throughput.last().copied()),
+            stat("cpu_per_task_ratio_median", median(&ratio(PerTask::cpu))),
+            stat(
                 "sql_per_task_ratio_median",
                 median(&ratio(|turn| Some(turn.statements))),
             ),
-            figure(
+            stat(
                 "events_per_task_ratio_median",
                 median(&ratio(|turn| Some(turn.events))),
             ),
-            Figure {
+            Stat {
                 name: "duplicates_in_all",
                 value: Value::Count(duplicates),
             },
@@ -131,8 +131,8 @@ impl PerTask {
         Some(self.daemons? + self.redis? + self.database?)
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let us = |name, value| Figure {
+    fn stats(&self) -> Vec<Stat> {
+        let us = |name, value| Stat {
             name,
             value: Value::measured(value, 1),
         };
@@ -141,7 +141,7 @@ impl PerTask {
             us("redis_cpu_us_per_task", self.redis),
             us("database_cpu_us_per_task", self.database),
             us("cpu_us_per_task", self.cpu()),
-            Figure {
+            Stat {
                 name: "redis_events_per_task",
                 value: Value::Measured(self.events, 2),
             },

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::Environment;
-use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Costs, Meter};
 use super::options::Enqueue;
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
 use super::samples::{Lateness, Samples};
+use super::stats::{Row, Stat, Value};
 use super::usage::cpu_time;
 use super::workload::{far_due, task};
 
@@ -120,21 +120,21 @@ impl Enqueue {
         Ok(Row {
             label: way.label.to_owned(),
             run: Some(run),
-            figures: figures(way, all, took, own_percent, &costs),
+            stats: stats(way, all, took, own_percent, &costs),
         })
     }
 }
 
-fn figures(
+fn stats(
     way: &Way,
     all: Tally,
     took: Duration,
     own_percent: Option<f64>,
     costs: &Costs,
-) -> Vec<Figure> {
+) -> Vec<Stat> {
     let calls = Samples::new(all.calls);
     let seconds = took.as_secs_f64();
-    let figure = |name, value| Figure { name, value };
+    let stat = |name, value| Stat { name, value };
     let ms = |call: Option<Lateness>| match call {
         Some(Lateness::Started(us) | Lateness::MoreThan(us)) => {
             Value::Measured(us as f64 / 1000.0, 3)
@@ -149,23 +149,23 @@ fn figures(
         Value::measured(count.map(|count| count as f64 / all.rows as f64), 3)
     };
     vec![
-        figure("callers", Value::Count(u64::from(way.callers))),
-        figure("batch", Value::Count(u64::from(way.batch))),
-        figure("rows", Value::Count(all.rows)),
-        figure("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
-        figure("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
-        figure("call_p50_ms", ms(calls.percentile(50.0))),
-        figure("call_p99_ms", ms(calls.percentile(99.0))),
-        figure("call_max_ms", ms(calls.max())),
-        figure("creator_cpu_percent", Value::measured(own_percent, 1)),
-        figure("daemon_cpu_percent", cpu(costs.daemon)),
-        figure("redis_cpu_percent", cpu(costs.redis)),
-        figure("database_cpu_percent", cpu(costs.database)),
-        figure("daemon_rss_mb", rss(costs.daemon)),
-        figure("redis_rss_mb", rss(costs.redis)),
-        figure("database_rss_mb", rss(costs.database)),
-        figure("sql_per_task", per_task(Some(costs.counts.sql))),
-        figure("redis_per_task", per_task(costs.counts.redis)),
+        stat("callers", Value::Count(u64::from(way.callers))),
+        stat("batch", Value::Count(u64::from(way.batch))),
+        stat("rows", Value::Count(all.rows)),
+        stat("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
+        stat("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
+        stat("call_p50_ms", ms(calls.percentile(50.0))),
+        stat("call_p99_ms", ms(calls.percentile(99.0))),
+        stat("call_max_ms", ms(calls.max())),
+        stat("creator_cpu_percent", Value::measured(own_percent, 1)),
+        stat("daemon_cpu_percent", cpu(costs.daemon)),
+        stat("redis_cpu_percent", cpu(costs.redis)),
+        stat("database_cpu_percent", cpu(costs.database)),
+        stat("daemon_rss_mb", rss(costs.daemon)),
+        stat("redis_rss_mb", rss(costs.redis)),
+        stat("database_rss_mb", rss(costs.database)),
+        stat("sql_per_task", per_task(Some(costs.counts.sql))),
+        stat("redis_per_task", per_task(costs.counts.redis)),
     ]
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::figures::{Figure, Value};
 use super::measure::{Beside, Plan};
 use super::options::Fairness;
 use super::report::Report;
+use super::stats::{Stat, Value};
 
 /// How long after the window is waited for what has not started.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ impl Fairness {
             .await?;
             let lateness = results.lateness(u64::MAX);
             let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
-            let own = vec![Figure {
+            let own = vec![Stat {
                 name: "slow_done",
                 value: Value::Count(results.beside_done),
             }];

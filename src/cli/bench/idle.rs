@@ -4,12 +4,12 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon::PROGRESS_EVERY;
 use super::environment::Environment;
-use super::figures::{Figure, Row, Value};
 use super::meter::{Cost, Meter};
 use super::options::Idle;
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::{Report, megabytes};
+use super::stats::{Row, Stat, Value};
 
 impl Idle {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
@@ -39,25 +39,25 @@ impl Idle {
             };
             let per_s =
                 |count: Option<u64>| Value::measured(count.map(|count| count as f64 / seconds), 2);
-            let figure = |name, value| Figure { name, value };
-            let figures = vec![
-                figure("daemon_cpu_percent", cpu(costs.daemon)),
-                figure("redis_cpu_percent", cpu(costs.redis)),
-                figure("database_cpu_percent", cpu(costs.database)),
-                figure("daemon_rss_mb", rss(costs.daemon)),
-                figure(
+            let stat = |name, value| Stat { name, value };
+            let stats = vec![
+                stat("daemon_cpu_percent", cpu(costs.daemon)),
+                stat("redis_cpu_percent", cpu(costs.redis)),
+                stat("database_cpu_percent", cpu(costs.database)),
+                stat("daemon_rss_mb", rss(costs.daemon)),
+                stat(
                     "daemon_rss_peak_mb",
                     Value::measured(costs.daemon_peak.map(megabytes), 1),
                 ),
-                figure("redis_rss_mb", rss(costs.redis)),
-                figure("database_rss_mb", rss(costs.database)),
-                figure("sql_per_s", per_s(Some(costs.counts.sql))),
-                figure("redis_per_s", per_s(costs.counts.redis)),
+                stat("redis_rss_mb", rss(costs.redis)),
+                stat("database_rss_mb", rss(costs.database)),
+                stat("sql_per_s", per_s(Some(costs.counts.sql))),
+                stat("redis_per_s", per_s(costs.counts.redis)),
             ];
             report.rows.push(Row {
                 label: "idle".to_owned(),
                 run: Some(run),
-                figures,
+                stats,
             });
         }
         Ok(report)

@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon::SLOW_CLASS;
 use super::environment::Environment;
-use super::figures::{Figure, Row, Value};
 use super::options::Kill;
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::report::Report;
+use super::stats::{Row, Stat, Value};
 use super::workload::{self, Written};
 
 /// The tasks fall due so long after they are written.
@@ -77,15 +77,15 @@ impl Kill {
         let (all_done, _) = environment.settled(rows).await?;
         second.stop().await?;
         environment.forget_pending(rows).await?;
-        let figure = |name, value| Figure { name, value };
+        let stat = |name, value| Stat { name, value };
         Ok(Row {
             label: format!("{} of {} ms", self.tasks, self.takes.as_millis()),
             run: Some(run),
-            figures: vec![
-                figure("done_before", Value::Count(done)),
-                figure("leased_at_death", Value::Count(leased)),
-                figure("undone", Value::Count(u64::from(self.tasks) - all_done)),
-                figure("all_done_after_s", Value::Measured(took.as_secs_f64(), 2)),
+            stats: vec![
+                stat("done_before", Value::Count(done)),
+                stat("leased_at_death", Value::Count(leased)),
+                stat("undone", Value::Count(u64::from(self.tasks) - all_done)),
+                stat("all_done_after_s", Value::Measured(took.as_secs_f64(), 2)),
             ],
         })
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::figures::{Figure, Value};
 use super::measure::Plan;
 use super::options::{Lateness, Nets};
 use super::report::Report;
 use super::results::{Audit, Results};
+use super::stats::{Stat, Value};
 
 /// How long after its end a run with all nets is watched: it ends as soon as everything has started.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ impl Lateness {
 }
 
 /// When the audit that ran meanwhile was over, and what is to be said of it. Tasks that fell due later did not meet it.
-fn audited(results: &Results) -> (u64, Vec<Figure>) {
+fn audited(results: &Results) -> (u64, Vec<Stat>) {
     let Some(Audit { from_us, until_us }) = results.audit else {
         return (u64::MAX, Vec::new());
     };
@@ -98,5 +98,5 @@ fn audited(results: &Results) -> (u64, Vec<Figure>) {
         None => Value::MoreThanMs(seconds(results.watched_until_us) * 1e3),
     };
     let name = "audit_s";
-    (until_us.unwrap_or(u64::MAX), vec![Figure { name, value }])
+    (until_us.unwrap_or(u64::MAX), vec![Stat { name, value }])
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::figures::{Figure, Value};
 use super::measure::Plan;
 use super::options::Recovery;
 use super::report::Report;
+use super::stats::{Stat, Value};
 
 impl Recovery {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
@@ -31,15 +31,15 @@ impl Recovery {
             let per_s = drained.len() as f64 / seconds;
             // What falls due after the backlog is gone says nothing about it.
             let lateness = results.lateness(last);
-            let figure = |name, value| Figure { name, value };
+            let stat = |name, value| Stat { name, value };
             let own = vec![
-                figure("drained", Value::Count(drained.len() as u64)),
-                figure(
+                stat("drained", Value::Count(drained.len() as u64)),
+                stat(
                     "undrained",
                     Value::Count((backlog.len() - drained.len()) as u64),
                 ),
-                figure("drained_per_s", Value::Measured(per_s, 0)),
-                figure("drained_in_s", Value::Measured(seconds, 1)),
+                stat("drained_per_s", Value::Measured(per_s, 0)),
+                stat("drained_in_s", Value::Measured(seconds, 1)),
             ];
             let curve = (format!("newly due #{run}"), lateness);
             report.add(run, &results, own, per_s, curve);

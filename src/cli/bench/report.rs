@@ -6,11 +6,11 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
-use super::figures::{Figure, Row, Value, medians};
 use super::meter::Cost;
 use super::plot;
 use super::results::Results;
 use super::samples::{Lateness, Samples};
+use super::stats::{Row, Stat, Value, medians};
 use crate::cli::output::{Output, say};
 
 /// Columns of a table beside the names: more do not fit a terminal.
@@ -23,7 +23,7 @@ pub struct Report {
     /// Curves of the plot, where lateness was measured.
     pub curves: Vec<(String, Samples)>,
     /// What stands for the whole, beside the rows.
-    pub summary: Vec<Figure>,
+    pub summary: Vec<Stat>,
 }
 
 /// What a reader must know of the measurement.
@@ -40,15 +40,15 @@ impl Report {
         &mut self,
         run: u32,
         results: &Results,
-        mut own: Vec<Figure>,
+        mut own: Vec<Stat>,
         tasks_per_s: f64,
         (curve, lateness): (String, Samples),
     ) {
-        own.extend(figures(results, &lateness, tasks_per_s));
+        own.extend(stats(results, &lateness, tasks_per_s));
         self.rows.push(Row {
             label: results.label.clone(),
             run: Some(run),
-            figures: own,
+            stats: own,
         });
         self.curves.push((curve, lateness));
     }
@@ -71,7 +71,7 @@ impl Report {
             let summary = Row {
                 label: "all".to_owned(),
                 run: None,
-                figures: summary,
+                stats: summary,
             };
             let document = json!({
                 "scenario": heading.scenario,
@@ -91,7 +91,7 @@ impl Report {
         for columns in columns.chunks(COLUMNS) {
             say(&table(columns))?;
         }
-        for Figure { name, value } in &self.summary {
+        for Stat { name, value } in &self.summary {
             say(&format!("{name}: {}", value.text()))?;
         }
         heading
@@ -111,15 +111,15 @@ fn table(columns: &[&Row]) -> String {
     });
     table.set_header(std::iter::once(String::new()).chain(headings));
     let mut names: Vec<&'static str> = Vec::new();
-    for figure in columns.iter().flat_map(|row| &row.figures) {
-        if !names.contains(&figure.name) {
-            names.push(figure.name);
+    for stat in columns.iter().flat_map(|row| &row.stats) {
+        if !names.contains(&stat.name) {
+            names.push(stat.name);
         }
     }
     for name in names {
         let values = columns.iter().map(|row| {
-            let figure = row.figures.iter().find(|figure| figure.name == name);
-            figure.map(|figure| figure.value.text()).unwrap_or_default()
+            let stat = row.stats.iter().find(|stat| stat.name == name);
+            stat.map(|stat| stat.value.text()).unwrap_or_default()
         });
         table.add_row(std::iter::once(name.to_owned()).chain(values));
     }
@@ -130,26 +130,26 @@ fn table(columns: &[&Row]) -> String {
 }
 
 /// The figures that every run has.
-fn figures(results: &Results, lateness: &Samples, tasks_per_s: f64) -> Vec<Figure> {
-    let mut figures = lateness_figures(lateness);
-    let count = |name, value| Figure {
+fn stats(results: &Results, lateness: &Samples, tasks_per_s: f64) -> Vec<Stat> {
+    let mut stats = lateness_stats(lateness);
+    let count = |name, value| Stat {
         name,
         value: Value::Count(value),
     };
-    figures.push(count("early", results.early()));
-    figures.push(count("lost", results.lost()));
-    figures.push(count("duplicates", results.duplicates()));
-    figures.push(count("unsettled", results.unsettled()));
-    figures.push(Figure {
+    stats.push(count("early", results.early()));
+    stats.push(count("lost", results.lost()));
+    stats.push(count("duplicates", results.duplicates()));
+    stats.push(count("unsettled", results.unsettled()));
+    stats.push(Stat {
         name: "tasks_per_s",
         value: Value::Measured(tasks_per_s, 0),
     });
-    figures.extend(costs(results));
-    figures
+    stats.extend(costs(results));
+    stats
 }
 
 /// Percentiles in milliseconds.
-pub fn lateness_figures(samples: &Samples) -> Vec<Figure> {
+pub fn lateness_stats(samples: &Samples) -> Vec<Stat> {
     let ms = |us: u64| us as f64 / 1000.0;
     let value = |lateness: Option<Lateness>| match lateness {
         Some(Lateness::Started(us)) => Value::Measured(ms(us), 3),
@@ -162,23 +162,23 @@ pub fn lateness_figures(samples: &Samples) -> Vec<Figure> {
         ("p99_ms", 99.0),
         ("p99.9_ms", 99.9),
     ];
-    let mut figures = vec![Figure {
+    let mut stats = vec![Stat {
         name: "samples",
         value: Value::Count(samples.len() as u64),
     }];
-    figures.extend(percentiles.map(|(name, percent)| Figure {
+    stats.extend(percentiles.map(|(name, percent)| Stat {
         name,
         value: value(samples.percentile(percent)),
     }));
-    figures.push(Figure {
+    stats.push(Stat {
         name: "max_ms",
         value: value(samples.max()),
     });
-    figures
+    stats
 }
 
 /// CPU, memory, statements and commands.
-fn costs(results: &Results) -> Vec<Figure> {
+fn costs(results: &Results) -> Vec<Stat> {
     let costs = &results.costs;
     let (from, to) = costs.span_us;
     let tasks = results.started_between(from, to);
@@ -190,21 +190,21 @@ fn costs(results: &Results) -> Vec<Figure> {
     let rss =
         |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
     let peak = Value::measured(costs.daemon_peak.map(megabytes), 1);
-    let figure = |name, value| Figure { name, value };
+    let stat = |name, value| Stat { name, value };
     vec![
-        figure("daemon_cpu_percent", cpu(costs.daemon)),
-        figure("redis_cpu_percent", cpu(costs.redis)),
-        figure("database_cpu_percent", cpu(costs.database)),
-        figure("daemon_rss_mb", rss(costs.daemon)),
-        figure("daemon_rss_peak_mb", peak),
-        figure(
+        stat("daemon_cpu_percent", cpu(costs.daemon)),
+        stat("redis_cpu_percent", cpu(costs.redis)),
+        stat("database_cpu_percent", cpu(costs.database)),
+        stat("daemon_rss_mb", rss(costs.daemon)),
+        stat("daemon_rss_peak_mb", peak),
+        stat(
             "recorder_mb",
             Value::Measured(megabytes(results.recorder_bytes()), 1),
         ),
-        figure("redis_rss_mb", rss(costs.redis)),
-        figure("database_rss_mb", rss(costs.database)),
-        figure("sql_per_task", per_task(Some(costs.counts.sql))),
-        figure("redis_per_task", per_task(costs.counts.redis)),
+        stat("redis_rss_mb", rss(costs.redis)),
+        stat("database_rss_mb", rss(costs.database)),
+        stat("sql_per_task", per_task(Some(costs.counts.sql))),
+        stat("redis_per_task", per_task(costs.counts.redis)),
     ]
 }
 

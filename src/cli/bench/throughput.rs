@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::figures::{Figure, Value};
 use super::measure::Plan;
 use super::options::Throughput;
 use super::report::Report;
+use super::stats::{Stat, Value};
 
 /// How long what is behind at the end may take: then it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -34,15 +34,15 @@ impl Throughput {
             let lateness = results.lateness(u64::MAX);
             let achieved = results.started_in_window() as f64 / seconds;
             let backlog_s = results.behind() as f64 / f64::from(self.rate);
-            let figure = |name, value| Figure { name, value };
+            let stat = |name, value| Stat { name, value };
             let own = vec![
-                figure(
+                stat(
                     "offered_per_s",
                     Value::Measured(lateness.len() as f64 / seconds, 0),
                 ),
-                figure("achieved_per_s", Value::Measured(achieved, 0)),
-                figure("backlog_s", Value::Measured(backlog_s, 3)),
-                figure("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
+                stat("achieved_per_s", Value::Measured(achieved, 0)),
+                stat("backlog_s", Value::Measured(backlog_s, 3)),
+                stat("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
             ];
             let curve = (results.name_of(run), lateness);
             report.add(run, &results, own, achieved, curve);

@@ -19,7 +19,7 @@ pub enum Value {
 
 /// A name and a value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub struct Stat {
     pub name: &'static str,
     pub value: Value,
 }
@@ -31,7 +31,7 @@ pub struct Row {
     pub label: String,
     /// Which repetition, from 1; `None` for the median.
     pub run: Option<u32>,
-    pub figures: Vec<Figure>,
+    pub stats: Vec<Stat>,
 }
 
 impl Value {
@@ -68,15 +68,11 @@ impl Value {
 impl Row {
     /// One object: label, run, and a field for each figure.
     pub fn json(&self) -> Json {
-        let Self {
-            label,
-            run,
-            figures,
-        } = self;
+        let Self { label, run, stats } = self;
         let mut object = Map::new();
         object.insert("label".to_owned(), Json::from(label.clone()));
         object.insert("run".to_owned(), Json::from(*run));
-        for Figure { name, value } in figures {
+        for Stat { name, value } in stats {
             object.insert((*name).to_owned(), value.json());
         }
         Json::Object(object)
@@ -95,17 +91,17 @@ pub fn medians(rows: &[Row]) -> Vec<Row> {
         .into_iter()
         .map(|label| {
             let of_label: Vec<&Row> = rows.iter().filter(|row| row.label == label).collect();
-            let names = of_label[0].figures.iter().map(|figure| figure.name);
-            let figures = names.map(|name| {
-                let values = of_label.iter().flat_map(|row| &row.figures);
-                let values = values.filter(|figure| figure.name == name);
-                let value = together(values.map(|figure| figure.value).collect());
-                Figure { name, value }
+            let names = of_label[0].stats.iter().map(|stat| stat.name);
+            let stats = names.map(|name| {
+                let values = of_label.iter().flat_map(|row| &row.stats);
+                let values = values.filter(|stat| stat.name == name);
+                let value = together(values.map(|stat| stat.value).collect());
+                Stat { name, value }
             });
             Row {
                 label: label.to_owned(),
                 run: None,
-                figures: figures.collect(),
+                stats: stats.collect(),
             }
         })
         .collect()
@@ -176,14 +172,14 @@ mod tests {
         Row {
             label: label.to_owned(),
             run: Some(run),
-            figures: vec![Figure { name: "x", value }],
+            stats: vec![Stat { name: "x", value }],
         }
     }
 
     fn median_of(values: &[Value]) -> Value {
         let runs = values.iter().zip(1..);
         let rows: Vec<Row> = runs.map(|(value, run)| row("a", run, *value)).collect();
-        medians(&rows)[0].figures[0].value
+        medians(&rows)[0].stats[0].value
     }
 
     #[test]
