@@ -1,12 +1,12 @@
 //! What can be wrong with the ledger: reaching it, and the order of its checks.
 
 mod backlog;
+mod capacity;
 mod grants;
 mod index;
 mod pauses;
 mod rates;
 mod read_back;
-mod room;
 mod server;
 mod table;
 

@@ -3,12 +3,12 @@
 use sqlx::{MySqlConnection, Row as _};
 
 use super::backlog::{BACKLOG, Backlog};
+use super::capacity::{BUFFER_POOL, ID, buffer_pool, id_capacity, next_id, size};
 use super::grants::{GRANTS, grants, identity, refused};
 use super::index::{INDEX, LEGACY_INDEX, explain, judge_plan, key_indexes, legacy_index};
 use super::pauses;
 use super::rates;
 use super::read_back;
-use super::room::{BUFFER_POOL, ID, buffer_pool, id_room, next_id, size};
 use super::server::Variables;
 use crate::Config;
 use crate::doctor::Finding;
@@ -59,9 +59,9 @@ pub(super) async fn examine(
     if let Some(indexes) = checkup.learn(&[LEGACY_INDEX], indexes).await? {
         checkup.add(legacy_index(table, &indexes));
     }
-    let room = next_id(conn, table, &queries);
-    if let Some(Some((next, column_type))) = checkup.learn(&[ID], room).await? {
-        checkup.add([id_room(table, next, &column_type)]);
+    let next_id = next_id(conn, table, &queries);
+    if let Some(Some((next, column_type))) = checkup.learn(&[ID], next_id).await? {
+        checkup.add([id_capacity(table, next, &column_type)]);
     }
     let size = checkup.learn(&[BUFFER_POOL], size(conn, table)).await?;
     let pool = variables.and_then(|variables| variables.number("innodb_buffer_pool_size"));

@@ -41,7 +41,7 @@ pub(super) async fn next_id(
 }
 
 /// `column_type` as in `int(10) unsigned`.
-pub(super) fn id_room(table: &Table, next: u64, column_type: &str) -> Finding {
+pub(super) fn id_capacity(table: &Table, next: u64, column_type: &str) -> Finding {
     let column_type = column_type.to_ascii_lowercase();
     let word = column_type.split([' ', '(']).next().unwrap_or_default();
     let bits = match word {
@@ -115,8 +115,9 @@ mod tests {
 
     #[test]
     fn ids_warn_when_four_fifths_are_used() {
-        let judge =
-            |next, column_type| id_room(&Table::new("tasks").unwrap(), next, column_type).severity;
+        let judge = |next, column_type| {
+            id_capacity(&Table::new("tasks").unwrap(), next, column_type).severity
+        };
         assert_eq!(judge(3_400_000_000, "int(10) unsigned"), Severity::Ok);
         assert_eq!(judge(3_500_000_000, "int(10) unsigned"), Severity::Warning);
         assert_eq!(judge(1_800_000_000, "INT(11)"), Severity::Warning);
