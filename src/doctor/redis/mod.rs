@@ -2,11 +2,11 @@
 //! do no I/O.
 
 mod audits;
+mod connectivity;
 mod lateness;
 mod listeners;
 mod memory;
 mod notifications;
-mod reach;
 mod rights;
 mod server;
 
@@ -22,12 +22,12 @@ use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection, LedgerName
 use crate::task::UnixMs;
 
 use self::audits::audits;
+use self::connectivity::{REACHABLE, reachable, unreachable};
 use self::lateness::{EFFORT, LATENESS, lateness};
 use self::listeners::{DAEMONS, LISTENERS};
 use self::memory::{BUFFER_LIMIT, EVICTION, OUTPUT_BUFFER, eviction, output_buffer};
 pub(super) use self::notifications::add_flags;
 use self::notifications::{FLAGS, NOTIFICATIONS, notifications};
-use self::reach::{REACHABLE, reachable, unreachable};
 use self::rights::{ADOPTION, RIGHTS, adoption, refused, refused_to_adopt, rights};
 use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, role, version};
 
