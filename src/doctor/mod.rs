@@ -10,12 +10,12 @@
 //! - Examining changes nothing: rights are tried with statements that match no row and no key.
 //! - It examines what a daemon would find. Which daemons run it knows from the notes that they keep in Redis.
 
-mod checkup;
 mod clocks;
 mod finding;
 mod ledger;
 mod redis;
 mod report;
+mod runner;
 mod units;
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub use report::Report;
 
 use crate::Config;
 use crate::config::ConfigSource;
-use checkup::Checkup;
+use runner::Runner;
 
 const CONFIGURATION: &str = "configuration";
 
@@ -42,7 +42,7 @@ const FIX_WITHIN: Duration = Duration::from_secs(4);
 /// Ends within 20 s, whatever the servers do.
 pub async fn examine(config: &Config) -> Report {
     let until = Instant::now() + SERVER_WITHIN;
-    let (mut of_redis, mut of_ledger) = (Checkup::new(until), Checkup::new(until));
+    let (mut of_redis, mut of_ledger) = (Runner::new(until), Runner::new(until));
     let (redis, ledger) = tokio::join!(
         redis::examine(config, &mut of_redis),
         ledger::examine(config, &mut of_ledger),

@@ -16,8 +16,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySql, MySqlConnection, Ro
 use tracing::log::LevelFilter;
 
 use super::Finding;
-use super::checkup::{Checkup, Silent, words};
 use super::clocks::Reading;
+use super::runner::{Runner, Silent, words};
 use crate::Config;
 use crate::ledger::migrate::Table;
 use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
@@ -36,7 +36,7 @@ const IMPATIENT: &str = "SET SESSION lock_wait_timeout = 1";
 const FRESH_SIZES: &str = "SET SESSION information_schema_stats_expiry = 0";
 
 /// Examines the server and the table; answers the server's clock.
-pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Reading> {
+pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Reading> {
     // Says what is wrong with the URL and the table's name; connects to nothing.
     let checked = MysqlLedger::new(&config.ledger).map_err(|error| words(&error));
     let options = checked.and_then(|ledger| {
@@ -48,33 +48,33 @@ pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Re
         Ok(options) => options,
         Err(problem) => {
             let finding = Finding::error(REACHABLE, problem);
-            checkup.add([finding.remedy("mend `[ledger]` in the configuration")]);
+            runner.add([finding.remedy("mend `[ledger]` in the configuration")]);
             return None;
         }
     };
     let options = options
         .pipes_as_concat(false)
         .log_statements(LevelFilter::Trace);
-    let connected = checkup.bounded(options.connect()).await;
+    let connected = runner.bounded(options.connect()).await;
     let server = config.ledger.url.to_string();
     let mut conn = match connected {
         Some(Ok(conn)) => conn,
         Some(Err(error)) => {
-            checkup.add([unreachable(&server, &error)]);
+            runner.add([unreachable(&server, &error)]);
             return None;
         }
         None => {
             let finding = Finding::error(REACHABLE, format!("{server}: no answer in time"));
-            checkup.add([finding.remedy(
+            runner.add([finding.remedy(
                 "see whether the server hangs, and whether a firewall drops what is sent to it",
             )]);
             return None;
         }
     };
-    checkup.add([Finding::ok(REACHABLE, server)]);
-    let reading = examine_server(config, &table, &mut conn, checkup).await;
+    runner.add([Finding::ok(REACHABLE, server)]);
+    let reading = examine_server(config, &table, &mut conn, runner).await;
     // Whether the server takes leave is of no interest.
-    let _ = checkup.bounded(conn.close()).await;
+    let _ = runner.bounded(conn.close()).await;
     reading.unwrap_or_default()
 }
 
@@ -82,34 +82,32 @@ async fn examine_server(
     config: &Config,
     table: &Table,
     conn: &mut MySqlConnection,
-    checkup: &mut Checkup,
+    runner: &mut Runner,
 ) -> Result<Option<Reading>, Silent> {
     let settings = async {
         sqlx::raw_sql(ENGINE_SESSION).execute(&mut *conn).await?;
         sqlx::raw_sql(IMPATIENT).execute(&mut *conn).await
     };
-    let session = checkup.learn(&[SESSION], settings).await?;
+    let session = runner.learn(&[SESSION], settings).await?;
     if session.is_some() {
         let found = "READ COMMITTED, locks are waited for 1 s";
-        checkup.add([Finding::ok(SESSION, found)]);
+        runner.add([Finding::ok(SESSION, found)]);
     }
     let fresh = sqlx::raw_sql(FRESH_SIZES).execute(&mut *conn);
     // A server that does not know it needs no telling.
-    if checkup.bounded(fresh).await.is_none() {
+    if runner.bounded(fresh).await.is_none() {
         return Err(Silent);
     }
 
     let reading = Reading::take(clock(conn));
-    let reading = checkup.learn(&[CLOCK], reading).await?;
+    let reading = runner.learn(&[CLOCK], reading).await?;
 
-    let asked = checkup
-        .learn(&server::CHECKS, Variables::read(conn))
-        .await?;
+    let asked = runner.learn(&server::CHECKS, Variables::read(conn)).await?;
     let limits = &config.ledger;
     if let Some(variables) = &asked {
-        checkup.add(server::judge(variables, limits.max_connections));
+        runner.add(server::judge(variables, limits.max_connections));
     }
-    table::examine(config, table, conn, asked.as_ref(), checkup).await?;
+    table::examine(config, table, conn, asked.as_ref(), runner).await?;
     Ok(reading)
 }
 

@@ -4,7 +4,7 @@ use sqlx::{MySqlConnection, Row};
 
 use super::{is_about_rights, statement};
 use crate::doctor::Finding;
-use crate::doctor::checkup::{Checkup, Silent};
+use crate::doctor::runner::{Runner, Silent};
 use crate::ledger::mysql::queries::Queries;
 
 const PAUSES: &str = "ledger.pauses";
@@ -24,15 +24,15 @@ const TRIALS: [(&str, &str); 2] = [
 pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
-    checkup: &mut Checkup,
+    runner: &mut Runner,
 ) -> Result<(), Silent> {
-    let Some(standing) = checkup.learn(&[PAUSES], count(conn, queries)).await? else {
+    let Some(standing) = runner.learn(&[PAUSES], count(conn, queries)).await? else {
         return Ok(());
     };
-    let Some(refused) = checkup.learn(&[PAUSES], refused(conn, queries)).await? else {
+    let Some(refused) = runner.learn(&[PAUSES], refused(conn, queries)).await? else {
         return Ok(());
     };
-    checkup.add([judge(queries, standing, &refused)]);
+    runner.add([judge(queries, standing, &refused)]);
     Ok(())
 }
 

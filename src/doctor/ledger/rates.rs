@@ -5,7 +5,7 @@ use sqlx::MySqlConnection;
 use super::{is_about_rights, number, statement};
 use crate::config::{Config, TimerKind};
 use crate::doctor::Finding;
-use crate::doctor::checkup::{Checkup, Silent};
+use crate::doctor::runner::{Runner, Silent};
 use crate::ledger::mysql::queries::Queries;
 
 const RATES: &str = "ledger.rates";
@@ -30,17 +30,17 @@ pub(super) async fn examine(
     config: &Config,
     conn: &mut MySqlConnection,
     queries: &Queries,
-    checkup: &mut Checkup,
+    runner: &mut Runner,
 ) -> Result<(), Silent> {
     if config.timer != TimerKind::LedgerPoll {
         return Ok(());
     }
-    let lack = checkup.learn(&[RATES], lack(conn, queries)).await?;
+    let lack = runner.learn(&[RATES], lack(conn, queries)).await?;
     let rated = config
         .routes
         .iter()
         .any(|route| route.limits.rate.is_some());
-    checkup.add(lack.map(|lack| judge(queries, rated, &lack)));
+    runner.add(lack.map(|lack| judge(queries, rated, &lack)));
     Ok(())
 }
 

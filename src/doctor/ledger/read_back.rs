@@ -4,7 +4,7 @@ use sqlx::MySqlConnection;
 
 use super::{is_about_rights, number, statement};
 use crate::doctor::Finding;
-use crate::doctor::checkup::{Checkup, Silent};
+use crate::doctor::runner::{Runner, Silent};
 use crate::ledger::mysql::queries::Queries;
 
 const READ_BACK: &str = "ledger.read_back";
@@ -20,12 +20,10 @@ const NO_SUCH_TABLE: u16 = 1146;
 pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
-    checkup: &mut Checkup,
+    runner: &mut Runner,
 ) -> Result<(), Silent> {
-    let read = checkup
-        .learn(&[READ_BACK], read_back(conn, queries))
-        .await?;
-    checkup.add(read.map(judge));
+    let read = runner.learn(&[READ_BACK], read_back(conn, queries)).await?;
+    runner.add(read.map(judge));
     Ok(())
 }
 

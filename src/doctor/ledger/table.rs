@@ -12,7 +12,7 @@ use super::read_back;
 use super::server::Variables;
 use crate::Config;
 use crate::doctor::Finding;
-use crate::doctor::checkup::{Checkup, Silent};
+use crate::doctor::runner::{Runner, Silent};
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::migrate::{self, MigrateError, Table};
 use crate::ledger::mysql::queries::{self, Queries};
@@ -26,51 +26,51 @@ pub(super) async fn examine(
     table: &Table,
     conn: &mut MySqlConnection,
     variables: Option<&Variables>,
-    checkup: &mut Checkup,
+    runner: &mut Runner,
 ) -> Result<(), Silent> {
     let queries = Queries::new(table);
-    let shape = match checkup.learn(&[SHAPE], look(conn, table)).await? {
+    let shape = match runner.learn(&[SHAPE], look(conn, table)).await? {
         Some(shape) => shape,
         None => return Ok(()),
     };
-    checkup.add([judge_shape(table, &shape)]);
+    runner.add([judge_shape(table, &shape)]);
     if matches!(shape, Err(MigrateError::Absent { .. })) {
         return Ok(());
     }
 
-    let charset = checkup
+    let charset = runner
         .learn(&[KEY_CHARSET], key_charset(conn, table))
         .await?;
-    checkup.add(charset.map(|charset| judge_key_charset(table, &charset)));
-    let identity = checkup.learn(&[GRANTS], identity(conn)).await?;
-    let refused = checkup.learn(&[GRANTS], refused(conn, &queries)).await?;
+    runner.add(charset.map(|charset| judge_key_charset(table, &charset)));
+    let identity = runner.learn(&[GRANTS], identity(conn)).await?;
+    let refused = runner.learn(&[GRANTS], refused(conn, &queries)).await?;
     if let (Some(identity), Some(refused)) = (identity, refused) {
         let deletes = !config.retention.is_off();
-        checkup.add(grants(table, &identity, &refused, deletes));
+        runner.add(grants(table, &identity, &refused, deletes));
     }
     if shape.is_ok() {
-        pauses::examine(conn, &queries, checkup).await?;
-        rates::examine(config, conn, &queries, checkup).await?;
-        read_back::examine(conn, &queries, checkup).await?;
-        let plan = checkup.learn(&[INDEX], explain(conn, &queries)).await?;
-        checkup.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
+        pauses::examine(conn, &queries, runner).await?;
+        rates::examine(config, conn, &queries, runner).await?;
+        read_back::examine(conn, &queries, runner).await?;
+        let plan = runner.learn(&[INDEX], explain(conn, &queries)).await?;
+        runner.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
     }
     let indexes = key_indexes(conn, table);
-    if let Some(indexes) = checkup.learn(&[LEGACY_INDEX], indexes).await? {
-        checkup.add(legacy_index(table, &indexes));
+    if let Some(indexes) = runner.learn(&[LEGACY_INDEX], indexes).await? {
+        runner.add(legacy_index(table, &indexes));
     }
     let next_id = next_id(conn, table, &queries);
-    if let Some(Some((next, column_type))) = checkup.learn(&[ID], next_id).await? {
-        checkup.add([id_capacity(table, next, &column_type)]);
+    if let Some(Some((next, column_type))) = runner.learn(&[ID], next_id).await? {
+        runner.add([id_capacity(table, next, &column_type)]);
     }
-    let size = checkup.learn(&[BUFFER_POOL], size(conn, table)).await?;
+    let size = runner.learn(&[BUFFER_POOL], size(conn, table)).await?;
     let pool = variables.and_then(|variables| variables.number("innodb_buffer_pool_size"));
-    checkup.add(size.map(|size| buffer_pool(size, pool)));
+    runner.add(size.map(|size| buffer_pool(size, pool)));
     if shape.is_ok() {
         let router = Router::new(HandlerRegistry::new(), config);
         let backlog = Backlog::read(conn, &queries, &router);
-        let backlog = checkup.learn(&[BACKLOG], backlog).await?;
-        checkup.add(backlog.map(|backlog| backlog.judge()));
+        let backlog = runner.learn(&[BACKLOG], backlog).await?;
+        runner.add(backlog.map(|backlog| backlog.judge()));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Whether the server is there and lets us in.
 
 use crate::doctor::Finding;
-use crate::doctor::checkup::words;
+use crate::doctor::runner::words;
 use crate::redis::{Endpoint, RedisError};
 
 pub(super) const REACHABLE: &str = "redis.reachable";

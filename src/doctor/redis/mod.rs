@@ -10,8 +10,8 @@ mod notifications;
 mod rights;
 mod server;
 
-use super::checkup::{Checkup, Silent};
 use super::clocks::Reading;
+use super::runner::{Runner, Silent};
 use super::{Finding, Severity};
 use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
@@ -37,20 +37,20 @@ const CLOCK: &str = "redis.clock";
 const CLOCKS_APART_MS: i64 = 2_000;
 
 /// Examines the server that the timer uses; answers its clock.
-pub(super) async fn examine(config: &Config, checkup: &mut Checkup) -> Option<Reading> {
+pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Reading> {
     if config.timer == TimerKind::LedgerPoll {
         let unused = "not used: the timer is `ledger_poll`";
-        checkup.add([Finding::ok(REACHABLE, unused)]);
+        runner.add([Finding::ok(REACHABLE, unused)]);
         return None;
     }
     let endpoint = match Endpoint::new(&config.redis) {
         Ok(endpoint) => endpoint,
         Err(error) => {
-            checkup.add([unreachable(&error)]);
+            runner.add([unreachable(&error)]);
             return None;
         }
     };
-    examine_server(config, endpoint, checkup)
+    examine_server(config, endpoint, runner)
         .await
         .unwrap_or_default()
 }
@@ -84,34 +84,34 @@ async fn ledger_name(config: &Config) -> LedgerName {
 async fn examine_server(
     config: &Config,
     endpoint: Endpoint,
-    checkup: &mut Checkup,
+    runner: &mut Runner,
 ) -> Result<Option<Reading>, Silent> {
     let commands = Commands::new(endpoint.clone());
     let server = Inspection::new(commands);
-    let found = checkup.bounded(server.time()).await;
+    let found = runner.bounded(server.time()).await;
     let reachable = reachable(&endpoint, found);
     let usable = reachable.severity == Severity::Ok;
-    checkup.add([reachable]);
+    runner.add([reachable]);
     if !usable {
         return Ok(None);
     }
 
     let of_info = [VERSION, ROLE, CLUSTER, EVICTION, PERSISTENCE, LATENESS];
-    let info = checkup.learn(&of_info, server.info()).await?;
+    let info = runner.learn(&of_info, server.info()).await?;
     if let Some(info) = &info {
-        checkup.add([version(info), role(info), cluster(info)]);
+        runner.add([version(info), role(info), cluster(info)]);
     }
 
     let events = Events::wanted_by(config);
     let flags = server.settings(&[FLAGS]);
-    if let Some(settings) = checkup.learn(&[NOTIFICATIONS], flags).await? {
-        checkup.add(notifications(settings.raw(FLAGS), events));
+    if let Some(settings) = runner.learn(&[NOTIFICATIONS], flags).await? {
+        runner.add(notifications(settings.raw(FLAGS), events));
     }
     let channel = endpoint.channel(EventKind::Expired);
-    let members = checkup.learn(&[DAEMONS], members(config, &server)).await?;
+    let members = runner.learn(&[DAEMONS], members(config, &server)).await?;
     let running = match &members {
         Some(members) => {
-            checkup.add([listeners::daemons(members.as_deref())]);
+            runner.add([listeners::daemons(members.as_deref())]);
             let listens = |note: &&Note| note.listening;
             let members = members.as_ref();
             members.map_or(0, |members| members.iter().filter(listens).count())
@@ -119,40 +119,40 @@ async fn examine_server(
         None => 0,
     };
     // Before this program listens itself.
-    let listeners = checkup.learn(&[LISTENERS], server.listeners(&channel));
+    let listeners = runner.learn(&[LISTENERS], server.listeners(&channel));
     if let Some(listeners) = listeners.await? {
-        checkup.add([listeners::judge(&channel, &listeners, running)]);
+        runner.add([listeners::judge(&channel, &listeners, running)]);
     }
     let refused = refused(&server, &endpoint, &config.redis.key_prefix);
-    if let Some(refused) = checkup.learn(&[RIGHTS], refused).await? {
-        checkup.add(rights(&channel, &refused));
+    if let Some(refused) = runner.learn(&[RIGHTS], refused).await? {
+        runner.add(rights(&channel, &refused));
     }
     if events == Events::ExpiredAndArmings {
         let refused = refused_to_adopt(&server, &endpoint);
-        if let Some(refused) = checkup.learn(&[ADOPTION], refused).await? {
-            checkup.add([adoption(&endpoint, refused.as_ref())]);
+        if let Some(refused) = runner.learn(&[ADOPTION], refused).await? {
+            runner.add([adoption(&endpoint, refused.as_ref())]);
         }
     }
     if let Some(info) = &info {
-        checkup.add([eviction(info)]);
+        runner.add([eviction(info)]);
     }
     let limit = server.settings(&[BUFFER_LIMIT]);
-    if let Some(settings) = checkup.learn(&[OUTPUT_BUFFER], limit).await? {
-        checkup.add([output_buffer(settings.raw(BUFFER_LIMIT))]);
+    if let Some(settings) = runner.learn(&[OUTPUT_BUFFER], limit).await? {
+        runner.add([output_buffer(settings.raw(BUFFER_LIMIT))]);
     }
     if let Some(info) = &info {
         // Where it may not be asked, the default stands; `INFO` tells `hz` itself.
-        let effort = match checkup.bounded(server.settings(&[EFFORT])).await {
+        let effort = match runner.bounded(server.settings(&[EFFORT])).await {
             Some(Ok(settings)) => settings.number(EFFORT),
             _ => None,
         };
-        checkup.add([
+        runner.add([
             lateness(info, effort, endpoint.database(), config.nudge.enabled),
             persistence(info),
         ]);
         let between = config.sentinel.interval;
-        checkup.add(audits(info, endpoint.database(), between));
+        runner.add(audits(info, endpoint.database(), between));
     }
-    let reading = checkup.learn(&[CLOCK], Reading::take(server.time()));
+    let reading = runner.learn(&[CLOCK], Reading::take(server.time()));
     reading.await
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, TimerKind};
 use crate::doctor::Finding;
-use crate::doctor::checkup::words;
+use crate::doctor::runner::words;
 use crate::redis::{
     Commands, Endpoint, Events, Notifications, NotifyFlags, RedisError, ensure_notifications,
 };

@@ -1,7 +1,7 @@
 //! What of a daemon's work this user may do. It is tried, with commands that change nothing.
 
 use crate::doctor::Finding;
-use crate::doctor::checkup::words;
+use crate::doctor::runner::words;
 use crate::redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError};
 
 pub(super) const RIGHTS: &str = "redis.rights";

@@ -12,7 +12,7 @@ use crate::redis::RedisError;
 /// One check.
 pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) struct Checkup {
+pub(super) struct Runner {
     pub(super) findings: Vec<Finding>,
     until: Instant,
 }
@@ -29,7 +29,7 @@ pub(super) enum Trouble {
     Refused(String),
 }
 
-impl Checkup {
+impl Runner {
     pub(super) fn new(until: Instant) -> Self {
         Self {
             findings: Vec::new(),
