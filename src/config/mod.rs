@@ -4,12 +4,12 @@
 //! with the path of its key and what was expected.
 
 mod delivery;
+mod egress_policy;
 mod error;
 mod exec;
 mod headers;
 mod limits;
 mod overlay;
-mod reach;
 mod reader;
 mod recurring;
 mod reload;
@@ -38,9 +38,9 @@ use crate::task::RetryPolicy;
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
+pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
-pub use self::reach::Reach;
 pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use toml::Value;
 
-use super::reach::Reach;
+use super::egress_policy::EgressPolicy;
 use super::reader::{Problems, Reader};
 use super::signing_key::SigningKey;
 use super::url_template::UrlTemplate;
@@ -38,7 +38,7 @@ pub struct WebhookConfig {
     /// Whether what it answers to a task that succeeded is kept with it.
     pub keep_result: bool,
     /// Where it may lead.
-    pub reach: Reach,
+    pub egress: EgressPolicy,
     /// Authorities that are trusted besides those of this machine.
     pub authorities: Vec<CertificateDer<'static>>,
 }
@@ -63,7 +63,7 @@ impl fmt::Debug for WebhookConfig {
             connect_timeout,
             response_bytes_max,
             keep_result,
-            reach,
+            egress,
             authorities,
         } = self;
         f.debug_struct("WebhookConfig")
@@ -73,7 +73,7 @@ impl fmt::Debug for WebhookConfig {
             .field("connect_timeout", connect_timeout)
             .field("response_bytes_max", response_bytes_max)
             .field("keep_result", keep_result)
-            .field("reach", reach)
+            .field("egress", egress)
             .field("authorities", &authorities.len())
             .finish()
     }
@@ -104,9 +104,9 @@ impl Reader {
             ),
             false => Some(RESPONSE_BYTES_MAX),
         };
-        let reach = self.reach(p);
-        if let (Some(url), Some(reach)) = (&url, &reach)
-            && let Some(kind) = url.host().and_then(|host| reach.refuses_host(&host))
+        let egress = self.egress(p);
+        if let (Some(url), Some(egress)) = (&url, &egress)
+            && let Some(kind) = url.host().and_then(|host| egress.refuses_host(&host))
         {
             p.add(
                 &self.at("url"),
@@ -122,7 +122,7 @@ impl Reader {
             connect_timeout: connect_timeout?,
             response_bytes_max: response_bytes_max?,
             keep_result: false,
-            reach: reach?,
+            egress: egress?,
             authorities: authorities?,
         })
     }
@@ -154,10 +154,10 @@ impl Reader {
         keys
     }
 
-    fn reach(&mut self, p: &mut Problems) -> Option<Reach> {
+    fn egress(&mut self, p: &mut Problems) -> Option<EgressPolicy> {
         let entries = self.texts("allow", p)?;
-        match Reach::parse(&entries) {
-            Ok(reach) => Some(reach),
+        match EgressPolicy::parse(&entries) {
+            Ok(egress) => Some(egress),
             Err(problems) => {
                 for problem in problems {
                     p.add(&self.at("allow"), problem);

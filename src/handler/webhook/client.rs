@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::resolver::{GuardedResolver, Lookup, SystemLookup};
-use crate::config::{Reach, WebhookConfig};
+use crate::config::{EgressPolicy, WebhookConfig};
 
 /// Connections rest no longer than this before they are closed. Servers close theirs too (Node.js after 5 s), and a
 /// request that meets the end of a connection would be a failure.
@@ -25,7 +25,7 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::handler) struct ClientKey {
     connect_timeout: Duration,
-    reach: Reach,
+    egress: EgressPolicy,
     trust: Trust,
 }
 
@@ -42,7 +42,7 @@ impl ClientKey {
     pub(in crate::handler) fn of(config: &WebhookConfig) -> Self {
         Self {
             connect_timeout: config.connect_timeout,
-            reach: config.reach.clone(),
+            egress: config.egress.clone(),
             trust: match config.url.is_plain() {
                 true => Trust::Plain,
                 false => Trust::Authorities(config.authorities.clone()),
@@ -63,7 +63,7 @@ impl ClientKey {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .user_agent(concat!("lapsed/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(GuardedResolver::new(lookup, self.reach.clone()))
+            .dns_resolver(GuardedResolver::new(lookup, self.egress.clone()))
             .redirect(Policy::none())
             .referer(false)
             .no_proxy()

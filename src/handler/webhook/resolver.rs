@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::config::Reach;
+use crate::config::EgressPolicy;
 
 /// Looks names up; the seam for tests.
 #[async_trait]
@@ -31,14 +31,14 @@ impl Lookup for SystemLookup {
 /// Answers only with addresses that may be reached.
 pub(super) struct GuardedResolver<L> {
     lookup: Arc<L>,
-    reach: Reach,
+    egress: EgressPolicy,
 }
 
 impl<L: Lookup> GuardedResolver<L> {
-    pub(super) fn new(lookup: L, reach: Reach) -> Self {
+    pub(super) fn new(lookup: L, egress: EgressPolicy) -> Self {
         Self {
             lookup: Arc::new(lookup),
-            reach,
+            egress,
         }
     }
 }
@@ -57,15 +57,15 @@ pub(super) struct Refused {
 impl<L: Lookup> GuardedResolver<L> {
     async fn reachable(
         lookup: &L,
-        reach: &Reach,
+        egress: &EgressPolicy,
         host: String,
     ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let found = lookup.look_up(&host).await?;
         let mut refused = None;
         let mut reachable = Vec::new();
         for address in found {
-            match reach.refuses(address) {
-                Some(kind) if !reach.names(&host) => refused = Some((kind, address)),
+            match egress.refuses(address) {
+                Some(kind) if !egress.names(&host) => refused = Some((kind, address)),
                 // The port is that of the URL.
                 _ => reachable.push(SocketAddr::new(address, 0)),
             }
@@ -83,9 +83,9 @@ impl<L: Lookup> GuardedResolver<L> {
 
 impl<L: Lookup> Resolve for GuardedResolver<L> {
     fn resolve(&self, name: Name) -> Resolving {
-        let (lookup, reach) = (Arc::clone(&self.lookup), self.reach.clone());
+        let (lookup, egress) = (Arc::clone(&self.lookup), self.egress.clone());
         Box::pin(async move {
-            let found = Self::reachable(&lookup, &reach, name.as_str().to_owned()).await?;
+            let found = Self::reachable(&lookup, &egress, name.as_str().to_owned()).await?;
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
@@ -127,9 +127,9 @@ mod tests {
         }
     }
 
-    fn reach(entries: &[&str]) -> Reach {
+    fn egress(entries: &[&str]) -> EgressPolicy {
         let entries: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
-        Reach::parse(&entries).unwrap()
+        EgressPolicy::parse(&entries).unwrap()
     }
 
     async fn resolve(resolver: &impl Resolve, name: &str) -> Result<Vec<String>, String> {
@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_held_to_what_it_leads_to_each_time() {
         let rebinding = Script::new(&[&["1.1.1.1"], &["169.254.169.254"]]);
-        let resolver = GuardedResolver::new(rebinding, Reach::default());
+        let resolver = GuardedResolver::new(rebinding, EgressPolicy::default());
         assert_eq!(resolve(&resolver, "x.example").await.unwrap(), ["1.1.1.1"]);
         assert_eq!(
             resolve(&resolver, "x.example").await.unwrap_err(),
@@ -172,7 +172,7 @@ mod tests {
             (&["64:ff9b::7f00:1", "2002:7f00:1::"], &[], None),
         ];
         for (found, allow, left) in told {
-            let resolver = GuardedResolver::new(Script::new(&[found]), reach(allow));
+            let resolver = GuardedResolver::new(Script::new(&[found]), egress(allow));
             let resolved = resolve(&resolver, "x.example").await.ok();
             let left = left.map(|left| left.iter().map(|ip| (*ip).to_owned()).collect());
             assert_eq!(resolved, left, "{found:?} with {allow:?}");

@@ -10,29 +10,29 @@ use url::Host;
 
 /// Hosts and networks besides the public internet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Reach {
+pub struct EgressPolicy {
     networks: Vec<IpNet>,
     hosts: Vec<String>,
 }
 
-impl Reach {
+impl EgressPolicy {
     /// Reads addresses, networks and the names of hosts.
     ///
     /// # Errors
     /// Every entry that is none of these.
     pub fn parse(entries: &[String]) -> Result<Self, Vec<String>> {
-        let (mut reach, mut problems) = (Self::default(), Vec::new());
+        let (mut policy, mut problems) = (Self::default(), Vec::new());
         for entry in entries {
             if let Ok(network) = entry.parse::<IpNet>() {
-                reach.networks.push(network.trunc());
+                policy.networks.push(network.trunc());
                 continue;
             }
             let address = entry.parse::<IpAddr>().ok();
             match address.map_or_else(|| Host::parse(entry), |ip| Ok(host_of(ip))) {
-                Ok(Host::Ipv4(ip)) => reach.networks.push(IpNet::from(IpAddr::V4(ip))),
-                Ok(Host::Ipv6(ip)) => reach.networks.push(IpNet::from(IpAddr::V6(ip))),
+                Ok(Host::Ipv4(ip)) => policy.networks.push(IpNet::from(IpAddr::V4(ip))),
+                Ok(Host::Ipv6(ip)) => policy.networks.push(IpNet::from(IpAddr::V6(ip))),
                 Ok(Host::Domain(name)) if !name.contains('*') => {
-                    reach.hosts.push(name.trim_end_matches('.').to_owned());
+                    policy.hosts.push(name.trim_end_matches('.').to_owned());
                 }
                 Ok(Host::Domain(_)) | Err(_) => problems.push(format!(
                     "`{}` is none of an address (`127.0.0.1`), a network (`10.0.0.0/8`), the name of a host (`hooks.internal`)",
@@ -41,7 +41,7 @@ impl Reach {
             }
         }
         match problems.is_empty() {
-            true => Ok(reach),
+            true => Ok(policy),
             false => Err(problems),
         }
     }
@@ -170,9 +170,9 @@ fn kind_v6(ip: Ipv6Addr) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn reach(entries: &[&str]) -> Reach {
+    fn egress(entries: &[&str]) -> EgressPolicy {
         let entries: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
-        Reach::parse(&entries).unwrap()
+        EgressPolicy::parse(&entries).unwrap()
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         ];
         for (address, kind) in told {
             assert_eq!(
-                Reach::default().refuses(address.parse().unwrap()),
+                EgressPolicy::default().refuses(address.parse().unwrap()),
                 kind,
                 "{address}"
             );
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_named_is_reached_and_nothing_beside_it() {
-        let reach = reach(&["127.0.0.1", "10.1.0.0/16", "fd00::/8", "Hooks.Internal."]);
+        let egress = egress(&["127.0.0.1", "10.1.0.0/16", "fd00::/8", "Hooks.Internal."]);
         let told = [
             ("127.0.0.1", true),
             ("::ffff:127.0.0.1", true),
@@ -254,31 +254,32 @@ mod tests {
         ];
         for (address, reached) in told {
             assert_eq!(
-                reach.refuses(address.parse().unwrap()).is_none(),
+                egress.refuses(address.parse().unwrap()).is_none(),
                 reached,
                 "{address}"
             );
         }
-        assert!(reach.names("hooks.internal") && reach.names("HOOKS.internal."));
-        assert!(!reach.names("internal") && !reach.names("x.hooks.internal"));
+        assert!(egress.names("hooks.internal") && egress.names("HOOKS.internal."));
+        assert!(!egress.names("internal") && !egress.names("x.hooks.internal"));
     }
 
     #[test]
     fn a_host_that_can_only_be_this_machine_is_known_by_its_name() {
-        let local = |reach: &Reach, name| reach.refuses_host(&Host::Domain(name)).is_some();
+        let local =
+            |egress: &EgressPolicy, name| egress.refuses_host(&Host::Domain(name)).is_some();
         for name in ["localhost", "LOCALHOST.", "a.localhost"] {
-            assert!(local(&Reach::default(), name), "{name}");
+            assert!(local(&EgressPolicy::default(), name), "{name}");
         }
-        assert!(!local(&Reach::default(), "shop.example"));
+        assert!(!local(&EgressPolicy::default(), "shop.example"));
         for entry in ["localhost", "127.0.0.0/8", "::1"] {
-            assert!(!local(&reach(&[entry]), "localhost"), "{entry}");
+            assert!(!local(&egress(&[entry]), "localhost"), "{entry}");
         }
     }
 
     #[test]
     fn an_entry_that_is_nothing_is_named() {
         let entries = ["10.0.0.0/33", "*.internal", "http://x", "10.0.0.1:80"].map(str::to_owned);
-        let problems = Reach::parse(&entries).unwrap_err();
+        let problems = EgressPolicy::parse(&entries).unwrap_err();
         assert_eq!(problems.len(), 4, "{problems:?}");
         assert!(
             problems[0].starts_with("`10.0.0.0/33` is none of an address"),
