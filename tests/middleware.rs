@@ -1,7 +1,7 @@
 //! What stands around handlers, and what travels with a payload: on the test kit, without servers.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -370,6 +370,13 @@ impl io::Write for Log {
 
 impl Log {
     fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
+        // While there is one dispatcher only, `tracing` asks the thread that meets a line first whether anybody wants it,
+        // and remembers a no for all threads. With a second one it asks each dispatcher.
+        static SECOND: LazyLock<tracing::Dispatch> = LazyLock::new(|| {
+            let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+            tracing::Dispatch::new(all.with_writer(io::sink).finish())
+        });
+        LazyLock::force(&SECOND);
         let log = self.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || log.clone())

@@ -6,8 +6,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::engine::Shared;
-use crate::engine::execute::Ended;
+use super::deps::Deps;
+use super::execute::Ended;
+use super::lease::Leases;
 
 /// How long the last settlements of a stopping engine may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -15,43 +16,49 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long arming the keys of what was released may take.
 const ARM_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl Shared {
-    /// Ends what runs, first by waiting, then by force, and writes the last settlements.
-    pub(crate) async fn drain(&self, ended: mpsc::Sender<Ended>, mut settler: JoinHandle<()>) {
-        let running = self.leases.len();
-        tracing::info!(
-            running,
-            timeout_ms = self.config.drain_timeout.as_millis() as u64,
-            "stopping: no new run starts"
+/// Ends what runs, first by waiting, then by force, and writes the last settlements.
+pub async fn drain(
+    deps: &Deps,
+    leases: &Leases,
+    ended: mpsc::Sender<Ended>,
+    mut settler: JoinHandle<()>,
+) {
+    let running = leases.len();
+    tracing::info!(
+        running,
+        timeout_ms = deps.config.drain_timeout.as_millis() as u64,
+        "stopping: no new run starts"
+    );
+    deps.lifecycle.stopping.cancel();
+    deps.lifecycle.runs.close();
+    if timeout(deps.config.drain_timeout, deps.lifecycle.runs.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            running = leases.len(),
+            "runs outlived the drain timeout: releasing them"
         );
-        self.stopping.cancel();
-        self.runs.close();
-        if timeout(self.config.drain_timeout, self.runs.wait())
+        leases.interrupt_all();
+        // In an outage they may wait for ever to be settled.
+        if timeout(FLUSH_TIMEOUT, deps.lifecycle.runs.wait())
             .await
             .is_err()
         {
-            tracing::warn!(
-                running = self.leases.len(),
-                "runs outlived the drain timeout: releasing them"
-            );
-            self.leases.interrupt_all();
-            // In an outage they may wait for ever to be settled.
-            if timeout(FLUSH_TIMEOUT, self.runs.wait()).await.is_err() {
-                tracing::error!(
-                    running = self.leases.len(),
-                    "not every run let go: their tasks run again when their leases run out"
-                );
-            }
-        }
-        drop(ended);
-        if timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
             tracing::error!(
-                "the ledger did not take the last settlements: these tasks run again when their leases run out"
+                running = leases.len(),
+                "not every run let go: their tasks run again when their leases run out"
             );
-            settler.abort();
         }
-        // The sweeps of the others find what is not armed.
-        let _ = timeout(ARM_TIMEOUT, self.runs.wait()).await;
-        tracing::info!("stopped");
     }
+    drop(ended);
+    if timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
+        tracing::error!(
+            "the ledger did not take the last settlements: these tasks run again when their leases run out"
+        );
+        settler.abort();
+    }
+    // The sweeps of the others find what is not armed.
+    let _ = timeout(ARM_TIMEOUT, deps.lifecycle.runs.wait()).await;
+    tracing::info!("stopped");
 }

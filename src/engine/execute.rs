@@ -1,16 +1,18 @@
-//! One run of one task, from its claim to its outcome.
+//! The execute stage: one run of one task, from its claim to its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use crate::engine::Shared;
-use crate::engine::queue::permits::Permits;
+use super::deps::Deps;
+use super::occurrence;
+use super::pauses::PauseWatch;
+use super::queue::permits::Permits;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::{Claim, PAYLOAD_BYTES_MAX};
 use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
@@ -31,29 +33,46 @@ pub struct Ended {
     pub result: Option<String>,
 }
 
-impl Shared {
-    /// Runs a claimed task and hands its outcome on to be settled. The slot is free again afterwards.
-    pub(crate) async fn run(
+/// The execute stage: runs claimed tasks.
+pub struct Executor {
+    deps: Arc<Deps>,
+    pauses: Arc<PauseWatch>,
+    /// Taken by a run that is suspected of killing its daemon: one at a time.
+    suspects: Semaphore,
+}
+
+impl Executor {
+    /// An execute stage in which nothing runs.
+    pub fn new(deps: Arc<Deps>, pauses: Arc<PauseWatch>) -> Self {
+        Self {
+            deps,
+            pauses,
+            suspects: Semaphore::new(1),
+        }
+    }
+
+    /// Runs a claimed task and sends its outcome to the settle stage. The permits are free again afterwards.
+    pub async fn run(
         self: Arc<Self>,
         claim: Claim,
         route: Route,
-        ended: CancellationToken,
-        mut slot: Permits,
-        settler: mpsc::Sender<Ended>,
+        interrupted: CancellationToken,
+        mut permits: Permits,
+        ended: mpsc::Sender<Ended>,
     ) {
         let (outcome, result) = match (claim.oversize, claim.attempt.crashes) {
             (Some(bytes), _) => (too_long(bytes), None),
             (None, POISON_CRASHES..) => (Outcome::Poisoned, None),
             (None, _) => match self.instead_of_running(&claim).await {
                 Some(outcome) => {
-                    slot.give_start_back();
+                    permits.give_start_back();
                     (outcome, None)
                 }
-                None => self.run_with_care(&claim, &route, &ended).await,
+                None => self.run_with_care(&claim, &route, &interrupted).await,
             },
         };
         // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
-        let over = settler
+        let sent = ended
             .send(Ended {
                 claim,
                 route,
@@ -61,8 +80,8 @@ impl Shared {
                 result,
             })
             .await;
-        drop(slot);
-        over.unwrap_or_else(|_| {
+        drop(permits);
+        sent.unwrap_or_else(|_| {
             tracing::debug!("stopped before a run was settled; its lease will run out")
         });
     }
@@ -71,10 +90,10 @@ impl Shared {
     /// waits, and with an occurrence something else may be done.
     async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
         if !self.pauses.may_start(claim) {
-            self.parts.metrics.dropped("paused", 1);
+            self.deps.metrics.dropped("paused", 1);
             return Some(Outcome::Interrupted);
         }
-        self.instead_of_occurrence(claim).await
+        occurrence::instead_of_running(&self.deps, claim).await
     }
 
     /// How it ended, and what the handler wants to be kept of it.
@@ -101,34 +120,34 @@ impl Shared {
         route: &Route,
         ended: &CancellationToken,
     ) -> (Outcome, Option<String>) {
-        if self.stopping.is_cancelled() {
+        if self.deps.lifecycle.stopping.is_cancelled() {
             return (Outcome::Interrupted, None);
         }
         if let Some(limit) = route.expire_after {
-            let late = self.parts.ledger.clock().now().since(claim.attempt.since);
+            let late = self.deps.ledger.clock().now().since(claim.attempt.since);
             if late > limit {
                 return (Outcome::Expired { late, limit }, None);
             }
         }
         let due = claim.due_at.max(claim.created);
-        let lateness_ms = u64::try_from(self.parts.ledger.clock().now().since(due).as_millis())
+        let lateness_ms = u64::try_from(self.deps.ledger.clock().now().since(due).as_millis())
             .unwrap_or(u64::MAX);
-        self.parts.metrics.started(&route.name, lateness_ms);
+        self.deps.metrics.started(&route.name, lateness_ms);
         tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route = &*route.name, "run starts");
 
         let context = TaskContext::new(
             claim.clone(),
             lateness_ms,
-            Arc::clone(&self.parts.ledger),
+            Arc::clone(&self.deps.ledger),
             ended.clone(),
         );
-        let layers = self.parts.router.around(&claim.key, route);
+        let layers = self.deps.router.around(&claim.key, route);
         let started = Instant::now();
         let outcome = supervise(&context, route, &layers, ended).await;
         // Its own transaction may have settled it before it failed or was ended.
         let outcome = context.concluded().unwrap_or(outcome);
         layers.ended(&context, &outcome);
-        self.parts
+        self.deps
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
         (outcome, context.result())

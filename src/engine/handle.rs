@@ -1,33 +1,37 @@
-//! A look at a running engine.
+//! What a running engine can be asked and told.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::{RecurringConfig, RetentionConfig};
-use crate::engine::Shared;
+use tokio::sync::watch;
 
-/// A look at a running engine, for health checks.
+use super::deps::Deps;
+use super::lease::Leases;
+use crate::config::{RecurringConfig, RetentionConfig};
+
+/// A handle to a running engine: for health checks, and to give it a changed configuration. Cheap to clone.
 #[derive(Clone)]
-pub struct Handle(pub(crate) Arc<Shared>);
+pub struct Handle {
+    pub(super) deps: Arc<Deps>,
+    pub(super) leases: Arc<Leases>,
+    pub(super) recurring: watch::Sender<Vec<RecurringConfig>>,
+    pub(super) retention: watch::Sender<RetentionConfig>,
+}
 
 impl Handle {
     /// Whether the ledger did what it was last asked, at most some seconds ago.
     pub fn ledger_answers(&self) -> bool {
-        self.0.ledger_answers.load(Ordering::Relaxed)
-            && !self.0.settlements_refused.load(Ordering::Relaxed)
+        self.deps.health.is_good()
     }
 
     /// What the ledger did not do, where it does not [answer](Self::ledger_answers); without names or data.
     pub fn ledger_trouble(&self) -> Option<String> {
-        let trouble = || self.0.ledger_health().trouble.clone();
-        let trouble = (!self.ledger_answers()).then(trouble);
-        trouble.filter(|trouble| !trouble.is_empty())
+        self.deps.health.trouble()
     }
 
     /// Whether expired events are heard: `None` for a timer without a server.
     pub fn is_listening(&self) -> Option<bool> {
-        self.0.parts.timer.is_listening()
+        self.deps.timer.is_listening()
     }
 
     /// Waits until the daemon is as punctual as it can be: the ledger answers, and events are heard where there
@@ -41,34 +45,34 @@ impl Handle {
 
     /// How many daemons are known to share the ledger, this one included.
     pub fn members(&self) -> usize {
-        self.0.share.members()
+        self.deps.ownership.members()
     }
 
     /// Whether the engine is stopping.
     pub fn is_stopping(&self) -> bool {
-        self.0.leaving.is_cancelled() || self.0.stopping.is_cancelled()
+        self.deps.lifecycle.leaving.is_cancelled() || self.deps.lifecycle.stopping.is_cancelled()
     }
 
     /// Ends every run at once, without waiting for what becomes of it: for a process that is about to exit, so that
     /// no program it started outlives it.
     pub async fn end_runs(&self) {
         const PATIENCE: Duration = Duration::from_millis(500);
-        self.0.stopping.cancel();
-        self.0.runs.close();
-        self.0.leases.interrupt_all();
-        let _ = tokio::time::timeout(PATIENCE, self.0.runs.wait()).await;
+        self.deps.lifecycle.stopping.cancel();
+        self.deps.lifecycle.runs.close();
+        self.leases.interrupt_all();
+        let _ = tokio::time::timeout(PATIENCE, self.deps.lifecycle.runs.wait()).await;
     }
 
     /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone
     /// goes on, with a warning.
     pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
-        self.0.recurring.send_replace(series);
+        self.recurring.send_replace(series);
     }
 
     /// Takes how long finished tasks are kept from a configuration that was read again. What is being pruned by the old
     /// one ends with the batch that is under way.
     pub fn take_retention(&self, retention: RetentionConfig) {
-        self.0.retention.send_if_modified(|kept| {
+        self.retention.send_if_modified(|kept| {
             let changed = *kept != retention;
             *kept = retention;
             changed
@@ -77,6 +81,6 @@ impl Handle {
 
     /// Runs that go on, or wait to be settled.
     pub fn running(&self) -> usize {
-        self.0.leases.len()
+        self.leases.len()
     }
 }

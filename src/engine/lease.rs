@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Shared;
+use super::deps::Deps;
 use crate::ledger::{Arming, Claim, Lease, Owner, Renewal};
 use crate::task::TaskKey;
 
@@ -172,12 +172,19 @@ impl Leases {
     }
 }
 
-impl Shared {
-    /// Renews leases until it is dropped. A renewal that hangs must not keep a run from being ended in
-    /// time, so the two go on side by side.
-    pub(crate) async fn keep_leases(self: Arc<Self>) {
+/// Renews the leases of this process, and ends runs whose lease is about to expire.
+pub struct LeaseKeeper {
+    /// The leases.
+    pub leases: Arc<Leases>,
+    /// The ledger and how long leases are.
+    pub deps: Arc<Deps>,
+}
+
+impl LeaseKeeper {
+    /// Works until it is dropped. A renewal that hangs must not delay the end of a run, so both go on side by side.
+    pub async fn run(self) {
         let tick =
-            (self.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
+            (self.deps.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));
         let renew = async {
             loop {
                 tokio::time::sleep(tick).await;
@@ -213,9 +220,14 @@ impl Shared {
             return;
         }
         let sent = Instant::now();
-        match self.parts.ledger.renew(&leases, self.config.lease).await {
+        match self
+            .deps
+            .ledger
+            .renew(&leases, self.deps.config.lease)
+            .await
+        {
             Ok(renewals) => self.leases.renewed(leases.into_iter().zip(renewals), sent),
-            Err(error) => self.ledger_failed("renew leases", &error),
+            Err(error) => self.deps.ledger_failed("renew leases", &error),
         }
     }
 }

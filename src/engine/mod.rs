@@ -1,24 +1,32 @@
-//! The only place where the flow is decided: signals in, claims, runs, settlements out.
+//! The engine: decides the flow of every task, and knows the seams (`ledger`, `timer`, `handler`), never a driver.
 //!
 //! ```text
-//! timer ──┐                                                   ┌── retry: expect, arm again
-//!         ├─> intake ─> dispatch: look up, claim ─> run ─> settle: judge, write
-//! sweep ──┘      ^                            (lease: renew)  └── superseded: signal again
-//!                └──────────────────────────────────────────────────────┘
+//! timer ──┐                                                          ┌── retry: expect, arm again
+//!         ├─> signal queue ─> claim ─> execute (leases renewed) ─> settle: judge, write
+//! sweep ──┘        ^                                                 └── superseded: signal again
+//!                  └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! It knows the seams (`ledger`, `timer`, `handler`), never a driver.
+//! The main path is [`pipeline`]. What runs beside it is in [`background`].
 
+mod activation;
 mod background;
 mod candidates;
 mod claim;
 mod claimant;
+mod deps;
 mod drain;
 mod execute;
 mod handle;
+mod health;
 mod lease;
+mod lease_watch;
+mod lifecycle;
 mod negative_cache;
+mod occurrence;
 mod pace;
+mod pauses;
+mod pipeline;
 mod queue;
 mod settle;
 mod sink;
@@ -26,28 +34,29 @@ mod stepper;
 mod undelete;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::background::gauges::LedgerHealth;
-use self::background::pauses::PauseWatch;
-use self::background::rate_limit::LocalRates;
-use self::background::recovery::Recovery;
+use self::background::pauses::PauseReader;
+use self::background::{Background, sweep};
 use self::candidates::Candidates;
+use self::claim::Claimer;
 use self::claimant::Processes;
-use self::lease::Leases;
-use self::negative_cache::NegativeCache;
+use self::deps::Deps;
+use self::execute::Executor;
+use self::health::LedgerHealth;
+use self::lease::{LeaseKeeper, Leases};
+use self::lease_watch::LeaseWatch;
+use self::lifecycle::Lifecycle;
+use self::pauses::PauseWatch;
+use self::pipeline::Pipeline;
 use self::queue::SignalQueue;
-use self::queue::class::SignalClass;
-use self::sink::TimerSink;
-use crate::config::{
-    Config, ConfigError, EngineConfig, NudgeConfig, RecurringConfig, RetentionConfig, SweepConfig,
-};
+use self::settle::Settler;
+use crate::config::{Config, ConfigError};
 use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
@@ -60,14 +69,6 @@ pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub(crate) use self::stepper::Stepper;
-
-/// Who claims: two at a time for fresh signals, so that one waits for the ledger while the other fills its batch;
-/// one for the sweep. More only wait for the same rows.
-const DISPATCHERS: [SignalClass; 3] =
-    [SignalClass::Fresh, SignalClass::Fresh, SignalClass::Backlog];
-
-/// Ended runs that wait to be settled, for each slot.
-const UNSETTLED_PER_SLOT: usize = 4;
 
 /// What an engine is made of.
 #[derive(Clone)]
@@ -90,119 +91,27 @@ pub struct Parts {
 
 /// The daemon: hears signals, claims tasks, runs them, settles them.
 pub struct Engine {
-    shared: Result<Arc<Shared>, ConfigError>,
+    wired: Result<Wired, ConfigError>,
 }
 
-/// What the parts of a running engine share.
-pub(crate) struct Shared {
+/// The stages and background tasks of an engine, wired to each other.
+struct Wired {
     parts: Parts,
-    claimant: Claimant,
-    /// Tells which claimants are gone.
-    processes: Processes,
-    config: EngineConfig,
-    nudge: NudgeConfig,
-    sweep: SweepConfig,
-    /// How long finished tasks are kept.
-    retention: watch::Sender<RetentionConfig>,
-    intake: Arc<SignalQueue>,
-    /// Whose the tasks are.
-    share: Arc<Share>,
-    /// Some have another owner than before.
-    shares_changed: Notify,
-    /// What is paused.
-    pauses: PauseWatch,
-    /// Keys that wait to be adopted.
-    sightings: Arc<Candidates>,
-    slots: Arc<Semaphore>,
-    /// The share of the slots that a backlog may take.
-    backlog_slots: Arc<Semaphore>,
-    /// To claim fresh signals where many daemons share the ledger.
-    claim_turn: Semaphore,
-    leases: Arc<Leases>,
-    /// What dead daemons left.
-    recovery: Recovery,
-    /// One at a time runs that is suspected of killing its daemon.
-    suspects: Semaphore,
-    /// Settlements are held up by an outage: they go before the next sweep.
-    settlements_held_up: AtomicBool,
-    /// The ledger refused some of the settlements that it was last given.
-    settlements_refused: AtomicBool,
-    /// The ledger answered when it was last asked.
-    ledger_answers: AtomicBool,
-    ledger_health: Mutex<LedgerHealth>,
-    /// The others are told that this daemon goes.
-    leaving: CancellationToken,
-    /// No new task is started.
-    stopping: CancellationToken,
-    /// A part of the engine panicked.
-    broken: CancellationToken,
-    runs: TaskTracker,
-    /// The starts of routes with a rate, where they cannot be shared.
-    rations: LocalRates,
-    /// The series of the configuration.
-    recurring: watch::Sender<Vec<RecurringConfig>>,
-    /// Keys without a row that events named lately.
-    strangers: NegativeCache,
-    complaints: RateLimit,
-    /// For what stays as it is until somebody changes it.
-    warnings: RateLimit,
+    handle: Handle,
+    pipeline: Arc<Pipeline>,
+    background: Background,
 }
 
 impl Engine {
     /// An engine of these parts.
     pub fn with_parts(parts: Parts, config: &Config) -> Self {
-        let lease = config.engine.lease;
-        let clock = parts.ledger.clock().clone();
-        let share = Arc::new(Share::new(MemberId::random(), clock));
-        let slots = Arc::new(Semaphore::new(config.engine.concurrency));
-        let processes = Processes::here();
         Self {
-            shared: Ok(Arc::new(Shared {
-                claimant: Claimant {
-                    daemon: processes.own_name(),
-                    lease,
-                },
-                processes,
-                config: config.engine,
-                nudge: config.nudge,
-                sweep: config.sweep,
-                retention: watch::Sender::new(config.retention),
-                intake: Arc::new(SignalQueue::new(
-                    Arc::clone(&parts.metrics),
-                    Arc::clone(&share),
-                    Arc::clone(&parts.router),
-                    Arc::clone(&slots),
-                )),
-                share,
-                shares_changed: Notify::new(),
-                pauses: PauseWatch::default(),
-                sightings: Arc::new(Candidates::new(parts.ledger.clock().clone())),
-                slots,
-                backlog_slots: Arc::new(Semaphore::new((config.engine.concurrency * 3 / 4).max(1))),
-                claim_turn: Semaphore::new(1),
-                leases: Arc::new(Leases::new(lease)),
-                recovery: Recovery::default(),
-                suspects: Semaphore::new(1),
-                settlements_held_up: AtomicBool::new(false),
-                settlements_refused: AtomicBool::new(false),
-                ledger_answers: AtomicBool::new(false),
-                ledger_health: Mutex::default(),
-                leaving: CancellationToken::new(),
-                stopping: CancellationToken::new(),
-                broken: CancellationToken::new(),
-                runs: TaskTracker::new(),
-                rations: LocalRates::default(),
-                recurring: watch::Sender::new(config.recurring.clone()),
-                strangers: NegativeCache::default(),
-                complaints: RateLimit::every(Duration::from_secs(10)),
-                warnings: RateLimit::every(Duration::from_secs(600)),
-                parts,
-            })),
+            wired: Ok(Wired::new(parts, config)),
         }
     }
 
     pub(crate) fn unusable(error: ConfigError) -> Self {
-        Self { shared: Err(error) }
+        Self { wired: Err(error) }
     }
 
     /// What the engine is made of.
@@ -210,20 +119,18 @@ impl Engine {
     /// # Errors
     /// The configuration it was made from cannot be used.
     pub fn parts(&self) -> Result<&Parts, ConfigError> {
-        self.shared
-            .as_ref()
-            .map(|shared| &shared.parts)
-            .map_err(Clone::clone)
+        let wired = self.wired.as_ref();
+        wired.map(|wired| &wired.parts).map_err(Clone::clone)
     }
 
-    /// Looks at the engine while it runs.
+    /// A handle to the engine while it runs.
     ///
     /// # Errors
     /// The configuration it was made from cannot be used.
     pub fn status(&self) -> Result<Handle, ConfigError> {
-        self.shared
-            .as_ref()
-            .map(|shared| Handle(Arc::clone(shared)))
+        let wired = self.wired.as_ref();
+        wired
+            .map(|wired| wired.handle.clone())
             .map_err(Clone::clone)
     }
 
@@ -232,7 +139,24 @@ impl Engine {
     /// # Errors
     /// [`EngineError`], as for [`run_until`](Self::run_until).
     pub async fn reconcile(self) -> Result<(SweepReport, AuditReport), EngineError> {
-        Ok(self.shared?.reconcile_for_people().await?)
+        let Wired {
+            handle: Handle { deps, .. },
+            background,
+            ..
+        } = self.wired?;
+        deps.ledger.check().await?;
+        let sweep = sweep::count_overdue(&deps).await?;
+        Ok((sweep, background.audit.audit_now().await?))
+    }
+
+    /// The stages of this engine, to be driven by hand.
+    pub(crate) fn stepper(self) -> Result<Stepper, ConfigError> {
+        let Wired {
+            pipeline,
+            background,
+            ..
+        } = self.wired?;
+        Ok(Stepper::new(pipeline, background.pauses))
     }
 
     /// Runs until `shutdown` resolves, then stops gracefully: no new run starts, those that go on have
@@ -245,119 +169,150 @@ impl Engine {
     /// # Cancel safety
     /// Dropping the future stops at once; what ran is found by other daemons when its lease runs out.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
-        let shared = self.shared?;
-        shared.prepare().await?;
+        let Wired {
+            parts: _,
+            handle: Handle { deps, leases, .. },
+            pipeline,
+            background,
+        } = self.wired?;
+        let lifecycle = &deps.lifecycle;
+        prepare(&deps, &background.pauses).await?;
 
-        let (ended, unsettled) = mpsc::channel(shared.config.concurrency * UNSETTLED_PER_SLOT);
-        let helpers = TaskTracker::new();
-        let flushed = CancellationToken::new();
-        let _stop_keepers = flushed.clone().drop_guard();
-        let settling = Arc::clone(&shared).settle_all(unsettled);
-        let settler = tokio::spawn(shared.watched(settling));
+        let tasks = TaskTracker::new();
+        let (ended, unsettled) = pipeline.settlements();
+        let settling = Arc::clone(&pipeline.settler).run(unsettled);
+        let settler = tokio::spawn(lifecycle.watched(settling));
         let _stop_settler = AbortOnDrop(settler.abort_handle());
-        shared.start_keepers(&helpers, &flushed);
+
+        // These go on until the last run is settled.
+        let settled = CancellationToken::new();
+        let _stop_keepers = settled.clone().drop_guard();
+        let keeper = LeaseKeeper {
+            leases: Arc::clone(&leases),
+            deps: Arc::clone(&deps),
+        };
+        let membership = Arc::clone(&background.membership);
+        let heartbeats = Arc::clone(&membership);
+        tasks.spawn(stop_with(&settled, lifecycle.watched(keeper.run())));
+        tasks.spawn(stop_with(
+            &settled,
+            lifecycle.watched(async move { heartbeats.run().await }),
+        ));
 
         // Before anything is connected: what fell due while no daemon ran.
-        shared.intake.sweep(Cause::Start);
-        shared.intake.audit(Cause::Start);
-        let _stop = shared.stopping.clone().drop_guard();
-        shared.start_helpers(&helpers);
-        for lane in DISPATCHERS {
-            // Among the runs: what a claim has begun belongs to what a graceful stop waits for.
-            let dispatching = Arc::clone(&shared).dispatch(lane, ended.clone());
-            shared.runs.spawn(shared.watched(dispatching));
-        }
+        deps.activate.sweep.activate(Cause::Start);
+        deps.activate.audit.activate(Cause::Start);
+        let _stop = lifecycle.stopping.clone().drop_guard();
+        background.start(&tasks);
+        pipeline.start(&ended);
 
         tokio::select! {
-            () = shutdown => shared.hand_over().await,
-            () = shared.broken.cancelled() => tracing::error!("a part of the engine panicked: stopping"),
+            () = shutdown => membership.hand_over().await,
+            () = lifecycle.broken.cancelled() => tracing::error!("a part of the engine panicked: stopping"),
         }
-        shared.drain(ended, settler).await;
-        flushed.cancel();
-        shared.leave().await;
-        helpers.close();
-        helpers.wait().await;
-        if shared.broken.is_cancelled() {
+        drain::drain(&deps, &leases, ended, settler).await;
+        settled.cancel();
+        membership.leave().await;
+        tasks.close();
+        tasks.wait().await;
+        if lifecycle.broken.is_cancelled() {
             return Err(EngineError::Broken);
         }
         Ok(())
     }
 }
 
-impl Shared {
-    /// What must be in order before the first task starts.
-    async fn prepare(&self) -> Result<(), EngineError> {
-        self.parts.ledger.check().await?;
-        self.ledger_answers.store(true, Ordering::Relaxed);
-        if self.config.hold_overdue {
-            self.hold_overdue().await?;
-        }
-        self.read_pauses().await?;
-        if self.parts.router.is_empty() {
-            tracing::warn!("no handler and no route is configured: this daemon runs no task");
-        }
-        Ok(())
+/// Checks what must be in order before the first task starts.
+async fn prepare(deps: &Deps, pauses: &PauseReader) -> Result<(), EngineError> {
+    deps.ledger.check().await?;
+    deps.health.answered();
+    if deps.config.hold_overdue {
+        pauses.hold_overdue().await?;
     }
-
-    /// Starts what goes on until the last run is settled: leases are renewed, and the others know that this daemon lives.
-    fn start_keepers(self: &Arc<Self>, helpers: &TaskTracker, flushed: &CancellationToken) {
-        let leases = self.watched(Arc::clone(self).keep_leases());
-        helpers.spawn(stop_with(flushed, leases));
-        let membership = self.watched(Arc::clone(self).keep_mustered());
-        helpers.spawn(stop_with(flushed, membership));
+    pauses.read().await?;
+    if deps.router.is_empty() {
+        tracing::warn!("no handler and no route is configured: this daemon runs no task");
     }
-
-    /// Starts what looks for signals, and what keeps order beside them. All of it ends when the engine stops.
-    fn start_helpers(self: &Arc<Self>, helpers: &TaskTracker) {
-        let shared = || Arc::clone(self);
-        helpers.spawn(self.watched(shared().watch_pauses_until_stopped()));
-        helpers.spawn(self.watched(shared().reconcile_until_stopped()));
-        helpers.spawn(self.watched(shared().recover_until_stopped()));
-        helpers.spawn(self.watched(shared().look_ahead_until_stopped()));
-        helpers.spawn(self.watched(shared().audit_until_stopped()));
-        helpers.spawn(self.watched(shared().arm_what_comes_near()));
-        helpers.spawn(self.watched(shared().adopt_until_stopped()));
-        helpers.spawn(self.watched(shared().keep_series_until_stopped()));
-        helpers.spawn(shared().count_tasks_until_stopped());
-        helpers.spawn(shared().count_waiting_until_stopped());
-        helpers.spawn(self.watched(shared().ration_until_stopped()));
-        helpers.spawn(shared().forget_until_stopped());
-        let (listening, sink) = (shared(), Arc::new(self.door()));
-        helpers.spawn(self.watched(async move {
-            let timer = &listening.parts.timer;
-            timer.run(sink, listening.stopping.clone()).await;
-        }));
-    }
-
-    /// `work`, whose panic ends the engine: a daemon that lives without one of its parts only looks alive.
-    fn watched<W: Future<Output = ()> + Send + 'static>(
-        &self,
-        work: W,
-    ) -> impl Future<Output = ()> + Send + 'static + use<W> {
-        let watch = OnPanic(self.broken.clone());
-        async move {
-            let _watch = watch;
-            work.await;
-        }
-    }
-
-    fn door(&self) -> TimerSink {
-        TimerSink {
-            intake: Arc::clone(&self.intake),
-            sightings: Arc::clone(&self.sightings),
-            router: Arc::clone(&self.parts.router),
-            share: Arc::clone(&self.share),
-            metrics: Arc::clone(&self.parts.metrics),
-        }
-    }
+    Ok(())
 }
 
-struct OnPanic(CancellationToken);
-
-impl Drop for OnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.cancel();
+impl Wired {
+    fn new(parts: Parts, config: &Config) -> Self {
+        let Parts {
+            ledger,
+            catalog,
+            timer,
+            roster,
+            limiter,
+            router,
+            metrics,
+        } = parts.clone();
+        let lease = config.engine.lease;
+        let clock = ledger.clock().clone();
+        let processes = Processes::here();
+        let deps = Arc::new(Deps {
+            claimant: Claimant {
+                daemon: processes.own_name(),
+                lease,
+            },
+            ownership: Arc::new(Share::new(MemberId::random(), clock.clone())),
+            ledger,
+            catalog,
+            timer,
+            membership: roster,
+            limiter,
+            router,
+            metrics,
+            config: config.engine,
+            nudge: config.nudge,
+            sweep: config.sweep,
+            health: LedgerHealth::new(lease),
+            lifecycle: Lifecycle::default(),
+            activate: Default::default(),
+            failures: RateLimit::every(Duration::from_secs(10)),
+            warnings: RateLimit::every(Duration::from_secs(600)),
+        });
+        let queue = Arc::new(SignalQueue::new(
+            Arc::clone(&deps.metrics),
+            Arc::clone(&deps.ownership),
+            Arc::clone(&deps.router),
+            config.engine.concurrency,
+        ));
+        let pauses = Arc::<PauseWatch>::default();
+        let candidates = Arc::new(Candidates::new(clock));
+        let leases = Arc::new(Leases::new(lease));
+        let lease_watch = Arc::<LeaseWatch>::default();
+        let pipeline = Arc::new(Pipeline {
+            claimer: Arc::new(Claimer::new(
+                Arc::clone(&deps),
+                Arc::clone(&queue),
+                Arc::clone(&pauses),
+                Arc::clone(&candidates),
+                Arc::clone(&lease_watch),
+            )),
+            executor: Arc::new(Executor::new(Arc::clone(&deps), Arc::clone(&pauses))),
+            settler: Arc::new(Settler::new(
+                Arc::clone(&deps),
+                Arc::clone(&queue),
+                Arc::clone(&leases),
+            )),
+            deps: Arc::clone(&deps),
+            queue,
+            pauses,
+            leases: Arc::clone(&leases),
+        });
+        let handle = Handle {
+            deps,
+            leases,
+            recurring: watch::Sender::new(config.recurring.clone()),
+            retention: watch::Sender::new(config.retention),
+        };
+        let background = Background::new(&pipeline, &handle, candidates, lease_watch, processes);
+        Self {
+            parts,
+            handle,
+            pipeline,
+            background,
         }
     }
 }

@@ -17,7 +17,7 @@ impl NegativeCache {
     const REMEMBERED_FOR: Duration = Duration::from_secs(5);
     const REMEMBERED_MAX: usize = 8_192;
 
-    pub(crate) fn remember(&self, key: TaskKey) {
+    pub(crate) fn insert(&self, key: TaskKey) {
         let mut keys = self.0.lock().expect("nothing panics while holding it");
         if keys.len() >= Self::REMEMBERED_MAX {
             keys.clear();
@@ -25,7 +25,7 @@ impl NegativeCache {
         keys.insert(key, Instant::now());
     }
 
-    pub(crate) fn knows(&self, key: &TaskKey) -> bool {
+    pub(crate) fn contains(&self, key: &TaskKey) -> bool {
         let keys = self.0.lock().expect("nothing panics while holding it");
         keys.get(key)
             .is_some_and(|asked| asked.elapsed() < Self::REMEMBERED_FOR)
@@ -40,11 +40,11 @@ mod tests {
     async fn a_stranger_is_known_for_a_while_and_their_number_is_bounded() {
         let strangers = NegativeCache::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
-        strangers.remember(key(0));
-        assert!(strangers.knows(&key(0)) && !strangers.knows(&key(1)));
+        strangers.insert(key(0));
+        assert!(strangers.contains(&key(0)) && !strangers.contains(&key(1)));
         tokio::time::advance(NegativeCache::REMEMBERED_FOR).await;
-        assert!(!strangers.knows(&key(0)));
-        (0..2 * NegativeCache::REMEMBERED_MAX).for_each(|n| strangers.remember(key(n)));
+        assert!(!strangers.contains(&key(0)));
+        (0..2 * NegativeCache::REMEMBERED_MAX).for_each(|n| strangers.insert(key(n)));
         assert!(strangers.0.lock().unwrap().len() <= NegativeCache::REMEMBERED_MAX);
     }
 }

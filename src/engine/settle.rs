@@ -1,14 +1,15 @@
 //! From outcomes to the ledger: judge, write in batches, and do what follows.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::engine::Shared;
-use crate::engine::execute::Ended;
+use super::deps::Deps;
+use super::execute::Ended;
+use super::lease::Leases;
+use super::queue::SignalQueue;
 use crate::ledger::{Arming, LedgerError, Ruling, Settled, Settlement};
 use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
@@ -23,9 +24,25 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Statements of one batch that may be refused before the rest of it waits.
 const REFUSALS_MAX: usize = 16;
 
-impl Shared {
+/// The settle stage: judges how runs ended, and writes it.
+pub struct Settler {
+    deps: Arc<Deps>,
+    queue: Arc<SignalQueue>,
+    leases: Arc<Leases>,
+}
+
+impl Settler {
+    /// A settle stage for runs with these leases.
+    pub fn new(deps: Arc<Deps>, queue: Arc<SignalQueue>, leases: Arc<Leases>) -> Self {
+        Self {
+            deps,
+            queue,
+            leases,
+        }
+    }
+
     /// Settles runs as they end, until every sender is gone and everything is written.
-    pub(crate) async fn settle_all(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
+    pub async fn run(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut waiting: Vec<Ended> = Vec::new();
         let mut again_at = Instant::now();
@@ -78,9 +95,9 @@ impl Shared {
     }
 
     /// Answers those that are to be settled again later: their rows are locked, or the ledger refuses for now.
-    pub(crate) async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
+    pub async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let batch = self.leave_locked_out(batch);
-        let now = self.parts.ledger.clock().now();
+        let now = self.deps.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
             .map(|ended| {
@@ -99,11 +116,11 @@ impl Shared {
             .collect();
         // Where the handler's own transaction has settled, nothing is looked at: what was signalled since stands.
         let written = judged.iter().filter(|(_, verdict)| is_written(verdict));
-        self.intake
+        self.queue
             .settling(written.map(|(ended, _)| &ended.claim.key));
         let mut settled = self.write(&settlements).await.into_iter();
 
-        let (mut landed, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
+        let (mut finished, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
         let (mut waiting, mut once_more) = (Vec::new(), Vec::new());
         for (ended, verdict) in judged {
             let wrote = if is_written(&verdict) {
@@ -135,10 +152,10 @@ impl Shared {
             }
             self.tell(&ended, &verdict, wrote);
             alarms.extend(self.follow_up(&ended, &verdict, wrote));
-            landed.push((ended, verdict));
+            finished.push((ended, verdict));
         }
-        self.land(landed);
-        self.hold(alarms);
+        self.finish(finished);
+        self.deps.rearm(alarms);
         if !once_more.is_empty() {
             // Once: none of these has failed, or has a result.
             waiting.extend(Box::pin(self.settle_batch(once_more)).await);
@@ -159,25 +176,25 @@ impl Shared {
         }
         self.leases
             .forget(out.iter().map(|ended| &ended.claim.lease));
-        self.intake.land(out.iter().map(|ended| &ended.claim.key));
+        self.queue.finish(out.iter().map(|ended| &ended.claim.key));
         rest
     }
 
     /// These are no longer in flight.
-    fn land(&self, landed: Vec<(Ended, Verdict)>) {
-        let leases = landed.iter().map(|(ended, _)| &ended.claim.lease);
+    fn finish(&self, finished: Vec<(Ended, Verdict)>) {
+        let leases = finished.iter().map(|(ended, _)| &ended.claim.lease);
         self.leases.forget(leases);
         // A key that was armed again, by its handler or as a series, has another arming: its signals are no echoes.
-        let (done, open): (Vec<_>, Vec<_>) = landed.into_iter().partition(|(ended, verdict)| {
+        let (done, open): (Vec<_>, Vec<_>) = finished.into_iter().partition(|(ended, verdict)| {
             matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed)
                 && !matches!(verdict, Verdict::GoOn { .. })
         });
-        self.intake.land_settled(
+        self.queue.finish_settled(
             done.iter()
                 .map(|(ended, _)| (&ended.claim.key, ended.claim.lease.arming)),
         );
-        self.intake
-            .land(open.iter().map(|(ended, _)| &ended.claim.key));
+        self.queue
+            .finish(open.iter().map(|(ended, _)| &ended.claim.key));
     }
 
     /// Writes; waits an outage out. A row that cannot be written now answers [`Settled::Locked`], whether another session
@@ -201,7 +218,7 @@ impl Shared {
                 Err(error) => error,
             };
             if !error.is_about_data() {
-                self.ledger_failed("settle runs", &error);
+                self.deps.ledger_failed("settle runs", &error);
                 refusals += 1;
                 if refusals == REFUSALS_MAX {
                     break;
@@ -223,8 +240,7 @@ impl Shared {
                 answers[part.start] = None;
             }
         }
-        self.settlements_refused
-            .store(refusals > 0, Ordering::Relaxed);
+        self.deps.health.set_settlements_refused(refusals > 0);
         answers
     }
 
@@ -234,14 +250,14 @@ impl Shared {
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, LedgerError> {
         loop {
-            match self.parts.ledger.settle(settlements).await {
+            match self.deps.ledger.settle(settlements).await {
                 Err(error) if error.is_transient() => {
-                    self.settlements_held_up.store(true, Ordering::Relaxed);
-                    self.ledger_failed("settle runs", &error);
+                    self.deps.health.set_settlements_wait(true);
+                    self.deps.ledger_failed("settle runs", &error);
                     tokio::time::sleep(PAUSE).await;
                 }
                 answer => {
-                    self.settlements_held_up.store(false, Ordering::Relaxed);
+                    self.deps.health.set_settlements_wait(false);
                     return answer;
                 }
             }
@@ -253,7 +269,7 @@ impl Shared {
         let claim = &ended.claim;
         match (wrote?, verdict) {
             (Settled::Superseded, _) => {
-                self.intake.raise(Signal {
+                self.queue.push(Signal {
                     key: claim.key.clone(),
                     source: Source::Direct,
                     arming: None,
@@ -276,11 +292,13 @@ impl Shared {
                 }),
             }),
             // The other daemons hear of it by its event, whatever their sweeps are busy with.
-            (Settled::Applied, Verdict::Release) if self.stopping.is_cancelled() => Some(Alarm {
-                key: claim.key.clone(),
-                due: self.parts.ledger.clock().now(),
-                arming: Some(claim.lease.arming),
-            }),
+            (Settled::Applied, Verdict::Release) if self.deps.lifecycle.stopping.is_cancelled() => {
+                Some(Alarm {
+                    key: claim.key.clone(),
+                    due: self.deps.ledger.clock().now(),
+                    arming: Some(claim.lease.arming),
+                })
+            }
             (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
                 key: claim.key.clone(),
                 due: *due,
@@ -297,7 +315,7 @@ impl Shared {
         match (wrote, verdict) {
             (None, _) => {}
             (Some(settled @ (Settled::Fenced | Settled::Superseded)), _) => {
-                self.parts.metrics.fenced();
+                self.deps.metrics.fenced();
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, why = %settled, "result discarded: the claim was no longer ours");
             }
             (Some(Settled::Cancelled | Settled::Ended), _) => {
@@ -307,7 +325,7 @@ impl Shared {
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, retry_at = %at, %error, route, "run failed: to be tried again");
             }
             (_, Verdict::Bury { reason, error }) if wrote == Some(Settled::Applied) => {
-                self.parts.metrics.buried(route, *reason);
+                self.deps.metrics.buried(route, *reason);
                 if *reason == Reason::Expired {
                     tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task came too late: not run, and dead");
                     return;
@@ -318,14 +336,39 @@ impl Shared {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
             (Some(Settled::Applied), Verdict::GoOn { next, died }) => {
-                self.tell_going_on(ended, *next, died.as_ref());
+                self.tell_next_occurrence(ended, *next, died.as_ref());
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
         }
     }
+
+    /// One line and the counters for a series that has gone on.
+    fn tell_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&(Reason, String)>) {
+        let (claim, route) = (&ended.claim, &*ended.route.name);
+        let attempt = claim.attempt.number;
+        let skipped = match claim.recurrence.as_deref() {
+            Some(Ok(recurrence)) => recurrence.between(claim.lease.arming.due, next),
+            _ => 0,
+        };
+        let missed = u32::from(ended.outcome == Outcome::Missed);
+        if skipped + missed > 0 {
+            let count = u64::from(skipped + missed);
+            self.deps.metrics.occurrences_skipped(count);
+            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, occurrences = count, %next, "occurrences were missed and are left out");
+        }
+        match died {
+            Some((reason, error)) => {
+                self.deps.metrics.buried(route, *reason);
+                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, %next, route, "occurrence is dead: its series goes on");
+            }
+            None => {
+                tracing::debug!(task.key = %claim.key, task.attempt = attempt, %next, route, "series goes on")
+            }
+        }
+    }
 }
 
-impl Shared {
+impl Settler {
     /// What the ledger has to write, if [`is_written`] says so.
     fn ruling(&self, ended: &Ended, verdict: &Verdict, now: UnixMs) -> Option<Ruling> {
         let Ended {
@@ -339,7 +382,7 @@ impl Shared {
             attempt: runs_started(ended),
             at: now,
             error,
-            daemon: self.claimant.daemon.clone(),
+            daemon: self.deps.claimant.daemon.clone(),
             crashes: claim.attempt.crashes,
             snoozes: 0,
         };

@@ -1,73 +1,72 @@
-//! What the timer talks to: signals go to the intake, sightings to those that wait to be adopted.
+//! The sink of the timer: signals go to the signal queue, keys that may lack a row to the adoption candidates.
 
 use std::sync::Arc;
 
-use crate::engine::candidates::Candidates;
-use crate::engine::queue::SignalQueue;
-use crate::fleet::Share;
-use crate::handler::Router;
+use super::candidates::Candidates;
+use super::deps::Deps;
+use super::queue::SignalQueue;
 use crate::task::TaskKey;
-use crate::telemetry::Metrics;
 use crate::timer::{Cause, Sighting, Signal, SignalSink};
 
 /// The engine, as its timer sees it.
-pub(crate) struct TimerSink {
-    pub(crate) intake: Arc<SignalQueue>,
-    pub(crate) sightings: Arc<Candidates>,
-    pub(crate) router: Arc<Router>,
-    pub(crate) share: Arc<Share>,
-    pub(crate) metrics: Arc<Metrics>,
+pub struct TimerSink {
+    /// Where sightings and ownership are looked up.
+    pub deps: Arc<Deps>,
+    /// Where signals go.
+    pub queue: Arc<SignalQueue>,
+    /// Where keys go that may lack a row.
+    pub candidates: Arc<Candidates>,
 }
 
 impl SignalSink for TimerSink {
     fn raise(&self, signal: Signal) {
-        self.intake.raise(signal);
+        self.queue.push(signal);
     }
 
     fn sweep(&self, cause: Cause) {
-        self.intake.sweep(cause);
+        self.deps.activate.sweep.activate(cause);
     }
 
     fn audit(&self, cause: Cause) {
-        self.intake.audit(cause);
+        self.deps.activate.audit.activate(cause);
     }
 
     fn wants(&self, key: &TaskKey) -> bool {
-        self.router.runs(key)
+        self.deps.router.runs(key)
     }
 
     fn owns(&self, key: &TaskKey) -> bool {
-        self.share.owns(key)
+        self.deps.ownership.owns(key)
     }
 
     fn turn(&self, key: &TaskKey) -> usize {
-        self.share.turn(key)
+        self.deps.ownership.turn(key)
     }
 
     fn to_be_told(&self, key: &TaskKey) -> Option<u64> {
-        self.share.to_be_told(key).map(|member| member.0)
+        self.deps.ownership.to_be_told(key).map(|member| member.0)
     }
 
     fn member(&self) -> Option<u64> {
-        Some(self.share.me().0)
+        Some(self.deps.ownership.me().0)
     }
 
     fn may_stop_listening(&self) -> bool {
-        self.share.may_stop_listening()
+        self.deps.ownership.may_stop_listening()
     }
 
     fn ours(&self, key: &TaskKey) {
-        self.sightings.forget_arming(key);
+        self.candidates.forget_arming(key);
     }
 
     fn sighted(&self, sighting: Sighting) {
-        if !self.router.adopts(&sighting.key) {
-            return self.metrics.dropped("not_adopted", 1);
+        if !self.deps.router.adopts(&sighting.key) {
+            return self.deps.metrics.dropped("not_adopted", 1);
         }
-        let elder = self.share.first_in_turn(&sighting.key);
-        if !self.sightings.add_behind(sighting, elder) {
-            self.metrics.dropped("sighting_overflow", 1);
-            self.intake.audit(Cause::Overflow);
+        let elder = self.deps.ownership.first_in_turn(&sighting.key);
+        if !self.candidates.add_behind(sighting, elder) {
+            self.deps.metrics.dropped("sighting_overflow", 1);
+            self.deps.activate.audit.activate(Cause::Overflow);
         }
     }
 }

@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::config::ConfigError;
-use crate::engine::claim::Claimed;
-use crate::engine::execute::Ended;
-use crate::engine::queue::class::SignalClass;
-use crate::engine::queue::fair::Taken;
-use crate::engine::queue::route_load::RouteLoad;
-use crate::engine::{Engine, Shared};
+use super::background::pauses::PauseReader;
+use super::claim::Claimed;
+use super::execute::Ended;
+use super::pipeline::Pipeline;
+use super::queue::class::SignalClass;
+use super::queue::fair::Taken;
+use super::queue::route_load::RouteLoad;
 use crate::ledger::{Arming, Claim, LedgerError};
 use crate::task::{Outcome, TaskKey};
 use crate::timer::{Signal, Source};
 
 /// Claims, runs, judges and settles as the daemon does, but only when told to, and hears of nothing by itself.
-pub(crate) struct Stepper(Arc<Shared>);
+pub(crate) struct Stepper {
+    pipeline: Arc<Pipeline>,
+    pauses: PauseReader,
+}
 
 /// A run that is settled.
 pub(crate) struct Driven {
@@ -25,17 +28,15 @@ pub(crate) struct Driven {
     pub outcome: Outcome,
 }
 
-impl Engine {
-    /// The parts of this engine, at rest.
-    pub(crate) fn by_hand(self) -> Result<Stepper, ConfigError> {
-        Ok(Stepper(self.shared?))
-    }
-}
-
 impl Stepper {
+    /// The stages of an engine that is not started.
+    pub(crate) fn new(pipeline: Arc<Pipeline>, pauses: PauseReader) -> Self {
+        Self { pipeline, pauses }
+    }
+
     /// Whether something here can run this key.
     pub(crate) fn runs(&self, key: &TaskKey) -> bool {
-        self.0.parts.router.runs(key)
+        self.pipeline.deps.router.runs(key)
     }
 
     /// Signals one arming, and sees its run through. `None` if it is not to be claimed now.
@@ -44,12 +45,20 @@ impl Stepper {
         key: TaskKey,
         arming: Arming,
     ) -> Result<Option<Driven>, LedgerError> {
-        let shared = &self.0;
-        let Some(route) = shared.parts.router.find(&key) else {
+        let Pipeline {
+            deps,
+            queue,
+            pauses: _,
+            leases,
+            claimer,
+            executor,
+            settler,
+        } = &*self.pipeline;
+        let Some(route) = deps.router.find(&key) else {
             return Ok(None);
         };
-        let mut slots = shared.free_slots(SignalClass::Fresh, 1).await;
-        let picked = Taken {
+        let mut permits = queue.permits(SignalClass::Fresh, 1).await;
+        let taken = Taken {
             signal: Signal {
                 key,
                 source: Source::Direct,
@@ -57,18 +66,23 @@ impl Stepper {
             },
             route,
             // One at a time: no limit of a route is ever reached.
-            seat: Arc::new(RouteLoad::new(Arc::default())).seat(false),
+            permit: Arc::new(RouteLoad::new(Arc::default())).permit(false),
         };
         // Nothing starts unless it is known what is paused.
-        shared.read_pauses().await?;
-        let (claims, _) = shared.claim_due(vec![picked]).await?;
-        let Some(Claimed { claim, route, seat }) = claims.into_iter().next() else {
+        self.pauses.read().await?;
+        let (claims, _) = claimer.claim(vec![taken]).await?;
+        let Some(Claimed {
+            claim,
+            route,
+            permit,
+        }) = claims.into_iter().next()
+        else {
             return Ok(None);
         };
-        let slot = slots.split(seat).expect("one slot for one run");
-        let (settler, mut settling) = mpsc::channel(1);
-        let held = shared.leases.hold(&claim);
-        let run = Arc::clone(shared).run(claim, route, held, slot, settler.clone());
+        let permits = permits.split(permit).expect("one slot for one run");
+        let (ended, mut settling) = mpsc::channel(1);
+        let interrupted = leases.hold(&claim);
+        let run = Arc::clone(executor).run(claim, route, interrupted, permits, ended);
         run.await;
         let Some(ended) = settling.recv().await else {
             return Ok(None);
@@ -84,7 +98,7 @@ impl Stepper {
             route: Arc::clone(&route.name),
             outcome: outcome.clone(),
         };
-        shared.settle_batch(vec![ended]).await;
+        settler.settle_batch(vec![ended]).await;
         Ok(Some(driven))
     }
 }

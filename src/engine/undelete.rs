@@ -1,13 +1,15 @@
-//! Rows that a legacy program has deleted, and created again without saying so.
+//! Undelete for legacy writers: rows that a program has marked as deleted, and armed again without saying so.
 
 use std::time::Duration;
 
-use crate::engine::Shared;
-use crate::engine::background::look_ahead::alarm;
-use crate::engine::background::sweep::{PAGE, PAGES_MAX};
+use super::deps::Deps;
 use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
 use crate::task::TaskKey;
-use crate::timer::Remaining;
+use crate::timer::{Alarm, Remaining};
+
+/// Rows of one page, and most pages of one pass.
+const PAGE: u32 = 1_000;
+const PAGES_MAX: usize = 32;
 
 /// How exactly a key's remaining time must fit its row's due time to speak for it: a second for programs that
 /// count in seconds, and some for the way.
@@ -19,88 +21,85 @@ const DELETION_TAKES: Duration = Duration::from_millis(100);
 /// How long Redis may take to give it: the look-ahead waits behind this.
 const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
 
-impl Shared {
-    /// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it
-    /// creates the task again. Which of the two a row means, only Redis can tell: a key that is armed for this
-    /// row's due time speaks for a new creation.
-    pub(crate) async fn revive_deleted(&self, span: Duration) -> Result<usize, LedgerError> {
-        let (mut after, mut revived) = (None, 0);
-        for _ in 0..PAGES_MAX {
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::Deleted {
-                        back: FITS,
-                        ahead: span,
-                    },
-                    after,
-                    limit: PAGE,
-                })
-                .await?;
-            after = page.next;
-            revived += self.revive_armed(page.rows).await?;
-            if after.is_none() {
-                break;
-            }
+/// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it
+/// creates the task again. Which of the two a row means, only Redis can tell: a key that is armed for this
+/// row's due time speaks for a new creation.
+pub async fn undelete_armed(deps: &Deps, span: Duration) -> Result<usize, LedgerError> {
+    let (mut after, mut revived) = (None, 0);
+    for _ in 0..PAGES_MAX {
+        let page = deps
+            .ledger
+            .scan(DueScan {
+                window: Window::Deleted {
+                    back: FITS,
+                    ahead: span,
+                },
+                after,
+                limit: PAGE,
+            })
+            .await?;
+        after = page.next;
+        revived += undelete_page(deps, page.rows).await?;
+        if after.is_none() {
+            break;
         }
-        Ok(revived)
     }
+    Ok(revived)
+}
 
-    async fn revive_armed(&self, rows: Vec<Upcoming>) -> Result<usize, LedgerError> {
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        let mut armed = self.armed_for_their_rows(rows).await;
-        if !armed.is_empty() {
-            // Its deletion writes the row first and the key after that: what is seen between the two is no evidence.
-            tokio::time::sleep(DELETION_TAKES).await;
-            armed = self.armed_for_their_rows(armed).await;
-        }
-        let mut revived = Vec::new();
-        for row in armed {
-            if self.parts.ledger.revive(row.arming).await? {
-                revived.push(alarm(row));
-            }
-        }
-        let count = revived.len();
-        if count > 0 {
-            tracing::info!(
-                tasks = count,
-                "revived tasks that were deleted and armed again by another program"
-            );
-            self.hold(revived);
-        }
-        Ok(count)
+async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, LedgerError> {
+    if rows.is_empty() {
+        return Ok(0);
     }
+    let mut armed = armed_for_their_rows(deps, rows).await;
+    if !armed.is_empty() {
+        // Its deletion writes the row first and the key after that: what is seen between the two is no evidence.
+        tokio::time::sleep(DELETION_TAKES).await;
+        armed = armed_for_their_rows(deps, armed).await;
+    }
+    let mut revived = Vec::new();
+    for row in armed {
+        if deps.ledger.revive(row.arming).await? {
+            revived.push(Alarm::from(row));
+        }
+    }
+    let count = revived.len();
+    if count > 0 {
+        tracing::info!(
+            tasks = count,
+            "revived tasks that were deleted and armed again by another program"
+        );
+        deps.rearm(revived);
+    }
+    Ok(count)
+}
 
-    /// A deleted row whose key expired at its due time had been created again, too shortly before to be seen armed:
-    /// a key that was deleted with its row does not expire.
-    pub(crate) async fn revive_expired(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let now = self.parts.ledger.clock().now();
-        let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
-        Ok(fits && self.parts.ledger.revive(arming).await?)
-    }
+/// A deleted row whose key expired at its due time had been created again, too shortly before to be seen armed:
+/// a key that was deleted with its row does not expire.
+pub async fn undelete_expired(deps: &Deps, arming: Arming) -> Result<bool, LedgerError> {
+    let now = deps.ledger.clock().now();
+    let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
+    Ok(fits && deps.ledger.revive(arming).await?)
+}
 
-    /// Those whose keys are armed for their due times. Without Redis there is no evidence, and a deletion is a
-    /// deletion.
-    async fn armed_for_their_rows(&self, rows: Vec<Upcoming>) -> Vec<Upcoming> {
-        let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
-        let asked = tokio::time::timeout(EVIDENCE_PATIENCE, self.parts.timer.remaining(&keys));
-        let Ok(Ok(remaining)) = asked.await else {
-            return Vec::new();
-        };
-        let now = self.parts.ledger.clock().now();
-        let fits = |row: &Upcoming, remaining| match remaining {
-            Remaining::Ms(remaining_ms) => {
-                let due_in_ms = row.arming.due.since(now).as_millis() as u64;
-                Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
-            }
-            Remaining::Missing | Remaining::Forever => false,
-        };
-        let rows = rows.into_iter().zip(remaining);
-        rows.filter(|(row, remaining)| fits(row, *remaining))
-            .map(|(row, _)| row)
-            .collect()
-    }
+/// Those whose keys are armed for their due times. Without Redis there is no evidence, and a deletion is a
+/// deletion.
+async fn armed_for_their_rows(deps: &Deps, rows: Vec<Upcoming>) -> Vec<Upcoming> {
+    let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
+    let asked = tokio::time::timeout(EVIDENCE_PATIENCE, deps.timer.remaining(&keys));
+    let Ok(Ok(remaining)) = asked.await else {
+        return Vec::new();
+    };
+    let now = deps.ledger.clock().now();
+    let fits = |row: &Upcoming, remaining| match remaining {
+        Remaining::Ms(remaining_ms) => {
+            let due_in_ms = row.arming.due.since(now).as_millis() as u64;
+            Duration::from_millis(remaining_ms.abs_diff(due_in_ms)) <= FITS
+        }
+        Remaining::Missing | Remaining::Forever => false,
+    };
+    let rows = rows.into_iter().zip(remaining);
+    rows.filter(|(row, remaining)| fits(row, *remaining))
+        .map(|(row, _)| row)
+        .collect()
 }

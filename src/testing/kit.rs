@@ -110,7 +110,7 @@ impl TestKit {
             router: Arc::new(Router::new(handlers(tasks.clone()), &config)),
             metrics: Arc::new(Metrics::default()),
         };
-        let engine = Engine::with_parts(parts, &config).by_hand();
+        let engine = Engine::with_parts(parts, &config).stepper();
         Self {
             clock,
             ledger,

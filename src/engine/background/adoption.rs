@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Shared;
+use crate::engine::candidates::Candidates;
 use crate::engine::candidates::Ready;
+use crate::engine::deps::Deps;
+use crate::engine::queue::SignalQueue;
 use crate::fleet::Elder;
 use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing};
 use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
@@ -63,25 +65,42 @@ enum Doubt {
     Much,
 }
 
-impl Shared {
+/// Writes rows for keys that programs armed with a bare `SETEX`.
+pub struct Adopter {
+    pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
+    pub candidates: Arc<Candidates>,
+}
+
+impl Adopter {
     /// Handles sightings when their time has come, until the engine stops; then the rest at once, since nobody may
     /// hear of these keys again.
-    pub(crate) async fn adopt_until_stopped(self: Arc<Self>) {
-        let ready = async || self.sightings.ready(BATCH).await;
-        while let Some(ready) = self.stopping.run_until_cancelled(ready()).await {
+    pub async fn run(self: Arc<Self>) {
+        let ready = async || self.candidates.ready(BATCH).await;
+        while let Some(ready) = self
+            .deps
+            .lifecycle
+            .stopping
+            .run_until_cancelled(ready())
+            .await
+        {
             let batch = self.without_the_elders(ready).await;
             if let Err(error) = self.adopt(batch.clone()).await {
-                self.ledger_failed("adopt keys", &error);
+                self.deps.ledger_failed("adopt keys", &error);
                 // Doing it twice changes nothing.
-                self.sightings.put_back(batch, OUTAGE_PAUSE);
+                self.candidates.put_back(batch, OUTAGE_PAUSE);
                 let pause = tokio::time::sleep(OUTAGE_PAUSE);
-                self.stopping.run_until_cancelled(pause).await;
+                self.deps
+                    .lifecycle
+                    .stopping
+                    .run_until_cancelled(pause)
+                    .await;
             }
         }
         let rest = async {
-            for batch in self.sightings.take_all().chunks(BATCH) {
+            for batch in self.candidates.take_all().chunks(BATCH) {
                 if let Err(error) = self.adopt(batch.to_vec()).await {
-                    return self.ledger_failed("adopt keys", &error);
+                    return self.deps.ledger_failed("adopt keys", &error);
                 }
             }
         };
@@ -111,7 +130,7 @@ impl Shared {
             }
         }
         if !theirs.is_empty() {
-            self.sightings.leave_to_elders(theirs, ELDERS_ASKED_AGAIN);
+            self.candidates.leave_to_elders(theirs, ELDERS_ASKED_AGAIN);
         }
         ours
     }
@@ -120,13 +139,13 @@ impl Shared {
         if !elder.can_be_asked {
             return true;
         }
-        let hears = self.parts.roster.hears(elder.id);
+        let hears = self.deps.membership.hears(elder.id);
         let hears = tokio::time::timeout(ELDERS_PATIENCE, hears).await;
         !matches!(hears, Ok(Ok(false)))
     }
 
     /// Compares keys with the ledger, and writes what it lacks. Tells how many rows were written.
-    pub(crate) async fn adopt(&self, mut sightings: Vec<Sighting>) -> Result<usize, LedgerError> {
+    pub async fn adopt(&self, mut sightings: Vec<Sighting>) -> Result<usize, LedgerError> {
         let mut written = 0;
         for _ in 0..ROUNDS {
             if sightings.is_empty() {
@@ -144,8 +163,8 @@ impl Shared {
     /// What the ledger lacks of these; keys that were deleted are dealt with.
     async fn compare(&self, sightings: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
         let keys: Vec<TaskKey> = sightings.iter().map(|seen| seen.key.clone()).collect();
-        let standings = self.parts.ledger.look_up(&keys).await?;
-        let now = self.parts.ledger.clock().now();
+        let standings = self.deps.ledger.look_up(&keys).await?;
+        let now = self.deps.ledger.clock().now();
         let mut wanted = Vec::new();
         for (sighting, standing) in sightings.into_iter().zip(standings) {
             match sighting.seen {
@@ -153,7 +172,7 @@ impl Shared {
                     let booked = standing.as_ref().map(Standing::booked);
                     let reason = match adoption(booked.as_ref(), &key, now) {
                         Adoption::Leave => {
-                            self.parts.metrics.dropped("known", 1);
+                            self.deps.metrics.dropped("known", 1);
                             continue;
                         }
                         Adoption::Insert if key.alive_at.is_none() => "expired",
@@ -179,7 +198,7 @@ impl Shared {
                     });
                 }
                 // Its event may be about the arming that the row is of, and late.
-                Seen::Expired(_) if standing.is_some() => self.parts.metrics.dropped("known", 1),
+                Seen::Expired(_) if standing.is_some() => self.deps.metrics.dropped("known", 1),
                 Seen::Expired(due) => wanted.push(Wanted {
                     row: foundling(&sighting.key, &Countdown::expired(due, due), None, now),
                     sighting,
@@ -205,7 +224,7 @@ impl Shared {
         }
         let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
         let since = heard.min().unwrap_or_default();
-        let look = self.parts.timer.look(&keys, since);
+        let look = self.deps.timer.look(&keys, since);
         let looked = tokio::time::timeout(LOOK_PATIENCE, look).await;
         let found = looked.ok().and_then(Result::ok);
         let mut found = found.map(Vec::into_iter);
@@ -223,7 +242,7 @@ impl Shared {
         };
         let (believed, out_of_date): (Vec<Wanted>, Vec<Wanted>) =
             wanted.into_iter().partition(is_believed);
-        self.parts
+        self.deps
             .metrics
             .dropped("out_of_date", out_of_date.len() as u64);
         believed
@@ -238,7 +257,7 @@ impl Shared {
             return Ok((0, Vec::new()));
         }
         let rows: Vec<Foundling> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
-        let answers = self.parts.ledger.adopt(&rows).await?;
+        let answers = self.deps.ledger.adopt(&rows).await?;
         let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
         for (wanted, answer) in wanted.into_iter().zip(answers) {
             let Wanted {
@@ -249,12 +268,12 @@ impl Shared {
             } = wanted;
             match answer {
                 Adopted::Written(arming) => {
-                    self.parts.metrics.adopted(reason);
+                    self.deps.metrics.adopted(reason);
                     tracing::debug!(task.key = %row.key, task.due = %row.due, reason, "adopted");
                     armings.push((row.key, arming));
                 }
                 Adopted::Overtaken => {
-                    self.parts.metrics.dropped("overtaken", 1);
+                    self.deps.metrics.dropped("overtaken", 1);
                     overtaken.push(sighting);
                 }
                 Adopted::Locked => locked.push(sighting),
@@ -265,21 +284,21 @@ impl Shared {
         let written = armings.len();
         self.expect_adopted(armings);
         if !locked.is_empty() {
-            self.sightings.put_back(locked, LOCKED_PAUSE);
+            self.candidates.put_back(locked, LOCKED_PAUSE);
         }
         Ok((written, overtaken))
     }
 
     /// Their keys are armed already. What is far ahead is the look-ahead's.
     fn expect_adopted(&self, armings: Vec<(TaskKey, Arming)>) {
-        let now = self.parts.ledger.clock().now();
-        let horizon = now.plus(self.nudge.horizon);
+        let now = self.deps.ledger.clock().now();
+        let horizon = now.plus(self.deps.nudge.horizon);
         let mut soon = Vec::new();
         for (key, arming) in armings {
             let (due, arming) = (arming.due, Some(arming));
             if due <= now {
                 let source = Source::Direct;
-                self.intake.raise(Signal {
+                self.queue.push(Signal {
                     key,
                     source,
                     arming,
@@ -289,7 +308,7 @@ impl Shared {
             }
         }
         if !soon.is_empty() {
-            self.parts.timer.expect(soon);
+            self.deps.timer.expect(soon);
         }
     }
 
@@ -301,7 +320,7 @@ impl Shared {
         standing: Option<Standing>,
         heard: UnixMs,
     ) -> Result<(), LedgerError> {
-        let now = self.parts.ledger.clock().now();
+        let now = self.deps.ledger.clock().now();
         let adopted = standing.filter(|row| {
             let booked = row.booked();
             let waits = matches!(row.state, State::Pending | State::Waiting)
@@ -309,43 +328,22 @@ impl Shared {
             waits && booked.is_a_keys() && is_younger(heard, &booked)
         });
         let withdrawn = match adopted {
-            Some(row) => self.parts.ledger.withdraw(&row, heard).await?,
+            Some(row) => self.deps.ledger.withdraw(&row, heard).await?,
             None => false,
         };
         if withdrawn {
-            self.parts.metrics.withdrawn();
+            self.deps.metrics.withdrawn();
             tracing::debug!(task.key = %key, "called off: its key was deleted");
         } else {
-            self.parts.metrics.dropped("not_withdrawn", 1);
+            self.deps.metrics.dropped("not_withdrawn", 1);
         }
         Ok(())
     }
 
-    /// Expired keys without any row: that they were armed was not heard, or is not yet written down. They are written
-    /// next, and run then; whoever dispatches does not wait for that.
-    pub(crate) fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
-        let now = self.parts.ledger.clock().now();
-        for key in keys {
-            let seen = match self.sightings.take(&key) {
-                // What was seen of it alive says more; written as it was seen, another daemon that saw it, too, knows the
-                // arming again.
-                Some(Seen::Armed(seen)) if seen.meant.is_none() => Seen::Armed(Countdown {
-                    due: seen.due.min(now),
-                    ..seen
-                }),
-                Some(Seen::Expired(due)) => Seen::Expired(due),
-                Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
-            };
-            if !self.sightings.add(Sighting { key, seen }, wait) {
-                self.parts.metrics.dropped("sighting_overflow", 1);
-            }
-        }
-    }
-
     /// Keys that the table cannot hold are left alone, and touch no other. It stays so until somebody changes the table.
     fn unfit(&self, key: &TaskKey, why: &str) {
-        self.parts.metrics.dropped("unfit_key", 1);
-        if let Some(held_back) = self.warnings.admit("unfit key") {
+        self.deps.metrics.dropped("unfit_key", 1);
+        if let Some(held_back) = self.deps.warnings.admit("unfit key") {
             tracing::warn!(
                 task.class_method = key.class_method(),
                 held_back,
@@ -355,8 +353,8 @@ impl Shared {
     }
 
     fn not_adopted(&self, why: &str) {
-        self.parts.metrics.dropped("refused", 1);
-        if let Some(held_back) = self.complaints.admit("adopt a key") {
+        self.deps.metrics.dropped("refused", 1);
+        if let Some(held_back) = self.deps.failures.admit("adopt a key") {
             tracing::error!(error = why, held_back, "could not adopt a key");
         }
     }

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Shared;
-use crate::engine::background::look_ahead::alarm;
+use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
 use crate::fleet::Division;
 use crate::ledger::{DueScan, LedgerError, Window};
@@ -35,31 +34,36 @@ struct Edge {
     division: Division,
 }
 
-impl Shared {
+/// Arms tasks as they come within the horizon of arming.
+pub struct ArmHorizon {
+    pub deps: Arc<Deps>,
+}
+
+impl ArmHorizon {
     /// Arms what comes within the timer's horizon, until the engine stops; at once over where there is none.
-    pub(crate) async fn arm_what_comes_near(self: Arc<Self>) {
-        let Some(horizon) = self.parts.timer.horizon() else {
+    pub async fn run(self) {
+        let Some(horizon) = self.deps.timer.horizon() else {
             return;
         };
         let pace = (horizon / 20).clamp(PACE_LEAST, PACE_MOST);
         let work = async {
             let mut edge = Edge {
-                at: self.parts.ledger.clock().now().plus(horizon),
-                division: self.share.division(),
+                at: self.deps.ledger.clock().now().plus(horizon),
+                division: self.deps.ownership.division(),
             };
             loop {
-                tokio::time::sleep(self.jittered(pace)).await;
+                tokio::time::sleep(self.deps.jittered(pace)).await;
                 if let Err(error) = self.read_to_horizon(&mut edge, horizon).await {
-                    self.ledger_failed("arm what comes near", &error);
+                    self.deps.ledger_failed("arm what comes near", &error);
                 }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
     /// One pass. Where it breaks off the next one goes on.
     async fn read_to_horizon(&self, edge: &mut Edge, horizon: Duration) -> Result<(), LedgerError> {
-        let division = self.share.division();
+        let division = self.deps.ownership.division();
         if division != edge.division {
             edge.division = division;
             edge.at = before(edge.at, HANDED_ON);
@@ -67,19 +71,19 @@ impl Shared {
         let mut after = Some((before(edge.at, OVERLAP.min(horizon / 4)), 0));
         let mut pace = Pace::begin();
         while after.is_some() {
-            let end = self.parts.ledger.clock().now().plus(horizon);
+            let end = self.deps.ledger.clock().now().plus(horizon);
             let scan = DueScan {
                 window: Window::Ahead(horizon),
                 after,
                 limit: PAGE,
             };
-            let page = self.parts.ledger.scan(scan).await?;
+            let page = self.deps.ledger.scan(scan).await?;
             let rows = page.rows.into_iter();
             // Another daemon's are armed by that one, and what nobody can run by all of them.
-            let ours = rows.filter(|row| self.share.owns(&row.key));
-            let alarms: Vec<Alarm> = ours.map(alarm).collect();
+            let ours = rows.filter(|row| self.deps.ownership.owns(&row.key));
+            let alarms: Vec<Alarm> = ours.map(Alarm::from).collect();
             if !alarms.is_empty() {
-                match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
+                match self.deps.timer.arm(&alarms, ArmMode::IfMissing).await {
                     Ok(armed) => tracing::debug!(keys = armed.written, "armed what came near"),
                     Err(error) => {
                         tracing::debug!(%error, "could not arm what came near; the next pass tries again");

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Shared;
-use crate::engine::background::look_ahead::alarm;
+use super::adoption::Adopter;
+use super::audit_lock::{AUDIT_EVERY, AuditLock};
+use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
+use crate::engine::undelete;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause};
-
-/// Audits are at least so far apart, unless Redis is another one.
-pub(crate) const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
 /// How long the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
@@ -88,7 +87,7 @@ enum Step {
 
 /// How far an audit has come.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub struct Progress {
     report: AuditReport,
     step: Step,
     /// The row after which it goes on.
@@ -143,54 +142,59 @@ impl Request {
     }
 }
 
-impl Shared {
+/// Compares the armed keys with the ledger.
+pub struct Audit {
+    pub deps: Arc<Deps>,
+    pub adopter: Arc<Adopter>,
+    pub lock: AuditLock,
+}
+
+impl Audit {
     /// Audits when asked to, until the engine stops: at once when Redis is another one, else at most once a minute.
-    pub(crate) async fn audit_until_stopped(self: Arc<Self>) {
+    pub async fn run(self) {
         let work = async {
             let mut last: Option<Instant> = None;
             let mut progress = Progress::default();
             loop {
                 let request = self.audit_requested().await;
                 let Request { cause, since } = self.rest_after(last, request).await;
-                if !self.our_turn(since).await {
-                    self.parts.metrics.audit_skipped();
+                if !self.lock.our_turn(since).await {
+                    self.deps.metrics.audit_skipped();
                     tracing::debug!(cause = cause.as_str(), "another daemon has audited");
                     continue;
                 }
                 let began = Instant::now();
                 progress = progress.go_on(cause);
-                let began_at = *progress
-                    .began
-                    .get_or_insert(self.parts.ledger.clock().now());
+                let began_at = *progress.began.get_or_insert(self.deps.ledger.clock().now());
                 match self.audit(cause, &mut progress).await {
                     Ok(()) if progress.broke_off.is_some() => {
-                        let wanted = self.intake.audit_wanted();
+                        let wanted = self.deps.activate.audit.activated();
                         let wanted = tokio::time::timeout(BROKEN_OFF_PAUSE, wanted).await;
-                        self.intake.audit(wanted.unwrap_or(cause));
+                        self.deps.activate.audit.activate(wanted.unwrap_or(cause));
                     }
                     Ok(()) => {
                         last = Some(began);
-                        self.turn_over(began_at).await;
+                        self.lock.turn_over(began_at).await;
                         progress.report.tell(cause);
                         // A sentinel that expired meanwhile asks for no more than this audit has done.
-                        self.intake.drop_audit(Cause::Sentinel);
+                        self.deps.activate.audit.withdraw(Cause::Sentinel);
                     }
                     Err(error) => {
                         progress.break_off();
-                        self.ledger_failed("audit", &error);
-                        self.intake.audit(cause);
+                        self.deps.ledger_failed("audit", &error);
+                        self.deps.activate.audit.activate(cause);
                         tokio::time::sleep(OUTAGE_PAUSE).await;
                     }
                 }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
     /// Waits until an audit is asked for.
     async fn audit_requested(&self) -> Request {
-        let cause = self.intake.audit_wanted().await;
-        let since = self.serves_since(cause);
+        let cause = self.deps.activate.audit.activated().await;
+        let since = self.lock.serves_since(cause);
         Request { cause, since }
     }
 
@@ -199,7 +203,7 @@ impl Shared {
         match last {
             Some(last) => self.wait_turn(last + AUDIT_EVERY, request).await,
             // What is armed before there is a subscription would need another one.
-            None if self.parts.timer.is_listening() == Some(false) => {
+            None if self.deps.timer.is_listening() == Some(false) => {
                 let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
                 self.wait_turn(subscribed, request).await
             }
@@ -223,7 +227,7 @@ impl Shared {
     }
 
     /// One audit for somebody who waits for it.
-    pub(crate) async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
+    pub async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
         let mut progress = Progress::default();
         self.audit(Cause::Asked, &mut progress).await?;
         Ok(progress.report)
@@ -233,14 +237,14 @@ impl Shared {
     /// lacks. On a failure, of the ledger or (without an error) of the timer, `progress` tells where to go on; also when
     /// a more urgent audit is asked for.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
-        progress.report.revived += self.revive_deleted(DELAY_MAX).await?;
+        progress.report.revived += undelete::undelete_armed(&self.deps, DELAY_MAX).await?;
         let mut prolonged = Instant::now();
         let mut pace = match cause {
             Cause::Asked => Pace::without_rests(),
             _ => Pace::begin(),
         };
         // What lies beyond is armed as it comes near.
-        let horizon = self.parts.timer.horizon();
+        let horizon = self.deps.timer.horizon();
         let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
         while progress.step != Step::End {
             let goes_on = match progress.step {
@@ -258,18 +262,18 @@ impl Shared {
                 }
                 Step::End => true,
             };
-            let overtaken = cause != Cause::Asked && self.intake.audit_is_urgent();
+            let overtaken = cause != Cause::Asked && self.deps.activate.audit.is_urgent();
             if !goes_on || (overtaken && progress.step != Step::End) {
                 progress.break_off();
                 return Ok(());
             }
             pace.rest().await;
             if cause != Cause::Asked {
-                self.keep_turn(&mut prolonged).await;
+                self.lock.keep_turn(&mut prolonged).await;
             }
         }
         progress.report.complete = true;
-        self.parts
+        self.deps
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
         Ok(())
@@ -282,11 +286,11 @@ impl Shared {
             after: progress.after,
             limit: PAGE,
         };
-        let DuePage { rows, next, .. } = self.parts.ledger.scan(scan).await?;
+        let DuePage { rows, next, .. } = self.deps.ledger.scan(scan).await?;
         let last = rows.last().map(|row| (row.due_at, row.arming.row));
-        let alarms: Vec<Alarm> = rows.into_iter().map(alarm).collect();
+        let alarms: Vec<Alarm> = rows.into_iter().map(Alarm::from).collect();
         if !alarms.is_empty() {
-            match self.parts.timer.arm(&alarms, ArmMode::IfMissing).await {
+            match self.deps.timer.arm(&alarms, ArmMode::IfMissing).await {
                 Ok(armed) => progress.report.rearmed += armed.written,
                 Err(error) => {
                     tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
@@ -304,19 +308,19 @@ impl Shared {
 
     /// A page of the keys: adopts those that the ledger lacks, armed while no daemon listened.
     async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
-        if !self.parts.router.adopts_any() {
+        if !self.deps.router.adopts_any() {
             return Ok(Page::Last);
         }
-        let wants = |key: &TaskKey| self.parts.router.adopts(key);
+        let wants = |key: &TaskKey| self.deps.router.adopts(key);
         let page = match self
-            .parts
+            .deps
             .timer
             .armed_elsewhere(progress.cursor, &wants)
             .await
         {
             Ok(page) => page,
             Err(error) => {
-                if let Some(held_back) = self.complaints.admit("go through the keys") {
+                if let Some(held_back) = self.deps.failures.admit("go through the keys") {
                     tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
                 }
                 // What is refused is refused the next time, too.
@@ -326,7 +330,7 @@ impl Shared {
                 });
             }
         };
-        progress.report.adopted += self.adopt(page.foreign).await?;
+        progress.report.adopted += self.adopter.adopt(page.foreign).await?;
         progress.cursor = page.next;
         Ok(match page.next {
             Some(_) => Page::More,

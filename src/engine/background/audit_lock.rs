@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Shared;
-use crate::engine::background::audit::AUDIT_EVERY;
+use crate::engine::deps::Deps;
 use crate::fleet::{Audit, LIFETIME, MemberId, REFRESH, Skills, Turn};
 use crate::task::UnixMs;
 use crate::timer::Cause;
+use std::sync::Arc;
+
+/// Audits are at least so far apart, unless Redis is another one.
+pub const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
 /// How long the roster may take to say whose turn it is.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
@@ -19,20 +22,25 @@ const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
 /// How often a long audit says that it still goes on.
 const TURN_PROLONGED: Duration = Duration::from_secs(20);
 
-impl Shared {
+/// Lets one daemon audit where several would. A courtesy: at worst two audit.
+pub struct AuditLock {
+    pub deps: Arc<Deps>,
+}
+
+impl AuditLock {
     /// After when an audit by another daemon has to begin to serve. All hear the same sentinels. For anything else it has
     /// to begin from now on: of what this daemon has not heard, an earlier one may have seen nothing.
-    pub(crate) fn serves_since(&self, cause: Cause) -> UnixMs {
+    pub fn serves_since(&self, cause: Cause) -> UnixMs {
         let back = match cause {
             Cause::Sentinel => AUDIT_EVERY,
             _ => Duration::ZERO,
         };
-        let now = self.parts.ledger.clock().now();
+        let now = self.deps.ledger.clock().now();
         UnixMs(now.0.saturating_sub(back.as_millis() as i64))
     }
 
     /// Waits until it is our turn to audit; false when an audit by another daemon serves.
-    pub(crate) async fn our_turn(&self, since: UnixMs) -> bool {
+    pub async fn our_turn(&self, since: UnixMs) -> bool {
         let mut pause = TURN_ASKED_AGAIN;
         loop {
             match self.turn(since).await {
@@ -56,7 +64,7 @@ impl Shared {
         let until = Instant::now() + pause;
         let mut gone_since: Option<Instant> = None;
         loop {
-            gone_since = match self.share.lives(holder) {
+            gone_since = match self.deps.ownership.lives(holder) {
                 Some(false) => gone_since.or(Some(Instant::now())),
                 Some(true) | None => None,
             };
@@ -77,7 +85,7 @@ impl Shared {
 
     async fn release(&self, holder: MemberId) {
         tracing::info!("a daemon died while it audited: taking over");
-        let released = self.parts.roster.release_audit(holder);
+        let released = self.deps.membership.release_audit(holder);
         if !matches!(
             tokio::time::timeout(TURN_PATIENCE, released).await,
             Ok(Ok(()))
@@ -90,7 +98,10 @@ impl Shared {
     /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
     async fn turn(&self, since: UnixMs) -> Turn {
         let wanted = self.audit_of(since);
-        let taken = self.parts.roster.take_audit(self.share.me(), wanted);
+        let taken = self
+            .deps
+            .membership
+            .take_audit(self.deps.ownership.me(), wanted);
         match tokio::time::timeout(TURN_PATIENCE, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
@@ -101,16 +112,19 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn turn_over(&self, began: UnixMs) {
+    pub async fn turn_over(&self, began: UnixMs) {
         let audit = self.audit_of(began);
-        let told = self.parts.roster.audited(self.share.me(), audit);
+        let told = self
+            .deps
+            .membership
+            .audited(self.deps.ownership.me(), audit);
         if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
             tracing::debug!("could not tell the other daemons of this audit: they audit too");
         }
     }
 
     fn audit_of(&self, began: UnixMs) -> Audit {
-        let (handlers, routes) = self.parts.router.skills();
+        let (handlers, routes) = self.deps.router.skills();
         Audit {
             began,
             skills: Skills { handlers, routes }.digest(),
@@ -118,7 +132,7 @@ impl Shared {
     }
 
     /// A long audit says now and then that it still goes on.
-    pub(crate) async fn keep_turn(&self, prolonged: &mut Instant) {
+    pub async fn keep_turn(&self, prolonged: &mut Instant) {
         if prolonged.elapsed() >= TURN_PROLONGED {
             *prolonged = Instant::now();
             self.turn(UnixMs(0)).await;

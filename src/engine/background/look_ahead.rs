@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Shared;
+use crate::engine::deps::Deps;
+use crate::engine::undelete;
 use crate::fleet::Division;
-use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
+use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{KeyBuckets, UnixMs};
 use crate::timer::Alarm;
 
@@ -53,57 +54,65 @@ struct Known {
     aside: Option<Alarm>,
 }
 
-impl Shared {
+/// Tells the timer what falls due in the next seconds.
+pub struct LookAhead {
+    pub deps: Arc<Deps>,
+}
+
+impl LookAhead {
     /// Looks ahead every `sweep.interval`, until the engine stops. Beside the sweep and not behind it: a backlog must not
     /// make what falls due now late.
-    pub(crate) async fn look_ahead_until_stopped(self: Arc<Self>) {
+    pub async fn run(self) {
         let work = async {
             let mut ahead = Ahead::default();
             loop {
                 let began = Instant::now();
                 if let Err(error) = self.look_ahead(&mut ahead).await {
-                    self.ledger_failed("look ahead", &error);
+                    self.deps.ledger_failed("look ahead", &error);
                 }
-                let again = tokio::time::sleep_until(began + self.jittered(self.sweep.interval));
+                let again =
+                    tokio::time::sleep_until(began + self.deps.jittered(self.deps.sweep.interval));
                 tokio::select! {
                     () = again => {}
-                    () = self.shares_changed.notified() => {}
+                    () = self.deps.activate.look_ahead.notified() => {}
                 }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
-        let horizon = self.nudge.horizon;
-        if self.nudge.enabled {
+        let horizon = self.deps.nudge.horizon;
+        if self.deps.nudge.enabled {
             self.judge_again(ahead);
-            let now = self.parts.ledger.clock().now();
+            let now = self.deps.ledger.clock().now();
             ahead.known.retain(|_, row| row.due > now);
-            let near = NEAR.max(self.sweep.interval.saturating_mul(2)).min(horizon);
+            let near = NEAR
+                .max(self.deps.sweep.interval.saturating_mul(2))
+                .min(horizon);
             self.read_gained(ahead).await?;
             self.read_news(ahead, near).await?;
             ahead.shrink();
             self.read_on(ahead, now.plus(near), horizon).await?;
         }
-        self.revive_deleted(horizon).await?;
+        undelete::undelete_armed(&self.deps, horizon).await?;
         Ok(())
     }
 
     /// After a change of ownership or routes: what was set aside and is ours now goes to the timer. Nothing is read.
     fn judge_again(&self, ahead: &mut Ahead) {
-        let (division, reloads) = (self.share.division(), self.parts.router.reloads());
+        let (division, reloads) = (self.deps.ownership.division(), self.deps.router.reloads());
         if division == ahead.division && reloads == ahead.reloads {
             return;
         }
         (ahead.division, ahead.reloads) = (division, reloads);
         ahead.changed = Instant::now();
-        ahead.own = self.share.own_buckets();
+        ahead.own = self.deps.ownership.own_buckets();
         let known = ahead.known.values_mut();
         let ours = known.filter_map(|row| row.aside.take_if(|alarm| self.is_ours(alarm)));
         let ours: Vec<Alarm> = ours.collect();
         if !ours.is_empty() {
-            self.parts.timer.expect(ours);
+            self.deps.timer.expect(ours);
         }
     }
 
@@ -113,13 +122,13 @@ impl Shared {
         if gained.is_empty() {
             // A member that is full now and then takes and gives back its tasks every few seconds. When what was known at
             // the last change has fallen due, nothing would be read twice.
-            if ahead.changed.elapsed() >= self.nudge.horizon && ahead.read != ahead.own {
+            if ahead.changed.elapsed() >= self.deps.nudge.horizon && ahead.read != ahead.own {
                 ahead.read = ahead.own.clone();
             }
             return Ok(());
         }
         if let Some((edge, _)) = ahead.edge {
-            let span = edge.since(self.parts.ledger.clock().now());
+            let span = edge.since(self.deps.ledger.clock().now());
             if let Some(reached) = self.read_within(ahead, &gained, span).await? {
                 ahead.edge = ahead.edge.min(Some(reached));
             }
@@ -150,7 +159,7 @@ impl Shared {
                 limit: GLANCE_PAGE,
             };
             let known = |row: u64, due: UnixMs| ahead.knows(row, due);
-            let page = self.parts.ledger.scan_news(scan, among, &known).await?;
+            let page = self.deps.ledger.scan_news(scan, among, &known).await?;
             after = page.next;
             self.expect_page(ahead, page);
             if after.is_none() || ahead.known.len() > KNOWN_MAX {
@@ -169,17 +178,17 @@ impl Shared {
         let mut after = ahead.edge.max(Some((near_end, 0)));
         let reads_all = ahead.read.is_all();
         while ahead.known.len() < KNOWN_MAX {
-            let end = self.parts.ledger.clock().now().plus(horizon);
+            let end = self.deps.ledger.clock().now().plus(horizon);
             let scan = DueScan {
                 window: Window::Ahead(horizon),
                 after,
                 limit: PAGE,
             };
             let page = if reads_all {
-                self.parts.ledger.scan(scan).await?
+                self.deps.ledger.scan(scan).await?
             } else {
                 let known = |row: u64, due: UnixMs| ahead.knows(row, due);
-                let news = self.parts.ledger.scan_news(scan, &ahead.read, &known);
+                let news = self.deps.ledger.scan_news(scan, &ahead.read, &known);
                 news.await?
             };
             after = page.next;
@@ -195,7 +204,7 @@ impl Shared {
     fn expect_page(&self, ahead: &mut Ahead, page: DuePage) {
         let mut ours = Vec::new();
         for row in page.rows {
-            let (row, alarm) = (row.arming.row, alarm(row));
+            let (row, alarm) = (row.arming.row, Alarm::from(row));
             let due = alarm.due;
             let aside = match self.is_ours(&alarm) {
                 true => {
@@ -207,13 +216,13 @@ impl Shared {
             ahead.known.insert(row, Known { due, aside });
         }
         if !ours.is_empty() {
-            self.parts.timer.expect(ours);
+            self.deps.timer.expect(ours);
         }
     }
 
     /// Whether it is ours, and can be run here.
     fn is_ours(&self, alarm: &Alarm) -> bool {
-        self.share.owns(&alarm.key) && self.parts.router.find(&alarm.key).is_some()
+        self.deps.ownership.owns(&alarm.key) && self.deps.router.find(&alarm.key).is_some()
     }
 }
 
@@ -250,20 +259,6 @@ impl Ahead {
         let edge = *edge;
         self.known.retain(|row, known| (known.due, *row) <= edge);
         self.edge = Some(edge);
-    }
-}
-
-/// What the timer has to know of a row.
-pub(crate) fn alarm(row: Upcoming) -> Alarm {
-    let Upcoming {
-        key,
-        arming,
-        due_at,
-    } = row;
-    Alarm {
-        key,
-        due: due_at,
-        arming: Some(arming),
     }
 }
 

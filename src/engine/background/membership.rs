@@ -1,12 +1,12 @@
 //! Keeps this daemon on the roster, and its share of the tasks up to date.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::engine::Shared;
+use crate::engine::deps::Deps;
+use crate::engine::queue::SignalQueue;
 use crate::fleet::{Change, LIFETIME, Note, REFRESH, Readiness, Skills};
 use crate::task::UnixMs;
 
@@ -22,29 +22,35 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a stopping daemon goes on while the others read that it goes.
 const HAND_OVER: Duration = Duration::from_millis(1_200);
 
-impl Shared {
+/// Shows this daemon to the others, and keeps the ownership of tasks up to date.
+pub struct MembershipTask {
+    pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
+}
+
+impl MembershipTask {
     /// Shows this daemon to the others and looks at them, every second. Never returns.
-    pub(crate) async fn keep_mustered(self: Arc<Self>) {
+    pub async fn run(&self) {
         let mut readiness = Readiness::Ready;
-        let since = self.parts.ledger.clock().now();
+        let since = self.deps.ledger.clock().now();
         loop {
             readiness = self.readiness(readiness).await;
-            self.muster(since, readiness).await;
-            let told = readiness == Readiness::Away && self.leaving.is_cancelled();
+            self.exchange(since, readiness).await;
+            let told = readiness == Readiness::Away && self.deps.lifecycle.leaving.is_cancelled();
             tokio::select! {
                 () = tokio::time::sleep(REFRESH) => {}
-                () = self.leaving.cancelled(), if !told => {}
+                () = self.deps.lifecycle.leaving.cancelled(), if !told => {}
             }
         }
     }
 
-    async fn muster(&self, since: UnixMs, readiness: Readiness) {
-        let now = self.parts.ledger.clock().now();
-        let (handlers, routes) = self.parts.router.skills();
-        let hearing = self.parts.timer.hearing();
+    async fn exchange(&self, since: UnixMs, readiness: Readiness) {
+        let now = self.deps.ledger.clock().now();
+        let (handlers, routes) = self.deps.router.skills();
+        let hearing = self.deps.timer.hearing();
         let own = Note {
-            id: self.share.me(),
-            name: self.claimant.daemon.clone(),
+            id: self.deps.ownership.me(),
+            name: self.deps.claimant.daemon.clone(),
             since,
             until: now.plus(LIFETIME),
             readiness,
@@ -53,10 +59,10 @@ impl Shared {
             skills: Skills { handlers, routes },
         };
         let asked = Instant::now();
-        match timeout(PATIENCE, self.parts.roster.exchange(&own, now)).await {
-            Ok(Ok(notes)) => self.tell_change(self.share.learn(&own, notes, asked)),
+        match timeout(PATIENCE, self.deps.membership.exchange(&own, now)).await {
+            Ok(Ok(notes)) => self.tell_change(self.deps.ownership.learn(&own, notes, asked)),
             Ok(Err(error)) if !error.is_transient() => {
-                if let Some(held_back) = self.warnings.admit("roster") {
+                if let Some(held_back) = self.deps.warnings.admit("roster") {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
                         error,
@@ -68,7 +74,7 @@ impl Shared {
             Ok(Err(error)) => tracing::debug!(%error, "the other daemons are not known"),
             Err(_) => tracing::debug!("the other daemons are not known: no answer in time"),
         }
-        self.parts.metrics.members(self.share.members());
+        self.deps.metrics.members(self.deps.ownership.members());
     }
 
     fn tell_change(&self, change: Change) {
@@ -79,22 +85,22 @@ impl Shared {
             shares,
         } = change;
         if vanished {
-            self.recovery.scan();
-            self.parts.timer.judge_again();
+            self.deps.activate.lease_scan.notify_one();
+            self.deps.timer.judge_again();
         }
         if shares {
             // What has become ours may fall due before the next look-ahead.
-            self.shares_changed.notify_one();
+            self.deps.activate.look_ahead.notify_one();
         }
         if joined.is_empty() && left.is_empty() {
             return;
         }
-        if let Some(held_back) = self.complaints.admit("members") {
+        if let Some(held_back) = self.deps.failures.admit("members") {
             let (joined, left) = (joined.join(" "), left.join(" "));
             tracing::info!(
                 joined,
                 left,
-                members = self.share.members(),
+                members = self.deps.ownership.members(),
                 held_back,
                 "other daemons came or went"
             );
@@ -102,22 +108,22 @@ impl Shared {
     }
 
     async fn readiness(&self, before: Readiness) -> Readiness {
-        if self.leaving.is_cancelled() || !self.ledger_answers.load(Ordering::Relaxed) {
+        if self.deps.lifecycle.leaving.is_cancelled() || !self.deps.health.answers() {
             return Readiness::Away;
         }
         if self.stays_crowded().await {
             return Readiness::Full;
         }
-        let free = self.slots.available_permits();
+        let free = self.queue.free_slots();
         let enough = match before {
-            Readiness::Full => (self.config.concurrency / ROOM).max(1),
+            Readiness::Full => (self.deps.config.concurrency / ROOM).max(1),
             Readiness::Ready | Readiness::Away => 1,
         };
         if free >= enough {
             return Readiness::Ready;
         }
         // Where slots are short, they are all taken at most instants; only if none comes free it is full.
-        let waited = timeout(FULL_AFTER, self.slots.acquire());
+        let waited = timeout(FULL_AFTER, self.queue.has_free_slot());
         if before != Readiness::Full && waited.await.is_ok() {
             Readiness::Ready
         } else {
@@ -130,7 +136,7 @@ impl Shared {
     async fn stays_crowded(&self) -> bool {
         const LOOKS: u32 = 20;
         for _ in 0..LOOKS {
-            if !self.intake.is_crowded() {
+            if !self.queue.is_crowded() {
                 return false;
             }
             tokio::time::sleep(FULL_AFTER / LOOKS).await;
@@ -139,20 +145,26 @@ impl Shared {
     }
 
     /// Tells the others that this daemon goes, and goes on working until they have had the time to hear it.
-    pub(crate) async fn hand_over(&self) {
-        self.leaving.cancel();
-        if self.share.members() > 1 {
-            let time = HAND_OVER.min(self.config.drain_timeout);
+    pub async fn hand_over(&self) {
+        self.deps.lifecycle.leaving.cancel();
+        if self.deps.ownership.members() > 1 {
+            let time = HAND_OVER.min(self.deps.config.drain_timeout);
             // What breaks now does not come to a graceful end.
-            self.broken
+            self.deps
+                .lifecycle
+                .broken
                 .run_until_cancelled(tokio::time::sleep(time))
                 .await;
         }
     }
 
     /// Takes this daemon off the roster.
-    pub(crate) async fn leave(&self) {
-        let left = timeout(PATIENCE, self.parts.roster.leave(self.share.me())).await;
+    pub async fn leave(&self) {
+        let left = timeout(
+            PATIENCE,
+            self.deps.membership.leave(self.deps.ownership.me()),
+        )
+        .await;
         if !matches!(left, Ok(Ok(()))) {
             tracing::debug!("could not tell the other daemons; they will find out");
         }

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Shared;
+use crate::engine::claim::Claimer;
+use crate::engine::deps::Deps;
+use crate::engine::pauses::PauseWatch;
+use crate::engine::queue::SignalQueue;
 use crate::engine::queue::fair::{Held, SetAside, StartsWanted};
 use crate::limiter::{LimiterError, MemoryLimiter};
 use crate::task::Grant;
@@ -26,72 +29,82 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Where every daemon takes its own share, while nothing is known of what the others take.
 #[derive(Debug, Default)]
-pub(crate) struct LocalRates {
+pub struct LocalRates {
     local: MemoryLimiter,
     /// Until when the limiter is not asked, by route.
     alone_until: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
-impl Shared {
+/// Fetches starts for routes that have a rate.
+pub struct RateLimits {
+    pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
+    pub pauses: Arc<PauseWatch>,
+    pub claimer: Arc<Claimer>,
+    pub local: LocalRates,
+}
+
+impl RateLimits {
     /// Sees to it that routes with a rate get the starts that are theirs, until the engine stops.
-    pub(crate) async fn ration_until_stopped(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>) {
         let work = async {
             loop {
-                for want in self.intake.wants().await {
-                    let shared = Arc::clone(&self);
+                for want in self.queue.starts_wanted().await {
+                    let limits = Arc::clone(&self);
                     // A slow answer about one route is no reason for the others to wait.
-                    self.runs.spawn(self.watched(async move {
-                        let asking = shared.ration(want);
-                        shared.stopping.run_until_cancelled(asking).await;
-                    }));
+                    self.deps.lifecycle.spawn(async move {
+                        let asking = limits.fetch_starts(want);
+                        limits.deps.lifecycle.until_stopped(asking).await;
+                    });
                 }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
-    async fn ration(self: &Arc<Self>, want: StartsWanted) {
-        let free = self.slots.available_permits();
+    async fn fetch_starts(&self, want: StartsWanted) {
+        let free = self.queue.free_slots();
         // Starts that wait for slots would be lost to every other daemon.
-        if free == 0 || self.intake.held(&want.name) == Some(Held::Permits) {
+        if free == 0 || self.queue.held(&want.name) == Some(Held::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
-            return self.intake.answered(&want.name);
+            return self.queue.answered(&want.name);
         }
         // What is paused starts nothing, so no start is taken for it.
         self.pauses.fresh().await;
         let SetAside { signals, startable } =
-            self.intake.set_aside(&want.name, BATCH_MAX, |signal| {
+            self.queue.set_aside(&want.name, BATCH_MAX, |signal| {
                 self.pauses.may_hinder(signal)
             });
         if !signals.is_empty() {
-            self.runs
-                .spawn(self.watched(Arc::clone(self).see_off(signals)));
+            let claimer = Arc::clone(&self.claimer);
+            let lifecycle = &self.deps.lifecycle;
+            lifecycle.spawn(async move { claimer.see_off(signals).await });
         }
         let wanted = startable.min(free).min(BATCH_MAX);
         if wanted == 0 {
-            return self.intake.answered(&want.name);
+            return self.queue.answered(&want.name);
         }
         let wanted = u32::try_from(wanted).expect("a batch is small");
         let Grant { granted, next_in } = self.starts(&want, wanted).await;
-        self.intake.grant(&want.name, granted);
+        self.queue.grant(&want.name, granted);
         if granted < wanted {
             tokio::time::sleep(next_in.max(PAUSE)).await;
         }
-        self.intake.answered(&want.name);
+        self.queue.answered(&want.name);
     }
 
     /// Asks the limiter; if it does not answer, takes of this daemon's share.
     async fn starts(&self, want: &StartsWanted, wanted: u32) -> Grant {
         let StartsWanted { name, rate } = want;
-        let members = u32::try_from(self.share.members()).unwrap_or(u32::MAX);
-        if !self.rations.is_alone(name) {
-            match self.parts.limiter.take(name, *rate, wanted).await {
+        let members = u32::try_from(self.deps.ownership.members()).unwrap_or(u32::MAX);
+        if !self.local.is_alone(name) {
+            match self.deps.limiter.take(name, *rate, wanted).await {
                 Ok(grant) => {
                     // So that an outage does not begin with a burst.
-                    self.rations
+                    self.local
                         .local
                         .take_share(name, *rate, members, grant.granted);
-                    if self.rations.is_back(name) {
+                    if self.local.is_back(name) {
                         tracing::info!(route = &**name, %rate, "the rate is shared by all daemons again");
                     }
                     return grant;
@@ -99,11 +112,11 @@ impl Shared {
                 Err(error) => self.rate_not_shared(want, members, &error),
             }
         }
-        self.rations.local.take_share(name, *rate, members, wanted)
+        self.local.local.take_share(name, *rate, members, wanted)
     }
 
     fn rate_not_shared(&self, want: &StartsWanted, members: u32, error: &LimiterError) {
-        let first = self.rations.leave_alone(&want.name);
+        let first = self.local.leave_alone(&want.name);
         if !first {
             return;
         }

@@ -4,29 +4,25 @@
 //! A scan reads every due row once. It runs at start, when a member vanished, after an outage of the ledger, and by one
 //! member once in a lease: never each second.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::engine::Shared;
-use crate::engine::background::sweep::STILL_FRESH;
+use crate::engine::claimant::Processes;
+use crate::engine::deps::Deps;
+use crate::engine::lease::Leases;
+use crate::engine::lease_watch::{LeaseWatch, Look, TRY_AGAIN};
+use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
 use crate::ledger::{Arming, FoundLease, LedgerError, Upcoming};
 use crate::task::UnixMs;
 use crate::timer::{Signal, Source};
 
-/// Most leases that are watched. Of more, the sweep finds the tasks.
-const WATCHED_MAX: usize = 100_000;
-
 /// Most names of daemons that one scan looks into.
 const NAMES_MAX: usize = 1_000;
-
-/// Most rows that are looked at again at once.
-const LOOK_MAX: usize = 4_096;
 
 /// Rest between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -37,9 +33,6 @@ const MARGIN: Duration = Duration::from_millis(50);
 /// Members that do not own a task leave it to its owner for so long.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// What could not be handed in, or asked for, is tried again so much later.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
-
 /// A statement of a dead daemon may still have been on its way when its leases were read: they are read again after so
 /// long, and so often.
 const SCAN_AGAIN: Duration = Duration::from_secs(2);
@@ -48,77 +41,22 @@ const SCANS_AGAIN: u32 = 2;
 /// Scans that nothing asked for take this part of the time at most.
 const SCAN_SHARE: u32 = 20;
 
-/// When to scan, and what to look at again.
-#[derive(Debug, Default)]
-pub(crate) struct Recovery {
-    scan_wanted: Notify,
-    watched: Mutex<BTreeMap<(UnixMs, u64), Look>>,
-    changed: Notify,
-}
-
-/// Which look at a row it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// Only the owner of the task takes it up.
-    First,
-    /// Everybody does.
-    Second,
+/// Recovers the tasks of dead daemons.
+pub struct Recovery {
+    pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
+    pub leases: Arc<Leases>,
+    pub watch: Arc<LeaseWatch>,
+    pub processes: Processes,
 }
 
 impl Recovery {
-    /// Asks for a scan. It goes on being asked for until one has gone through.
-    pub(crate) fn scan(&self) {
-        self.scan_wanted.notify_one();
-    }
-
-    /// Looks at these due rows, which could not be claimed, again in a second.
-    pub(crate) fn look_again(&self, rows: impl IntoIterator<Item = u64>, now: UnixMs) {
-        let later = now.plus(TRY_AGAIN);
-        self.watch(rows.into_iter().map(|row| (later, row, Look::Second)));
-    }
-
-    fn watch(&self, rows: impl IntoIterator<Item = (UnixMs, u64, Look)>) {
-        let mut watched = self.watched();
-        for (at, row, look) in rows {
-            if watched.len() < WATCHED_MAX {
-                watched.insert((at, row), look);
-            }
-        }
-        drop(watched);
-        self.changed.notify_one();
-    }
-
-    /// When the next row is to be looked at.
-    fn next(&self) -> Option<UnixMs> {
-        self.watched().keys().next().map(|(at, _)| *at)
-    }
-
-    /// Takes the rows whose time has come.
-    fn take(&self, now: UnixMs) -> HashMap<u64, Look> {
-        let mut watched = self.watched();
-        let mut taken = HashMap::new();
-        while taken.len() < LOOK_MAX
-            && let Some(first) = watched.first_entry()
-            && first.key().0 <= now
-        {
-            let ((_, row), look) = first.remove_entry();
-            taken.insert(row, look);
-        }
-        taken
-    }
-
-    fn watched(&self) -> MutexGuard<'_, BTreeMap<(UnixMs, u64), Look>> {
-        self.watched
-            .lock()
-            .expect("nothing panics while holding the watched rows")
-    }
-}
-
-impl Shared {
     /// Scans for leases and watches them, until the engine stops.
-    pub(crate) async fn recover_until_stopped(self: Arc<Self>) {
-        let work = async { tokio::join!(self.scan_leases(), self.watch_leases()) };
-        self.stopping.run_until_cancelled(work).await;
+    pub async fn run(self) {
+        let work = async {
+            tokio::join!(self.scan_leases(), self.watch_leases());
+        };
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
     async fn scan_leases(&self) {
@@ -138,7 +76,8 @@ impl Shared {
                     continue;
                 }
                 Err(error) => {
-                    self.ledger_failed("look for leases of dead daemons", &error);
+                    self.deps
+                        .ledger_failed("look for leases of dead daemons", &error);
                     TRY_AGAIN
                 }
             };
@@ -148,11 +87,11 @@ impl Shared {
 
     /// Until a scan is asked for, or one is due that nothing has asked for. One member does those for all. Answers which.
     async fn rest_between_scans(&self, took: Duration) -> bool {
-        sleep(took.max(TRY_AGAIN).min(self.config.lease / 4)).await;
-        let unasked = self.config.lease.max(took * SCAN_SHARE);
+        sleep(took.max(TRY_AGAIN).min(self.deps.config.lease / 4)).await;
+        let unasked = self.deps.config.lease.max(took * SCAN_SHARE);
         loop {
-            let asked = timeout(unasked, self.recovery.scan_wanted.notified()).await;
-            if asked.is_ok() || self.share.is_first() {
+            let asked = timeout(unasked, self.deps.activate.lease_scan.notified()).await;
+            if asked.is_ok() || self.deps.ownership.is_first() {
                 return asked.is_ok();
             }
         }
@@ -167,7 +106,7 @@ impl Shared {
         let mut after = None;
         loop {
             let began = Instant::now();
-            let page = self.parts.ledger.scan_leases(after).await?;
+            let page = self.deps.ledger.scan_leases(after).await?;
             let own = self.leases.claims();
             let (dead, others): (Vec<FoundLease>, Vec<FoundLease>) = page
                 .leases
@@ -176,13 +115,13 @@ impl Shared {
                 .partition(|lease| self.is_gone(&lease.daemon, &mut gone));
             let at_end = |lease: &FoundLease| (lease.until.plus(MARGIN), lease.row, Look::First);
             // Those of the dead, too: their rows may be locked now.
-            self.recovery.watch(others.iter().chain(&dead).map(at_end));
+            self.watch.watch(others.iter().chain(&dead).map(at_end));
             if !dead.is_empty() {
                 found_dead = true;
-                ended += self.parts.ledger.end_leases(&dead).await?;
-                let now = self.parts.ledger.clock().now();
+                ended += self.deps.ledger.end_leases(&dead).await?;
+                let now = self.deps.ledger.clock().now();
                 let rows = dead.iter().map(|lease| (now, lease.row, Look::First));
-                self.recovery.watch(rows);
+                self.watch.watch(rows);
             }
             after = page.next;
             if after.is_none() {
@@ -219,12 +158,12 @@ impl Shared {
 
     async fn watch_leases(&self) {
         loop {
-            let changed = self.recovery.changed.notified();
-            let Some(next) = self.recovery.next() else {
+            let changed = self.watch.changed();
+            let Some(next) = self.watch.next() else {
                 changed.await;
                 continue;
             };
-            let wait = next.since(self.parts.ledger.clock().now());
+            let wait = next.since(self.deps.ledger.clock().now());
             let _ = timeout(wait, changed).await;
             self.look_at_leases().await;
             sleep(LOOK_PAUSE).await;
@@ -233,23 +172,23 @@ impl Shared {
 
     /// Hands in what is free of the rows whose time has come. What is still leased is somebody's.
     async fn look_at_leases(&self) {
-        let now = self.parts.ledger.clock().now();
-        let taken = self.recovery.take(now);
+        let now = self.deps.ledger.clock().now();
+        let taken = self.watch.take(now);
         if taken.is_empty() {
             return;
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
         let later = now.plus(TRY_AGAIN);
         let asked = Instant::now();
-        let free = match self.owners_come_first().await {
-            Ok(false) => self.parts.ledger.free_of(&rows).await.map(Some),
+        let free = match self.deps.owners_come_first().await {
+            Ok(false) => self.deps.ledger.free_of(&rows).await.map(Some),
             Ok(true) => Ok(None),
             Err(error) => Err(error),
         };
-        match free.map(|free| free.filter(|_| !self.answered_late(asked))) {
+        match free.map(|free| free.filter(|_| !self.deps.health.answered_late(asked))) {
             Ok(None) => {
                 let again = taken.into_iter().map(|(row, look)| (later, row, look));
-                self.recovery.watch(again);
+                self.watch.watch(again);
             }
             Ok(Some(free)) => {
                 let put_off = free.into_iter().filter_map(|row| {
@@ -258,13 +197,14 @@ impl Shared {
                 });
                 let put_off: Vec<_> = put_off.collect();
                 if !put_off.is_empty() {
-                    self.recovery.watch(put_off);
+                    self.watch.watch(put_off);
                 }
             }
             Err(error) => {
-                self.ledger_failed("look at leases that ran out", &error);
+                self.deps
+                    .ledger_failed("look at leases that ran out", &error);
                 let again = taken.into_iter().map(|(row, look)| (later, row, look));
-                self.recovery.watch(again);
+                self.watch.watch(again);
             }
         }
     }
@@ -276,22 +216,19 @@ impl Shared {
             arming: arming @ Arming { row, .. },
             due_at,
         } = row;
-        if !self.parts.router.runs(&key) {
+        if !self.deps.router.runs(&key) {
             return None;
         }
-        if look == Look::First && !self.share.owns(&key) {
+        if look == Look::First && !self.deps.ownership.owns(&key) {
             return Some((now.plus(OTHERS_WAIT), row, Look::Second));
         }
-        let lane = match now.since(due_at) < STILL_FRESH {
-            true => SignalClass::Fresh,
-            false => SignalClass::Backlog,
-        };
+        let class = SignalClass::of_overdue(now.since(due_at));
         let signal = Signal {
             key,
             source: Source::Sweep,
             arming: Some(arming),
         };
-        match self.intake.raise_in(lane, signal) {
+        match self.queue.push_as(class, signal) {
             Err(Refused::Full) => Some((now.plus(TRY_AGAIN), row, look)),
             // Its route has more than it can start: it waits in the backlog of that.
             Err(Refused::Held) | Ok(()) => None,

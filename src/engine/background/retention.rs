@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::RetentionConfig;
-use crate::engine::Shared;
+use crate::engine::deps::Deps;
 use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
 use crate::task::{State, TaskKey};
 use crate::timer::Remaining;
@@ -33,21 +33,27 @@ const PASS_MAX: Duration = Duration::from_secs(60);
 /// Batches that delete nothing are apart, too: they read.
 const REST: Duration = Duration::from_millis(20);
 
-impl Shared {
+/// Prunes finished tasks that are old enough.
+pub struct Retention {
+    pub deps: Arc<Deps>,
+    pub configured: watch::Receiver<RetentionConfig>,
+}
+
+impl Retention {
     /// Deletes what is old enough, again and again, as the configuration says then. One daemon of many does it; that
     /// two do for a while is harmless.
-    pub(crate) async fn forget_until_stopped(self: Arc<Self>) {
-        let Some(catalog) = self.parts.catalog.clone() else {
+    pub async fn run(self) {
+        let Some(catalog) = self.deps.catalog.clone() else {
             return;
         };
         let work = async {
-            let mut configured = self.retention.subscribe();
+            let mut configured = self.configured.clone();
             let mut is_behind = false;
             loop {
                 let retention = *configured.borrow_and_update();
                 let wait = match is_behind {
                     true => REST,
-                    false => self.jittered(every(&retention)),
+                    false => self.deps.jittered(every(&retention)),
                 };
                 tokio::select! {
                     () = tokio::time::sleep(wait), if !retention.is_off() => {}
@@ -57,15 +63,15 @@ impl Shared {
                     }
                 }
                 is_behind = false;
-                if self.share.is_first() {
+                if self.deps.ownership.is_first() {
                     match self.forget(&*catalog, &configured, retention).await {
                         Ok(behind) => is_behind = behind,
-                        Err(error) => self.complain("prune finished tasks", &error),
+                        Err(error) => self.deps.log_failure("prune finished tasks", &error),
                     }
                 }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
     /// Until all that is old enough is gone, the configuration says something else, or [`PASS_MAX`] is over. Some batches of
@@ -96,7 +102,7 @@ impl Shared {
                 None => None,
             };
             if age.is_none() && surplus.is_none() {
-                self.parts.metrics.prune_behind(state, false);
+                self.deps.metrics.prune_behind(state, false);
                 continue;
             }
             let prune = Prune {
@@ -118,7 +124,7 @@ impl Shared {
                 };
                 for page in pages {
                     let rows = catalog.prune_rows(&prune, &page).await?;
-                    self.parts.metrics.pruned(prune.state, rows);
+                    self.deps.metrics.pruned(prune.state, rows);
                     forgotten += rows;
                     let due = Duration::from_secs(rows) / rate;
                     tokio::time::sleep(due.max(REST)).await;
@@ -129,7 +135,7 @@ impl Shared {
                 match prune.after {
                     Some(_) => more.push((prune, forgotten)),
                     None => {
-                        self.parts.metrics.prune_behind(prune.state, false);
+                        self.deps.metrics.prune_behind(prune.state, false);
                         tell(prune.state, forgotten);
                     }
                 }
@@ -137,9 +143,9 @@ impl Shared {
             passes = more;
         }
         for (prune, forgotten) in &passes {
-            self.parts.metrics.prune_behind(prune.state, true);
+            self.deps.metrics.prune_behind(prune.state, true);
             tell(prune.state, *forgotten);
-            if let Some(held_back) = self.complaints.admit("keep up with retention") {
+            if let Some(held_back) = self.deps.failures.admit("keep up with retention") {
                 tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are old enough than `retention.rate` lets go");
             }
         }
@@ -184,12 +190,12 @@ impl Shared {
     }
 
     async fn whose_keys_are_gone(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
-        if !self.parts.router.adopts_any() {
+        if !self.deps.router.adopts_any() {
             // No key begins anything here.
             return Some(rows.into_iter().map(|(row, _)| row).collect());
         }
         let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
-        let remaining = self.parts.timer.remaining(&keys).await.ok()?;
+        let remaining = self.deps.timer.remaining(&keys).await.ok()?;
         let mut remaining = remaining.into_iter();
         let mut is_gone = |key: &Option<TaskKey>| match key {
             Some(_) => !matches!(remaining.next(), Some(Remaining::Ms(_))),

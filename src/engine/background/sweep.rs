@@ -1,23 +1,24 @@
 //! What makes lost events harmless: each second, the sweep of what is overdue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::deps::Deps;
+use crate::engine::pauses::PauseWatch;
+use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
-use crate::engine::{AuditReport, Shared};
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{KeyBuckets, Paused, UnixMs};
 use crate::timer::{Signal, Source};
 
 /// Rows of one page.
-pub(crate) const PAGE: u32 = 1_000;
+pub const PAGE: u32 = 1_000;
 
 /// Most pages of one scan; the next one goes on from there, or finds them again.
-pub(crate) const PAGES_MAX: usize = 32;
+pub const PAGES_MAX: usize = 32;
 
 /// What fell due less than this ago is being claimed just now, on the signal of a timer.
 const SWEEP_GRACE: Duration = Duration::from_millis(500);
@@ -35,9 +36,6 @@ const TAKEN_OVER_MAX: usize = 4_000;
 /// Most tasks that one sweep passes by because their routes have more than they can start: what is behind them is looked
 /// for, but not all at once.
 const PASSED_BY_MAX: usize = 8 * PAGE as usize;
-
-/// What has been overdue for longer than this is a backlog.
-pub(crate) const STILL_FRESH: Duration = Duration::from_secs(5);
 
 /// How long one sweep goes through old rows among which many are paused; the next one goes on from there.
 const AROUND_PAUSED: Duration = Duration::from_millis(100);
@@ -81,55 +79,61 @@ struct Seen {
     passed_by: usize,
 }
 
-impl Shared {
+/// Finds overdue tasks whose signal was lost.
+pub struct Sweep {
+    pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
+    pub pauses: Arc<PauseWatch>,
+}
+
+impl Sweep {
     /// Reconciles every `sweep.interval`, and at once when asked to, until the engine stops.
-    pub(crate) async fn reconcile_until_stopped(self: Arc<Self>) {
+    pub async fn run(self) {
         let mut cursors = Cursors::default();
         let work = async {
             loop {
-                self.reconcile(&mut cursors).await;
+                self.sweep(&mut cursors).await;
                 // However often somebody asks.
                 tokio::time::sleep(SWEEP_PAUSE).await;
                 // Asked means something; unasked it is the promise that nothing waits longer than this.
-                let interval = self.jittered(self.sweep.interval);
+                let interval = self.deps.jittered(self.deps.sweep.interval);
                 let ripe_in = cursors.ripe_in.take().unwrap_or(interval);
                 let pause = interval.min(ripe_in.max(RIPE_PAUSE));
-                let _ = tokio::time::timeout(pause, self.intake.sweep_wanted()).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = self.deps.activate.sweep.activated() => {}
+                    () = self.queue.drained() => {}
+                }
             }
         };
-        self.stopping.run_until_cancelled(work).await;
+        self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// Daemons that started together must not sweep together.
-    pub(crate) fn jittered(&self, interval: Duration) -> Duration {
-        interval.mul_f64(rand::random_range(0.9..=1.0))
-    }
-
-    async fn reconcile(&self, cursors: &mut Cursors) {
+    async fn sweep(&self, cursors: &mut Cursors) {
         // Results that are known but not yet written come first: their rows only look overdue.
-        if self.settlements_held_up.load(Ordering::Relaxed) {
+        if self.deps.health.settlements_wait() {
             return;
         }
-        let result = match self.owners_come_first().await {
+        let result = match self.deps.owners_come_first().await {
             Ok(true) => return,
-            Ok(false) => self.try_reconcile(cursors).await,
+            Ok(false) => self.try_sweep(cursors).await,
             Err(error) => Err(error),
         };
         match result {
-            Ok(()) => self.ledger_answered(),
-            Err(error) => self.ledger_failed("reconcile", &error),
+            Ok(()) => self.deps.ledger_answered(),
+            Err(error) => self.deps.ledger_failed("reconcile", &error),
         }
     }
 
-    async fn try_reconcile(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
+    async fn try_sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
         if cursors
             .clock_read
             .is_none_or(|read| read.elapsed() >= CLOCK_EVERY)
         {
-            self.parts.ledger.sync_clock().await?;
+            self.deps.ledger.sync_clock().await?;
             cursors.clock_read = Some(Instant::now());
         }
-        if self.sweep.enabled {
+        if self.deps.sweep.enabled {
             self.sweep_once(cursors).await?;
         }
         Ok(())
@@ -150,11 +154,11 @@ impl Shared {
         // A daemon at its limit takes nothing from others, so it does not read their rows.
         let among = match has_room {
             true => KeyBuckets::all(),
-            false => self.share.own_buckets(),
+            false => self.deps.ownership.own_buckets(),
         };
         let asked = Instant::now();
         let newest = self.scan_overdue(newest, &among, &paused).await?;
-        if self.answered_late(asked) {
+        if self.deps.health.answered_late(asked) {
             return Ok(seen.report);
         }
         let more = newest.next.is_some();
@@ -165,7 +169,7 @@ impl Shared {
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
             let passed_by = seen.passed_by >= PASSED_BY_MAX;
-            if !more || passed_by || !self.intake.has_room_to_sweep(PAGE as usize) {
+            if !more || passed_by || !self.queue.has_room_to_sweep(PAGE as usize) {
                 break;
             }
             if !paused.is_empty() && began.elapsed() >= AROUND_PAUSED {
@@ -178,7 +182,7 @@ impl Shared {
             };
             let asked = Instant::now();
             let page = self.scan_overdue(oldest, &among, &paused).await?;
-            if self.answered_late(asked) {
+            if self.deps.health.answered_late(asked) {
                 break;
             }
             cursors.sweep = page.next;
@@ -214,7 +218,7 @@ impl Shared {
         among: &KeyBuckets,
         paused: &Paused,
     ) -> Result<DuePage, LedgerError> {
-        let ledger = &self.parts.ledger;
+        let ledger = &self.deps.ledger;
         // The ledger would walk past every overdue row to find none.
         if among.is_empty() {
             return Ok(DuePage::default());
@@ -223,15 +227,15 @@ impl Shared {
             return ledger.pauses().scan_unpaused(scan, paused).await;
         }
         // In a burst most of what is overdue waits here already.
-        let known = |row: u64, _| self.intake.knows(row);
+        let known = |row: u64, _| self.queue.knows(row);
         ledger.scan_news(scan, among, &known).await
     }
 
     /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not
     /// take from others.
     fn has_room(&self) -> bool {
-        !self.intake.is_crowded()
-            && self.slots.available_permits() > self.intake.startable(SignalClass::Fresh)
+        !self.queue.is_crowded()
+            && self.queue.free_slots() > self.queue.startable(SignalClass::Fresh)
     }
 
     fn hand_in(&self, page: DuePage, seen: &mut Seen) {
@@ -242,25 +246,20 @@ impl Shared {
         } = page;
         seen.report.overdue += rows.len();
         seen.report.foreign += foreign;
-        let now = self.parts.ledger.clock().now();
+        let now = self.deps.ledger.clock().now();
         for Upcoming {
             key,
             arming,
             due_at,
         } in rows
         {
-            let Some(route) = self.parts.router.find(&key) else {
-                self.intake.unroutable(&key);
+            let Some(route) = self.deps.router.find(&key) else {
+                self.queue.unroutable(&key);
                 continue;
             };
             let late = now.since(due_at);
-            // What fell due a moment ago is no backlog: only its signal was lost.
-            let lane = if late < STILL_FRESH {
-                SignalClass::Fresh
-            } else {
-                SignalClass::Backlog
-            };
-            let rank = self.share.rank(&key);
+            let class = SignalClass::of_overdue(late);
+            let rank = self.deps.ownership.rank(&key);
             let signal = Signal {
                 key,
                 source: Source::Sweep,
@@ -268,13 +267,13 @@ impl Shared {
             };
             let grace = match rank {
                 0 => {
-                    if self.intake.raise_in(lane, signal) == Err(Refused::Held) {
+                    if self.queue.push_as(class, signal) == Err(Refused::Held) {
                         seen.passed_by += 1;
                     }
                     continue;
                 }
                 // Who is at its limit does not take from others.
-                _ if self.intake.held(&route.name).is_some() => continue,
+                _ if self.queue.held(&route.name).is_some() => continue,
                 1 => NEXT_GRACE,
                 _ => OTHERS_GRACE,
             };
@@ -282,7 +281,7 @@ impl Shared {
                 let ripe_in = grace - late;
                 seen.ripe_in = Some(seen.ripe_in.map_or(ripe_in, |soonest| soonest.min(ripe_in)));
             } else if seen.of_others.len() < TAKEN_OVER_MAX {
-                seen.of_others.push((lane, signal));
+                seen.of_others.push((class, signal));
             }
         }
     }
@@ -290,38 +289,34 @@ impl Shared {
     /// Takes over what others have left waiting; of a backlog only when our own part of it is handed in, and from its
     /// other end, since its owner may be at it.
     fn take_over(&self, of_others: Vec<(SignalClass, Signal)>, backlog_too: bool) {
-        for (lane, signal) in of_others.into_iter().rev() {
-            if lane == SignalClass::Fresh || backlog_too {
+        for (class, signal) in of_others.into_iter().rev() {
+            if class == SignalClass::Fresh || backlog_too {
                 // What there is no room for is found again.
-                self.intake.raise_in(lane, signal).unwrap_or(());
+                self.queue.push_as(class, signal).unwrap_or(());
             }
         }
     }
+}
 
-    /// One sweep and one audit that run nothing: for `lapsed sweep`.
-    pub(crate) async fn reconcile_for_people(
-        &self,
-    ) -> Result<(SweepReport, AuditReport), LedgerError> {
-        self.parts.ledger.check().await?;
-        let mut sweep = SweepReport::default();
-        let mut after = None;
-        loop {
-            let page = self
-                .parts
-                .ledger
-                .scan(DueScan {
-                    window: Window::OverdueOldest(Duration::ZERO),
-                    after,
-                    limit: PAGE,
-                })
-                .await?;
-            sweep.overdue += page.rows.len();
-            sweep.foreign += page.foreign;
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+/// Counts what is overdue, and signals nothing: for `lapsed sweep`.
+///
+/// # Errors
+/// [`LedgerError`].
+pub async fn count_overdue(deps: &Deps) -> Result<SweepReport, LedgerError> {
+    let mut report = SweepReport::default();
+    let mut after = None;
+    loop {
+        let scan = DueScan {
+            window: Window::OverdueOldest(Duration::ZERO),
+            after,
+            limit: PAGE,
+        };
+        let page = deps.ledger.scan(scan).await?;
+        report.overdue += page.rows.len();
+        report.foreign += page.foreign;
+        after = page.next;
+        if after.is_none() {
+            return Ok(report);
         }
-        Ok((sweep, self.audit_now().await?))
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::queue::class::SignalClass;
-use crate::engine::queue::fair::{Refused, RouteQueues, SetAside, Taken};
+use super::class::SignalClass;
+use super::fair::{Refused, RouteQueues, SetAside, Taken};
 use crate::handler::{Route, Router};
 use crate::ledger::Arming;
 use crate::task::TaskKey;
@@ -92,14 +92,14 @@ impl CoalescingQueue {
     /// Has a signal wait that is [news](Self::news).
     pub(crate) fn push(
         &mut self,
-        lane: SignalClass,
+        class: SignalClass,
         route: Route,
         signal: Signal,
         free: usize,
     ) -> Result<(), Refused> {
         let key = signal.key.clone();
         let row = signal.arming.map(|arming| arming.row);
-        self.lines.push(lane, route, signal, free)?;
+        self.lines.push(class, route, signal, free)?;
         self.put(key, row, Stage::Waiting);
         Ok(())
     }
@@ -125,14 +125,14 @@ impl CoalescingQueue {
         }
     }
 
-    /// As [`RouteQueues::take`]; what is taken is in flight until it has [landed](Self::land).
-    pub(crate) fn take(&mut self, lane: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
-        let taken = self.lines.take(lane, limit, free);
-        self.launch(taken.iter().map(|picked| &picked.signal));
+    /// As [`RouteQueues::take`]; what is taken is in flight until it has [landed](Self::finish).
+    pub(crate) fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
+        let taken = self.lines.take(class, limit, free);
+        self.launch(taken.iter().map(|taken| &taken.signal));
         taken
     }
 
-    /// As [`RouteQueues::set_aside`]; what is set aside is in flight until it has [landed](Self::land).
+    /// As [`RouteQueues::set_aside`]; what is set aside is in flight until it has [landed](Self::finish).
     pub(crate) fn set_aside(
         &mut self,
         route: &str,
@@ -161,7 +161,7 @@ impl CoalescingQueue {
     }
 
     /// This key is no longer in flight. Answers what was signalled about it meanwhile.
-    pub(crate) fn land(&mut self, key: &TaskKey) -> Option<Signal> {
+    pub(crate) fn finish(&mut self, key: &TaskKey) -> Option<Signal> {
         let Place { row, stage } = self.places.remove(key)?;
         self.forget_row(row);
         match stage {
@@ -188,10 +188,10 @@ impl CoalescingQueue {
         }
         let few = self.unrouted.len().min(ROUTED_AT_ONCE);
         let mut forgotten = Vec::new();
-        for (lane, signal) in self.unrouted.drain(..few) {
+        for (class, signal) in self.unrouted.drain(..few) {
             let key = signal.key.clone();
             let route = router.find(&key);
-            let push = |route| self.lines.push(lane, route, signal, free);
+            let push = |route| self.lines.push(class, route, signal, free);
             if route.is_none_or(|route| push(route).is_err()) {
                 let place = self.places.remove(&key);
                 if let Some(row) = place.and_then(|place| place.row) {
@@ -201,7 +201,7 @@ impl CoalescingQueue {
             }
         }
         if self.unrouted.is_empty() {
-            self.lines.forget_flows();
+            self.lines.forget_loads();
         }
         forgotten
     }

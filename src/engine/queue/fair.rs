@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::engine::queue::class::SignalClass;
-use crate::engine::queue::route_load::{RouteLoad, RoutePermit, Wakeups};
+use super::class::SignalClass;
+use super::route_load::{RouteLoad, RoutePermit, Wakeups};
 use crate::handler::{Route, Router};
 use crate::task::Rate;
 use crate::timer::Signal;
@@ -31,20 +31,20 @@ pub struct RouteQueues {
     lines: Vec<RouteQueue>,
     by_name: HashMap<Arc<str>, usize>,
     /// By name: what runs outlives a reload.
-    flows: HashMap<Arc<str>, Arc<RouteLoad>>,
-    /// Who has signals in this lane: the highest priority first, equal ones in the order of their turns.
+    loads: HashMap<Arc<str>, Arc<RouteLoad>>,
+    /// Who has signals in this class: the highest priority first, equal ones in the order of their turns.
     turns: [BTreeMap<Reverse<i8>, VecDeque<usize>>; 2],
     waiting: [usize; 2],
     /// More than one route is configured.
     several: bool,
     /// Of which reload the routes are.
     reloads: u64,
-    gate: Arc<Wakeups>,
+    wakeups: Arc<Wakeups>,
 }
 
 struct RouteQueue {
     route: Route,
-    flow: Arc<RouteLoad>,
+    load: Arc<RouteLoad>,
     signals: [VecDeque<Signal>; 2],
     /// Starts are being asked for, or it is waited until there are some.
     asking: bool,
@@ -56,7 +56,7 @@ pub enum Held {
     /// As much of it runs as may.
     Concurrency,
     /// What is free is left to others.
-    Permits,
+    Slots,
     /// Its rate allows none at present.
     Rate,
 }
@@ -81,7 +81,7 @@ pub struct Taken {
     /// What runs it.
     pub route: Route,
     /// Its right to run.
-    pub seat: RoutePermit,
+    pub permit: RoutePermit,
 }
 
 /// A signal that was not taken in.
@@ -113,22 +113,22 @@ pub struct SetAside {
 
 impl RouteQueues {
     /// Empty ones, for the routes as they are now.
-    pub fn new(router: &Router, gate: Arc<Wakeups>) -> Self {
+    pub fn new(router: &Router, wakeups: Arc<Wakeups>) -> Self {
         Self {
             lines: Vec::new(),
             by_name: HashMap::new(),
-            flows: HashMap::new(),
+            loads: HashMap::new(),
             turns: Default::default(),
             waiting: [0; 2],
             several: router.len() > 1,
             reloads: router.reloads(),
-            gate,
+            wakeups,
         }
     }
 
-    /// How many wait in this lane.
-    pub fn waiting(&self, lane: SignalClass) -> usize {
-        self.waiting[lane as usize]
+    /// How many wait in this class.
+    pub fn waiting(&self, class: SignalClass) -> usize {
+        self.waiting[class as usize]
     }
 
     /// How many wait on each route that ever had any.
@@ -145,15 +145,15 @@ impl RouteQueues {
     /// Puts a signal at the end of its route's line, while so many slots are free.
     pub fn push(
         &mut self,
-        lane: SignalClass,
+        class: SignalClass,
         route: Route,
         signal: Signal,
         free: usize,
     ) -> Result<(), Refused> {
         let index = self.line_of(route);
-        let at = lane as usize;
+        let at = class as usize;
         let line = &self.lines[index];
-        if line.signals[at].len() >= self.allowance(lane) {
+        if line.signals[at].len() >= self.allowance(class) {
             // A route with a rate has no room for as long as its backlog lasts. One that holds all the slots it may has
             // none until its runs end.
             let waits = line.route.limits.rate.is_some() || self.held(line, free).is_some();
@@ -168,19 +168,19 @@ impl RouteQueues {
         line.signals[at].push_back(signal);
         self.waiting[at] += 1;
         if line.is_starved() {
-            self.gate.starved.notify_one();
+            self.wakeups.starved.notify_one();
         }
         Ok(())
     }
 
-    /// What could be taken from this lane, if so many slots are free. At least one is believed to be: it is waited for.
-    pub fn look(&self, lane: SignalClass, free: usize) -> Waiting {
-        let at = lane as usize;
+    /// What could be taken from this class, if so many slots are free. At least one is believed to be: it is waited for.
+    pub fn look(&self, class: SignalClass, free: usize) -> Waiting {
+        let at = class as usize;
         if self.waiting[at] == 0 {
             return Waiting::Nothing;
         }
         if self.lines.iter().any(RouteQueue::is_starved) {
-            self.gate.starved.notify_one();
+            self.wakeups.starved.notify_one();
         }
         let indices = self.turns[at].values().flatten();
         let startable = indices.map(|index| {
@@ -198,25 +198,25 @@ impl RouteQueues {
 
     /// Takes at most `limit` signals, for as many slots that are in hand while `free` others are: the highest priority
     /// first, and of equal ones each route one in turn.
-    pub fn take(&mut self, lane: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
-        let at = lane as usize;
-        let mut picked = Vec::with_capacity(limit.min(self.waiting[at]));
+    pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
+        let at = class as usize;
+        let mut taken = Vec::with_capacity(limit.min(self.waiting[at]));
         let mut turns = std::mem::take(&mut self.turns[at]);
         for turns in turns.values_mut() {
             let mut held = VecDeque::new();
-            while picked.len() < limit
+            while taken.len() < limit
                 && let Some(index) = turns.pop_front()
             {
-                let free = free + limit - picked.len();
+                let free = free + limit - taken.len();
                 if self.held(&self.lines[index], free).is_some() {
                     held.push_back(index);
                     continue;
                 }
-                picked.push(self.lines[index].pick(at));
+                taken.push(self.lines[index].take_first(at));
                 // Only what was full has a sweep waiting for room; told after each signal, a sweep that finds the same
                 // row again and again would never rest.
-                if self.lines[index].signals[at].len() == lane.most_of_one() / 2 - 1 {
-                    self.gate.drained.notify_one();
+                if self.lines[index].signals[at].len() == class.most_of_one() / 2 - 1 {
+                    self.wakeups.drained.notify_one();
                 }
                 if !self.lines[index].signals[at].is_empty() {
                     turns.push_back(index);
@@ -228,16 +228,16 @@ impl RouteQueues {
         }
         turns.retain(|_, turns| !turns.is_empty());
         self.turns[at] = turns;
-        self.waiting[at] -= picked.len();
+        self.waiting[at] -= taken.len();
         if self.lines.iter().any(RouteQueue::is_starved) {
-            self.gate.starved.notify_one();
+            self.wakeups.starved.notify_one();
         }
-        picked
+        taken
     }
 
     /// Why this route may start nothing, if so many slots are free; `None` if it may.
     fn held(&self, line: &RouteQueue, free: usize) -> Option<Held> {
-        let running = line.flow.running();
+        let running = line.load.running();
         let limits = &line.route.limits;
         if limits
             .concurrency
@@ -246,9 +246,9 @@ impl RouteQueues {
             return Some(Held::Concurrency);
         }
         if self.several && running >= SLOTS_SHARE * free.max(1) {
-            return Some(Held::Permits);
+            return Some(Held::Slots);
         }
-        if limits.rate.is_some() && line.flow.starts() == 0 {
+        if limits.rate.is_some() && line.load.starts() == 0 {
             return Some(Held::Rate);
         }
         None
@@ -266,17 +266,17 @@ impl RouteQueues {
     /// Whether something waits for nothing but slots that are left to others.
     pub fn is_crowded(&self, free: usize) -> bool {
         let mut waiting = self.lines.iter().filter(|line| !line.is_empty());
-        waiting.any(|line| self.held(line, free) == Some(Held::Permits))
+        waiting.any(|line| self.held(line, free) == Some(Held::Slots))
     }
 
-    /// How many signals of one route may wait in this lane now.
-    fn allowance(&self, lane: SignalClass) -> usize {
-        let of_one = lane.most_of_one();
-        let of_all = match lane {
+    /// How many signals of one route may wait in this class now.
+    fn allowance(&self, class: SignalClass) -> usize {
+        let of_one = class.most_of_one();
+        let of_all = match class {
             SignalClass::Fresh => FRESH_MAX,
             SignalClass::Backlog => SWEPT_MAX_OF_ALL,
         };
-        let left = of_all.saturating_sub(self.waiting(lane));
+        let left = of_all.saturating_sub(self.waiting(class));
         match self.several {
             true => of_one.min(ROOM_SHARE * left),
             false => of_one,
@@ -308,7 +308,7 @@ impl RouteQueues {
         wants.collect()
     }
 
-    /// Takes out of a route's line what is hindered from starting. In each lane it looks from the front until it has found
+    /// Takes out of a route's line what is hindered from starting. In each class it looks from the front until it has found
     /// so many that are not: what stands behind them is not asked for yet.
     pub fn set_aside(
         &mut self,
@@ -353,7 +353,7 @@ impl RouteQueues {
     /// So many starts were granted.
     pub fn grant(&mut self, name: &str, starts: u32) {
         if let Some(index) = self.by_name.get(name) {
-            self.lines[*index].flow.grant(starts);
+            self.lines[*index].load.grant(starts);
         }
     }
 
@@ -363,7 +363,7 @@ impl RouteQueues {
             let line = &mut self.lines[*index];
             line.asking = false;
             if line.is_starved() {
-                self.gate.starved.notify_one();
+                self.wakeups.starved.notify_one();
             }
         }
     }
@@ -374,40 +374,41 @@ impl RouteQueues {
     }
 
     /// Takes over the routes as they are now. Answers what waited, to be put in its lines again; until
-    /// [`forget_flows`](Self::forget_flows) the flows of all routes are kept.
+    /// [`forget_loads`](Self::forget_loads) the loads of all routes are kept.
     pub fn reroute(&mut self, router: &Router) -> Vec<(SignalClass, Signal)> {
-        let Self { lines, flows, .. } =
-            std::mem::replace(self, Self::new(router, Arc::clone(&self.gate)));
-        self.flows = flows;
+        let Self { lines, loads, .. } =
+            std::mem::replace(self, Self::new(router, Arc::clone(&self.wakeups)));
+        self.loads = loads;
         let waited = lines.into_iter().flat_map(|line| {
-            let lanes = [SignalClass::Fresh, SignalClass::Backlog]
+            let classes = [SignalClass::Fresh, SignalClass::Backlog]
                 .into_iter()
                 .zip(line.signals);
-            lanes.flat_map(|(lane, signals)| signals.into_iter().map(move |signal| (lane, signal)))
+            classes
+                .flat_map(|(class, signals)| signals.into_iter().map(move |signal| (class, signal)))
         });
         waited.collect()
     }
 
-    /// Forgets the flows of routes that are gone and of which nothing runs.
-    pub fn forget_flows(&mut self) {
+    /// Forgets the loads of routes that are gone and of which nothing runs.
+    pub fn forget_loads(&mut self) {
         let known = &self.by_name;
-        self.flows
-            .retain(|name, flow| known.contains_key(name) || flow.running() > 0);
+        self.loads
+            .retain(|name, load| known.contains_key(name) || load.running() > 0);
     }
 
     fn line_of(&mut self, route: Route) -> usize {
         if let Some(index) = self.by_name.get(&route.name) {
             return *index;
         }
-        let new = || Arc::new(RouteLoad::new(Arc::clone(&self.gate)));
-        let flow = self
-            .flows
+        let new = || Arc::new(RouteLoad::new(Arc::clone(&self.wakeups)));
+        let load = self
+            .loads
             .entry(Arc::clone(&route.name))
             .or_insert_with(new);
         let index = self.lines.len();
         self.by_name.insert(Arc::clone(&route.name), index);
         self.lines.push(RouteQueue {
-            flow: Arc::clone(flow),
+            load: Arc::clone(load),
             route,
             signals: Default::default(),
             asking: false,
@@ -440,34 +441,34 @@ impl RouteQueue {
         self.route.limits.rate.is_some()
             && !self.asking
             && !self.is_empty()
-            && self.flow.starts() == 0
+            && self.load.starts() == 0
             && self.concurrency_room() > 0
     }
 
     fn concurrency_room(&self) -> usize {
         let most = self.route.limits.concurrency;
         most.map_or(usize::MAX, |most| {
-            (most.get() as usize).saturating_sub(self.flow.running())
+            (most.get() as usize).saturating_sub(self.load.running())
         })
     }
 
     /// How many could start now.
     fn room(&self) -> usize {
         let starts = match self.route.limits.rate {
-            Some(_) => self.flow.starts() as usize,
+            Some(_) => self.load.starts() as usize,
             None => usize::MAX,
         };
         starts.min(self.concurrency_room())
     }
 
-    fn pick(&mut self, at: usize) -> Taken {
+    fn take_first(&mut self, at: usize) -> Taken {
         let signal = self.signals[at]
             .pop_front()
             .expect("only lines with signals have a turn");
         Taken {
             signal,
             route: self.route.clone(),
-            seat: self.flow.seat(self.route.limits.rate.is_some()),
+            permit: self.load.permit(self.route.limits.rate.is_some()),
         }
     }
 }
@@ -476,7 +477,7 @@ impl std::fmt::Debug for RouteQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RouteQueue")
             .field("route", &self.route.name)
-            .field("flow", &self.flow)
+            .field("load", &self.load)
             .field("waiting", &self.len())
             .finish()
     }

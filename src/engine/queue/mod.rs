@@ -1,4 +1,4 @@
-//! The one door for signals: bounded, and coalesced by key.
+//! The signal queue: bounded, and coalesced by key.
 
 pub mod by_key;
 pub mod class;
@@ -10,22 +10,20 @@ pub mod unroutable;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::engine::queue::by_key::CoalescingQueue;
-use crate::engine::queue::class::SignalClass;
-use crate::engine::queue::fair::{
-    Held, Refused, RouteQueues, SetAside, StartsWanted, Taken, Waiting,
-};
-use crate::engine::queue::route_load::Wakeups;
-use crate::engine::queue::unroutable::Unroutable;
+use self::by_key::CoalescingQueue;
+use self::class::SignalClass;
+use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Taken, Waiting};
+use self::route_load::Wakeups;
+use self::unroutable::Unroutable;
 use crate::fleet::Share;
 use crate::handler::Router;
 use crate::ledger::Arming;
 use crate::task::TaskKey;
 use crate::telemetry::Metrics;
-use crate::timer::{Cause, Signal, Source};
+use crate::timer::{Signal, Source};
 
 /// Signals that wait to be claimed, and the keys that are on their way.
 ///
@@ -34,52 +32,51 @@ use crate::timer::{Cause, Signal, Source};
 #[derive(Debug)]
 pub struct SignalQueue {
     queues: Mutex<CoalescingQueue>,
-    gate: Arc<Wakeups>,
+    wakeups: Arc<Wakeups>,
     router: Arc<Router>,
-    slots: Arc<Semaphore>,
     unroutable: Unroutable,
-    sweep_wanted: Notify,
-    /// The most urgent cause since the last audit.
-    audit_cause: Mutex<Option<Cause>>,
-    audit_wanted: Notify,
     metrics: Arc<Metrics>,
-    share: Arc<Share>,
+    ownership: Arc<Share>,
+    /// Runs that there may be at a time.
+    concurrency: usize,
+    slots: Arc<Semaphore>,
+    /// The part of the slots that the backlog may take.
+    backlog_slots: Arc<Semaphore>,
 }
 
 impl SignalQueue {
-    /// An empty one, for what this router runs in these slots.
+    /// An empty queue for what this router runs, at most `concurrency` at a time.
     pub fn new(
         metrics: Arc<Metrics>,
-        share: Arc<Share>,
+        ownership: Arc<Share>,
         router: Arc<Router>,
-        slots: Arc<Semaphore>,
+        concurrency: usize,
     ) -> Self {
-        let gate = Arc::<Wakeups>::default();
-        let lines = RouteQueues::new(&router, Arc::clone(&gate));
+        let wakeups = Arc::<Wakeups>::default();
+        let lines = RouteQueues::new(&router, Arc::clone(&wakeups));
         Self {
             queues: Mutex::new(CoalescingQueue::new(lines)),
-            gate,
+            wakeups,
             router,
-            slots,
             unroutable: Unroutable::new(Arc::clone(&metrics)),
-            sweep_wanted: Notify::new(),
-            audit_cause: Mutex::default(),
-            audit_wanted: Notify::new(),
             metrics,
-            share,
+            ownership,
+            concurrency,
+            slots: Arc::new(Semaphore::new(concurrency)),
+            backlog_slots: Arc::new(Semaphore::new((concurrency * 3 / 4).max(1))),
         }
     }
 
-    /// Waits until signals wait in this lane that may start; somebody else may take them first.
+    /// Waits until signals wait in this class that may start; somebody else may take them first.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn ready(&self, lane: SignalClass) -> usize {
+    pub async fn ready(&self, class: SignalClass) -> usize {
         /// What is held is looked at again after so long, whether or not anybody said that it may start.
         const LOOK_AGAIN: Duration = Duration::from_millis(100);
         loop {
-            let arrived = self.gate.arrived(lane).notified();
-            match self.look(lane) {
+            let arrived = self.wakeups.arrived(class).notified();
+            match self.look(class) {
                 Waiting::Startable(count) => return count,
                 Waiting::Nothing => arrived.await,
                 Waiting::Unrouted => tokio::task::yield_now().await,
@@ -88,13 +85,13 @@ impl SignalQueue {
         }
     }
 
-    fn look(&self, lane: SignalClass) -> Waiting {
+    fn look(&self, class: SignalClass) -> Waiting {
         let queues = self.queues_of_now();
-        let found = match queues.lines.waiting(lane) {
+        let found = match queues.lines.waiting(class) {
             0 => Waiting::Nothing,
             _ => {
-                self.gate.listen_for_ends();
-                queues.lines.look(lane, self.slots.available_permits())
+                self.wakeups.listen_for_ends();
+                queues.lines.look(class, self.slots.available_permits())
             }
         };
         match found {
@@ -103,9 +100,9 @@ impl SignalQueue {
         }
     }
 
-    /// How many signals could start in this lane, if there were slots for all.
-    pub fn startable(&self, lane: SignalClass) -> usize {
-        match self.look(lane) {
+    /// How many signals could start in this class, if there were slots for all.
+    pub fn startable(&self, class: SignalClass) -> usize {
+        match self.look(class) {
             Waiting::Nothing | Waiting::Held | Waiting::Unrouted => 0,
             Waiting::Startable(count) => count,
         }
@@ -139,14 +136,14 @@ impl SignalQueue {
             .collect()
     }
 
-    /// Takes at most `limit` signals that may start. What is taken is in flight until [`land`](Self::land).
-    pub fn take(&self, lane: SignalClass, limit: usize) -> Vec<Taken> {
+    /// Takes at most `limit` signals that may start. What is taken is in flight until [`finish`](Self::finish).
+    pub fn take(&self, class: SignalClass, limit: usize) -> Vec<Taken> {
         let mut queues = self.queues_of_now();
-        let taken = queues.take(lane, limit, self.slots.available_permits());
-        let left = queues.lines.waiting(lane);
+        let taken = queues.take(class, limit, self.slots.available_permits());
+        let left = queues.lines.waiting(class);
         drop(queues);
         if left > 0 && !taken.is_empty() {
-            self.gate.arrived(lane).notify_one();
+            self.wakeups.arrived(class).notify_one();
         }
         taken
     }
@@ -155,9 +152,9 @@ impl SignalQueue {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn wants(&self) -> Vec<StartsWanted> {
+    pub async fn starts_wanted(&self) -> Vec<StartsWanted> {
         loop {
-            let starved = self.gate.starved.notified();
+            let starved = self.wakeups.starved.notified();
             let wants = self.queues().lines.wants();
             if !wants.is_empty() {
                 return wants;
@@ -167,7 +164,7 @@ impl SignalQueue {
     }
 
     /// Takes out of this route's line what is hindered from starting, as [`RouteQueues::set_aside`] does. It is in flight until
-    /// [`land`](Self::land).
+    /// [`finish`](Self::finish).
     pub fn set_aside(
         &self,
         route: &str,
@@ -189,7 +186,7 @@ impl SignalQueue {
     pub fn grant(&self, route: &str, starts: u32) {
         if starts > 0 {
             self.queues().lines.grant(route, starts);
-            self.gate.open();
+            self.wakeups.open();
         }
     }
 
@@ -199,11 +196,11 @@ impl SignalQueue {
     }
 
     /// These keys are no longer in flight; what was signalled about them meanwhile is raised again.
-    pub fn land<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
+    pub fn finish<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
         let mut queues = self.queues();
         let again: Vec<Signal> = keys
             .into_iter()
-            .filter_map(|key| queues.land(key))
+            .filter_map(|key| queues.finish(key))
             .collect();
         drop(queues);
         again
@@ -224,8 +221,8 @@ impl SignalQueue {
         }
     }
 
-    /// As [`land`](Self::land), for armings that are finished: their echoes are dropped.
-    pub fn land_settled<'a>(&self, armings: impl IntoIterator<Item = (&'a TaskKey, Arming)>) {
+    /// As [`finish`](Self::finish), for armings that are finished: their echoes are dropped.
+    pub fn finish_settled<'a>(&self, armings: impl IntoIterator<Item = (&'a TaskKey, Arming)>) {
         let now = Instant::now();
         let mut queues = self.queues();
         queues.forget_settled(now);
@@ -235,49 +232,29 @@ impl SignalQueue {
             keys.push(key);
         }
         drop(queues);
-        self.land(keys);
+        self.finish(keys);
     }
 
-    /// Waits until a sweep is asked for, or a queue that was full has room again.
+    /// Waits until a queue that was full has room again for what the sweep finds.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn sweep_wanted(&self) {
-        tokio::select! {
-            () = self.sweep_wanted.notified() => {}
-            () = self.gate.drained.notified() => {}
-        }
+    pub async fn drained(&self) {
+        self.wakeups.drained.notified().await;
     }
 
-    /// Waits until an audit is asked for; asks are answered by being taken.
+    /// How many more runs may start now.
+    pub fn free_slots(&self) -> usize {
+        self.slots.available_permits()
+    }
+
+    /// Waits until a run may start.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn audit_wanted(&self) -> Cause {
-        loop {
-            let wanted = self.audit_wanted.notified();
-            if let Some(cause) = self.audit_cause().take() {
-                return cause;
-            }
-            wanted.await;
-        }
-    }
-
-    fn audit_cause(&self) -> MutexGuard<'_, Option<Cause>> {
-        self.audit_cause
-            .lock()
-            .expect("nothing panics while holding it")
-    }
-
-    /// Asks for no audit any more, if this is the cause for which one is asked.
-    pub fn drop_audit(&self, cause: Cause) {
-        let mut wanted = self.audit_cause();
-        *wanted = wanted.filter(|wanted| *wanted != cause);
-    }
-
-    /// Whether an audit is asked for that does not wait for its turn.
-    pub fn audit_is_urgent(&self) -> bool {
-        *self.audit_cause() == Some(Cause::RedisChanged)
+    pub async fn has_free_slot(&self) {
+        let slot = self.slots.acquire().await;
+        slot.map(drop).expect("the semaphore is never closed");
     }
 
     /// Whether there is room for so many more signals of the sweep, of whatever can start.
@@ -287,13 +264,25 @@ impl SignalQueue {
         queues.lines.has_room_to_sweep(rows, free)
     }
 
-    /// As [`raise`](Self::raise), into this lane. Answers whether there was room for it.
-    pub fn raise_in(&self, lane: SignalClass, signal: Signal) -> Result<(), Refused> {
-        self.metrics.signalled(signal.source.as_str());
-        self.admit(lane, signal)
+    /// Takes in a signal from a timer, or from the engine itself. An event of another daemon's task is dropped: every
+    /// daemon hears every event. What there is no room for is found by the sweep.
+    pub fn push(&self, signal: Signal) {
+        if let Source::Event | Source::Nudge = signal.source
+            && !self.ownership.owns(&signal.key)
+        {
+            return self.drop_signal("not_ours");
+        }
+        self.push_as(SignalClass::of(signal.source), signal)
+            .unwrap_or(());
     }
 
-    fn admit(&self, lane: SignalClass, signal: Signal) -> Result<(), Refused> {
+    /// As [`push`](Self::push), into this class. Answers whether there was room for it.
+    pub fn push_as(&self, class: SignalClass, signal: Signal) -> Result<(), Refused> {
+        self.metrics.signalled(signal.source.as_str());
+        self.admit(class, signal)
+    }
+
+    fn admit(&self, class: SignalClass, signal: Signal) -> Result<(), Refused> {
         let Some(signal) = self.queues().news(signal, &self.metrics) else {
             return Ok(());
         };
@@ -306,12 +295,12 @@ impl SignalQueue {
         let mut queues = self.queues_of_now();
         if self.router.reloads() != reloads {
             drop(queues);
-            return self.admit(lane, signal);
+            return self.admit(class, signal);
         }
         let Some(signal) = queues.news(signal, &self.metrics) else {
             return Ok(());
         };
-        let pushed = queues.push(lane, route, signal, self.slots.available_permits());
+        let pushed = queues.push(class, route, signal, self.slots.available_permits());
         drop(queues);
         if let Err(refused) = pushed {
             // A sweep at once would find no room either: it is asked for when half of the room is free.
@@ -324,7 +313,7 @@ impl SignalQueue {
         if swept {
             self.metrics.recovered("overdue", 1);
         }
-        self.gate.arrived(lane).notify_one();
+        self.wakeups.arrived(class).notify_one();
         Ok(())
     }
 
@@ -337,7 +326,7 @@ impl SignalQueue {
         let mut queues = self.queues();
         if !queues.lines.are_of(&self.router) {
             queues.reroute(&self.router);
-            self.gate.open();
+            self.wakeups.open();
         }
         for key in queues.route_some(&self.router, self.slots.available_permits()) {
             if !self.router.runs(&key) {
@@ -356,36 +345,6 @@ impl SignalQueue {
         self.queues
             .lock()
             .expect("nothing panics while holding the queues")
-    }
-}
-
-/// For timers, by way of the [`TimerSink`](crate::engine::sink::TimerSink), and for the engine itself.
-impl SignalQueue {
-    /// As [`SignalSink::raise`](crate::timer::SignalSink::raise).
-    pub fn raise(&self, signal: Signal) {
-        // Every daemon hears every event; what another one claims just now is not asked for.
-        if let Source::Event | Source::Nudge = signal.source
-            && !self.share.owns(&signal.key)
-        {
-            return self.drop_signal("not_ours");
-        }
-        // What there is no room for is found by the sweep.
-        self.raise_in(SignalClass::of(signal.source), signal)
-            .unwrap_or(());
-    }
-
-    /// As [`SignalSink::sweep`](crate::timer::SignalSink::sweep).
-    pub fn sweep(&self, cause: Cause) {
-        tracing::trace!(cause = cause.as_str(), "sweep wanted");
-        self.sweep_wanted.notify_one();
-    }
-
-    /// As [`SignalSink::audit`](crate::timer::SignalSink::audit).
-    pub fn audit(&self, cause: Cause) {
-        let mut wanted = self.audit_cause();
-        *wanted = Some(wanted.map_or(cause, |wanted| wanted.or_more_urgent(cause)));
-        drop(wanted);
-        self.audit_wanted.notify_one();
     }
 }
 

@@ -5,39 +5,44 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::engine::Shared;
-use crate::engine::claim::BATCH_MAX;
-use crate::engine::queue::class::SignalClass;
-use crate::engine::queue::route_load::RoutePermit;
+use super::SignalQueue;
+use super::class::SignalClass;
+use super::route_load::RoutePermit;
 
-impl Shared {
-    /// At least one slot, and as many more as are free and wanted.
-    pub(crate) async fn free_slots(&self, lane: SignalClass, wanted: usize) -> Permits {
-        match lane {
+/// Most signals of one claim.
+pub(super) const BATCH_MAX: usize = 512;
+
+impl SignalQueue {
+    /// Waits for at least one slot, and takes as many more as are free and wanted.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn permits(&self, class: SignalClass, wanted: usize) -> Permits {
+        match class {
             SignalClass::Fresh => Permits {
-                runs: some_of(&self.slots, wanted).await,
+                slots: some_of(&self.slots, wanted).await,
                 backlog: None,
-                seat: None,
+                route: None,
             },
-            SignalClass::Backlog => self.backlog_slots(wanted).await,
+            SignalClass::Backlog => self.backlog_permits(wanted).await,
         }
     }
 
-    /// Permits for what the sweep found: a quarter is left to fresh signals, so that a backlog does not make them late.
-    /// When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, but never the
-    /// last eighth.
-    async fn backlog_slots(&self, wanted: usize) -> Permits {
+    /// Permits for what the sweep found: a quarter of the slots is left to fresh signals, so that a backlog does not make
+    /// them late. When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, but never
+    /// the last eighth.
+    async fn backlog_permits(&self, wanted: usize) -> Permits {
         const PATIENCE: Duration = Duration::from_millis(100);
-        let kept = (self.config.concurrency / 8).max(1);
+        let kept = (self.concurrency / 8).max(1);
         loop {
             if let Ok(backlog) =
                 tokio::time::timeout(PATIENCE, some_of(&self.backlog_slots, wanted)).await
             {
-                let runs = some_of(&self.slots, backlog.num_permits()).await;
+                let slots = some_of(&self.slots, backlog.num_permits()).await;
                 return Permits {
-                    runs,
+                    slots,
                     backlog: Some(backlog),
-                    seat: None,
+                    route: None,
                 };
             }
             let spare = self
@@ -45,52 +50,54 @@ impl Shared {
                 .available_permits()
                 .saturating_sub(kept)
                 .min(wanted);
-            if spare > 0 && self.intake.startable(SignalClass::Fresh) == 0 {
+            if spare > 0 && self.startable(SignalClass::Fresh) == 0 {
                 return Permits {
-                    runs: some_of(&self.slots, spare).await,
+                    slots: some_of(&self.slots, spare).await,
                     backlog: None,
-                    seat: None,
+                    route: None,
                 };
             }
         }
     }
 }
 
-/// Rights to run: each is a slot of the process and, for what the sweep found, one of the backlog's share. That of a run
-/// is one of its route, too; it goes last, since it tells those who wait that there is a slot.
-pub(crate) struct Permits {
-    runs: OwnedSemaphorePermit,
+/// Permits to run: each is a slot of the process and, for what the sweep found, one of the backlog's share. The permit of
+/// one run includes that of its route, which is dropped last: it tells those who wait that there is a slot.
+pub struct Permits {
+    slots: OwnedSemaphorePermit,
     backlog: Option<OwnedSemaphorePermit>,
-    seat: Option<RoutePermit>,
+    route: Option<RoutePermit>,
 }
 
 impl Permits {
-    pub(crate) fn count(&self) -> usize {
+    /// For how many runs they are.
+    pub fn count(&self) -> usize {
         let backlog = self
             .backlog
             .as_ref()
             .map_or(usize::MAX, OwnedSemaphorePermit::num_permits);
-        self.runs.num_permits().min(backlog)
+        self.slots.num_permits().min(backlog)
     }
 
-    /// What was claimed was not run: its start goes to the next one.
-    pub(crate) fn give_start_back(&mut self) {
-        if let Some(seat) = &mut self.seat {
-            seat.give_back();
+    /// Nothing was run: the start that the route's rate granted goes to its next run.
+    pub fn give_start_back(&mut self) {
+        if let Some(route) = &mut self.route {
+            route.give_back();
         }
     }
 
-    pub(crate) fn split(&mut self, mut seat: RoutePermit) -> Option<Self> {
+    /// Takes off the permit for one run of this route; `None` if there is none left.
+    pub fn split(&mut self, mut route: RoutePermit) -> Option<Self> {
         let backlog = match &mut self.backlog {
             Some(backlog) => Some(backlog.split(1)?),
             None => None,
         };
-        let runs = self.runs.split(1)?;
-        seat.start();
+        let slots = self.slots.split(1)?;
+        route.start();
         Some(Self {
-            runs,
+            slots,
             backlog,
-            seat: Some(seat),
+            route: Some(route),
         })
     }
 }

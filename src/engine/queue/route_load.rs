@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::queue::class::SignalClass;
+use super::class::SignalClass;
 
 /// How long starts that were granted may wait to be used. What is older is lost: a route that starts late must not start
 /// more at once than its rate says.
@@ -27,9 +27,9 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Something arrived in this lane, or may start now.
-    pub fn arrived(&self, lane: SignalClass) -> &Notify {
-        match lane {
+    /// Something arrived in this class, or may start now.
+    pub fn arrived(&self, class: SignalClass) -> &Notify {
+        match class {
             SignalClass::Fresh => &self.fresh,
             SignalClass::Backlog => &self.swept,
         }
@@ -59,7 +59,7 @@ impl Wakeups {
 pub struct RouteLoad {
     running: AtomicUsize,
     hand: Mutex<Granted>,
-    gate: Arc<Wakeups>,
+    wakeups: Arc<Wakeups>,
 }
 
 /// Starts that were granted and are not used yet.
@@ -71,11 +71,11 @@ struct Granted {
 
 impl RouteLoad {
     /// Nothing runs.
-    pub fn new(gate: Arc<Wakeups>) -> Self {
+    pub fn new(wakeups: Arc<Wakeups>) -> Self {
         Self {
             running: AtomicUsize::new(0),
             hand: Mutex::default(),
-            gate,
+            wakeups,
         }
     }
 
@@ -96,15 +96,15 @@ impl RouteLoad {
         hand.since = Some(Instant::now());
     }
 
-    /// Takes a seat, and one of the starts in hand where they are counted.
-    pub fn seat(self: &Arc<Self>, counted: bool) -> RoutePermit {
+    /// Takes a permit, and one of the starts in hand where they are counted.
+    pub fn permit(self: &Arc<Self>, counted: bool) -> RoutePermit {
         if counted {
             let mut hand = self.hand();
             hand.starts = hand.fresh().saturating_sub(1);
         }
         self.running.fetch_add(1, Ordering::SeqCst);
         RoutePermit {
-            flow: Arc::clone(self),
+            load: Arc::clone(self),
             counted,
             unused: counted,
         }
@@ -127,7 +127,7 @@ impl Granted {
 /// A signal's right to one run of its route, from before the claim until the run has ended.
 #[derive(Debug)]
 pub struct RoutePermit {
-    flow: Arc<RouteLoad>,
+    load: Arc<RouteLoad>,
     /// It took one of the starts in hand.
     counted: bool,
     /// It took one of the starts in hand, and nothing has started.
@@ -150,11 +150,11 @@ impl Drop for RoutePermit {
     fn drop(&mut self) {
         if self.unused {
             // The claim was lost, or nothing was run: the next one may have it.
-            let mut hand = self.flow.hand();
+            let mut hand = self.load.hand();
             hand.starts = hand.fresh().saturating_add(1);
         }
-        self.flow.running.fetch_sub(1, Ordering::SeqCst);
-        self.flow.gate.ended();
+        self.load.running.fetch_sub(1, Ordering::SeqCst);
+        self.load.wakeups.ended();
     }
 }
 
@@ -164,25 +164,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_start_that_was_not_used_goes_to_the_next_and_none_lasts() {
-        let flow = Arc::new(RouteLoad::new(Arc::default()));
-        flow.grant(2);
-        let (lost, mut won) = (flow.seat(true), flow.seat(true));
-        assert_eq!((flow.running(), flow.starts()), (2, 0));
+        let load = Arc::new(RouteLoad::new(Arc::default()));
+        load.grant(2);
+        let (lost, mut won) = (load.permit(true), load.permit(true));
+        assert_eq!((load.running(), load.starts()), (2, 0));
         won.start();
         drop((lost, won));
-        assert_eq!((flow.running(), flow.starts()), (0, 1));
+        assert_eq!((load.running(), load.starts()), (0, 1));
         tokio::time::advance(GRANT_LASTS).await;
-        assert_eq!(flow.starts(), 0);
-        flow.grant(1);
+        assert_eq!(load.starts(), 0);
+        load.grant(1);
         for (counted, starts) in [(true, 1), (false, 1)] {
-            let mut missed = flow.seat(counted);
+            let mut missed = load.permit(counted);
             missed.start();
             missed.give_back();
             drop(missed);
-            assert_eq!(flow.starts(), starts, "as many as before");
+            assert_eq!(load.starts(), starts, "as many as before");
         }
         tokio::time::advance(GRANT_LASTS).await;
-        flow.grant(3);
-        assert_eq!(flow.starts(), 3);
+        load.grant(3);
+        assert_eq!(load.starts(), 3);
     }
 }

@@ -27,12 +27,12 @@ impl Desk {
         (0..count).try_for_each(|n| self.push_in(SignalClass::Fresh, class, n))
     }
 
-    fn push_in(&mut self, lane: SignalClass, class: &str, n: usize) -> Result<(), Refused> {
+    fn push_in(&mut self, waits_as: SignalClass, class: &str, n: usize) -> Result<(), Refused> {
         let key = TaskKey::build(class, "m", [n.to_string()]).unwrap();
         let route = self.router.find(&key).unwrap();
         let (source, arming) = (Source::Nudge, None);
         self.lines.push(
-            lane,
+            waits_as,
             route,
             Signal {
                 key,
@@ -45,12 +45,12 @@ impl Desk {
 
     /// What comes next, in its order, as `A0 B0 ..`; and the seats.
     fn take(&mut self, limit: usize, free: usize) -> (String, Vec<RoutePermit>) {
-        let picked = self.lines.take(SignalClass::Fresh, limit, free);
-        let name = |picked: &Taken| picked.signal.key.as_str().replace("@m@", "");
-        let names: Vec<String> = picked.iter().map(name).collect();
+        let taken = self.lines.take(SignalClass::Fresh, limit, free);
+        let name = |taken: &Taken| taken.signal.key.as_str().replace("@m@", "");
+        let names: Vec<String> = taken.iter().map(name).collect();
         (
             names.join(" "),
-            picked.into_iter().map(|picked| picked.seat).collect(),
+            taken.into_iter().map(|taken| taken.permit).collect(),
         )
     }
 }
@@ -110,12 +110,12 @@ async fn who_waits_for_a_run_to_end_hears_of_it() {
     let mut desk = Desk::new(&[("A", "concurrency = 1")]);
     desk.push("A", 2).unwrap();
     let (_, seats) = desk.take(4, 100);
-    let gate = Arc::clone(&desk.lines.gate);
-    gate.listen_for_ends();
+    let wakeups = Arc::clone(&desk.lines.wakeups);
+    wakeups.listen_for_ends();
     assert_eq!(desk.lines.look(SignalClass::Fresh, 100), Waiting::Held);
     drop(seats);
-    gate.arrived(SignalClass::Fresh).notified().await;
-    gate.arrived(SignalClass::Backlog).notified().await;
+    wakeups.arrived(SignalClass::Fresh).notified().await;
+    wakeups.arrived(SignalClass::Backlog).notified().await;
 }
 
 #[test]
@@ -249,12 +249,12 @@ fn a_reload_finds_the_routes_anew_and_runs_count_on() {
         (waited.len(), desk.lines.waiting(SignalClass::Fresh)),
         (4, 0)
     );
-    for (lane, signal) in waited {
+    for (class, signal) in waited {
         if let Some(route) = desk.router.find(&signal.key) {
-            desk.lines.push(lane, route, signal, desk.free).unwrap();
+            desk.lines.push(class, route, signal, desk.free).unwrap();
         }
     }
-    desk.lines.forget_flows();
+    desk.lines.forget_loads();
     assert_eq!(desk.lines.waiting(SignalClass::Fresh), 2);
     assert_eq!(desk.lines.look(SignalClass::Fresh, 100), Waiting::Held);
     drop(seats);

@@ -1,0 +1,53 @@
+//! The life of an engine: running, leaving, stopping, broken; and the tasks that a graceful stop waits for.
+
+use std::future::Future;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How far the stop of an engine has come.
+#[derive(Debug, Default)]
+pub struct Lifecycle {
+    /// The other daemons are told that this one leaves.
+    pub leaving: CancellationToken,
+    /// No new run starts.
+    pub stopping: CancellationToken,
+    /// A part of the engine panicked.
+    pub broken: CancellationToken,
+    /// Runs, claims under way, and what both have started: a graceful stop waits for them.
+    pub runs: TaskTracker,
+}
+
+impl Lifecycle {
+    /// Runs `work` until the engine stops.
+    pub async fn until_stopped(&self, work: impl Future<Output = ()>) {
+        self.stopping.run_until_cancelled(work).await;
+    }
+
+    /// `work`, whose panic ends the engine: a daemon that lacks one of its parts only looks alive.
+    pub fn watched<W: Future<Output = ()> + Send + 'static>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = ()> + Send + 'static + use<W> {
+        let on_panic = CancelOnPanic(self.broken.clone());
+        async move {
+            let _on_panic = on_panic;
+            work.await;
+        }
+    }
+
+    /// Spawns `work` among the runs.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runs.spawn(self.watched(work));
+    }
+}
+
+struct CancelOnPanic(CancellationToken);
+
+impl Drop for CancelOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.cancel();
+        }
+    }
+}

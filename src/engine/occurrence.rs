@@ -1,0 +1,71 @@
+//! Occurrences of recurring tasks that are not run: those that were missed, and those that become tasks of their own.
+
+use super::deps::Deps;
+use crate::ledger::{Claim, NewTask};
+use crate::task::{Failure, Outcome, RetryAdvice, instance_key};
+use crate::timer::Alarm;
+
+/// What becomes of an occurrence that is not to be run: it was missed, or becomes a task of its own.
+pub async fn instead_of_running(deps: &Deps, claim: &Claim) -> Option<Outcome> {
+    let recurrence = match claim.recurrence.as_deref()? {
+        Ok(recurrence) => recurrence,
+        Err(error) => return Some(never(error.to_string())),
+    };
+    let now = deps.ledger.clock().now();
+    let is_missed = claim
+        .occurrence(now)
+        .is_some_and(|occurrence| occurrence.is_missed());
+    if is_missed && claim.attempt.number == 1 {
+        return Some(Outcome::Missed);
+    }
+    match recurrence.may_overlap() {
+        true => Some(hand_on(deps, claim).await),
+        false => None,
+    }
+}
+
+/// The occurrence becomes a task of its own. Key and due time are determined: whoever does it again after a crash
+/// finds it there, run or not.
+async fn hand_on(deps: &Deps, claim: &Claim) -> Outcome {
+    let due = claim.lease.arming.due;
+    let Some(key) = instance_key(&claim.key, due) else {
+        return never("key leaves no room for the suffix of its occurrences".to_owned());
+    };
+    if deps.router.find(&key).is_none() {
+        let name = key.class_method();
+        return never(format!(
+            "occurrences of `{name}` may overlap, but no route or handler takes the key of one, which ends in `@{}`",
+            key.suffix().unwrap_or_default()
+        ));
+    }
+    let task = NewTask {
+        payload: claim.payload.clone(),
+        tag: claim.tag.clone(),
+        max_attempts: claim.attempt.max_attempts,
+        ..NewTask::new(key.clone(), due)
+    };
+    // Only where there is none: one that is there has been made before, and may have been called off since.
+    match deps.ledger.recur(&task, None).await {
+        Ok(made) => {
+            let alarm = |arming| Alarm {
+                key,
+                due,
+                arming: Some(arming),
+            };
+            deps.rearm(made.map(alarm).into_iter().collect());
+            Outcome::HandedOn
+        }
+        Err(error) if error.is_about_data() => never(error.to_string()),
+        Err(error) => {
+            deps.log_failure("create the task of an occurrence", &error);
+            Outcome::Interrupted
+        }
+    }
+}
+
+fn never(message: String) -> Outcome {
+    Outcome::Failed(Failure {
+        message,
+        advice: RetryAdvice::Never,
+    })
+}

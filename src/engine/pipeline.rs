@@ -1,0 +1,120 @@
+//! The main path: signals are taken from the queue, claimed, executed and settled.
+//!
+//! Each stage owns its state. They meet here, and nowhere else.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::claim::{Claimed, Claimer};
+use super::deps::Deps;
+use super::execute::{Ended, Executor};
+use super::lease::Leases;
+use super::pauses::PauseWatch;
+use super::queue::SignalQueue;
+use super::queue::class::SignalClass;
+use super::queue::fair::Taken;
+use super::queue::permits::Permits;
+use super::settle::Settler;
+use crate::task::TaskKey;
+use crate::timer::Source;
+
+/// The claims under way: two at a time for fresh signals, so that one waits for the ledger while the other fills its
+/// batch; one for the backlog. More would only wait for the same rows.
+const WORKERS: [SignalClass; 3] = [SignalClass::Fresh, SignalClass::Fresh, SignalClass::Backlog];
+
+/// Ended runs that wait to be settled, per slot.
+const UNSETTLED_PER_SLOT: usize = 4;
+
+/// The four stages.
+pub struct Pipeline {
+    pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
+    pub pauses: Arc<PauseWatch>,
+    pub leases: Arc<Leases>,
+    pub claimer: Arc<Claimer>,
+    pub executor: Arc<Executor>,
+    pub settler: Arc<Settler>,
+}
+
+impl Pipeline {
+    /// The channel from the execute stage to the settle stage. When it is full, runs that have ended keep their slots.
+    pub fn settlements(&self) -> (mpsc::Sender<Ended>, mpsc::Receiver<Ended>) {
+        mpsc::channel(self.deps.config.concurrency * UNSETTLED_PER_SLOT)
+    }
+
+    /// Starts the workers. A graceful stop waits for them: what a claim has begun is seen through.
+    pub fn start(self: &Arc<Self>, ended: &mpsc::Sender<Ended>) {
+        for class in WORKERS {
+            let worker = Arc::clone(self).work(class, ended.clone());
+            self.deps.lifecycle.spawn(worker);
+        }
+    }
+
+    /// Takes signals of one class as slots become free, claims their tasks and starts the runs, until the engine stops. A
+    /// claim under way is completed: without its answer, its rows would stay leased until the lease expires.
+    async fn work(self: Arc<Self>, class: SignalClass, ended: mpsc::Sender<Ended>) {
+        let ready = async || {
+            let startable = self.queue.ready(class).await;
+            let turn = self.claimer.turn(class).await;
+            let permits = self.queue.permits(class, startable).await;
+            self.pauses.fresh().await;
+            (turn, permits)
+        };
+        let stopping = &self.deps.lifecycle.stopping;
+        while let Some((turn, permits)) = stopping.run_until_cancelled(ready()).await {
+            let taken = self.queue.take(class, permits.count());
+            let (keys, expired) = (keys_of(&taken), expired_keys_of(&taken));
+            let claimed = self.claimer.claim(taken).await;
+            drop(turn);
+            match claimed {
+                Ok((claims, missed)) => {
+                    self.execute(claims, keys, permits, &ended);
+                    self.claimer.account_for(missed).await;
+                }
+                Err(error) => self.claimer.wait_out(&error, &keys, expired).await,
+            }
+        }
+    }
+
+    /// Starts a run for each claim. The other keys are no longer in flight.
+    fn execute(
+        &self,
+        claims: Vec<Claimed>,
+        mut keys: Vec<TaskKey>,
+        mut permits: Permits,
+        ended: &mpsc::Sender<Ended>,
+    ) {
+        let claimed: HashSet<&TaskKey> = claims.iter().map(|claimed| &claimed.claim.key).collect();
+        keys.retain(|key| !claimed.contains(key));
+        self.queue.finish(&keys);
+        for Claimed {
+            claim,
+            route,
+            permit,
+        } in claims
+        {
+            let permits = permits
+                .split(permit)
+                .expect("at most as many claims as signals, and as many signals as slots");
+            let interrupted = self.leases.hold(&claim);
+            let executor = Arc::clone(&self.executor);
+            let run = executor.run(claim, route, interrupted, permits, ended.clone());
+            self.deps.lifecycle.spawn(run);
+        }
+    }
+}
+
+fn keys_of(taken: &[Taken]) -> Vec<TaskKey> {
+    let keys = taken.iter().map(|taken| taken.signal.key.clone());
+    keys.collect()
+}
+
+/// The keys whose expiry event was heard: if they have no row yet, the event is the only trace of their task.
+fn expired_keys_of(taken: &[Taken]) -> Vec<TaskKey> {
+    let events = taken
+        .iter()
+        .filter(|taken| taken.signal.source == Source::Event);
+    events.map(|taken| taken.signal.key.clone()).collect()
+}
