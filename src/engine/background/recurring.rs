@@ -76,7 +76,7 @@ impl Recurring {
     async fn is_established(&self, wanted: &RecurringConfig) -> bool {
         let key = &wanted.key;
         let ledger = &*self.deps.ledger;
-        let task = wanted.task();
+        let task = task_of(wanted);
         match establish(ledger, &task, Insistence::Standing).await {
             Ok(Established::Begun(arming)) => self.tell_series(key, "begun", arming.due),
             Ok(Established::Changed { arming, .. }) => self.tell_series(key, "changed", arming.due),
@@ -130,22 +130,20 @@ fn tell_removed<'a>(keys: impl Iterator<Item = &'a TaskKey>) {
     }
 }
 
-impl RecurringConfig {
-    fn task(&self) -> NewTask {
-        let Self {
-            key,
-            recurrence,
-            payload,
-            tag,
-            max_attempts,
-        } = self.clone();
-        NewTask {
-            payload,
-            tag,
-            max_attempts,
-            recurrence: Some(recurrence),
-            // Decided when it is written.
-            ..NewTask::new(key, UnixMs(0))
-        }
+/// The task that a recurring task of the configuration is. Its due time is decided when it is written.
+fn task_of(configured: &RecurringConfig) -> NewTask {
+    let RecurringConfig {
+        key,
+        recurrence,
+        payload,
+        tag,
+        max_attempts,
+    } = configured.clone();
+    NewTask {
+        payload,
+        tag,
+        max_attempts,
+        recurrence: Some(recurrence),
+        ..NewTask::new(key, UnixMs(0))
     }
 }

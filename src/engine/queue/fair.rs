@@ -215,7 +215,7 @@ impl RouteQueues {
                 taken.push(self.lines[index].take_first(at));
                 // Only what was full has a sweep waiting for room; told after each signal, a sweep that finds the same
                 // row again and again would never rest.
-                if self.lines[index].signals[at].len() == class.most_of_one() / 2 - 1 {
+                if self.lines[index].signals[at].len() == most_of_one(class) / 2 - 1 {
                     self.wakeups.drained.notify_one();
                 }
                 if !self.lines[index].signals[at].is_empty() {
@@ -271,7 +271,7 @@ impl RouteQueues {
 
     /// How many signals of one route may wait in this class now.
     fn allowance(&self, class: SignalClass) -> usize {
-        let of_one = class.most_of_one();
+        let of_one = most_of_one(class);
         let of_all = match class {
             SignalClass::Fresh => FRESH_MAX,
             SignalClass::Backlog => SWEPT_MAX_OF_ALL,
@@ -417,13 +417,11 @@ impl RouteQueues {
     }
 }
 
-impl SignalClass {
-    /// How many signals of one route may wait at most.
-    fn most_of_one(self) -> usize {
-        match self {
-            Self::Fresh => FRESH_MAX,
-            Self::Backlog => SWEPT_MAX,
-        }
+/// How many signals of one class and route may wait at most.
+fn most_of_one(class: SignalClass) -> usize {
+    match class {
+        SignalClass::Fresh => FRESH_MAX,
+        SignalClass::Backlog => SWEPT_MAX,
     }
 }
 
