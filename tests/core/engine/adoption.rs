@@ -1,0 +1,304 @@
+//! Keys that a program armed itself, while the ledger has faults.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Catalog, Foundling, Ledger, NewTask, TaskRecord};
+use lapsed::task::{Countdown, State, TaskKey, UnixMs};
+use lapsed::timer::{
+    Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
+};
+use lapsed::{Config, Engine, HandlerRegistry};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::faulty::{Faults, Faulty};
+use crate::engine::rig::{START, parts};
+
+/// A timer whose server some program has armed keys on.
+#[derive(Debug, Default)]
+struct Sees {
+    sighted: Vec<Sighting>,
+    /// Of these it then says that they are ours.
+    ours: Vec<TaskKey>,
+    expired: Vec<TaskKey>,
+    expired_after: Duration,
+    /// Whether the keys that it saw are still there.
+    still_there: bool,
+}
+
+#[async_trait]
+impl Timer for Sees {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        for sighting in &self.sighted {
+            assert!(sink.wants(&sighting.key));
+            sink.sighted(sighting.clone());
+        }
+        self.ours.iter().for_each(|key| sink.ours(key));
+        tokio::time::sleep(self.expired_after).await;
+        for key in &self.expired {
+            sink.raise(Signal {
+                key: key.clone(),
+                source: Source::Event,
+                arming: None,
+            });
+        }
+        stop.cancelled().await;
+    }
+
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+
+    fn expect(&self, _: Vec<Alarm>) {}
+
+    async fn look(
+        &self,
+        keys: &[TaskKey],
+        _: UnixMs,
+    ) -> Result<Vec<Option<Countdown>>, TimerError> {
+        let seen = |key: &TaskKey| {
+            let mut sighted = self.sighted.iter();
+            let Seen::Armed(seen) = sighted.find(|seen| seen.key == *key)?.seen else {
+                return None;
+            };
+            self.still_there.then_some(Countdown {
+                heard: None,
+                ..seen
+            })
+        };
+        Ok(keys.iter().map(seen).collect())
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        None
+    }
+}
+
+/// A key armed for a minute from the start.
+fn armed(key: &TaskKey) -> Sighting {
+    let seen = Seen::Armed(Countdown {
+        slack: Duration::ZERO,
+        alive_at: Some(START),
+        due: UnixMs(START.0 + 60_000),
+        heard: Some(START),
+        kept_since: None,
+        meant: None,
+    });
+    Sighting {
+        key: key.clone(),
+        seen,
+    }
+}
+
+/// An engine on this ledger whose timer sees this; and a word of each run of its only handler, of `Job@m`.
+fn engine_that(sees: Sees, ledger: Arc<dyn Ledger>) -> (Engine, mpsc::UnboundedReceiver<()>) {
+    let (ran, runs) = mpsc::unbounded_channel();
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "m", move |_, _: Vec<String>| {
+        let ran = ran.clone();
+        async move { Ok(ran.send(())?) }
+    });
+    let config = Config::default();
+    let parts = parts(ledger, Arc::new(sees), handlers, &config);
+    (Engine::with_parts(parts, &config), runs)
+}
+
+/// Runs an engine whose timer sees this, on a ledger with a fault that passes after ten seconds; tells how long it took from
+/// then until the task ran.
+async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Duration {
+    let inner = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    fault(&faults).store(true, Ordering::SeqCst);
+    let ledger = Arc::new(Faulty::new(Arc::clone(&inner), Arc::clone(&faults)));
+    let (engine, mut runs) = engine_that(timer, ledger);
+    let (told, took) = oneshot::channel();
+    let outcome = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let key = TaskKey::parse("Job@m@1").unwrap();
+        assert_eq!(inner.find(&key).await.unwrap(), None);
+        fault(&faults).store(false, Ordering::SeqCst);
+        let passed = Instant::now();
+        let ran = tokio::time::timeout(Duration::from_secs(120), runs.recv()).await;
+        assert!(ran.is_ok(), "it was lost");
+        let record = inner.find(&key).await.unwrap().unwrap();
+        assert!(record.adopted);
+        assert!(record.created <= record.due, "its lateness is seen");
+        told.send(passed.elapsed()).unwrap();
+    };
+    engine.run_until(outcome).await.unwrap();
+    took.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_adopted_when_the_ledger_answers_again() {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let timer = Sees {
+        sighted: vec![armed(&key)],
+        ..Sees::default()
+    };
+    let took = adopted_after(timer, |faults| &faults.look_up_fails).await;
+    assert!(took >= Duration::from_secs(49), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_expires_without_a_row_is_not_forgotten_while_the_ledger_takes_nothing() {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    for fault in [
+        (|faults| &faults.look_up_fails) as fn(&Faults) -> &AtomicBool,
+        |faults| &faults.adopt_fails,
+    ] {
+        let timer = Sees {
+            expired: vec![key.clone()],
+            ..Sees::default()
+        };
+        let took = adopted_after(timer, fault).await;
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
+    let [theirs, ours] = ["Job@m@1", "Job@m@2"].map(|key| TaskKey::parse(key).unwrap());
+    let timer = Sees {
+        sighted: vec![armed(&theirs), armed(&ours)],
+        ours: vec![ours.clone()],
+        ..Sees::default()
+    };
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
+    let stop = tokio::time::sleep(Duration::from_secs(10));
+    engine.run_until(stop).await.unwrap();
+    assert!(ledger.find(&theirs).await.unwrap().is_some());
+    assert_eq!(ledger.find(&ours).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
+    let inner = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    faults.look_up_fails.store(true, Ordering::SeqCst);
+    let ledger = Arc::new(Faulty::new(Arc::clone(&inner), Arc::clone(&faults)));
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let adopted = Foundling {
+        key: key.clone(),
+        due: UnixMs(START.0 - 2_001),
+        heard: UnixMs(START.0 - 5_000),
+        from_key: true,
+        over: None,
+    };
+    inner.adopt(&[adopted]).await.unwrap();
+    let timer = Sees {
+        expired: vec![key.clone()],
+        expired_after: Duration::from_secs(5),
+        ..Sees::default()
+    };
+    let (engine, mut runs) = engine_that(timer, ledger);
+    let outcome = async {
+        runs.recv().await.unwrap(); // by the sweep
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        faults.look_up_fails.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    };
+    engine.run_until(outcome).await.unwrap();
+    assert!(runs.try_recv().is_err(), "it ran twice");
+    assert_eq!(inner.find(&key).await.unwrap().unwrap().state, State::Done);
+}
+
+/// What an engine makes of a key of `Job@m` that was armed at the start for a minute later, over a task due in a quarter of
+/// an hour from a key, if this happens while the sighting waits.
+async fn sighted_while(
+    still_there: bool,
+    act: impl AsyncFnOnce(&MemoryLedger, &TaskKey),
+) -> TaskRecord {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let adopted = Foundling {
+        key: key.clone(),
+        due: UnixMs(START.0 + 900_001),
+        heard: UnixMs(START.0 - 10_000),
+        from_key: true,
+        over: None,
+    };
+    ledger.adopt(&[adopted]).await.unwrap();
+    let timer = Sees {
+        sighted: vec![armed(&key)],
+        still_there,
+        ..Sees::default()
+    };
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
+    let outcome = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        act(&ledger, &key).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    };
+    engine.run_until(outcome).await.unwrap();
+    ledger.find(&key).await.unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sighting_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
+    // Whether or not the older key is found where it was: redis may have died and come back with it.
+    for still_there in [false, true] {
+        let cancelled = sighted_while(still_there, async |ledger, key| {
+            ledger.cancel(std::slice::from_ref(key)).await.unwrap();
+        });
+        assert_eq!(cancelled.await.state, State::Cancelled);
+
+        let due = UnixMs(START.0 + 20_000);
+        let created = sighted_while(still_there, async |ledger, key| {
+            let task = NewTask::new(key.clone(), due);
+            ledger.create(&[task]).await.unwrap();
+        });
+        assert_eq!(created.await.due, due);
+
+        let moved = sighted_while(still_there, async |ledger, key| {
+            ledger.reschedule(key, due).await.unwrap();
+        });
+        assert_eq!(moved.await.due, due);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sighting_that_is_younger_than_the_last_word_moves_the_task() {
+    let moved = sighted_while(true, async |_, _| {}).await;
+    assert_eq!(moved.due, UnixMs(START.0 + 60_001));
+    assert_eq!(moved.created, START, "when it was armed");
+}
+
+/// What becomes of a key that was cancelled just before it was heard to be armed.
+async fn armed_just_after_a_cancellation(still_there: bool) -> State {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let task = NewTask::new(key.clone(), UnixMs(START.0 + 60_000));
+    ledger.create(&[task]).await.unwrap();
+    ledger.cancel(std::slice::from_ref(&key)).await.unwrap();
+    let timer = Sees {
+        sighted: vec![armed(&key)],
+        still_there,
+        ..Sees::default()
+    };
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
+    let stop = tokio::time::sleep(Duration::from_secs(10));
+    engine.run_until(stop).await.unwrap();
+    ledger.find(&key).await.unwrap().unwrap().state
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_clocks_do_not_tell_a_fresh_look_does() {
+    assert_eq!(armed_just_after_a_cancellation(true).await, State::Pending);
+    let gone = armed_just_after_a_cancellation(false).await;
+    assert_eq!(gone, State::Cancelled, "the cancellation deleted it");
+}

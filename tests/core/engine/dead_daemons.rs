@@ -1,0 +1,187 @@
+//! What dead daemons left runs again, as soon as that is known to be safe.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lapsed::HandlerRegistry;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Arming, Claim, Claimant, Ledger};
+use lapsed::task::State;
+use tokio::sync::{Notify, mpsc};
+
+use crate::engine::faulty::Faults;
+use crate::engine::rig::{
+    Rig, START, counting, held, overdue, record, seconds, start_on, start_with,
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The name that an engine of this process gives itself.
+async fn own_name() -> String {
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let go = Arc::new(Notify::new());
+    let rig = crate::engine::rig::start("", held(started, &go));
+    rig.due_now("Job@held").await;
+    starts.recv().await.unwrap();
+    let name = rig.record("Job@held").await.daemon;
+    go.notify_one();
+    rig.until("Job@held", State::Done).await;
+    rig.stop().await;
+    name
+}
+
+/// The name of a daemon that had the process id of this process before it.
+async fn dead_name() -> String {
+    let name = own_name().await;
+    let (place, start) = name.rsplit_once('.').expect("its process is known");
+    format!("{place}.{}", start.parse::<u64>().unwrap() - 1)
+}
+
+async fn claim(ledger: &MemoryLedger, armings: &[Arming], daemon: &str) -> Vec<Claim> {
+    let by = Claimant {
+        daemon: daemon.to_owned(),
+        lease: LEASE,
+    };
+    ledger.claim(armings, &by).await.unwrap()
+}
+
+/// How long the daemon took until so many tasks were done.
+async fn until_done(rig: &Rig, count: u64) -> Duration {
+    rig.until_done(count).await;
+    rig.ledger.clock().now().since(START)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_daemon_was_running_whose_process_is_gone_runs_again_at_once() {
+    let dead = dead_name().await;
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 50).await;
+    assert_eq!(claim(&ledger, &armings, &dead).await.len(), 50);
+    let count = Arc::default();
+    let rig = start_on(Arc::clone(&ledger), "", counting(&count));
+    let took = until_done(&rig, 50).await;
+    assert!(took < seconds(2), "{took:?}");
+    let again = record(&ledger, "Job@count@7").await;
+    assert_eq!((again.attempt, again.crashes), (2, 1));
+    rig.stop().await;
+    assert_eq!(count.load(Ordering::SeqCst), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_claimed_by_a_daemon_that_may_live_waits_for_its_lease() {
+    let (own, dead) = (own_name().await, dead_name().await);
+    // Frozen, or of another engine of this process; of an old version; in another container; on another host.
+    let (host_and_pid, proof) = dead.split_once('/').unwrap();
+    let elsewhere = format!("{host_and_pid}/000000000000.{}", &proof[13..]);
+    for daemon in [&own, host_and_pid, &elsewhere, ""] {
+        let ledger = Arc::new(MemoryLedger::new(START));
+        let armings = overdue(&ledger, 5).await;
+        claim(&ledger, &armings, daemon).await;
+        let rig = start_on(Arc::clone(&ledger), "", counting(&Arc::default()));
+        let took = until_done(&rig, 5).await;
+        assert!(took >= LEASE, "{daemon}: {took:?}");
+        assert!(took < LEASE + seconds(2), "{daemon}: {took:?}");
+        let again = record(&ledger, "Job@count@3").await;
+        assert_eq!((again.attempt, again.crashes), (2, 1), "{daemon}");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_kills_its_daemon_is_buried_after_three_however_soon_that_is_known() {
+    let dead = dead_name().await;
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 1).await;
+    for crashes in 0..3 {
+        let claims = claim(&ledger, &armings, &dead).await;
+        assert_eq!(claims[0].attempt.crashes, crashes);
+        let leases = ledger.scan_leases(None).await.unwrap().leases;
+        if crashes < 2 {
+            assert_eq!(ledger.end_leases(&leases).await.unwrap(), 1);
+        }
+    }
+    let count = Arc::default();
+    let rig = start_on(Arc::clone(&ledger), "", counting(&count));
+    rig.until("Job@count@0", State::Dead).await;
+    rig.stop().await;
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_daemon_left_starts_soon_after_its_lease_though_no_sweep_finds_it() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 3).await;
+    claim(&ledger, &armings, "elsewhere:1").await;
+    let rig = start_on(
+        Arc::clone(&ledger),
+        "sweep.enabled = false",
+        counting(&Arc::default()),
+    );
+    let took = until_done(&rig, 3).await;
+    assert!(took >= LEASE, "{took:?}");
+    assert!(took < LEASE + seconds(2), "{took:?}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_row_was_locked_starts_soon_after_though_no_sweep_finds_it() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    let rig = start_with(
+        Arc::clone(&ledger),
+        Arc::clone(&faults),
+        "sweep.enabled = false",
+        counting(&Arc::default()),
+    );
+    let row = rig
+        .tasks
+        .create("Job", "count", ["1"], seconds(1))
+        .await
+        .unwrap()
+        .arming()
+        .row;
+    *faults.locked_row.lock().unwrap() = Some(row);
+    tokio::time::sleep(seconds(20)).await;
+    assert_eq!(rig.record("Job@count@1").await.state, State::Pending);
+    *faults.locked_row.lock().unwrap() = None;
+    let took = until_done(&rig, 1).await;
+    assert!(took < seconds(23), "{took:?}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_looked_for_again_when_the_ledger_did_not_answer() {
+    let dead = dead_name().await;
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let armings = overdue(&ledger, 3).await;
+    claim(&ledger, &armings, &dead).await;
+    let faults = Arc::new(Faults::default());
+    faults.scan_leases_fails.store(true, Ordering::SeqCst);
+    let count = Arc::default();
+    let rig = start_with(
+        Arc::clone(&ledger),
+        Arc::clone(&faults),
+        "",
+        counting(&count),
+    );
+    crate::engine::rig::until("it has been refused", async || {
+        faults.lease_scans.load(Ordering::SeqCst) >= 2
+    })
+    .await;
+    faults.scan_leases_fails.store(false, Ordering::SeqCst);
+    let took = until_done(&rig, 3).await;
+    assert!(took < seconds(5), "{took:?}");
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_alone_looks_for_leases_once_in_a_lease_and_not_more_often() {
+    let faults = Arc::new(Faults::default());
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let rig = start_with(ledger, Arc::clone(&faults), "", HandlerRegistry::new());
+    tokio::time::sleep(seconds(3_000)).await;
+    let scans = faults.lease_scans.load(Ordering::SeqCst);
+    assert!((50..=100).contains(&scans), "{scans} in 100 leases");
+    rig.stop().await;
+}

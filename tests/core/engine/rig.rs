@@ -1,0 +1,240 @@
+//! An engine that runs on the memory ledger, and handlers for it.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lapsed::client::Made;
+use lapsed::engine::{EngineError, Handle, Parts};
+use lapsed::fleet::memory::MemoryRoster;
+use lapsed::handler::Router;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Arming, Catalog, Ledger, NewTask, TaskRecord};
+use lapsed::limiter::MemoryLimiter;
+use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::telemetry::Metrics;
+use lapsed::timer::Timer;
+use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::{Config, Engine, HandlerError, HandlerRegistry, TaskClient, TaskContext};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::engine::faulty::{Faults, Faulty};
+
+/// When the ledger's clock starts.
+pub const START: UnixMs = UnixMs(1_800_000_000_000);
+
+/// An engine that runs, and what it takes to look at it.
+pub struct Rig {
+    pub ledger: Arc<MemoryLedger>,
+    pub parts: Parts,
+    pub status: Handle,
+    pub tasks: TaskClient,
+    pub stop: Option<oneshot::Sender<()>>,
+    pub running: JoinHandle<Result<(), EngineError>>,
+}
+
+/// What an engine is made of, all of it in memory.
+pub fn parts(
+    ledger: Arc<dyn Ledger>,
+    timer: Arc<dyn Timer>,
+    handlers: HandlerRegistry,
+    config: &Config,
+) -> Parts {
+    Parts {
+        ledger,
+        catalog: None,
+        timer,
+        roster: Arc::new(MemoryRoster::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
+        router: Arc::new(Router::new(handlers, config)),
+        metrics: Arc::new(Metrics::default()),
+    }
+}
+
+/// An engine on an empty ledger.
+pub fn start(config: &str, handlers: HandlerRegistry) -> Rig {
+    start_on(Arc::new(MemoryLedger::new(START)), config, handlers)
+}
+
+/// An engine on this ledger.
+pub fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) -> Rig {
+    start_with(ledger, Arc::default(), config, handlers)
+}
+
+/// An engine on this ledger, with faults between them.
+pub fn start_with(
+    ledger: Arc<MemoryLedger>,
+    faults: Arc<Faults>,
+    config: &str,
+    handlers: HandlerRegistry,
+) -> Rig {
+    let config = Config::from_toml(config).unwrap();
+    let faulty = Arc::new(Faulty::new(Arc::clone(&ledger), faults));
+    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(faulty.clock().clone()));
+    let parts = Parts {
+        catalog: Some(Arc::clone(&ledger) as _),
+        ..parts(faulty, Arc::clone(&timer), handlers, &config)
+    };
+    let (stop, stopped) = oneshot::channel();
+    let engine = Engine::with_parts(parts.clone(), &config);
+    let status = engine.status().unwrap();
+    let running = tokio::spawn(engine.run_until(async move {
+        let _ = stopped.await;
+    }));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, timer);
+    Rig {
+        ledger,
+        parts,
+        status,
+        tasks,
+        stop: Some(stop),
+        running,
+    }
+}
+
+impl Rig {
+    /// Stops gracefully; what is left is in the ledger.
+    pub async fn stop(mut self) -> Arc<MemoryLedger> {
+        let _ = self.stop.take().unwrap().send(());
+        self.running.await.unwrap().unwrap();
+        self.ledger
+    }
+
+    pub async fn record(&self, key: &str) -> TaskRecord {
+        record(&self.ledger, key).await
+    }
+
+    /// Creates this task, due at once.
+    pub async fn due_now(&self, key: &str) -> Made {
+        let key = TaskKey::parse(key).unwrap();
+        let made = self.tasks.create_task(key.into(), Duration::ZERO);
+        made.await.unwrap()
+    }
+
+    /// A client that can look things up.
+    pub fn people(&self) -> TaskClient {
+        self.tasks
+            .clone()
+            .with_catalog(Arc::clone(&self.ledger) as _)
+    }
+
+    /// Waits (in paused time, without waiting) until the task is in this state.
+    pub async fn until(&self, key: &str, state: State) -> TaskRecord {
+        let wait = async {
+            let mut pause = Duration::from_millis(1);
+            loop {
+                let record = self.record(key).await;
+                if record.state == state {
+                    return record;
+                }
+                tokio::time::sleep(pause).await;
+                pause = pause.mul_f64(1.1).min(Duration::from_secs(60));
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(7 * 24 * 3600), wait).await {
+            Ok(record) => record,
+            Err(_) => panic!("`{key}` never became {state}: {:?}", self.record(key).await),
+        }
+    }
+
+    /// Waits until so many tasks are done.
+    pub async fn until_done(&self, count: u64) {
+        until(format!("{count} tasks are done"), async || {
+            self.ledger.stats().await.unwrap().done >= count
+        })
+        .await;
+    }
+
+    /// Waits until the metrics have this line: what is settled is counted a moment later.
+    pub async fn until_metric(&self, line: &str) {
+        let counted = async || self.metric(line);
+        until(format!("`{line}` is counted"), counted).await;
+    }
+
+    /// Whether the metrics have this line.
+    pub fn metric(&self, line: &str) -> bool {
+        self.parts
+            .metrics
+            .render()
+            .lines()
+            .any(|found| found == line)
+    }
+}
+
+/// Waits (in paused time, without waiting) until it holds.
+pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if tokio::time::timeout(seconds(3_600), held).await.is_err() {
+        panic!("after an hour it still does not hold that {what}");
+    }
+}
+
+/// What the ledger has of this task.
+pub async fn record(ledger: &MemoryLedger, key: &str) -> TaskRecord {
+    let found = ledger.find(&TaskKey::parse(key).unwrap()).await;
+    found.unwrap().expect("it has a row")
+}
+
+/// Handlers that count, and say when they ran.
+pub fn counting(count: &Arc<AtomicU32>) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let count = Arc::clone(count);
+    handlers.on("Job", "count", move |_: TaskContext, _: Vec<String>| {
+        let count = Arc::clone(&count);
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    });
+    handlers
+}
+
+/// A handler that does what the closure says, given the attempt.
+pub fn failing(
+    act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static,
+) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "fail", move |ctx: TaskContext, ()| {
+        let result = act(ctx.attempt());
+        async move { result }
+    });
+    handlers
+}
+
+/// A handler that runs until it is let go.
+pub fn held(started: mpsc::UnboundedSender<String>, go: &Arc<Notify>) -> HandlerRegistry {
+    let mut handlers = HandlerRegistry::new();
+    let go = Arc::clone(go);
+    handlers.on("Job", "held", move |ctx: TaskContext, ()| {
+        started.send(ctx.id()).unwrap();
+        let go = Arc::clone(&go);
+        async move {
+            go.notified().await;
+            Ok(())
+        }
+    });
+    handlers
+}
+
+/// As many tasks of `Job@count` as asked for, all overdue.
+pub async fn overdue(ledger: &MemoryLedger, count: i64) -> Vec<Arming> {
+    let task = |n: i64| {
+        NewTask::new(
+            TaskKey::build("Job", "count", [n.to_string()]).unwrap(),
+            UnixMs(START.0 - 1_000 - n),
+        )
+    };
+    let tasks: Vec<NewTask> = (0..count).map(task).collect();
+    let created = ledger.create(&tasks).await.unwrap();
+    created.iter().map(|created| created.arming).collect()
+}
+
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}

@@ -1,0 +1,14 @@
+//! Everything that needs no server: pure parts, the engine on the ledger in memory, the rules of the sources.
+
+mod engine;
+mod evidence;
+mod exports;
+mod fleet;
+mod layers;
+mod metrics;
+mod middleware;
+mod series;
+mod testing;
+
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,113 @@
+//! Servers that are not there, hang, or fall silent half-way.
+
+use std::time::Duration;
+
+use lapsed::doctor::{self, Severity};
+use lapsed::sandbox::PrivateMaria;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use crate::doctor::rig::{Result, assert_contains, config, finding, ledger, maria, redis};
+
+/// Answers nobody: connecting is refused.
+fn nowhere() -> Result<String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?.to_string())
+}
+
+#[tokio::test]
+async fn servers_that_are_not_there_are_errors() -> Result {
+    let (redis, maria) = (nowhere()?, nowhere()?);
+    let config = config(
+        &format!("redis://{redis}/0"),
+        &format!("mysql://root:s3cret@{maria}/x"),
+    )?;
+    let report = doctor::examine(&config).await;
+    for (check, address) in [("redis.reachable", redis), ("ledger.reachable", maria)] {
+        let found = finding(&report, check, Severity::Error);
+        assert_contains(&found.found, &address);
+        assert_contains(&found.found, "refused");
+    }
+    assert_eq!(report.findings.len(), 2, "{report}");
+    assert!(!report.to_string().contains("s3cret"), "{report}");
+
+    let report = doctor::fix(&config).await;
+    assert_eq!(report.findings[0].severity, Severity::Error, "{report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn servers_that_hang_do_not_hang_the_doctor() -> Result {
+    let redis = redis().await?;
+    let maria = PrivateMaria::start().await?;
+    let config = config(&redis.url(), &maria.create_database("hung").await?)?;
+    redis.stop_process()?;
+    maria.stop_process()?;
+    let started = Instant::now();
+    let report = tokio::spawn(async move { doctor::fix(&config).await }).await?;
+    // Twenty seconds are promised; a busy machine adds to them.
+    assert!(started.elapsed() < Duration::from_secs(60), "{report}");
+    for check in ["fix", "redis.reachable", "ledger.reachable"] {
+        finding(&report, check, Severity::Error);
+    }
+    Ok(())
+}
+
+/// Passes everything on until a client says `word`; from then on, nothing.
+async fn mute_at(word: &'static str, port: u16) -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let server = TcpStream::connect(("127.0.0.1", port)).await?;
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) = server.into_split();
+                tokio::spawn(
+                    async move { tokio::io::copy(&mut from_server, &mut to_client).await },
+                );
+                let mut said = vec![0; 65536];
+                loop {
+                    let length = from_client.read(&mut said).await?;
+                    if String::from_utf8_lossy(&said[..length]).contains(word) {
+                        std::future::pending::<()>().await;
+                    }
+                    to_server.write_all(&said[..length]).await?;
+                    if length == 0 {
+                        return std::io::Result::Ok(());
+                    }
+                }
+            });
+        }
+    });
+    Ok(address.port())
+}
+
+#[tokio::test]
+async fn servers_that_fall_silent_half_way_keep_what_was_found_by_then() -> Result {
+    let redis = redis().await?;
+    let ledger = ledger("silent").await?;
+    let maria_port = maria().await?.port();
+    let (redis_port, ledger_port) = (
+        mute_at("NUMSUB", redis.port()).await?,
+        mute_at("SHOW VARIABLES", maria_port).await?,
+    );
+    let config = config(
+        &redis
+            .url()
+            .replace(&redis.port().to_string(), &redis_port.to_string()),
+        // Readable on its way: MySQL has TLS switched on.
+        &(ledger.replace(&maria_port.to_string(), &ledger_port.to_string()) + "?ssl-mode=disabled"),
+    )?;
+    let started = Instant::now();
+    let report = doctor::examine(&config).await;
+    assert!(started.elapsed() < Duration::from_secs(60), "{report}");
+    finding(&report, "redis.role", Severity::Ok);
+    finding(&report, "ledger.session", Severity::Ok);
+    for check in ["redis.listeners", "ledger.version"] {
+        let silent = finding(&report, check, Severity::Error);
+        assert_contains(&silent.found, "stopped answering");
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Tasks beyond `redis.arm_horizon` are only in the ledger, until they come near.
+
+use std::time::Duration;
+
+use lapsed::client::NotArmed;
+use lapsed::ledger::RescheduleAnswer;
+use lapsed::{Config, Due, Task, TaskClient, UnixMs};
+use serde_json::Value;
+
+use crate::end_to_end::rig::{Daemon, Rig, handlers, key, until};
+use crate::end_to_end::worker::{config_file, lapsed};
+
+/// With a horizon shorter than a file may have.
+fn with_horizon(rig: &Rig, horizon: Duration) -> Config {
+    let mut config = rig.config();
+    config.redis.arm_horizon = Some(horizon);
+    config
+}
+
+async fn create_many(
+    tasks: &TaskClient,
+    name: &str,
+    count: i64,
+    delay_ms: i64,
+    apart_ms: i64,
+) -> usize {
+    let task = |n: i64| {
+        let due = Due::after_ms(delay_ms + n * apart_ms).unwrap();
+        (
+            Task::new("Job", "record", [format!("{name}{n}")]).unwrap(),
+            due,
+        )
+    };
+    let made = tasks
+        .create_many((0..count).map(task).collect())
+        .await
+        .unwrap();
+    let beyond = made
+        .iter()
+        .filter(|made| made.not_armed() == Some(NotArmed::BeyondHorizon));
+    beyond.count()
+}
+
+async fn keys(rig: &Rig, pattern: &str) -> i64 {
+    let count = format!("return #redis.call('KEYS', '{pattern}')");
+    rig.redis_says(&["EVAL", &count, "0"]).await
+}
+
+#[tokio::test]
+async fn what_is_far_ahead_has_no_key_until_it_comes_near_and_then_runs() {
+    let rig = Rig::new("").await;
+    let config = with_horizon(&rig, Duration::from_secs(5));
+    let daemon = Daemon::start(&config, handlers());
+    daemon.hears_events().await;
+    daemon.has_audited().await;
+    assert_eq!(
+        create_many(&daemon.tasks, "far", 10_000, 3_600_000, 1).await,
+        10_000
+    );
+    assert_eq!(keys(&rig, "Job@*").await, 0);
+    assert_eq!(
+        create_many(&daemon.tasks, "comes", 100, 8_000, 2).await,
+        100
+    );
+    assert_eq!(keys(&rig, "Job@*").await, 0);
+    until("keys appear", async || {
+        keys(&rig, "Job@record@comes*").await == 100
+    })
+    .await;
+    assert_eq!(rig.with_status(1).await, 0, "before their tasks fall due");
+    rig.until_done(100).await;
+    rig.each_ran_once(100).await;
+    assert_eq!(keys(&rig, "Job@*").await, 0, "the others have none");
+}
+
+#[tokio::test]
+async fn keys_come_although_the_task_is_a_programs_row_and_redis_was_away() {
+    let mut rig = Rig::new("nudge.enabled = false\nsweep.interval = '1h'").await;
+    let config = with_horizon(&rig, Duration::from_secs(8));
+    let daemon = Daemon::start(&config, handlers());
+    daemon.hears_events().await;
+    daemon.has_audited().await;
+    rig.run_sql(
+        "INSERT INTO tb_time_limit_task (`key`, start_time, end_time) \
+         VALUES ('Job@record@sql', UNIX_TIMESTAMP(NOW(3)), UNIX_TIMESTAMP(NOW(3)) + 11)",
+    )
+    .await;
+    // With events alone it runs only if its key is armed.
+    rig.until_done(1).await;
+    rig.each_ran_once(1).await;
+
+    rig.redis.kill();
+    create_many(&daemon.tasks, "away", 5, 10_000, 10).await;
+    // They would have been armed by then.
+    let due = rig.record("Job@record@away0").await.due;
+    rig.until_clock(UnixMs(due.0 - 7_000)).await;
+    rig.redis.start_again().await.unwrap();
+    rig.until_done(6).await;
+    rig.each_ran_once(6).await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_moved_beyond_the_horizon_loses_its_key_and_others_keys_stay() {
+    let rig = Rig::new("").await;
+    let config = with_horizon(&rig, Duration::from_secs(60));
+    // Switched on later: what is armed stays.
+    let before = rig.client().await;
+    create_many(&before, "before", 1, 3_600_000, 0).await;
+    rig.arm("Job@record@bare", 7_200_000).await;
+    let daemon = Daemon::start(&config, handlers());
+    daemon.hears_events().await;
+    daemon.has_audited().await;
+    assert_eq!(create_many(&daemon.tasks, "moved", 1, 30_000, 0).await, 0);
+    assert!(rig.pttl("Job@record@moved0").await > 0);
+    let far = Due::after(Duration::from_secs(3_600)).unwrap();
+    let answer = daemon
+        .tasks
+        .reschedule(&key("Job@record@moved0"), far)
+        .await
+        .unwrap();
+    assert!(matches!(answer, RescheduleAnswer::Moved(_)));
+    assert_eq!(rig.pttl("Job@record@moved0").await, -2);
+    let near = Due::after(Duration::from_secs(30)).unwrap();
+    daemon
+        .tasks
+        .reschedule(&key("Job@record@moved0"), near)
+        .await
+        .unwrap();
+    assert!(rig.pttl("Job@record@moved0").await > 0);
+    rig.until_adopted("Job@record@bare").await;
+    assert!(rig.pttl("Job@record@bare").await > 0);
+    assert!(rig.pttl("Job@record@before0").await > 0);
+}
+
+#[tokio::test]
+async fn several_daemons_arm_what_comes_near_and_one_dies() {
+    let rig = Rig::new("").await;
+    let config = with_horizon(&rig, Duration::from_secs(3));
+    let [one, other] = [(); 2].map(|()| Daemon::start(&config, handlers()));
+    for daemon in [&one, &other] {
+        daemon.hears_events().await;
+        until("they know each other", async || {
+            daemon.status.members() == 2
+        })
+        .await;
+    }
+    assert_eq!(create_many(&one.tasks, "fleet", 400, 5_000, 10).await, 400);
+    until("some are armed", async || keys(&rig, "Job@*").await > 20).await;
+    one.kill();
+    rig.until_done(400).await;
+    rig.each_ran_once(400).await;
+}
+
+#[tokio::test]
+async fn the_command_says_why_there_is_no_key_and_does_not_warn() {
+    let rig = Rig::new("redis.arm_horizon = '10m'").await;
+    let config = config_file(&rig);
+    let schedule = |words: &'static [&'static str]| {
+        let mut command = lapsed();
+        command
+            .arg("--config")
+            .arg(config.path())
+            .arg("--json")
+            .args(words);
+        async move {
+            let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+                .await
+                .unwrap();
+            let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+            (value, String::from_utf8(output.stderr).unwrap())
+        }
+    };
+    let (far, said) = schedule(&["schedule", "Job@record@far", "--in", "1h"]).await;
+    assert_eq!(
+        (&far["armed"], &far["not_armed"], said.as_str()),
+        (&false.into(), &"beyond_horizon".into(), "")
+    );
+    let (near, said) = schedule(&["schedule", "Job@record@near", "--in", "9m"]).await;
+    assert_eq!(
+        (&near["armed"], &near["not_armed"], said.as_str()),
+        (&true.into(), &Value::Null, "")
+    );
+    assert_eq!(keys(&rig, "Job@*").await, 1);
+    // An audit leaves it so.
+    let (swept, _) = schedule(&["sweep"]).await;
+    assert_eq!(
+        (&swept["audit"]["pending"], &swept["audit"]["rearmed"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(keys(&rig, "Job@*").await, 1);
+}

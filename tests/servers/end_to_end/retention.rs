@@ -1,0 +1,236 @@
+//! Finished rows are forgotten, and nothing else is.
+
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+use std::process::Output;
+use std::time::Duration;
+
+use lapsed::client::{Pace, Pruning};
+use lapsed::task::State;
+use serde_json::{Value, json};
+
+use crate::end_to_end::rig::{Rig, numbers, until};
+use crate::end_to_end::worker::{Process, config_file, lapsed};
+
+/// Rows of every kind, `count` each: old (two hours) and young.
+async fn rows(rig: &Rig, count: u32) {
+    let numbers = numbers(count.into());
+    // What they are called, status, sts, due, finished, lease: seconds from now.
+    let kinds = [
+        ("done_old", 1, 0, -7200, Some(-7200), 0),
+        ("done_called_off", 1, 1, -7200, Some(-7200), 0),
+        ("done_young", 1, 0, -7200, Some(-60), 0),
+        ("done_legacy", 1, 0, -7200, None, 0),
+        ("done_legacy_young", 1, 0, -60, None, 0),
+        ("dead_old", 2, 0, -7200, Some(-7200), 0),
+        ("dead_young", 2, 0, -7200, Some(-60), 0),
+        ("cancelled_old", 3, 1, -7200, Some(-7200), 0),
+        ("cancelled_ahead", 3, 1, 7200, Some(-7200), 0),
+        ("pending_old", 0, 0, -7200, None, 0),
+        ("pending_marked", 0, 0, -7200, Some(-7200), 0),
+        ("pending_ahead", 0, 0, 7200, None, 0),
+        ("running_old", 0, 0, -7200, None, 600),
+        ("deleted_old", 0, 1, -7200, None, 0),
+    ];
+    for (name, status, sts, due, finished, lease) in kinds {
+        let finished = finished.map_or("NULL".to_owned(), |at| format!("UNIX_TIMESTAMP() + {at}"));
+        let lease = if lease > 0 {
+            "UNIX_TIMESTAMP() + 600"
+        } else {
+            "0"
+        };
+        rig.run_sql(&format!(
+            "INSERT INTO tb_time_limit_task (`key`, status, sts, start_time, end_time, finished_at, lease_until) \
+             SELECT CONCAT('Kept@{name}@', seq), {status}, {sts}, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() + {due}, {finished}, {lease} \
+             FROM {numbers}"
+        ))
+        .await;
+    }
+}
+
+/// Which kinds are left, with how many of each.
+async fn left(rig: &Rig) -> Vec<(String, i64)> {
+    let question = "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(`key`, '@', 2), '@', -1) AS kind, COUNT(*) \
+                    FROM tb_time_limit_task GROUP BY kind ORDER BY kind";
+    sqlx::query_as(question).fetch_all(&rig.sql).await.unwrap()
+}
+
+fn names(left: &[(String, i64)]) -> Vec<&str> {
+    left.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+const PENDING: [&str; 5] = [
+    "deleted_old",
+    "pending_ahead",
+    "pending_marked",
+    "pending_old",
+    "running_old",
+];
+
+#[tokio::test]
+async fn a_daemon_forgets_what_is_finished_and_old_enough_and_nothing_else() {
+    let rig = Rig::new("retention = { done = '1h', dead = '1h', cancelled = '1h' }").await;
+    rows(&rig, 700).await;
+    // It can run none of them.
+    let daemon = rig.daemon();
+    let expected = [
+        "cancelled_ahead",
+        "dead_young",
+        "deleted_old",
+        "done_legacy_young",
+        "done_young",
+        "pending_ahead",
+        "pending_marked",
+        "pending_old",
+        "running_old",
+    ];
+    crate::end_to_end::rig::until_within(
+        std::time::Duration::from_secs(120),
+        "what is old is gone",
+        async || left(&rig).await.len() == expected.len(),
+    )
+    .await;
+    let kept = left(&rig).await;
+    assert_eq!(names(&kept), expected);
+    assert!(kept.iter().all(|(_, count)| *count == 700), "{kept:?}");
+    until("they are counted", async || {
+        daemon.metric("lapsed_pruned_total{state=\"done\"}") == 2_100.0
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn at_sighup_the_daemon_takes_how_long_to_keep_and_says_what_it_does_not_take() {
+    let rig = Rig::new("").await;
+    rows(&rig, 3).await;
+    let daemon = Process::listen(&rig, &[]);
+    daemon.until_logged("no handler and no route").await;
+    let more = "\n[retention]\ndone = '60s'\n[sweep]\ninterval = '2s'\n";
+    std::fs::write(daemon.config(), rig.config_text() + more).unwrap();
+    daemon.signal(rustix::process::Signal::HUP);
+    daemon.until_logged("retention=\"on\"").await;
+    daemon.until_logged("sections=\"sweep\"").await;
+    until("what is old is gone", async || {
+        !names(&left(&rig).await).contains(&"done_old")
+    })
+    .await;
+    let kept = left(&rig).await;
+    assert!(names(&kept).contains(&"cancelled_old"), "{kept:?}");
+}
+
+#[tokio::test]
+async fn by_hand_it_is_counted_first_and_refuses_what_nobody_asked_for() {
+    let rig = Rig::new("").await;
+    rows(&rig, 30).await;
+    let config = config_file(&rig);
+    let run = |args: &[&str]| -> Output {
+        let mut command = lapsed();
+        command.args(["--config", config.path().to_str().unwrap()]);
+        command.args(args).output().unwrap()
+    };
+    let json = |args: &[&str]| -> Value {
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let refused = run(&["prune"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("nothing says what is old enough"), "{error}");
+    for wrong in [
+        &["prune", "--state", "pending", "--keep", "0"][..],
+        &["prune", "--older-than", "7"],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+
+    let dry = json(&["--json", "prune", "--older-than", "1h", "--dry-run"]);
+    assert_eq!(
+        dry,
+        json!({ "pruned": { "done": 90, "cancelled": 30 }, "dry_run": true })
+    );
+    assert_eq!(left(&rig).await.len(), 14);
+    let all = [
+        "prune",
+        "--older-than",
+        "1h",
+        "--state",
+        "done,dead,cancelled",
+    ];
+    let output = run(&all);
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "90 done, 30 dead, 30 cancelled pruned\n"
+    );
+    let kept = left(&rig).await;
+    assert!(
+        PENDING.iter().all(|name| names(&kept).contains(name)),
+        "{kept:?}"
+    );
+    // The rest is a minute old: surplus, as far as it goes.
+    let kept = json(&["--json", "prune", "--keep", "10", "--state", "done"]);
+    assert_eq!(kept["pruned"]["done"], 50);
+    let everything = [
+        "prune",
+        "--older-than",
+        "0s",
+        "--state",
+        "done,dead,cancelled",
+    ];
+    assert!(run(&everything).status.success());
+    let kept = left(&rig).await;
+    let mut expected = PENDING.to_vec();
+    expected.insert(0, "cancelled_ahead");
+    assert_eq!(names(&kept), expected);
+    assert!(kept.iter().all(|(_, count)| *count == 30), "{kept:?}");
+}
+
+#[tokio::test]
+async fn pruning_by_hand_begins_before_all_rows_were_looked_at_and_ends_where_it_is_told_to() {
+    const ROWS: i64 = 25_000;
+    let rig = Rig::new("").await;
+    rig.run_sql(&format!(
+        "INSERT INTO tb_time_limit_task (`key`, status, sts, start_time, end_time, finished_at) \
+         SELECT CONCAT('Kept@done@', seq), 1, 0, UNIX_TIMESTAMP() - 9000, UNIX_TIMESTAMP() - 7200, UNIX_TIMESTAMP() - 7200 FROM {}",
+        numbers(ROWS)
+    ))
+    .await;
+    let client = rig.client().await;
+    let rows = async || rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await;
+    let pace = Pace::per_second(NonZeroU32::new(1_000_000).unwrap());
+    let real = Pruning {
+        state: State::Done,
+        older_than: Some(Duration::from_secs(3600)),
+        keep: None,
+        dry_run: false,
+    };
+    let dry_run = Pruning {
+        dry_run: true,
+        ..real
+    };
+    let counted = client.prune_each(dry_run, pace, |_| ControlFlow::Break(()));
+    assert_eq!(counted.await.unwrap(), 500, "it counts one page");
+    assert_eq!(client.prune(dry_run, pace).await.unwrap(), ROWS as u64);
+    let () = rig.redis_says(&["CONFIG", "RESETSTAT"]).await;
+    let pruned = client.prune_each(real, pace, |_| ControlFlow::Break(()));
+    assert_eq!(pruned.await.unwrap(), 500, "it deletes one batch");
+    assert_eq!(rows().await, ROWS - 500);
+    let stats: String = rig.redis_says(&["INFO", "commandstats"]).await;
+    let asked = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_pttl:calls="))
+        .and_then(|line| line.split(',').next()?.parse::<i64>().ok());
+    assert!(
+        asked.is_some_and(|asked| asked <= 2_500),
+        "{asked:?} keys were asked for before the first row was deleted: {stats}"
+    );
+    let mut said = Vec::new();
+    let pruned = client.prune_each(real, pace, |count| {
+        said.push(count);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(pruned.await.unwrap(), ROWS as u64 - 500);
+    assert!(said.is_sorted() && said.len() == 49, "{said:?}");
+    assert_eq!(rows().await, 0);
+}

@@ -1,0 +1,417 @@
+//! Effects and completion in one transaction: exactly once, or not at all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lapsed::ledger::CancelAnswer;
+use lapsed::task::State;
+use lapsed::{Due, HandlerError, HandlerRegistry, MysqlTask, Task, TaskContext};
+use tokio::sync::{Notify, mpsc};
+
+use crate::end_to_end::rig::{LATE_MS_MAX, Rig, Setup, key, take_effect, until, write_down};
+
+/// `Job@run` by this closure.
+fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> HandlerRegistry
+where
+    R: Future<Output = Result<(), HandlerError>> + Send + 'static,
+{
+    let mut handlers = HandlerRegistry::new();
+    handlers.on("Job", "run", move |task: TaskContext, ()| run(task));
+    handlers
+}
+
+async fn effect_and_complete(task: &TaskContext) -> Result<(), HandlerError> {
+    let mut tx = task.begin().await?;
+    take_effect(task, &mut tx).await?;
+    task.complete_in(tx).await
+}
+
+#[tokio::test]
+async fn an_error_after_the_commit_changes_nothing() {
+    let rig = Rig::new("").await;
+    let daemon = rig.daemon_with(one(async |task| {
+        effect_and_complete(&task).await?;
+        Err(HandlerError::new("too late"))
+    }));
+    daemon.create("Job@run", 0).await;
+    rig.until_done(1).await;
+    // Drained: whatever the error came to has been written.
+    daemon.stop().await;
+    let record = rig.record("Job@run").await;
+    assert_eq!((record.state, record.attempt), (State::Done, 1));
+    assert_eq!(record.last_error, None);
+    rig.each_effect_once(1).await;
+}
+
+#[tokio::test]
+async fn a_panic_after_the_commit_changes_nothing() {
+    let rig = Rig::new("").await;
+    let daemon = rig.daemon_with(one(async |task| {
+        effect_and_complete(&task).await?;
+        panic!("too late")
+    }));
+    daemon.create("Job@run", 0).await;
+    rig.until_done(1).await;
+    daemon.stop().await;
+    assert_eq!(rig.record("Job@run").await.state, State::Done);
+    rig.each_effect_once(1).await;
+}
+
+#[tokio::test]
+async fn an_error_before_the_commit_leaves_no_effect_and_is_tried_again() {
+    let rig = Rig::new("").await;
+    let daemon = rig.daemon_with(one(async |task| {
+        let mut tx = task.begin().await?;
+        take_effect(&task, &mut tx).await?;
+        match task.attempt() {
+            1 => Err(HandlerError::new("first")),
+            2 => panic!("second"),
+            _ => task.complete_in(tx).await,
+        }
+    }));
+    daemon.create("Job@run", 0).await;
+    rig.until_done(1).await;
+    assert_eq!(rig.record("Job@run").await.attempt, 3);
+    rig.each_effect_once(1).await;
+}
+
+#[tokio::test]
+async fn a_run_that_outlives_its_timeout_leaves_no_effect() {
+    let rig = Rig::new("engine.timeout = '300ms'").await;
+    let daemon = rig.daemon_with(one(async |task| {
+        let mut tx = task.begin().await?;
+        take_effect(&task, &mut tx).await?;
+        if task.attempt() == 1 {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+        }
+        task.complete_in(tx).await
+    }));
+    daemon.create("Job@run", 0).await;
+    rig.until_done(1).await;
+    assert_eq!(rig.record("Job@run").await.attempt, 2);
+    rig.each_effect_once(1).await;
+}
+
+/// A handler that takes effect, waits to be let go, and then completes; and what its completions came to.
+struct Gated {
+    handlers: HandlerRegistry,
+    entered: mpsc::UnboundedReceiver<()>,
+    go: Arc<Notify>,
+    results: mpsc::UnboundedReceiver<bool>,
+}
+
+fn gated() -> Gated {
+    let (entering, entered) = mpsc::unbounded_channel();
+    let (telling, results) = mpsc::unbounded_channel();
+    let go = Arc::new(Notify::new());
+    let gate = Arc::clone(&go);
+    let handlers = one(move |task| {
+        let (entering, telling, gate) = (entering.clone(), telling.clone(), Arc::clone(&gate));
+        async move {
+            let mut tx = task.begin().await?;
+            take_effect(&task, &mut tx).await?;
+            entering.send(()).unwrap();
+            gate.notified().await;
+            let completed = task.complete_in(tx).await;
+            let fenced = completed.as_ref().is_err_and(HandlerError::is_fenced);
+            telling.send(fenced).unwrap();
+            completed
+        }
+    });
+    Gated {
+        handlers,
+        entered,
+        go,
+        results,
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_claim_was_taken_over_is_fenced_and_leaves_no_effect() {
+    let rig = Rig::new("").await;
+    let mut gated = gated();
+    let daemon = rig.daemon_with(gated.handlers);
+    let made = daemon.create("Job@run", 0).await;
+    gated.entered.recv().await.unwrap();
+    rig.run_sql(
+        "UPDATE tb_time_limit_task SET owner = REPEAT('x', 16), attempt = attempt + 1, \
+         lease_until = UNIX_TIMESTAMP(NOW(3)) + 1.5",
+    )
+    .await;
+    gated.go.notify_one();
+    assert_eq!(gated.results.recv().await, Some(true), "fenced");
+    rig.each_effect_once(0).await;
+    assert_eq!(
+        rig.state("Job@run").await,
+        State::Running,
+        "by the other one"
+    );
+
+    // The other one dies; then the task is run again.
+    gated.entered.recv().await.unwrap();
+    gated.go.notify_one();
+    assert_eq!(gated.results.recv().await, Some(false));
+    rig.until_done(1).await;
+    rig.each_effect_once(1).await;
+    let record = rig.record("Job@run").await;
+    assert_eq!(
+        (record.id, record.attempt, record.crashes),
+        (made.id(), 3, 1)
+    );
+    let fenced = "lapsed_fenced_total";
+    daemon.until_counted(fenced, |count| count >= 1.0).await;
+}
+
+#[tokio::test]
+async fn a_run_of_an_older_arming_is_fenced_and_the_newer_one_runs_once() {
+    let rig = Rig::new("").await;
+    let mut gated = gated();
+    let daemon = rig.daemon_with(gated.handlers);
+    daemon.create("Job@run", 0).await;
+    gated.entered.recv().await.unwrap();
+    let newer = daemon.create("Job@run", 500).await;
+    assert!(newer.older_run());
+    gated.go.notify_one();
+    assert_eq!(gated.results.recv().await, Some(true), "fenced");
+    gated.entered.recv().await.unwrap();
+    assert!(rig.now_ms().await >= newer.due().0, "not early");
+    gated.go.notify_one();
+    assert_eq!(gated.results.recv().await, Some(false));
+    rig.until_done(1).await;
+    rig.each_effect_once(1).await;
+    assert_eq!(rig.record("Job@run").await.id, newer.id());
+}
+
+#[tokio::test]
+async fn a_task_that_arms_itself_again_runs_as_often_as_it_says() {
+    const RUNS: u32 = 6;
+    let rig = Rig::new("").await;
+    let count = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&count);
+    let daemon = rig.daemon_with(one(move |task| {
+        let run = counter.fetch_add(1, Ordering::SeqCst) + 1;
+        async move {
+            write_down(&task).await?;
+            let mut tx = task.begin().await?;
+            take_effect(&task, &mut tx).await?;
+            match run {
+                RUNS.. => task.complete_in(tx).await,
+                _ => task.again_in(tx, Due::after_ms(400)?).await,
+            }
+        }
+    }));
+    daemon.hears_events().await;
+    daemon.create("Job@run", 0).await;
+    until("it is armed again", async || rig.pttl("Job@run").await > 0).await;
+    rig.until_done(1).await;
+    let runs = rig.runs().await;
+    assert_eq!(runs.len(), RUNS as usize);
+    assert_eq!(
+        rig.number("SELECT COUNT(DISTINCT task) FROM effects").await,
+        i64::from(RUNS)
+    );
+    for pair in runs.windows(2) {
+        assert!(pair[1].due_ms >= pair[0].at_ms + 350, "{pair:?}");
+        assert!(pair[1].at_ms >= pair[1].due_ms, "early: {pair:?}");
+    }
+    assert!(runs.iter().all(|run| run.attempt == 1));
+}
+
+#[tokio::test]
+async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
+    let rig = Rig::new("adopt.enabled = false").await;
+    let daemon = rig.listening_daemon().await;
+    let task = Task::from(key("Job@record@1"));
+    let delay = Duration::from_millis(300);
+    let mut tx = rig.sql.begin().await.unwrap();
+    let unarmed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(rig.pttl("Job@record@1").await, -2);
+    // Armed all the same, as a careless program might: its event leads to nothing.
+    unarmed.arm().await;
+    until("its event came to nothing", async || {
+        daemon.dropped("unknown") >= 1.0
+    })
+    .await;
+    assert_eq!(
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await,
+        0
+    );
+    assert_eq!(rig.runs().await, []);
+}
+
+#[tokio::test]
+async fn a_task_created_in_a_transaction_and_never_armed_runs_soon_after_it_is_due() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let created_at = rig.now_ms().await;
+    let mut tx = rig.sql.begin().await.unwrap();
+    for (number, delay) in [0, 200, 1_000, 3_000].into_iter().enumerate() {
+        let task = Task::from(key(&format!("Job@record@{number}")));
+        let delay = Duration::from_millis(delay);
+        let _never_armed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    rig.until_done(4).await;
+    rig.each_ran_once(4).await;
+    for run in rig.runs().await {
+        let late = run.at_ms - run.due_ms.max(created_at);
+        assert!(late < LATE_MS_MAX, "late: {run:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_can_complete_and_create_the_next_one_together() {
+    let rig = Rig::new("").await;
+    let client = rig.client().await;
+    let mut handlers = crate::end_to_end::rig::handlers();
+    handlers.on("Job", "chain", move |task: TaskContext, (step,): (u32,)| {
+        let client = client.clone();
+        async move {
+            let mut tx = task.begin().await?;
+            take_effect(&task, &mut tx).await?;
+            let next = Task::new("Job", "chain", [step + 1])?;
+            let next = match step {
+                ..5 => Some(client.create_in(&mut tx, next, Due::NOW).await?),
+                _ => None,
+            };
+            // The first try of each step dies before its commit, and takes the next one with it.
+            if task.attempt() == 1 {
+                return Err(HandlerError::new("first"));
+            }
+            task.complete_in(tx).await?;
+            if let Some(next) = next {
+                next.arm().await;
+            }
+            Ok(())
+        }
+    });
+    let daemon = rig.daemon_with(handlers);
+    daemon.create("Job@chain@1", 0).await;
+    rig.until_done(5).await;
+    rig.each_effect_once(5).await;
+}
+
+#[tokio::test]
+async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    for name in ["Job@record@kept", "Job@record@off"] {
+        daemon.create(name, 1_500).await;
+    }
+    let mut tx = rig.sql.begin().await.unwrap();
+    let kept = key("Job@record@kept");
+    let kept = daemon.tasks.cancel_in(&mut tx, &kept).await.unwrap();
+    assert_eq!(kept.answer(), CancelAnswer::Cancelled);
+    tx.rollback().await.unwrap();
+    assert!(
+        rig.pttl("Job@record@kept").await > 0,
+        "armed until disarmed"
+    );
+
+    let mut tx = rig.sql.begin().await.unwrap();
+    let off = key("Job@record@off");
+    let off = daemon.tasks.cancel_in(&mut tx, &off).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(off.disarm().await, CancelAnswer::Cancelled);
+    assert_eq!(rig.pttl("Job@record@off").await, -2);
+
+    rig.until_done(1).await;
+    rig.until_clock(rig.record("Job@record@off").await.due)
+        .await;
+    assert_eq!(rig.state("Job@record@off").await, State::Cancelled);
+    rig.each_ran_once(1).await;
+    let unknown = key("Job@record@unknown");
+    let mut tx = rig.sql.begin().await.unwrap();
+    let unknown = daemon.tasks.cancel_in(&mut tx, &unknown).await.unwrap();
+    assert_eq!(unknown.answer(), CancelAnswer::Unknown);
+}
+
+#[tokio::test]
+async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
+    let rig = Rig::new("").await;
+    let mut gated = gated();
+    let daemon = rig.daemon_with(gated.handlers);
+    daemon.create("Job@run", 0).await;
+    gated.entered.recv().await.unwrap();
+    let mut tx = rig.sql.begin().await.unwrap();
+    let off = daemon
+        .tasks
+        .cancel_in(&mut tx, &key("Job@run"))
+        .await
+        .unwrap();
+    assert_eq!(off.answer(), CancelAnswer::Running);
+    tx.rollback().await.unwrap();
+    gated.go.notify_one();
+    rig.until_done(1).await;
+    rig.each_effect_once(1).await;
+}
+
+#[tokio::test]
+async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
+    let rig = Rig::new("").await;
+    let daemon = rig.listening_daemon().await;
+    let due = daemon.create("Job@record@1", 700).await.due();
+    let mut tx = rig.sql.begin().await.unwrap();
+    let off = daemon
+        .tasks
+        .cancel_in(&mut tx, &key("Job@record@1"))
+        .await
+        .unwrap();
+    // Long enough for claims to meet the lock.
+    rig.until_clock(lapsed::UnixMs(due.0 + 2_500)).await;
+    assert_eq!(rig.runs().await, []);
+    tx.commit().await.unwrap();
+    off.disarm().await;
+    daemon.stop().await;
+    assert_eq!(rig.runs().await, []);
+    assert_eq!(rig.state("Job@record@1").await, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_renewal_behind_the_first_read_keeps_no_transaction_from_completing() {
+    let rig = Setup::new("engine.lease = '2s'").own_maria().start().await;
+    // The default of newer servers.
+    rig.run_sql("SET GLOBAL innodb_snapshot_isolation = ON")
+        .await;
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let daemon = rig.daemon_with(one(move |task| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let mut tx = task.begin().await?;
+            let isolated = sqlx::query_scalar::<_, bool>("SELECT @@innodb_snapshot_isolation");
+            assert!(isolated.fetch_one(&mut *tx).await?, "as the server has it");
+            sqlx::query("SELECT COUNT(*) FROM tb_time_limit_task")
+                .execute(&mut *tx)
+                .await?;
+            take_effect(&task, &mut tx).await?;
+            until_renewed(&task).await?;
+            match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => task.again_in(tx, Due::after_ms(100).unwrap()).await,
+                _ => task.complete_in(tx).await,
+            }
+        }
+    }));
+    daemon.create("Job@run", 0).await;
+    rig.until_done(1).await;
+    assert_eq!(rig.number("SELECT COUNT(*) FROM effects").await, 2);
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert_eq!(rig.record("Job@run").await.attempt, 1);
+    daemon.stop().await;
+}
+
+/// Waits until the daemon has renewed the lease of this run.
+async fn until_renewed(task: &TaskContext) -> Result<(), HandlerError> {
+    let lease = async || -> Result<i64, HandlerError> {
+        let mut tx = task.begin().await?;
+        let question = "SELECT CAST(lease_until * 1000 AS SIGNED) FROM tb_time_limit_task WHERE `key` = 'Job@run'";
+        Ok(sqlx::query_scalar(question).fetch_one(&mut *tx).await?)
+    };
+    let first = lease().await?;
+    while lease().await? == first {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

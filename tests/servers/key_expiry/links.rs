@@ -1,0 +1,176 @@
+//! Links that break, go silent, or lead to the wrong server.
+
+use std::time::Duration;
+
+use lapsed::sandbox::PrivateRedis;
+use lapsed::timer::{ArmMode, Cause, Timer};
+use tokio::time::Instant;
+
+use crate::key_expiry::harness::{Daemon, Recorded, key};
+use crate::key_expiry::proxy::{Fault, Proxy};
+use crate::key_expiry::servers::{admin, connections, flags, run, sentinels, server};
+
+/// A dead or deaf link is noticed within this.
+const NOTICED_WITHIN: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_killed_subscription_is_made_again_and_asks_for_reconciliation() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url())
+        .without_nudge()
+        .listen()
+        .await;
+    let mark = daemon.sink.mark();
+    let () = run(
+        &mut admin(&redis).await,
+        &["CLIENT", "KILL", "TYPE", "pubsub"],
+    )
+    .await;
+    daemon
+        .sink
+        .wait_after(mark, |event| *event == Recorded::Sweep(Cause::Subscribed))
+        .await;
+    daemon
+        .sink
+        .wait_after(mark, |event| *event == Recorded::Audit(Cause::Subscribed))
+        .await;
+    daemon.counts("lapsed_resubscriptions_total 1").await;
+    daemon.is_listening_becomes(true).await;
+    daemon.arm(&[daemon.alarm("1", 20)], ArmMode::Replace).await;
+    daemon.sink.signal(|signal| signal.key == key("1")).await;
+    assert_eq!(
+        daemon
+            .sink
+            .count(|event| *event == Recorded::Audit(Cause::RedisChanged)),
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_empty_gets_its_flags_and_sentinels_again() {
+    let mut redis = PrivateRedis::start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    let mark = daemon.sink.mark();
+    redis.kill();
+    daemon.is_listening_becomes(false).await;
+    daemon
+        .counts(r#"lapsed_subscription_up{node="127.0.0.1:"#)
+        .await;
+    redis.restart().await.unwrap();
+    daemon
+        .sink
+        .wait_after(mark, |event| *event == Recorded::Audit(Cause::RedisChanged))
+        .await;
+    daemon
+        .sink
+        .wait_after(mark, |event| *event == Recorded::Sweep(Cause::Subscribed))
+        .await;
+    daemon.is_listening_becomes(true).await;
+    let mut admin = admin(&redis).await;
+    daemon
+        .until(async || sentinels(&mut admin.clone()).await == 10)
+        .await;
+    assert!(flags(&mut admin).await.contains('x'));
+}
+
+#[tokio::test]
+async fn arming_without_a_server_fails_soon_and_works_again_when_it_is_back() {
+    let mut redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    redis.kill();
+    let alarm = [daemon.alarm("1", 60_000)];
+    let started = Instant::now();
+    for _ in 0..100 {
+        let armed = daemon.timer.arm(&alarm, ArmMode::Replace).await;
+        assert_eq!(armed.unwrap_err().to_string(), "cannot arm keys");
+    }
+    // Each waiting for a connection would take five minutes.
+    assert!(started.elapsed() < Duration::from_secs(60));
+    redis.restart().await.unwrap();
+    daemon
+        .until(async || daemon.timer.arm(&alarm, ArmMode::Replace).await.is_ok())
+        .await;
+}
+
+#[tokio::test]
+async fn a_half_open_link_is_noticed_and_replaced() {
+    let redis = server().start().await.unwrap();
+    let proxy = Proxy::to(redis.port()).await;
+    let daemon = Daemon::default_on(&proxy.url()).listen().await;
+    let mark = daemon.sink.mark();
+    proxy.set(Fault::Swallow);
+    daemon
+        .until_within(NOTICED_WITHIN, async || {
+            daemon.timer.is_listening() == Some(false)
+        })
+        .await;
+    proxy.set(Fault::None);
+    daemon
+        .until_within(NOTICED_WITHIN, async || {
+            daemon.timer.is_listening() == Some(true)
+        })
+        .await;
+    daemon
+        .sink
+        .wait_after(mark, |event| *event == Recorded::Sweep(Cause::Subscribed))
+        .await;
+}
+
+#[tokio::test]
+async fn a_link_that_answers_but_announces_nothing_is_noticed_and_replaced() {
+    let redis = server().start().await.unwrap();
+    let proxy = Proxy::to(redis.port()).await;
+    let daemon = Daemon::default_on(&proxy.url()).listen().await;
+    let mark = daemon.sink.mark();
+    proxy.set(Fault::SwallowEvents);
+    let resubscribed = |event: &Recorded| *event == Recorded::Audit(Cause::Subscribed);
+    daemon
+        .sink
+        .wait_after_within(mark, NOTICED_WITHIN, resubscribed)
+        .await;
+    proxy.set(Fault::None);
+    daemon
+        .until_within(NOTICED_WITHIN, async || {
+            daemon.timer.is_listening() == Some(true)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_replica_is_not_listened_to_and_a_demoted_master_is_left() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    let mark = daemon.sink.mark();
+    let mut admin = admin(&redis).await;
+    let () = run(&mut admin, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    daemon
+        .until_within(NOTICED_WITHIN, async || {
+            daemon.timer.is_listening() == Some(false)
+        })
+        .await;
+    // It knocks again and again, and is turned away each time.
+    let before = connections(&mut admin).await;
+    daemon
+        .until(async || connections(&mut admin.clone()).await >= before + 3)
+        .await;
+    let subscribed = |event: &Recorded| *event == Recorded::Sweep(Cause::Subscribed);
+    assert_eq!(daemon.sink.count_after(mark, subscribed), 0);
+    let () = run(&mut admin, &["REPLICAOF", "NO", "ONE"]).await;
+    daemon
+        .until_within(NOTICED_WITHIN, async || {
+            daemon.timer.is_listening() == Some(true)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn when_it_stops_it_no_longer_listens() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url()).listen().await;
+    daemon.stop.cancel();
+    daemon.is_listening_becomes(false).await;
+    let admin = admin(&redis).await;
+    daemon
+        .until(async || run::<i64>(&mut admin.clone(), &["PUBSUB", "NUMPAT"]).await == 0)
+        .await;
+}

@@ -1,0 +1,79 @@
+//! The keys whose expiry asks for reconciliation.
+
+use std::time::Duration;
+
+use lapsed::timer::{Cause, Timer};
+
+use crate::key_expiry::harness::{Daemon, Recorded};
+use crate::key_expiry::servers::{admin, calls, lazy_daemon, lazy_server, run, sentinels, server};
+
+#[tokio::test]
+async fn each_sentinel_asks_for_sweep_and_audit_and_past_the_half_all_are_written_anew() {
+    let redis = lazy_server().start().await.unwrap();
+    let interval = Duration::from_millis(300);
+    let daemon = lazy_daemon(&redis)
+        .await
+        .sentinels(10, interval)
+        .listen()
+        .await;
+    let sweeps = |count| {
+        let sink = daemon.sink.clone();
+        async move || sink.count(|event| *event == Recorded::Sweep(Cause::Sentinel)) >= count
+    };
+    let admin = admin(&redis).await;
+    daemon.until(sweeps(6)).await;
+    daemon
+        .until(async || sentinels(&mut admin.clone()).await == 10)
+        .await;
+    daemon.until(sweeps(12)).await;
+    let audits = daemon
+        .sink
+        .count(|event| *event == Recorded::Audit(Cause::Sentinel));
+    assert!(audits >= 12);
+    assert_eq!(
+        daemon
+            .sink
+            .count(|event| *event == Recorded::Audit(Cause::RedisChanged)),
+        0
+    );
+}
+
+#[tokio::test]
+async fn sentinels_that_vanish_without_a_word_are_written_again_and_an_audit_asked_for() {
+    let redis = server().start().await.unwrap();
+    let daemon = Daemon::default_on(&redis.url())
+        .sentinels(10, Duration::from_secs(2))
+        .listen()
+        .await;
+    let mut admin = admin(&redis).await;
+    daemon
+        .until(async || sentinels(&mut admin.clone()).await == 10)
+        .await;
+    let mark = daemon.sink.mark();
+    let () = run(&mut admin, &["FLUSHALL"]).await;
+    daemon
+        .sink
+        .wait_after(mark, |event| *event == Recorded::Audit(Cause::RedisChanged))
+        .await;
+    daemon
+        .until(async || sentinels(&mut admin.clone()).await == 10)
+        .await;
+}
+
+#[tokio::test]
+async fn a_second_daemon_leaves_the_sentinels_of_the_first_alone() {
+    let redis = server().start().await.unwrap();
+    let first = Daemon::default_on(&redis.url()).listen().await;
+    let mut admin = admin(&redis).await;
+    first
+        .until(async || sentinels(&mut admin.clone()).await == 10)
+        .await;
+    let before = calls(&mut admin, "set").await;
+    let second = Daemon::default_on(&redis.url()).listen().await;
+    let probes: i64 = 2 * 3;
+    assert!(
+        calls(&mut admin, "set").await - before <= probes,
+        "the second daemon wrote all ten again"
+    );
+    assert_eq!(second.timer.is_listening(), Some(true));
+}

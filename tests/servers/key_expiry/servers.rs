@@ -1,0 +1,71 @@
+//! Private servers, and what can be asked of them.
+
+use lapsed::sandbox::{PrivateRedis, RedisOptions};
+use redis::aio::MultiplexedConnection;
+
+use crate::key_expiry::harness::{Daemon, Options};
+
+/// A server that announces expired events.
+pub(crate) fn server() -> RedisOptions {
+    PrivateRedis::options().set("notify-keyspace-events", "Ex")
+}
+
+/// One that expires keys only when somebody touches them, as one with millions of keys all but does.
+pub(crate) fn lazy_server() -> RedisOptions {
+    server().set("enable-debug-command", "yes")
+}
+
+pub(crate) async fn lazy_daemon(redis: &PrivateRedis) -> Options {
+    let () = run(
+        &mut admin(redis).await,
+        &["DEBUG", "SET-ACTIVE-EXPIRE", "0"],
+    )
+    .await;
+    Daemon::default_on(&redis.url())
+}
+
+pub(crate) async fn flags(admin: &mut MultiplexedConnection) -> String {
+    let pair: (String, String) = run(admin, &["CONFIG", "GET", "notify-keyspace-events"]).await;
+    pair.1
+}
+
+pub(crate) async fn sentinels(admin: &mut MultiplexedConnection) -> i64 {
+    let mut exists = redis::cmd("EXISTS");
+    (1..=10).for_each(|number| {
+        exists.arg(format!("#SILCK`{number}"));
+    });
+    exists.query_async(admin).await.unwrap()
+}
+
+/// How often the server was given this command.
+pub(crate) async fn calls(admin: &mut MultiplexedConnection, command: &str) -> i64 {
+    let info: String = run(admin, &["INFO", "commandstats"]).await;
+    number_after(&info, &format!("cmdstat_{command}:calls="))
+}
+
+/// How many connections the server has ever had.
+pub(crate) async fn connections(admin: &mut MultiplexedConnection) -> i64 {
+    let info: String = run(admin, &["INFO", "stats"]).await;
+    number_after(&info, "total_connections_received:")
+}
+
+fn number_after(info: &str, name: &str) -> i64 {
+    let Some((_, rest)) = info.split_once(name) else {
+        return 0;
+    };
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    rest[..end.unwrap_or(rest.len())].parse().unwrap()
+}
+
+pub(crate) async fn run<T: redis::FromRedisValue>(
+    admin: &mut MultiplexedConnection,
+    words: &[&str],
+) -> T {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(admin).await.unwrap()
+}
+
+pub(crate) async fn admin(redis: &PrivateRedis) -> MultiplexedConnection {
+    redis.connect(0).await.unwrap()
+}

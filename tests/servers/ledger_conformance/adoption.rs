@@ -1,0 +1,402 @@
+//! Rows written on behalf of keys that a program armed itself.
+
+use std::time::Duration;
+
+use lapsed::ledger::{
+    Adopted, Arming, CancelAnswer, Catalog, Foundling, Ledger, NewTask, Ruling, Settled, Standing,
+};
+use lapsed::task::{Origin, State, TaskKey, UnixMs};
+
+use crate::ledger_conformance::rig::{
+    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, pass,
+    record, retry_at, settle, standing, state,
+};
+
+rules! {
+    a_key_without_a_row_is_adopted_once
+    adopting_over_a_row_that_changed_meanwhile_writes_nothing
+    an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_anew
+    adopting_during_a_run_supersedes_that_run
+    a_finished_task_that_is_adopted_begins_anew
+    only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn
+    what_waits_for_a_retry_or_behind_a_run_is_withdrawn
+    a_cancellation_ends_what_waits_behind_a_run
+    what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program
+    every_change_of_an_arming_is_stamped
+    a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was
+    creating_over_an_adopted_task_makes_it_the_programs
+}
+
+pub async fn adopt(
+    ledger: &impl Ledger,
+    key: &TaskKey,
+    due: UnixMs,
+    over: Option<Standing>,
+) -> Adopted {
+    let found = Foundling {
+        key: key.clone(),
+        due,
+        heard: ledger.sync_clock().await.unwrap(),
+        from_key: true,
+        over,
+    };
+    ledger.adopt(&[found]).await.unwrap().remove(0)
+}
+
+pub fn written(adopted: Adopted) -> Arming {
+    match adopted {
+        Adopted::Written(arming) => arming,
+        other => panic!("expected it to be written, found {other:?}"),
+    }
+}
+
+async fn a_key_without_a_row_is_adopted_once(ledger: &(impl Ledger + Catalog)) {
+    let rule = "a_key_without_a_row_is_adopted_once";
+    let due = in_ms(ledger, 60_000).await;
+    let keys = [key(rule, 1), key(rule, 2), key(rule, 3)];
+    let found = keys.clone().map(|key| Foundling {
+        key,
+        due,
+        heard: due,
+        from_key: true,
+        over: None,
+    });
+    let armings: Vec<Arming> = ledger
+        .adopt(&found)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(written)
+        .collect();
+    for (key, arming) in keys.iter().zip(armings) {
+        let row = standing(ledger, key).await.unwrap();
+        assert_eq!((row.arming, row.state), (arming, State::Pending));
+        assert_eq!((row.arming.due, row.origin), (due, Origin::Key));
+        assert!(record(ledger, key).await.adopted);
+    }
+    let again = adopt(ledger, &keys[0], in_ms(ledger, 90_000).await, None).await;
+    assert_eq!(again, Adopted::Overtaken);
+    assert_eq!(standing(ledger, &keys[0]).await.unwrap().arming.due, due);
+}
+
+async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let rule = "adopting_over_a_row_that_changed_meanwhile_writes_nothing";
+    let later = in_ms(ledger, 90_000).await;
+    // Moved, cancelled, and claimed since it was seen.
+    let moved = key(rule, "moved");
+    let cancelled = key(rule, "cancelled");
+    let claimed = key(rule, "claimed");
+    for (key, delay_ms) in [(&moved, 60_000), (&cancelled, 60_000), (&claimed, -10)] {
+        create(ledger, key, delay_ms).await;
+    }
+    let mut seen = Vec::new();
+    for key in [&moved, &cancelled, &claimed] {
+        seen.push(standing(ledger, key).await.unwrap());
+    }
+    ledger
+        .reschedule(&moved, in_ms(ledger, 70_000).await)
+        .await
+        .unwrap();
+    cancel(ledger, &cancelled).await;
+    assert!(claim(ledger, seen[2].arming, LEASE).await.is_some());
+    let running = standing(ledger, &claimed).await.unwrap();
+    cancel(ledger, &claimed).await;
+    for (key, over) in [&moved, &cancelled, &claimed, &claimed]
+        .into_iter()
+        .zip(seen.into_iter().chain([running]))
+    {
+        assert_eq!(
+            adopt(ledger, key, later, Some(over)).await,
+            Adopted::Overtaken,
+            "{key}"
+        );
+        assert_ne!(standing(ledger, key).await.unwrap().arming.due, later);
+    }
+}
+
+async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_anew(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("an_adopted_move_keeps_what_belongs_to_the_task", 1);
+    let task = NewTask {
+        payload: Some("{}".into()),
+        tag: Some("tag".into()),
+        max_attempts: Some(3),
+        ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
+    };
+    ledger.create(&[task]).await.unwrap();
+    let seen = standing(ledger, &key).await.unwrap();
+    let claim = claim(ledger, seen.arming, LEASE).await.unwrap();
+    let at = in_ms(ledger, 60_000).await;
+    settle(ledger, &claim, retry_at(at)).await;
+    let waiting = standing(ledger, &key).await.unwrap();
+    assert_eq!(waiting.state, State::Waiting);
+    let due = in_ms(ledger, 30_000).await;
+    let arming = written(adopt(ledger, &key, due, Some(waiting)).await);
+    assert_eq!((arming.row, arming.due), (seen.arming.row, due));
+    let record = record(ledger, &key).await;
+    assert_eq!(
+        (record.state, record.due_at, record.attempt),
+        (State::Pending, due, 0)
+    );
+    assert_eq!(
+        (record.payload.as_deref(), record.tag.as_deref()),
+        (Some("{}"), Some("tag"))
+    );
+    assert_eq!(
+        (record.max_attempts, record.last_error, record.adopted),
+        (Some(3), None, true)
+    );
+}
+
+async fn adopting_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catalog)) {
+    let key = key("adopting_during_a_run_supersedes_that_run", 1);
+    let run = claim_due(ledger, &key, LEASE).await;
+    let running = standing(ledger, &key).await.unwrap();
+    let arming = written(adopt(ledger, &key, in_ms(ledger, 5).await, Some(running)).await);
+    pass(ledger, arming.due).await;
+    assert!(
+        claim(ledger, arming, LEASE).await.is_none(),
+        "its lease holds"
+    );
+    assert_eq!(
+        settle(ledger, &run, Ruling::Complete).await,
+        Settled::Superseded
+    );
+    assert!(claim(ledger, arming, LEASE).await.is_some());
+}
+
+async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Catalog)) {
+    let rule = "a_finished_task_that_is_adopted_begins_anew";
+    let keys = [key(rule, "done"), key(rule, "dead"), key(rule, "cancelled")];
+    for (key, state) in keys
+        .iter()
+        .zip([State::Done, State::Dead, State::Cancelled])
+    {
+        let payload = Some("{}".into());
+        let task = NewTask {
+            payload,
+            ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
+        };
+        ledger.create(&[task]).await.unwrap();
+        if state == State::Cancelled {
+            cancel(ledger, key).await;
+        } else {
+            let seen = standing(ledger, key).await.unwrap();
+            let run = claim(ledger, seen.arming, LEASE).await.unwrap();
+            let ruling = match state {
+                State::Done => Ruling::Complete,
+                _ => bury(),
+            };
+            settle(ledger, &run, ruling).await;
+        }
+        let finished = standing(ledger, key).await.unwrap();
+        assert_eq!(finished.state, state);
+        let due = in_ms(ledger, 60_000).await;
+        written(adopt(ledger, key, due, Some(finished)).await);
+        let record = record(ledger, key).await;
+        assert_eq!(
+            (record.state, record.due, record.attempt),
+            (State::Pending, due, 0)
+        );
+        assert_eq!(
+            (record.payload, record.finished, record.last_error),
+            (None, None, None)
+        );
+    }
+}
+
+async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let rule = "only_an_adopted_task_is_withdrawn";
+    let far = in_ms(ledger, 60_000).await;
+    let made = key(rule, "made");
+    create_at(ledger, &made, far).await;
+    assert!(!withdraw(ledger, &made).await, "a program made it");
+
+    let soon = key(rule, "soon");
+    written(adopt(ledger, &soon, in_ms(ledger, 900).await, None).await);
+    assert!(!withdraw(ledger, &soon).await, "it may have expired");
+
+    let pending = key(rule, "pending");
+    let arming = written(adopt(ledger, &pending, far, None).await);
+    let seen = standing(ledger, &pending).await.unwrap();
+    let older = Standing {
+        arming: Arming {
+            due: UnixMs(far.0 - 1),
+            ..arming
+        },
+        ..seen.clone()
+    };
+    let heard = in_ms(ledger, 0).await;
+    let withdrawn = ledger.withdraw(&older, heard).await.unwrap();
+    assert!(!withdrawn, "another arming");
+    assert!(ledger.withdraw(&seen, heard).await.unwrap());
+    assert!(!ledger.withdraw(&seen, heard).await.unwrap(), "once");
+    let row = standing(ledger, &pending).await.unwrap();
+    assert_eq!(
+        (row.state, row.origin),
+        (State::Cancelled, Origin::DeletedKey)
+    );
+    assert_eq!(row.stamp.changed, heard);
+    let again = written(adopt(ledger, &pending, far, Some(row)).await);
+    assert_eq!(again, arming);
+    let row = standing(ledger, &pending).await.unwrap();
+    assert_eq!((row.state, row.origin), (State::Pending, Origin::Key));
+}
+
+async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
+    let seen = standing(ledger, key).await.unwrap();
+    let heard = in_ms(ledger, 0).await;
+    ledger.withdraw(&seen, heard).await.unwrap()
+}
+
+async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &(impl Ledger + Catalog)) {
+    let rule = "what_waits_for_a_retry_or_behind_a_run_is_withdrawn";
+    let far = in_ms(ledger, 60_000).await;
+    for behind in [false, true] {
+        let key = key(rule, behind);
+        let arming = written(adopt(ledger, &key, in_ms(ledger, 5).await, None).await);
+        pass(ledger, arming.due).await;
+        let run = claim(ledger, arming, LEASE).await.unwrap();
+        if behind {
+            let running = standing(ledger, &key).await.unwrap();
+            assert!(!withdraw(ledger, &key).await, "its own run has begun");
+            let next = written(adopt(ledger, &key, far, Some(running)).await);
+            assert!(withdraw(ledger, &key).await);
+            let row = standing(ledger, &key).await.unwrap();
+            assert_eq!((row.state, row.cancelling), (State::Running, true));
+            let settled = settle(ledger, &run, Ruling::Complete).await;
+            assert_eq!(settled, Settled::Superseded);
+            assert_eq!(standing(ledger, &key).await.unwrap().arming, next);
+        } else {
+            settle(ledger, &run, retry_at(far)).await;
+            assert!(withdraw(ledger, &key).await);
+        }
+        let row = standing(ledger, &key).await.unwrap();
+        assert_eq!(
+            (row.state, row.origin, row.deleted),
+            (State::Cancelled, Origin::DeletedKey, false)
+        );
+    }
+}
+
+async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &(impl Ledger + Catalog)) {
+    let rule = "a_cancellation_ends_what_waits_behind_a_run";
+    let key = key(rule, 1);
+    let run = claim_due(ledger, &key, LEASE).await;
+    create(ledger, &key, 60_000).await;
+    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
+    let settled = settle(ledger, &run, Ruling::Complete).await;
+    assert_eq!(settled, Settled::Superseded);
+    let row = standing(ledger, &key).await.unwrap();
+    assert_eq!((row.state, row.deleted), (State::Cancelled, false));
+    assert!(!ledger.revive(row.arming).await.unwrap());
+}
+
+async fn what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let rule = "what_was_cancelled_during_a_run_is_not_revived";
+    let key = key(rule, 1);
+    let run = claim_due(ledger, &key, SHORT_LEASE).await;
+    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
+    // Its daemon has died.
+    until_free(ledger, &key).await;
+    assert_eq!(state(ledger, &key).await, State::Cancelled);
+    assert!(!ledger.revive(run.lease.arming).await.unwrap());
+    // The same due time once more takes the cancellation back.
+    create_at(ledger, &key, run.lease.arming.due).await;
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn until_free(ledger: &impl Ledger, key: &TaskKey) {
+    while state(ledger, key).await == State::Running {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The last word on a row is that of whoever changed its arming; claims and ends of runs are none.
+async fn every_change_of_an_arming_is_stamped(ledger: &(impl Ledger + Catalog)) {
+    let rule = "every_change_of_an_arming_is_stamped";
+    let key = key(rule, 1);
+    let mut last = UnixMs(0);
+    let mut is_stamped = async |what: &str, stamped: bool| {
+        let row = standing(ledger, &key).await.unwrap();
+        let changed = row.stamp.changed;
+        assert!(changed >= row.stamp.created, "{what}");
+        match stamped {
+            true => assert!(changed > last, "{what}"),
+            false => assert_eq!(changed, last, "{what}"),
+        }
+        last = changed;
+        pass(ledger, changed).await;
+        row
+    };
+    create(ledger, &key, 60_000).await;
+    let row = is_stamped("created", true).await;
+    create_at(ledger, &key, row.arming.due).await;
+    is_stamped("created once more", true).await;
+    let later = in_ms(ledger, 70_000).await;
+    ledger.reschedule(&key, later).await.unwrap();
+    let row = is_stamped("rescheduled", true).await;
+    let heard = UnixMs(in_ms(ledger, 0).await.0);
+    let found = Foundling {
+        key: key.clone(),
+        due: later,
+        heard,
+        from_key: true,
+        over: Some(row),
+    };
+    written(ledger.adopt(&[found]).await.unwrap().remove(0));
+    let row = is_stamped("adopted", true).await;
+    assert_eq!((row.stamp.changed, row.stamp.created), (heard, heard));
+    cancel(ledger, &key).await;
+    is_stamped("cancelled", true).await;
+    create(ledger, &key, 60_000).await;
+    is_stamped("created anew", true).await;
+    ledger.run_now(&key).await.unwrap();
+    let row = is_stamped("run now", true).await;
+    pass(ledger, row.arming.due).await;
+    let run = claim(ledger, row.arming, LEASE).await.unwrap();
+    is_stamped("claimed", false).await;
+    settle(ledger, &run, bury()).await;
+    is_stamped("dead", false).await;
+    ledger.redrive(&key).await.unwrap();
+    let row = is_stamped("redriven", true).await;
+    let run = claim(ledger, row.arming, LEASE).await.unwrap();
+    cancel(ledger, &key).await;
+    is_stamped("cancelled during its run", true).await;
+    settle(ledger, &run, bury()).await;
+    let row = is_stamped("ended as cancelled", false).await;
+    assert_eq!(row.state, State::Cancelled);
+    assert_eq!(row.stamp.finished, Some(row.stamp.changed));
+}
+
+async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("a_key_of_ours_with_another_expiry", 1);
+    create(ledger, &key, 60_000).await;
+    let found = Foundling {
+        key: key.clone(),
+        due: in_ms(ledger, 5_000).await,
+        heard: in_ms(ledger, 0).await,
+        from_key: false,
+        over: standing(ledger, &key).await,
+    };
+    let arming = written(ledger.adopt(&[found]).await.unwrap().remove(0));
+    let row = standing(ledger, &key).await.unwrap();
+    assert_eq!((row.arming, row.origin), (arming, Origin::Row));
+}
+
+async fn creating_over_an_adopted_task_makes_it_the_programs(ledger: &(impl Ledger + Catalog)) {
+    let rule = "creating_over_an_adopted_task_makes_it_the_programs";
+    let key = key(rule, 1);
+    written(adopt(ledger, &key, in_ms(ledger, 60_000).await, None).await);
+    create(ledger, &key, 70_000).await;
+    assert_eq!(standing(ledger, &key).await.unwrap().origin, Origin::Row);
+}

@@ -1,0 +1,242 @@
+//! How a task gets its due time: created, created again, moved, run now.
+
+use lapsed::ledger::{
+    Arming, CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    Settlement,
+};
+use lapsed::task::{State, UnixMs};
+
+use crate::ledger_conformance::rig::{
+    LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,
+    settle, state,
+};
+
+rules! {
+    a_task_is_created_pending
+    a_record_shows_a_payload_without_its_envelope
+    creating_the_same_again_changes_nothing
+    creating_a_finished_arming_again_does_not_run_it_twice
+    creating_with_another_due_time_moves_it
+    creating_a_cancelled_task_again_revives_it
+    creating_during_a_run_supersedes_that_run
+    only_a_pending_task_can_be_rescheduled
+    run_now_makes_a_task_due
+    answers_come_in_the_order_of_the_questions
+}
+
+async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
+    let key = key("create", 1);
+    let due = in_ms(ledger, 60_000).await;
+    let task = NewTask {
+        payload: Some("{\"a\":1}".into()),
+        tag: Some("t".into()),
+        max_attempts: Some(3),
+        ..NewTask::new(key.clone(), due)
+    };
+    let created = ledger.create(&[task]).await.unwrap()[0];
+    assert_eq!(
+        (created.arming.due, created.state, created.older_run),
+        (due, State::Pending, false)
+    );
+    let record = record(ledger, &key).await;
+    assert_eq!(
+        (record.due, record.attempt, record.max_attempts),
+        (due, 0, Some(3))
+    );
+    assert_eq!(
+        (record.tag.as_deref(), record.payload.as_deref()),
+        (Some("t"), Some("{\"a\":1}"))
+    );
+    assert_eq!(record.id, format!("{}-{}", created.arming.row, due.0));
+}
+
+async fn a_record_shows_a_payload_without_its_envelope(ledger: &(impl Ledger + Catalog)) {
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let enveloped = format!(r#"{{"$lapsed":{{"traceparent":"{TRACE}"}},"payload":[1]}}"#);
+    for (n, stored, payload, trace) in [
+        (1, enveloped.as_str(), "[1]", Some(TRACE)),
+        (2, "[1]", "[1]", None),
+    ] {
+        let key = key("enveloped", n);
+        let task = NewTask {
+            payload: Some(stored.into()),
+            ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
+        };
+        let arming = ledger.create(&[task]).await.unwrap()[0].arming;
+        let record = record(ledger, &key).await;
+        assert_eq!(record.payload.as_deref(), Some(payload));
+        let found = record.traceparent.map(|trace| trace.to_string());
+        assert_eq!(found.as_deref(), trace);
+        // Who runs it opens it.
+        let claim = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claim.payload.as_deref(), Some(stored));
+    }
+}
+
+async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog)) {
+    let key = key("same", 1);
+    let arming = create(ledger, &key, 60_000).await;
+    let again = NewTask {
+        tag: Some("other".into()),
+        ..NewTask::new(key.clone(), arming.due)
+    };
+    let created = ledger.create(&[again]).await.unwrap()[0];
+    assert_eq!((created.arming, created.state), (arming, State::Pending));
+    assert_eq!(record(ledger, &key).await.tag, None);
+}
+
+async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl Ledger + Catalog)) {
+    let key = key("finished", 1);
+    let claimed = claim_due(ledger, &key, LEASE).await;
+    settle(ledger, &claimed, Ruling::Complete).await;
+    let again = create_at(ledger, &key, claimed.lease.arming.due).await;
+    assert_eq!(again.state, State::Done);
+    assert!(claim(ledger, again.arming, LEASE).await.is_none());
+}
+
+async fn creating_with_another_due_time_moves_it(ledger: &(impl Ledger + Catalog)) {
+    let key = key("move", 1);
+    let first = create(ledger, &key, 60_000).await;
+    let second = create(ledger, &key, 90_000).await;
+    assert_eq!(first.row, second.row);
+    assert!(second.due > first.due);
+    let claimed = {
+        let third = create(ledger, &key, -5).await;
+        claim(ledger, third, LEASE).await.unwrap()
+    };
+    settle(ledger, &claimed, Ruling::Complete).await;
+    let fourth = create(ledger, &key, 60_000).await;
+    assert_eq!(
+        (state(ledger, &key).await, fourth.row),
+        (State::Pending, first.row)
+    );
+}
+
+async fn creating_a_cancelled_task_again_revives_it(ledger: &(impl Ledger + Catalog)) {
+    let key = key("recreate", 1);
+    let arming = create(ledger, &key, -5).await;
+    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
+    let again = create_at(ledger, &key, arming.due).await;
+    assert_eq!(again.state, State::Pending);
+    assert_eq!(
+        claim(ledger, arming, LEASE).await.unwrap().attempt.number,
+        1
+    );
+}
+
+async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catalog)) {
+    let key = key("supersede", 1);
+    let older = claim_due(ledger, &key, LEASE).await;
+    let due = UnixMs(older.lease.arming.due.0 + 1);
+    let newer = create_at(ledger, &key, due).await;
+    assert_eq!((newer.state, newer.older_run), (State::Running, true));
+    assert!(
+        claim(ledger, newer.arming, LEASE).await.is_none(),
+        "not before the older run has ended"
+    );
+    assert_eq!(
+        settle(ledger, &older, Ruling::Complete).await,
+        Settled::Superseded
+    );
+    let claimed = claim(ledger, newer.arming, LEASE).await.unwrap();
+    assert_eq!(
+        (
+            claimed.lease.arming,
+            claimed.attempt.number,
+            claimed.attempt.crashes
+        ),
+        (newer.arming, 1, 0)
+    );
+    assert_eq!(
+        settle(ledger, &older, Ruling::Complete).await,
+        Settled::Fenced
+    );
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied
+    );
+}
+
+async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)) {
+    let key = key("reschedule", 1);
+    let due = in_ms(ledger, -5).await;
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Unknown
+    );
+    let arming = create(ledger, &key, 60_000).await;
+    let moved = Arming { due, ..arming };
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Moved(moved)
+    );
+    let claimed = claim(ledger, moved, LEASE).await.unwrap();
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Running
+    );
+    settle(ledger, &claimed, Ruling::Complete).await;
+    assert_eq!(
+        ledger.reschedule(&key, due).await.unwrap(),
+        RescheduleAnswer::Finished(State::Done)
+    );
+}
+
+async fn run_now_makes_a_task_due(ledger: &(impl Ledger + Catalog)) {
+    let key = key("run_now", 1);
+    assert_eq!(ledger.run_now(&key).await.unwrap(), NudgeAnswer::Unknown);
+    create(ledger, &key, 60_000).await;
+    let NudgeAnswer::Due(arming) = ledger.run_now(&key).await.unwrap() else {
+        panic!("refused")
+    };
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, retry_at(UnixMs(9_000_000_000_000))).await;
+    assert_eq!(state(ledger, &key).await, State::Waiting);
+    assert_eq!(
+        ledger.run_now(&key).await.unwrap(),
+        NudgeAnswer::Due(arming),
+        "a retry keeps its stable id"
+    );
+    assert_eq!(
+        claim(ledger, arming, LEASE).await.unwrap().attempt.number,
+        2
+    );
+}
+
+async fn answers_come_in_the_order_of_the_questions(ledger: &(impl Ledger + Catalog)) {
+    let due = ledger.sync_clock().await.unwrap();
+    let tasks: Vec<NewTask> = [3, 1, 2]
+        .map(|n| NewTask::new(key("order", n), UnixMs(due.0 - n)))
+        .to_vec();
+    let created = ledger.create(&tasks).await.unwrap();
+    assert_eq!(
+        created
+            .iter()
+            .map(|created| due.0 - created.arming.due.0)
+            .collect::<Vec<_>>(),
+        [3, 1, 2]
+    );
+    let keys = [key("order", 2), key("order", "nobody"), key("order", 3)];
+    let standings = ledger.look_up(&keys).await.unwrap();
+    assert_eq!(standings[0].as_ref().unwrap().arming, created[2].arming);
+    assert!(standings[1].is_none());
+    assert_eq!(standings[2].as_ref().unwrap().arming, created[0].arming);
+    let armings: Vec<Arming> = created.iter().map(|created| created.arming).collect();
+    let claims = ledger.claim(&armings, &by(LEASE)).await.unwrap();
+    let rulings = [Ruling::Complete, bury(), Ruling::Release];
+    let settlements: Vec<Settlement> = claims
+        .iter()
+        .zip(rulings)
+        .map(|(claim, ruling)| Settlement {
+            lease: claim.lease,
+            ruling,
+        })
+        .collect();
+    ledger.settle(&settlements).await.unwrap();
+    for (claim, expected) in claims
+        .iter()
+        .zip([State::Done, State::Dead, State::Pending])
+    {
+        assert_eq!(state(ledger, &claim.key).await, expected);
+    }
+}

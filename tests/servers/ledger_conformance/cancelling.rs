@@ -1,0 +1,224 @@
+//! Calling tasks off, one by one and many at once.
+
+use std::time::Duration;
+
+use lapsed::ledger::{
+    Arming, CancelAnswer, CancelFilter, Catalog, Ledger, NewTask, Ruling, Settled,
+};
+use lapsed::task::{State, TaskKey, UnixMs};
+
+use crate::ledger_conformance::rig::{
+    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, in_ms, key, pass, record, retry_at,
+    settle, state,
+};
+
+rules! {
+    a_cancelled_task_is_not_claimed
+    a_cancellation_during_a_run_ends_its_attempts
+    a_cancellation_fences_a_frozen_run
+    a_success_after_a_cancellation_is_a_success
+    tasks_are_cancelled_by_tag_each_as_if_alone
+    tasks_are_cancelled_by_prefix_and_by_class
+    a_dry_run_cancels_nothing
+    many_are_cancelled_page_by_page
+}
+
+async fn a_cancelled_task_is_not_claimed(ledger: &(impl Ledger + Catalog)) {
+    let key = key("cancel", 1);
+    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Unknown);
+    let arming = create(ledger, &key, -5).await;
+    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
+    assert!(claim(ledger, arming, LEASE).await.is_none());
+    assert_eq!(state(ledger, &key).await, State::Cancelled);
+    assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
+    let done = claim_due(ledger, &key, LEASE).await;
+    settle(ledger, &done, Ruling::Complete).await;
+    assert_eq!(
+        cancel(ledger, &key).await,
+        CancelAnswer::Finished(State::Done)
+    );
+}
+
+async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &(impl Ledger + Catalog)) {
+    for (n, ruling) in [retry_at(UnixMs(1)), bury(), Ruling::Release]
+        .into_iter()
+        .enumerate()
+    {
+        let claimed = claim_due(ledger, &key("during", n), LEASE).await;
+        assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Running);
+        assert!(record(ledger, &claimed.key).await.cancel_requested);
+        assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Cancelled);
+        assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
+        assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
+    }
+}
+
+async fn a_cancellation_fences_a_frozen_run(ledger: &(impl Ledger + Catalog)) {
+    let claimed = claim_due(ledger, &key("frozen", 1), Duration::from_millis(20)).await;
+    pass(ledger, ledger.clock().now().plus(Duration::from_millis(50))).await;
+    assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Cancelled);
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Fenced
+    );
+    assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
+}
+
+async fn a_success_after_a_cancellation_is_a_success(ledger: &(impl Ledger + Catalog)) {
+    let claimed = claim_due(ledger, &key("late_cancel", 1), LEASE).await;
+    cancel(ledger, &claimed.key).await;
+    assert_eq!(
+        settle(ledger, &claimed, Ruling::Complete).await,
+        Settled::Applied
+    );
+    assert_eq!(state(ledger, &claimed.key).await, State::Done);
+}
+
+/// Calls off all that fit; the keys of those that were, and how many run.
+async fn cancel_all(ledger: &impl Ledger, filter: &CancelFilter) -> (Vec<TaskKey>, usize) {
+    let (mut cancelled, mut running, mut before) = (Vec::new(), 0, None);
+    loop {
+        let page = ledger.cancel_page(filter, before, false).await.unwrap();
+        cancelled.extend(page.cancelled);
+        running += page.running.len();
+        assert_eq!(page.locked, 0);
+        before = page.next;
+        if before.is_none() {
+            cancelled.sort();
+            return (cancelled, running);
+        }
+    }
+}
+
+async fn create_tagged(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64, tag: &str) -> Arming {
+    let due = in_ms(ledger, ahead_ms).await;
+    let task = NewTask {
+        tag: Some(tag.into()),
+        ..NewTask::new(key.clone(), due)
+    };
+    ledger.create(&[task]).await.unwrap()[0].arming
+}
+
+async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &(impl Ledger + Catalog)) {
+    let names = [
+        "pending", "waiting", "running", "crashed", "done", "dead", "other", "none",
+    ];
+    let [pending, waiting, running, crashed, done, dead, other, none] =
+        names.map(|name| key("tagged", name));
+    let tag = "conformance_tag";
+    create_tagged(ledger, &pending, 60_000, tag).await;
+    create_tagged(ledger, &other, 60_000, "conformance_tag2").await;
+    create(ledger, &none, 60_000).await;
+    let mut claims = Vec::new();
+    for key in [&waiting, &running, &done, &dead] {
+        let arming = create_tagged(ledger, key, -5, tag).await;
+        claims.push(claim(ledger, arming, LEASE).await.unwrap());
+    }
+    let arming = create_tagged(ledger, &crashed, -5, tag).await;
+    let thawed = claim(ledger, arming, SHORT_LEASE).await.unwrap();
+    let at = ledger.clock().now().plus(Duration::from_secs(60));
+    settle(ledger, &claims[0], retry_at(at)).await;
+    settle(ledger, &claims[2], Ruling::Complete).await;
+    settle(ledger, &claims[3], bury()).await;
+    pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
+
+    let filter = CancelFilter::tag(tag);
+    let mut expected = vec![crashed.clone(), pending.clone(), waiting.clone()];
+    expected.sort();
+    assert_eq!(cancel_all(ledger, &filter).await, (expected, 1));
+    let states = [
+        (&pending, State::Cancelled),
+        (&waiting, State::Cancelled),
+        (&crashed, State::Cancelled),
+        (&running, State::Running),
+        (&done, State::Done),
+        (&dead, State::Dead),
+        (&other, State::Pending),
+        (&none, State::Pending),
+    ];
+    for (key, expected) in states {
+        assert_eq!(state(ledger, key).await, expected, "{key}");
+    }
+    assert_eq!(
+        settle(ledger, &thawed, Ruling::Complete).await,
+        Settled::Fenced
+    );
+    // No further attempt of what runs.
+    assert_eq!(
+        settle(ledger, &claims[1], retry_at(at)).await,
+        Settled::Cancelled
+    );
+    assert_eq!(cancel_all(ledger, &filter).await, (Vec::new(), 0));
+}
+
+async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &(impl Ledger + Catalog)) {
+    let names = [
+        "Cancel_x@m",
+        "Cancel_x@m@1",
+        "Cancel_x@m@12",
+        "Cancel_x@mm@1",
+        "Cancel_xy@m@1",
+        "Cancelyx@m@1",
+    ];
+    let keys = names.map(|name| TaskKey::parse(name).unwrap());
+    let of = |numbers: &[usize]| -> (Vec<TaskKey>, usize) {
+        (numbers.iter().map(|n| keys[*n].clone()).collect(), 0)
+    };
+    let cases = [
+        (CancelFilter::class("Cancel_x"), of(&[0, 1, 2, 3])),
+        (CancelFilter::class("Cancel_x").method("m"), of(&[0, 1, 2])),
+        (CancelFilter::prefix("Cancel_x@m@1"), of(&[1, 2])),
+        (CancelFilter::prefix("Cancel_x@m@1@"), of(&[])),
+        (CancelFilter::prefix("Cancel_x@m@1 "), of(&[])),
+        (CancelFilter::prefix("Cancel_x"), of(&[0, 1, 2, 3, 4])),
+    ];
+    for (filter, expected) in cases {
+        for key in &keys {
+            create(ledger, key, 60_000).await;
+        }
+        assert_eq!(cancel_all(ledger, &filter).await, expected, "{filter:?}");
+    }
+    create(ledger, &keys[0], 70_000).await;
+    let mut both = CancelFilter::class("Cancel_x");
+    both.tag = Some("nobody has this".into());
+    assert_eq!(cancel_all(ledger, &both).await, of(&[]));
+    let all = CancelFilter::default();
+    assert!(ledger.cancel_page(&all, None, false).await.is_err());
+}
+
+async fn a_dry_run_cancels_nothing(ledger: &(impl Ledger + Catalog)) {
+    let tag = "dry_tag";
+    let (one, other) = (key("dry", 1), key("dry", 2));
+    create_tagged(ledger, &one, 60_000, tag).await;
+    let arming = create_tagged(ledger, &other, -5, tag).await;
+    claim(ledger, arming, LEASE).await.unwrap();
+    let filter = CancelFilter::tag(tag);
+    let page = ledger.cancel_page(&filter, None, true).await.unwrap();
+    assert_eq!(page.cancelled, std::slice::from_ref(&one));
+    assert_eq!(page.running.len(), 1);
+    assert_eq!(state(ledger, &one).await, State::Pending);
+    let running = record(ledger, &other).await;
+    assert!(!running.cancel_requested);
+}
+
+async fn many_are_cancelled_page_by_page(ledger: &(impl Ledger + Catalog)) {
+    const MANY: usize = 5_000;
+    let due = in_ms(ledger, 60_000).await;
+    let task = |n: usize| NewTask {
+        tag: Some("many_tag".into()),
+        ..NewTask::new(
+            TaskKey::build("Pages", "many", [n.to_string()]).unwrap(),
+            due,
+        )
+    };
+    let tasks: Vec<NewTask> = (0..MANY).map(task).collect();
+    for filter in [
+        CancelFilter::tag("many_tag"),
+        CancelFilter::prefix("Pages@many@"),
+    ] {
+        ledger.create(&tasks).await.unwrap();
+        let (mut cancelled, running) = cancel_all(ledger, &filter).await;
+        cancelled.dedup();
+        assert_eq!((cancelled.len(), running), (MANY, 0), "{filter:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! What is known of the runs of a task: its failures, why it is dead, its result.
+
+use lapsed::ledger::{Arming, Catalog, Ledger, Ruling, Settled, TaskRecord};
+use lapsed::task::{HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs};
+
+use crate::ledger_conformance::rig::{
+    LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, mishap, record, settle,
+    standing,
+};
+
+rules! {
+    what_failed_is_in_the_history_until_the_task_is_armed_anew
+    a_history_has_room_for_the_newest
+    a_snooze_gives_its_attempt_back_and_is_counted_in_a_row
+    a_dead_task_says_why_in_a_word
+    a_result_is_kept_with_the_completion
+}
+
+async fn fail(ledger: &(impl Ledger + Catalog), key: &TaskKey, entry: Mishap) {
+    let arming = arming_of(ledger, key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    let at = UnixMs(1);
+    let ruling = match entry.how {
+        How::Snoozed => Ruling::Snooze { at, mishap: entry },
+        _ => Ruling::RetryAt {
+            at,
+            error: entry.error.clone(),
+            mishap: entry,
+        },
+    };
+    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
+}
+
+pub async fn arming_of(ledger: &impl Ledger, key: &TaskKey) -> Arming {
+    standing(ledger, key).await.unwrap().arming
+}
+
+fn attempts(record: &TaskRecord) -> Vec<u16> {
+    record.history.iter().map(|entry| entry.attempt).collect()
+}
+
+async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("history", 1);
+    create(ledger, &key, -10).await;
+    let first = Mishap {
+        error: "line 1\n\"line\" 2 é \u{1f600} \\".into(),
+        crashes: 2,
+        ..mishap(How::TimedOut, 1, "")
+    };
+    fail(ledger, &key, first.clone()).await;
+    fail(ledger, &key, mishap(How::Panicked, 2, "boom")).await;
+    let found = record(ledger, &key).await;
+    assert_eq!(found.history, [mishap(How::Panicked, 2, "boom"), first]);
+    assert_eq!(found.last_error.as_deref(), Some("boom"));
+
+    let arming = arming_of(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, bury()).await;
+    assert_eq!(attempts(&record(ledger, &key).await), [1, 2, 1]);
+    ledger.redrive(&key).await.unwrap();
+    let redriven = record(ledger, &key).await;
+    assert_eq!(attempts(&redriven), [1, 2, 1], "it survives a redrive");
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, Ruling::Complete).await;
+    assert_eq!(
+        attempts(&record(ledger, &key).await),
+        [1, 2, 1],
+        "and success"
+    );
+
+    create(ledger, &key, -60_000).await;
+    let anew = record(ledger, &key).await;
+    assert_eq!((anew.history.len(), anew.reason), (0, None));
+    fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
+    let due = in_ms(ledger, 60_000).await;
+    ledger.reschedule(&key, due).await.unwrap();
+    let moved = record(ledger, &key).await;
+    assert_eq!((moved.history.len(), moved.last_error), (0, None));
+}
+
+async fn a_history_has_room_for_the_newest(ledger: &(impl Ledger + Catalog)) {
+    let key = key("history", "long");
+    create(ledger, &key, -10).await;
+    for attempt in 1..=HISTORY_MAX as u16 + 3 {
+        let error = "x".repeat(3_000);
+        fail(ledger, &key, mishap(How::Failed, attempt, &error)).await;
+    }
+    let found = record(ledger, &key).await;
+    let expected: Vec<u16> = (4..=13).rev().collect();
+    assert_eq!(attempts(&found), expected);
+    assert!(found.history.iter().all(|entry| entry.error.len() == 500));
+    assert_eq!(found.last_error.unwrap().len(), 2048);
+}
+
+async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &(impl Ledger + Catalog)) {
+    let key = key("snooze", 1);
+    let arming = create(ledger, &key, -10).await;
+    let snooze = |snoozes| Mishap {
+        snoozes,
+        ..mishap(How::Snoozed, 1, "")
+    };
+    for snoozes in 0..3 {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.number, 1);
+        assert_eq!(claimed.attempt.snoozes, snoozes);
+        let ruling = Ruling::Snooze {
+            at: UnixMs(1),
+            mishap: snooze(snoozes + 1),
+        };
+        for _ in 0..2 {
+            let settled = settle(ledger, &claimed, ruling.clone()).await;
+            assert_eq!(settled, Settled::Applied);
+        }
+    }
+    let snoozed = record(ledger, &key).await;
+    assert_eq!((snoozed.attempt, snoozed.last_error), (0, None));
+    assert_eq!(snoozed.history, [snooze(3)], "one entry for all");
+
+    fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert_eq!((claimed.attempt.number, claimed.attempt.snoozes), (2, 0));
+    let ruling = Ruling::Snooze {
+        at: UnixMs(1),
+        mishap: snooze(1),
+    };
+    settle(ledger, &claimed, ruling.clone()).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert_eq!(claimed.attempt.snoozes, 1, "another row of them");
+    settle(ledger, &claimed, ruling).await;
+    let found = record(ledger, &key).await;
+    let hows: Vec<How> = found.history.iter().map(|entry| entry.how).collect();
+    assert_eq!(hows, [How::Snoozed, How::Failed, How::Snoozed]);
+    assert_eq!(found.last_error.as_deref(), Some("no"), "it stays");
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert_eq!(
+        cancel(ledger, &key).await,
+        lapsed::ledger::CancelAnswer::Running
+    );
+    let ruling = Ruling::Snooze {
+        at: UnixMs(1),
+        mishap: snooze(2),
+    };
+    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Cancelled);
+}
+
+async fn a_dead_task_says_why_in_a_word(ledger: &(impl Ledger + Catalog)) {
+    for reason in Reason::ALL {
+        let key = key("reason", reason);
+        let claimed = claim_due(ledger, &key, LEASE).await;
+        settle(ledger, &claimed, bury_for(reason, "broken")).await;
+        let dead = record(ledger, &key).await;
+        assert_eq!((dead.state, dead.reason), (State::Dead, Some(reason)));
+        // What expired, and what is poison, was not run.
+        let ran = u16::from(!matches!(reason, Reason::Expired | Reason::Poison));
+        assert_eq!(dead.attempt, ran, "{reason}");
+        ledger.redrive(&key).await.unwrap();
+        assert_eq!(record(ledger, &key).await.reason, None);
+    }
+    let key = key("reason", "cancelled");
+    let claimed = claim_due(ledger, &key, LEASE).await;
+    cancel(ledger, &key).await;
+    assert_eq!(settle(ledger, &claimed, bury()).await, Settled::Cancelled);
+    let cancelled = record(ledger, &key).await;
+    assert_eq!(cancelled.reason, None, "it is not dead");
+}
+
+async fn a_result_is_kept_with_the_completion(ledger: &(impl Ledger + Catalog)) {
+    let result = r#"{"é":[1,"\n"]}"#;
+    let (with, without) = (key("result", 1), key("result", 2));
+    let kept = claim_due(ledger, &with, LEASE).await;
+    let plain = claim_due(ledger, &without, LEASE).await;
+    let rulings = [
+        (kept.lease, Ruling::CompleteWith(result.into())),
+        (plain.lease, Ruling::Complete),
+    ];
+    let settlements = rulings.map(|(lease, ruling)| lapsed::ledger::Settlement { lease, ruling });
+    for _ in 0..2 {
+        let settled = ledger.settle(&settlements).await.unwrap();
+        assert_eq!(settled, [Settled::Applied; 2]);
+    }
+    let done = record(ledger, &with).await;
+    assert_eq!(
+        (done.state, done.result.as_deref()),
+        (State::Done, Some(result))
+    );
+    assert_eq!(record(ledger, &without).await.result, None);
+    create(ledger, &with, -60_000).await;
+    assert_eq!(
+        record(ledger, &with).await.result,
+        None,
+        "it was the older arming's"
+    );
+
+    let key = key("result", "fenced");
+    let older = claim_due(ledger, &key, LEASE).await;
+    create(ledger, &key, 60_000).await;
+    let ruling = Ruling::CompleteWith(result.into());
+    assert_eq!(settle(ledger, &older, ruling).await, Settled::Superseded);
+    assert_eq!(record(ledger, &key).await.result, None);
+}

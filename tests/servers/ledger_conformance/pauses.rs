@@ -1,0 +1,270 @@
+//! Pauses and holds, and what a scan leaves out for them.
+
+use std::time::Duration;
+
+use lapsed::ledger::{
+    Catalog, DueScan, Ledger, NudgeAnswer, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX,
+    ReleaseAnswer, Window,
+};
+use lapsed::task::{PauseKind, Paused, Scope, TaskKey};
+
+use crate::ledger_conformance::rig::{create, pass};
+
+rules! {
+    a_pause_stands_until_it_is_lifted
+    pausing_twice_changes_nothing_and_says_who_was_first
+    a_reason_that_is_too_long_is_refused
+    a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts
+    a_release_says_nothing_about_the_next_hold
+    a_scan_goes_around_what_is_paused_and_held
+    there_is_an_end_to_pauses_and_a_way_back_from_it
+    run_now_lets_a_held_task_go
+}
+
+fn scope(name: &str) -> Scope {
+    name.parse().unwrap()
+}
+
+async fn paused(ledger: &impl Pauses) -> Vec<(PauseKind, String)> {
+    let all = ledger.all().await.unwrap().into_iter();
+    all.map(|pause| (pause.kind, pause.scope.to_string()))
+        .collect()
+}
+
+async fn a_pause_stands_until_it_is_lifted(ledger: &(impl Ledger + Pauses)) {
+    let before = ledger.sync_clock().await.unwrap();
+    for name in ["Order", "Order@close"] {
+        ledger.set(&scope(name), "me", "because").await.unwrap();
+        pass(ledger, ledger.sync_clock().await.unwrap()).await;
+    }
+    ledger.set(&Scope::EVERYTHING, "me", "").await.unwrap();
+    let expected = ["Order", "Order@close", "everything"];
+    let expected = expected.map(|name| (PauseKind::Pause, name.to_owned()));
+    assert_eq!(paused(ledger).await, expected);
+    let all = ledger.all().await.unwrap();
+    assert!(all[0].since >= before && all[0].since < all[1].since);
+    assert_eq!(
+        (&all[0].by[..], &all[0].reason[..], all[0].due_before),
+        ("me", "because", None)
+    );
+
+    assert_eq!(
+        ledger.lift(&scope("Orders")).await.unwrap(),
+        None,
+        "names are exact"
+    );
+    let lifted = ledger.lift(&scope("Order")).await.unwrap();
+    assert_eq!(lifted.as_ref(), Some(&all[0]));
+    assert_eq!(ledger.lift(&scope("Order")).await.unwrap(), None);
+    assert_eq!(paused(ledger).await, expected[1..]);
+    ledger.lift(&Scope::EVERYTHING).await.unwrap().unwrap();
+    ledger.lift(&scope("Order@close")).await.unwrap().unwrap();
+    assert_eq!(paused(ledger).await, []);
+}
+
+async fn pausing_twice_changes_nothing_and_says_who_was_first(ledger: &(impl Ledger + Pauses)) {
+    let name = scope("Twice");
+    let first = ledger.set(&name, "one", "first").await.unwrap();
+    assert!(!first.already);
+    let long = "two".repeat(100);
+    let second = ledger.set(&name, &long, "second").await.unwrap();
+    let PauseAnswer { pause, already } = second;
+    assert!(already);
+    assert_eq!(pause, first.pause);
+    assert_eq!(paused(ledger).await.len(), 1);
+    ledger.lift(&name).await.unwrap();
+    assert_eq!(
+        ledger.set(&name, &long, "").await.unwrap().pause.by.len(),
+        128
+    );
+    ledger.lift(&name).await.unwrap();
+}
+
+async fn a_reason_that_is_too_long_is_refused(ledger: &(impl Ledger + Pauses)) {
+    let name = scope("Reason");
+    let most = "ü".repeat(REASON_CHARS_MAX);
+    let refused = ledger.set(&name, "me", &format!("{most}!")).await;
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "reason has 256 characters, expected at most 255"
+    );
+    assert_eq!(paused(ledger).await, []);
+    let kept = ledger.set(&name, "me", &most).await.unwrap().pause;
+    assert_eq!(kept.reason, most);
+    ledger.lift(&name).await.unwrap();
+}
+
+async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(
+    ledger: &(impl Ledger + Pauses),
+) {
+    let name = scope("Order@close");
+    let none = ledger.release(&name, "me").await.unwrap();
+    assert_eq!(none, ReleaseAnswer::NoHold);
+    let before = ledger.sync_clock().await.unwrap();
+    pass(ledger, before).await;
+    let first = ledger.hold("me", "restored").await.unwrap();
+    let hold = first.pause.clone();
+    assert!(!first.already && hold.due_before == Some(hold.since) && hold.since > before);
+    pass(ledger, hold.since).await;
+    let again = ledger.hold("other", "").await.unwrap();
+    assert!(again.already);
+    assert_eq!(again.pause, hold);
+
+    let released = ledger.release(&name, "me").await.unwrap();
+    assert_eq!(released, ReleaseAnswer::Released(hold.clone()));
+    let again = ledger.release(&name, "me").await.unwrap();
+    assert_eq!(again, ReleaseAnswer::Already(hold.clone()));
+    let known = Paused::of(&ledger.all().await.unwrap());
+    let task = TaskKey::parse("Order@close@1").unwrap();
+    assert_eq!(known.held_before_of(&task), None);
+    let task = TaskKey::parse("Order@closed@1").unwrap();
+    assert_eq!(known.held_before_of(&task), hold.due_before);
+
+    ledger.set(&scope("Order"), "me", "").await.unwrap();
+    let over = ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    assert_eq!(over, ReleaseAnswer::Released(hold));
+    assert_eq!(
+        paused(ledger).await,
+        [(PauseKind::Pause, "Order".to_owned())],
+        "a pause is no part of the hold"
+    );
+    ledger.lift(&scope("Order")).await.unwrap();
+}
+
+async fn a_release_says_nothing_about_the_next_hold(ledger: &(impl Ledger + Pauses)) {
+    ledger.hold("me", "").await.unwrap();
+    ledger.release(&scope("Order"), "me").await.unwrap();
+    ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    ledger.hold("me", "").await.unwrap();
+    assert_eq!(
+        paused(ledger).await,
+        [(PauseKind::Hold, "everything".to_owned())]
+    );
+    ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    let none = ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    assert_eq!(none, ReleaseAnswer::NoHold);
+}
+
+/// The arguments of what a scan around the pauses finds of class `Around`, `Arounds` or `Aside`, page by page.
+async fn around(ledger: &(impl Ledger + Pauses), window: Window) -> Vec<String> {
+    let paused = Paused::of(&ledger.all().await.unwrap());
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let scan = DueScan {
+            window,
+            after,
+            limit: 2,
+        };
+        let page = ledger.scan_unpaused(scan, &paused).await.unwrap();
+        let rows = page.rows.into_iter().map(|row| row.key);
+        let rows = rows.filter(|key| key.class().starts_with('A'));
+        found.extend(rows.map(|key| key.args().next().unwrap().to_owned()));
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn a_scan_goes_around_what_is_paused_and_held(ledger: &(impl Ledger + Pauses)) {
+    let (oldest, newest) = (
+        Window::OverdueOldest(Duration::ZERO),
+        Window::OverdueNewest(Duration::ZERO),
+    );
+    for (task, in_ms) in [
+        ("Around@go@1", -9_000),
+        ("Around@go@2", -8_000),
+        ("Around@goes@3", -7_000),
+        ("Arounds@go@4", -6_000),
+        ("around@go@x", -5_500),
+        ("Aside@go@5", -5_000),
+        ("Around@go@6", -4_000),
+        ("Aside@stop@7", -3_000),
+    ] {
+        create(ledger, &TaskKey::parse(task).unwrap(), in_ms).await;
+    }
+    assert_eq!(
+        around(ledger, oldest).await,
+        ["1", "2", "3", "4", "5", "6", "7"]
+    );
+    ledger.set(&scope("Around@go"), "me", "").await.unwrap();
+    assert_eq!(around(ledger, oldest).await, ["3", "4", "5", "7"]);
+    assert_eq!(around(ledger, newest).await, ["7", "5", "4", "3"]);
+    ledger.set(&scope("Around"), "me", "").await.unwrap();
+    assert_eq!(around(ledger, oldest).await, ["4", "5", "7"]);
+    ledger.set(&scope("Aside@go"), "me", "").await.unwrap();
+    assert_eq!(around(ledger, newest).await, ["7", "4"]);
+
+    ledger.hold("me", "").await.unwrap();
+    let none: [&str; 0] = [];
+    assert_eq!(around(ledger, oldest).await, none);
+    create(ledger, &TaskKey::parse("Aside@stop@8").unwrap(), 0).await;
+    pass(ledger, ledger.sync_clock().await.unwrap()).await;
+    assert_eq!(around(ledger, oldest).await, ["8"], "due after the hold");
+    ledger.release(&scope("Aside"), "me").await.unwrap();
+    assert_eq!(around(ledger, oldest).await, ["7", "8"]);
+    ledger.release(&scope("Arounds@go"), "me").await.unwrap();
+    assert_eq!(around(ledger, oldest).await, ["4", "7", "8"]);
+    ledger.set(&Scope::EVERYTHING, "me", "").await.unwrap();
+    assert_eq!(around(ledger, newest).await, none);
+
+    for pause in ledger.all().await.unwrap() {
+        ledger.lift(&pause.scope).await.unwrap();
+    }
+    ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    assert_eq!(paused(ledger).await, []);
+    assert_eq!(around(ledger, oldest).await.len(), 8);
+}
+
+async fn run_now_lets_a_held_task_go(ledger: &(impl Ledger + Catalog + Pauses)) {
+    let [held, released, later] =
+        ["HeldNow@go", "FreeNow@go", "HeldNow@later"].map(|key| TaskKey::parse(key).unwrap());
+    let old = create(ledger, &held, -5_000).await;
+    let kept = create(ledger, &released, -5_000).await;
+    let hold = ledger.hold("me", "").await.unwrap().pause;
+    ledger.release(&scope("FreeNow"), "me").await.unwrap();
+    create(ledger, &later, 60_000).await;
+    let paused = Paused::of(&ledger.all().await.unwrap());
+    assert!(paused.hinders(&held, old.due).is_some());
+
+    let NudgeAnswer::Due(arming) = ledger.run_now(&held).await.unwrap() else {
+        panic!("refused")
+    };
+    assert!(arming.due >= hold.due_before.unwrap());
+    assert_eq!(paused.hinders(&held, arming.due), None);
+    let answer = ledger.run_now(&released).await.unwrap();
+    assert_eq!(answer, NudgeAnswer::Due(kept), "it was not held");
+    let NudgeAnswer::Due(arming) = ledger.run_now(&later).await.unwrap() else {
+        panic!("refused")
+    };
+    assert_eq!(paused.hinders(&later, arming.due), None);
+    ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+}
+
+async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &(impl Ledger + Pauses)) {
+    let name = |number: usize| scope(&format!("Many{number}"));
+    ledger.hold("me", "").await.unwrap();
+    for number in 1..PAUSES_MAX {
+        ledger.set(&name(number), "me", "").await.unwrap();
+    }
+    let refused =
+        "1000 pauses stand, expected fewer than 1000: resume some, or pause whole classes";
+    let more = ledger.set(&name(PAUSES_MAX), "me", "").await.unwrap_err();
+    assert_eq!(more.to_string(), refused);
+    let more = ledger.release(&name(1), "me").await.unwrap_err();
+    assert_eq!(more.to_string(), refused);
+    assert!(ledger.set(&name(1), "me", "").await.unwrap().already);
+    // However many are paused, a scan is one statement.
+    let paused = Paused::of(&ledger.all().await.unwrap());
+    let scan = DueScan {
+        window: Window::OverdueNewest(Duration::ZERO),
+        after: None,
+        limit: 10,
+    };
+    ledger.scan_unpaused(scan, &paused).await.unwrap();
+    ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
+    for number in 1..PAUSES_MAX {
+        ledger.lift(&name(number)).await.unwrap().unwrap();
+    }
+    assert_eq!(ledger.all().await.unwrap(), []);
+}

@@ -1,0 +1,324 @@
+//! What is found by its due time, and by what people ask for.
+
+use std::time::Duration;
+
+use lapsed::ledger::{
+    Catalog, DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
+};
+use lapsed::task::{KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
+
+use crate::ledger_conformance::rig::{LEASE, by, claim, create, key};
+
+rules! {
+    scans_go_by_due_time_in_pages
+    a_scan_for_news_leaves_out_what_is_known
+    a_scan_for_news_is_of_the_buckets_that_are_asked_for
+    a_scan_for_overdue_news_leaves_out_what_is_leased
+    lists_are_filtered_and_paged
+    pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out
+}
+
+async fn pages(ledger: &impl Ledger, window: Window, rule: &str) -> Vec<String> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = ledger
+            .scan(DueScan {
+                window,
+                after,
+                limit: 2,
+            })
+            .await
+            .unwrap();
+        found.extend(
+            page.rows
+                .iter()
+                .filter(|row| row.key.method() == rule)
+                .map(|row| row.key.args().next().unwrap().to_owned()),
+        );
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
+    for (name, in_ms) in [
+        ("c", -1_000),
+        ("a", -3_000),
+        ("b", -2_000),
+        ("far", 3_600_000),
+        ("near", 5_000),
+    ] {
+        create(ledger, &key("scan", name), in_ms).await;
+    }
+    let leased = create(ledger, &key("scan", "leased"), -2_500).await;
+    claim(ledger, leased, LEASE).await.unwrap();
+    assert_eq!(
+        pages(ledger, Window::OverdueOldest(Duration::ZERO), "scan").await,
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        pages(ledger, Window::OverdueNewest(Duration::ZERO), "scan").await,
+        ["c", "b", "a"]
+    );
+    assert_eq!(
+        pages(ledger, Window::Ahead(Duration::from_secs(10)), "scan").await,
+        ["near"]
+    );
+    assert_eq!(
+        pages(ledger, Window::Ahead(Duration::from_secs(7200)), "scan").await,
+        ["near", "far"]
+    );
+    assert!(
+        pages(
+            ledger,
+            Window::Deleted {
+                back: Duration::from_secs(60),
+                ahead: Duration::from_secs(7200)
+            },
+            "scan"
+        )
+        .await
+        .is_empty()
+    );
+}
+
+async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalog)) {
+    let mut armings = Vec::new();
+    for (name, in_ms) in [("a", 5_000), ("b", 6_000), ("c", 7_000)] {
+        armings.push(create(ledger, &key("news", name), in_ms).await);
+    }
+    let moved = armings[1].due.plus(Duration::from_millis(500));
+    ledger.reschedule(&key("news", "b"), moved).await.unwrap();
+    let seen: Vec<(u64, UnixMs)> = armings
+        .iter()
+        .map(|arming| (arming.row, arming.due))
+        .collect();
+    let known = |row: u64, due: UnixMs| seen.contains(&(row, due));
+    let (mut news, mut after) = (Vec::new(), None);
+    loop {
+        let scan = DueScan {
+            window: Window::Ahead(Duration::from_secs(10)),
+            after,
+            limit: 1,
+        };
+        let all = KeyBuckets::all();
+        let page = ledger.scan_news(scan, &all, &known).await.unwrap();
+        let own = page
+            .rows
+            .into_iter()
+            .filter(|row| row.key.method() == "news");
+        news.extend(own.map(|row| (row.key, row.due_at)));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(news, [(key("news", "b"), moved)]);
+}
+
+/// Non-ASCII keys, too: the ledger and this program have to agree on the bucket of each.
+async fn a_scan_for_news_is_of_the_buckets_that_are_asked_for(ledger: &(impl Ledger + Catalog)) {
+    let now = ledger.sync_clock().await.unwrap();
+    let ahead = Window::Ahead(Duration::from_secs(1_000));
+    let oldest = Window::OverdueOldest(Duration::from_secs(1));
+    let newest = Window::OverdueNewest(Duration::from_secs(1));
+    let soon = now.plus(Duration::from_secs(500));
+    let past = UnixMs(now.0 - 60_000);
+    for (method, due, windows) in [
+        ("ahead", soon, vec![ahead]),
+        ("overdue", past, vec![oldest, newest]),
+    ] {
+        let mut keys = Vec::new();
+        for n in 0..40 {
+            let key = TaskKey::build("Bucket", method, [format!("Größe {n}")]).unwrap();
+            let task = NewTask::new(key.clone(), UnixMs(due.0 + n));
+            ledger.create(&[task]).await.unwrap();
+            keys.push(key);
+        }
+        let half: KeyBuckets = KeyBucket::all().filter(|it| it.number() % 2 == 0).collect();
+        let rest = KeyBuckets::all().without(&half);
+        for among in [half, rest] {
+            for window in &windows {
+                let mut expected = keys.clone();
+                expected.retain(|key| among.contains(KeyBucket::of(key)));
+                assert!((1..40).contains(&expected.len()));
+                if *window == newest {
+                    expected.reverse();
+                }
+                let mut found = news(ledger, *window, &among).await;
+                found.retain(|key| key.class() == "Bucket");
+                assert_eq!(found, expected, "{window:?}");
+            }
+        }
+    }
+}
+
+/// All pages of a scan for news of which nothing is known.
+async fn news(ledger: &impl Ledger, window: Window, among: &KeyBuckets) -> Vec<TaskKey> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let scan = DueScan {
+            window,
+            after,
+            limit: 7,
+        };
+        let page = ledger.scan_news(scan, among, &|_, _| false).await.unwrap();
+        found.extend(page.rows.into_iter().map(|row| row.key));
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn a_scan_for_overdue_news_leaves_out_what_is_leased(ledger: &(impl Ledger + Catalog)) {
+    let past = UnixMs(ledger.sync_clock().await.unwrap().0 - 60_000);
+    let mut armings = Vec::new();
+    for name in ["leased", "free"] {
+        let key = TaskKey::build("Leases", "news", [name]).unwrap();
+        let created = ledger.create(&[NewTask::new(key, past)]).await.unwrap();
+        armings.push(created[0].arming);
+    }
+    let claims = ledger.claim(&armings[..1], &by(LEASE)).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    for window in [Window::OverdueOldest, Window::OverdueNewest] {
+        let mut found = news(ledger, window(Duration::from_secs(1)), &KeyBuckets::all()).await;
+        found.retain(|key| key.class() == "Leases");
+        assert_eq!(found, [TaskKey::build("Leases", "news", ["free"]).unwrap()]);
+    }
+}
+
+async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {
+    let due = ledger.sync_clock().await.unwrap();
+    let class = |class: &str, arg: &str| TaskKey::build(class, "list", [arg]).unwrap();
+    for n in 0..5 {
+        let task = NewTask {
+            tag: Some("list_tag".into()),
+            ..NewTask::new(class("List_x", &n.to_string()), UnixMs(due.0 + 60_000 + n))
+        };
+        ledger.create(&[task]).await.unwrap();
+    }
+    ledger
+        .create(&[NewTask::new(class("Listyx", "other"), UnixMs(due.0 - 5))])
+        .await
+        .unwrap();
+    let all = ListFilter {
+        class: Some("List_x".into()),
+        limit: 100,
+        ..ListFilter::default()
+    };
+    assert_eq!(
+        ledger.list(&all).await.unwrap().tasks.len(),
+        5,
+        "`_` is no wildcard"
+    );
+    let tagged = ListFilter {
+        tag: Some("list_tag".into()),
+        limit: 2,
+        ..ListFilter::default()
+    };
+    let first = ledger.list(&tagged).await.unwrap();
+    let second = ledger
+        .list(&ListFilter {
+            cursor: first.next,
+            ..tagged.clone()
+        })
+        .await
+        .unwrap();
+    let third = ledger
+        .list(&ListFilter {
+            cursor: second.next,
+            ..tagged
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            first.tasks.len(),
+            second.tasks.len(),
+            third.tasks.len(),
+            third.next
+        ),
+        (2, 2, 1, None)
+    );
+    let overdue = ListFilter {
+        states: vec![StateFilter::Overdue],
+        method: Some("list".into()),
+        limit: 100,
+        ..ListFilter::default()
+    };
+    assert_eq!(ledger.list(&overdue).await.unwrap().tasks.len(), 1);
+    let window = ListFilter {
+        due_after: Some(UnixMs(due.0 + 60_001)),
+        due_before: Some(UnixMs(due.0 + 60_003)),
+        ..all
+    };
+    assert_eq!(ledger.list(&window).await.unwrap().tasks.len(), 2);
+    let none = ListFilter {
+        states: vec![StateFilter::Is(State::Dead)],
+        ..window
+    };
+    assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
+}
+
+async fn pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let due = ledger.sync_clock().await.unwrap();
+    // Two fall due in the same millisecond; created in another order than they are due or named.
+    for (arg, ahead) in [("c", 3), ("a", 9), ("d", 1), ("b", 3), ("e", 7)] {
+        let key = TaskKey::build("Paged", "list", [arg]).unwrap();
+        let task = NewTask {
+            tag: Some("paged_tag".into()),
+            ..NewTask::new(key, UnixMs(due.0 + 600_000 + ahead))
+        };
+        ledger.create(&[task]).await.unwrap();
+    }
+    let class = ListFilter {
+        class: Some("Paged".into()),
+        limit: 1,
+        ..ListFilter::default()
+    };
+    let tagged = ListFilter {
+        tag: Some("paged_tag".into()),
+        ..class.clone()
+    };
+    let pending = ListFilter {
+        states: vec![StateFilter::Is(State::Pending)],
+        ..class.clone()
+    };
+    let soon = ListFilter {
+        due_after: Some(UnixMs(due.0 + 600_003)),
+        due_before: Some(UnixMs(due.0 + 600_009)),
+        ..class.clone()
+    };
+    for (filter, expected) in [
+        (class, "abcde"),
+        (tagged, "cadbe"),
+        (pending, "dcbea"),
+        (soon, "cbe"),
+    ] {
+        let (mut filter, mut found) = (filter, String::new());
+        loop {
+            let page = ledger.list(&filter).await.unwrap();
+            for task in page.tasks {
+                found += task.key.args().last().unwrap();
+            }
+            filter.cursor = page.next;
+            if filter.cursor.is_none() {
+                break;
+            }
+            let handed_on = filter.cursor.unwrap().to_string();
+            filter.cursor = Some(handed_on.parse().unwrap());
+        }
+        assert_eq!(found, expected, "{filter:?}");
+    }
+    let other = ListFilter {
+        cursor: Some(ListCursor::Key("Paged@list@a".to_owned())),
+        ..ListFilter::default()
+    };
+    let refused = ledger.list(&other).await.unwrap_err();
+    assert!(matches!(refused, LedgerError::Invalid(_)), "{refused}");
+}

@@ -1,0 +1,296 @@
+//! A recurring task: one row that goes on from occurrence to occurrence.
+
+use std::time::Duration;
+
+use lapsed::ledger::recurring::SeriesRow;
+use lapsed::ledger::{
+    Arming, CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+};
+use lapsed::task::{How, Mishap, Recurrence, State, TaskKey, UnixMs};
+
+use crate::ledger_conformance::adoption::{adopt, written};
+use crate::ledger_conformance::rig::{
+    LEASE, bury, cancel, claim, create, in_ms, key, mishap, pass, record, settle, standing, state,
+};
+
+rules! {
+    a_series_goes_on_with_its_next_arming
+    a_series_remembers_what_failed_and_the_result_of_its_latest_run
+    a_series_that_goes_on_twice_answers_the_same
+    a_series_cancelled_during_a_run_ends_with_it
+    a_series_created_anew_during_a_run_is_not_moved_by_it
+    an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on
+    an_occurrence_that_is_run_now_comes_at_its_own_time_too
+    a_series_that_is_dead_goes_on_when_it_is_redriven
+    a_run_of_a_series_that_is_released_counts_as_an_attempt
+    a_series_whose_key_is_deleted_is_not_called_off
+    an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before
+}
+
+/// Every hour, due 10 ms ago.
+pub async fn hourly(ledger: &impl Ledger, key: &TaskKey) -> Arming {
+    let due = in_ms(ledger, -10).await;
+    let every = Recurrence::every(Duration::from_secs(3600)).unwrap();
+    let task = NewTask {
+        recurrence: Some(every.starting(due)),
+        payload: Some("{\"a\":1}".into()),
+        ..NewTask::new(key.clone(), due)
+    };
+    let arming = ledger.recur(&task, None).await.unwrap();
+    arming.expect("there was no row")
+}
+
+pub async fn series(ledger: &impl Ledger, key: &TaskKey) -> SeriesRow {
+    ledger.series(key).await.unwrap().unwrap()
+}
+
+pub async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
+    let stored = series(ledger, key).await.recurrence;
+    stored.unwrap().parse().unwrap()
+}
+
+pub fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
+    Ruling::GoOn {
+        next,
+        ran: true,
+        error: error.map(str::to_owned),
+        mishap: error.map(|error| mishap(How::Failed, 1, error)),
+        result: error.is_none().then(|| "7".to_owned()),
+    }
+}
+
+/// As it is when nothing was moved.
+fn moved_back(recurrence: &Recurrence) -> Recurrence {
+    recurrence.clone().settled()
+}
+
+async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-history", 1);
+    let mut arming = hourly(ledger, &key).await;
+    let snoozed = Mishap {
+        snoozes: 1,
+        ..mishap(How::Snoozed, 1, "")
+    };
+    for (error, result) in [(None, Some("7")), (Some("no"), None), (None, Some("7"))] {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.snoozes, 0, "each occurrence counts its own");
+        let ruling = Ruling::Snooze {
+            at: arming.due,
+            mishap: snoozed.clone(),
+        };
+        settle(ledger, &claimed, ruling).await;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.snoozes, 1);
+        let next = UnixMs(arming.due.0 + 1);
+        assert_eq!(
+            settle(ledger, &claimed, go_on(next, error)).await,
+            Settled::Applied
+        );
+        let record = record(ledger, &key).await;
+        assert_eq!(record.result.as_deref(), result);
+        assert_eq!(record.last_error.as_deref(), error);
+        arming.due = next;
+    }
+    let history = record(ledger, &key).await.history;
+    assert_eq!(history, [mishap(How::Failed, 1, "no")]);
+}
+
+async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-goes-on", 1);
+    let first = hourly(ledger, &key).await;
+    let claimed = claim(ledger, first, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.next(first.due), Some(UnixMs(first.due.0 + 3_600_000)));
+
+    let next = UnixMs(first.due.0 + 20);
+    let ruling = go_on(next, Some("not today"));
+    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
+    let failed = record(ledger, &key).await;
+    assert_eq!((failed.due, failed.state), (next, State::Pending));
+    assert_eq!((failed.attempt, failed.crashes), (0, 0));
+    assert_eq!(failed.last_error.as_deref(), Some("not today"));
+    assert_eq!(failed.payload.as_deref(), Some("{\"a\":1}"));
+
+    pass(ledger, next).await;
+    let second = Arming {
+        row: first.row,
+        due: next,
+    };
+    let claimed = claim(ledger, second, LEASE).await.unwrap();
+    assert_eq!((claimed.lease.arming, claimed.attempt.number), (second, 1));
+    let next = UnixMs(next.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    let succeeded = record(ledger, &key).await;
+    assert_eq!((succeeded.due, succeeded.last_error), (next, None));
+}
+
+async fn a_series_that_goes_on_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-goes-on-twice", 1);
+    let claimed = {
+        let arming = hourly(ledger, &key).await;
+        claim(ledger, arming, LEASE).await.unwrap()
+    };
+    let next = UnixMs(claimed.lease.arming.due.0 + 3_600_000);
+    for _ in 0..2 {
+        let settled = settle(ledger, &claimed, go_on(next, None)).await;
+        assert_eq!(settled, Settled::Applied);
+    }
+    assert_eq!(record(ledger, &key).await.due, next);
+}
+
+async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Catalog)) {
+    for (error, ends) in [(None, State::Done), (Some("no"), State::Cancelled)] {
+        let key = key("series-ends", ends);
+        let arming = hourly(ledger, &key).await;
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
+        let next = UnixMs(arming.due.0 + 3_600_000);
+        // There is nothing to arm.
+        let ended = error.map_or(Settled::Ended, |_| Settled::Cancelled);
+        for _ in 0..2 {
+            let settled = settle(ledger, &claimed, go_on(next, error)).await;
+            assert_eq!(settled, ended);
+        }
+        let record = record(ledger, &key).await;
+        assert_eq!((record.state, record.due), (ends, arming.due));
+    }
+}
+
+async fn a_series_created_anew_during_a_run_is_not_moved_by_it(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-anew", 1);
+    let arming = hourly(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    let newer = create(ledger, &key, 60_000).await;
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    let settled = settle(ledger, &claimed, go_on(next, None)).await;
+    assert_eq!(settled, Settled::Superseded);
+    assert_eq!(record(ledger, &key).await.due, newer.due);
+}
+
+async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-moved", 1);
+    let arming = hourly(ledger, &key).await;
+    let now = ledger.sync_clock().await.unwrap();
+    for delay in [7_000, 8_000] {
+        let moved = ledger
+            .reschedule(&key, UnixMs(now.0 + delay))
+            .await
+            .unwrap();
+        assert!(matches!(moved, RescheduleAnswer::Moved(_)), "{moved:?}");
+    }
+    let moved = recurrence(ledger, &key).await;
+    assert_eq!(moved.goes_on_behind(UnixMs(0)), arming.due, "the first one");
+
+    let moved = ledger.reschedule(&key, now).await.unwrap();
+    let RescheduleAnswer::Moved(present) = moved else {
+        panic!("{moved:?}")
+    };
+    pass(ledger, now).await;
+    let claimed = claim(ledger, present, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.goes_on_behind(UnixMs(0)), arming.due);
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+    let settled = recurrence(ledger, &key).await;
+    assert_eq!(settled.goes_on_behind(UnixMs(0)), UnixMs(0));
+    assert_eq!(settled, moved_back(&settled));
+}
+
+async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-run-now", 1);
+    let first = hourly(ledger, &key).await;
+    let begun = record(ledger, &key).await.created;
+    pass(ledger, UnixMs(begun.0 + 1)).await;
+    // Overdue: there is nothing besides.
+    ledger.run_now(&key).await.unwrap();
+    let wanted = record(ledger, &key).await.created;
+    assert!(wanted > begun, "what it was missed by counts from now");
+    let claimed = claim(ledger, first, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.goes_on_behind(first.due), first.due);
+    let next = UnixMs(first.due.0 + 3_600_000);
+    settle(ledger, &claimed, go_on(next, None)).await;
+
+    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+        panic!("it was pending")
+    };
+    assert!(now.due < next);
+    let claimed = claim(ledger, now, LEASE).await.unwrap();
+    let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
+    assert_eq!(read.next(read.goes_on_behind(now.due)), Some(next));
+}
+
+async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-redriven", 1);
+    let arming = hourly(ledger, &key).await;
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    settle(ledger, &claimed, bury()).await;
+    assert_eq!(
+        ledger.redrive(&key).await.unwrap(),
+        NudgeAnswer::Due(arming)
+    );
+    let claimed = claim(ledger, arming, LEASE).await.unwrap();
+    assert!(claimed.recurrence.is_some());
+    let next = UnixMs(arming.due.0 + 3_600_000);
+    assert_eq!(
+        settle(ledger, &claimed, go_on(next, None)).await,
+        Settled::Applied
+    );
+}
+
+async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-released", 1);
+    let arming = hourly(ledger, &key).await;
+    for number in 1..4 {
+        let claimed = claim(ledger, arming, LEASE).await.unwrap();
+        assert_eq!(claimed.attempt.number, number);
+        let settled = settle(ledger, &claimed, Ruling::Release).await;
+        assert_eq!(settled, Settled::Applied);
+    }
+}
+
+async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger + Catalog)) {
+    let key = key("series-withdrawn", 1);
+    hourly(ledger, &key).await;
+    let over = standing(ledger, &key).await;
+    let due = in_ms(ledger, 60_000).await;
+    written(adopt(ledger, &key, due, over).await);
+    let seen = standing(ledger, &key).await.unwrap();
+    let heard = in_ms(ledger, 0).await;
+    assert!(!ledger.withdraw(&seen, heard).await.unwrap());
+    assert_eq!(state(ledger, &key).await, State::Pending);
+}
+
+async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
+    ledger: &(impl Ledger + Catalog),
+) {
+    let key = key("series-not-run", 1);
+    let mut arming = hourly(ledger, &key).await;
+    let missed = |next| Ruling::GoOn {
+        next,
+        ran: false,
+        error: None,
+        mishap: None,
+        result: None,
+    };
+    for ruling in [go_on as fn(UnixMs, Option<&str>) -> Ruling, |next, _| {
+        go_on(next, Some("no"))
+    }] {
+        let mut known = Vec::new();
+        for missed in [None, Some(missed)] {
+            let claimed = claim(ledger, arming, LEASE).await.unwrap();
+            arming.due = UnixMs(arming.due.0 + 1);
+            let ruling = missed.map_or_else(|| ruling(arming.due, None), |it| it(arming.due));
+            let settled = settle(ledger, &claimed, ruling).await;
+            assert_eq!(settled, Settled::Applied);
+            let record = record(ledger, &key).await;
+            known.push((record.last_error, record.result));
+        }
+        assert_eq!(known[0], known[1]);
+        assert_ne!(known[0], (None, None));
+    }
+}

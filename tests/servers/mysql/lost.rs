@@ -1,0 +1,177 @@
+//! Claims whose answers are lost, late, or read from somewhere else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lapsed::Config;
+use lapsed::doctor::{self, Severity};
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::{Arming, Claimant, Ledger, LedgerError, NewTask};
+use lapsed::task::{TaskKey, UnixMs};
+use sqlx::{Connection, MySqlConnection};
+use tokio::time::Instant;
+
+use crate::mysql::proxy::{Act, Proxy};
+use crate::mysql::rig::{claimant, overdue, start};
+
+fn is_claim(sql: &str) -> bool {
+    sql.starts_with("UPDATE") && sql.contains("SET attempt = LEAST(")
+}
+
+fn hasty(url: &str) -> MysqlLedger {
+    let mut config = Config::default().ledger;
+    config.url = url.into();
+    config.statement_timeout = Duration::from_secs(2);
+    MysqlLedger::new(&config).unwrap()
+}
+
+/// Attempt, crashes, and whether it is leased.
+async fn counters(url: &str, arming: Arming) -> (i64, i64, i64) {
+    let mut connection = MySqlConnection::connect(url).await.unwrap();
+    sqlx::query_as(
+        "SELECT CAST(attempt AS SIGNED), CAST(crashes AS SIGNED), CAST(lease_until > 0 AS SIGNED) FROM tb_time_limit_task WHERE id = ?",
+    )
+    .bind(arming.row)
+    .fetch_one(&mut connection)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_claim_that_reaches_the_server_late_is_not_executed() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 1).await;
+    let proxy = Proxy::before(&url, |sql| match is_claim(sql) {
+        true => Act::Hold,
+        false => Act::Pass,
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    let lost = through.claim(&armings, &claimant()).await.unwrap_err();
+    assert!(lost.is_transient(), "{lost}");
+    assert_eq!(proxy.held(), 1);
+    // The next connection has the server end the lost one.
+    through.sync_clock().await.unwrap();
+    proxy.let_go();
+    // Longer than a claim takes.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(counters(&url, armings[0]).await, (0, 0, 0));
+    let claims = ledger.claim(&armings, &claimant()).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    assert_eq!(
+        (claims[0].attempt.number, claims[0].attempt.crashes),
+        (1, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_late_claim_that_cannot_be_stopped_is_given_back_after_it_came() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 1).await;
+    let proxy = Proxy::before(&url, |sql| match sql {
+        claim if is_claim(claim) => Act::Hold,
+        // As if this user had no right to.
+        kill if kill.starts_with("KILL") => Act::Refuse(1095),
+        _ => Act::Pass,
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    through.claim(&armings, &claimant()).await.unwrap_err();
+    // It gives back before the claim comes, which changes nothing.
+    through.sync_clock().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    proxy.let_go();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut seen = Vec::new();
+    while seen.last() != Some(&(0, 0, 0)) || !seen.contains(&(1, 0, 1)) {
+        assert!(Instant::now() < deadline, "{seen:?}");
+        let now = counters(&url, armings[0]).await;
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+}
+
+#[tokio::test]
+async fn claims_that_cannot_be_read_back_are_told_and_given_back() {
+    let (_server, ledger, url) = start().await;
+    let armings = overdue(&ledger, 3).await;
+    let stale = Arc::new(AtomicBool::new(true));
+    let is_stale = Arc::clone(&stale);
+    let proxy = Proxy::before(&url, move |sql| {
+        let reads_back = sql.starts_with("SELECT") && sql.ends_with("AND owner = ?");
+        match reads_back && is_stale.load(Ordering::SeqCst) {
+            true => Act::With(" LIMIT 0"),
+            false => Act::Pass,
+        }
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    let by = Claimant {
+        lease: Duration::from_secs(600),
+        ..claimant()
+    };
+    let error = through.claim(&armings, &by).await.unwrap_err();
+    assert!(matches!(error, LedgerError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("SELECT to a replica"), "{error}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for arming in &armings {
+        while counters(&url, *arming).await != (0, 0, 0) {
+            assert!(Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    stale.store(false, Ordering::SeqCst);
+    let claims = hasty(&url).claim(&armings, &by).await.unwrap();
+    assert_eq!(claims.len(), 3);
+}
+
+#[tokio::test]
+async fn a_creation_that_reaches_the_server_late_does_not_come_after_its_repetition() {
+    let (_server, ledger, url) = start().await;
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let proxy = Proxy::before(&url, move |sql| {
+        match sql.starts_with("INSERT INTO") && held.load(Ordering::SeqCst) {
+            true => Act::Hold,
+            false => Act::Pass,
+        }
+    })
+    .await;
+    let through = hasty(&proxy.url(&url));
+    let task = |due| NewTask::new(TaskKey::parse("Order@close@1").unwrap(), UnixMs(due));
+    let lost = through
+        .create(&[task(9_000_000_000_000)])
+        .await
+        .unwrap_err();
+    assert!(lost.is_transient(), "{lost}");
+    assert_eq!(proxy.held(), 1);
+    holds.store(false, Ordering::SeqCst);
+    through.create(&[task(9_000_000_001_000)]).await.unwrap();
+    proxy.let_go();
+    // Longer than a statement takes.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let standing = ledger.look_up(&[task(0).key]).await.unwrap().remove(0);
+    assert_eq!(standing.unwrap().arming.due, UnixMs(9_000_000_001_000));
+}
+
+#[tokio::test]
+async fn doctor_tells_that_reads_go_elsewhere() {
+    let (_server, _ledger, url) = start().await;
+    let proxy = Proxy::before(&url, |sql| match sql.starts_with("SELECT route FROM") {
+        true => Act::With(" LIMIT 0"),
+        false => Act::Pass,
+    })
+    .await;
+    for (url, severity) in [
+        (url.clone(), Severity::Ok),
+        (proxy.url(&url), Severity::Error),
+    ] {
+        let toml = format!("timer = 'ledger_poll'\nledger.url = '{url}'");
+        let report = doctor::examine(&Config::from_toml(&toml).unwrap()).await;
+        let mut findings = report.findings.iter();
+        let found = findings.find(|finding| finding.check == "ledger.read_back");
+        assert_eq!(found.unwrap().severity, severity, "{report}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Every statement can be prepared and uses the index that is meant for it.
+
+use lapsed::ledger::IfPending;
+use lapsed::ledger::mysql::queries::{self, Queries};
+use sqlx::mysql::MySqlRow;
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row};
+
+use crate::mysql::rig::{overdue, start};
+
+/// What `EXPLAIN` says of a statement, with values put in for its parameters.
+async fn explain(connection: &mut MySqlConnection, statement: &str) -> MySqlRow {
+    let by_key = statement.contains("`key` IN");
+    // MySQL sees that nothing falls due at a moment of 1970 and in future: no plan.
+    let value = |n: usize, before: &str| {
+        if before.ends_with("end_time = CAST(") {
+            "9000000000000".to_owned()
+        } else if by_key {
+            format!("'Lock@row@{n}'")
+        } else {
+            (n % 5 + 1).to_string()
+        }
+    };
+    // MySQL 9 would tell in prose.
+    let mut explain = "EXPLAIN FORMAT=TRADITIONAL ".to_owned();
+    for (n, part) in statement.split('?').enumerate() {
+        if n > 0 {
+            let value = value(n, &explain);
+            explain.push_str(&value);
+        }
+        explain.push_str(part);
+    }
+    let explained = sqlx::query(AssertSqlSafe(explain));
+    explained.fetch_one(connection).await.unwrap()
+}
+
+/// The statement was read from an index alone, and in its order.
+#[track_caller]
+fn assert_index_alone(explained: &MySqlRow) {
+    let extra: String = explained.try_get("Extra").unwrap();
+    assert!(extra.contains("Using index"), "{extra}");
+    assert!(!extra.contains("filesort"), "{extra}");
+}
+
+/// The index a statement uses.
+async fn index_of(connection: &mut MySqlConnection, statement: &str) -> Option<String> {
+    let row = explain(connection, statement).await;
+    row.try_get::<Option<String>, _>("key").unwrap()
+}
+
+#[tokio::test]
+async fn every_statement_can_be_prepared() {
+    let (_server, ledger, _) = start().await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    let statements = [
+        queries.create(2, IfPending::Move),
+        queries.create(2, IfPending::Keep),
+        queries.create(2, IfPending::Refuse),
+        queries.with_keys(queries::STANDING, 2),
+        queries.with_keys(queries::STANDING, 2) + queries::AS_IT_IS_NOW,
+        queries.with_keys(queries::ADOPT_LOOK, 2),
+        queries.adopt_many(2),
+        queries.with_keys(queries::CANCEL, 2),
+        queries.record_by_key(),
+        queries.unpaused(queries::UNPAUSED_OLDEST, 2, 4),
+        queries.unpaused(queries::UNPAUSED_NEWEST, 1, 1),
+    ];
+    let of_rows = [
+        queries::CLAIM,
+        queries::CLAIMED,
+        queries::DISOWN,
+        queries::RENEW,
+        queries::RENEWED,
+        queries::END_LEASES,
+        queries::FREE,
+        queries::COMPLETE,
+        queries::RELEASE,
+        queries::SETTLED,
+        queries::UNLOCKED,
+        queries::EXISTING,
+        queries::UPCOMING,
+        queries::REDRIVE_ROWS,
+        queries::DEAD_KEYS,
+        queries::DISCARD_ROWS,
+        queries::PRUNE_ROWS,
+        queries::CANCELLABLE,
+        queries::CANCEL_ROWS,
+        queries::CANCEL_TAGGED,
+        queries::CANCELLED_AS,
+        queries::NOT_CANCELLED,
+    ];
+    let plain = [
+        queries::CLOCK,
+        queries::KEY_CHARSET,
+        queries::SNAPSHOT_ISOLATION,
+        queries::SCAN_OVERDUE_OLDEST,
+        queries::SCAN_OVERDUE_NEWEST,
+        queries::SCAN_AHEAD,
+        queries::GLANCE_AHEAD,
+        queries::RETRY,
+        queries::BURY,
+        queries::SNOOZE,
+        queries::COMPLETE_WITH,
+        queries::FINISHED,
+        queries::FROM_END,
+        queries::COUNT_BEFORE,
+        queries::OLDEST_OVERDUE,
+        queries::GO_ON,
+        queries::SERIES,
+        queries::RECUR_NEW,
+        queries::RECUR_SAME,
+        queries::RECUR_OVER,
+        queries::NOTE_STANDING,
+        queries::GIVE_BACK,
+        queries::TIDY,
+        queries::RESCHEDULE,
+        queries::RUN_NOW,
+        queries::REDRIVE,
+        queries::REVIVE,
+        queries::ADOPT_NEW,
+        queries::ADOPT_OVER,
+        queries::WITHDRAW,
+        queries::COMPLETE_IN,
+        queries::AGAIN_IN,
+        queries::IDS_OF_TAG,
+        queries::IDS_OF_KEYS,
+        queries::PAUSES,
+        queries::PAUSE,
+        queries::SET_PAUSE,
+        queries::LIFT_PAUSE,
+        queries::SET_HOLD,
+        queries::RELEASE_SOME,
+        queries::RELEASE_ALL,
+        queries::COUNT_OVERDUE,
+        queries::STRETCH_OLDEST,
+        queries::STRETCH_NEWEST,
+        queries::LEASES,
+        queries::SURVEY_UNFINISHED,
+        queries::SURVEY_DEAD,
+        queries::SURVEY_DONE,
+        queries::COUNT_STATUS,
+        queries::COUNT_PENDING,
+        queries::COUNT_DUE,
+        queries::TAKE_STARTS,
+        queries::NEXT_START,
+        queries::NEW_RATE,
+    ];
+    let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
+    let plain = plain.map(|template| queries.plain(template));
+    for statement in statements.into_iter().chain(of_rows).chain(plain) {
+        let prepared = connection
+            .prepare(sqlx::SqlStr::from_static(statement.clone().leak()))
+            .await;
+        assert!(prepared.is_ok(), "{statement}: {}", prepared.err().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn statements_use_the_index_that_is_meant_for_them() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    connection
+        .execute("ANALYZE TABLE tb_time_limit_task")
+        .await
+        .unwrap();
+    let expected = [
+        (queries.with_keys(queries::STANDING, 8), "uk_key"),
+        (queries.with_keys(queries::ADOPT_LOOK, 8), "uk_key"),
+        (queries.with_rows(queries::CLAIM, 8), "PRIMARY"),
+        (queries.with_rows(queries::CLAIMED, 8), "PRIMARY"),
+        (queries.with_rows(queries::RENEW, 8), "PRIMARY"),
+        (queries.with_rows(queries::COMPLETE, 8), "PRIMARY"),
+        (queries.with_rows(queries::RELEASE, 8), "PRIMARY"),
+        (queries.plain(queries::SCAN_OVERDUE_OLDEST), "ix_due"),
+        (queries.plain(queries::SCAN_OVERDUE_NEWEST), "ix_due"),
+        (queries.plain(queries::SCAN_AHEAD), "ix_due"),
+        (queries.plain(queries::GLANCE_AHEAD), "ix_due"),
+        (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCELLABLE, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCEL_TAGGED, 8), "PRIMARY"),
+        (queries.with_rows(queries::CANCELLED_AS, 8), "PRIMARY"),
+        (queries.with_rows(queries::NOT_CANCELLED, 8), "PRIMARY"),
+        (queries.plain(queries::STRETCH_OLDEST), "ix_due"),
+        (queries.plain(queries::STRETCH_NEWEST), "ix_due"),
+        (queries.plain(queries::LEASES), "ix_due"),
+        (queries.with_rows(queries::END_LEASES, 8), "PRIMARY"),
+        (queries.with_rows(queries::FREE, 8), "PRIMARY"),
+        (queries.plain(queries::RETRY), "PRIMARY"),
+        (queries.plain(queries::GO_ON), "PRIMARY"),
+        (queries.plain(queries::RECUR_SAME), "PRIMARY"),
+        (queries.plain(queries::RECUR_OVER), "PRIMARY"),
+        (queries.plain(queries::COMPLETE_IN), "PRIMARY"),
+        (queries.plain(queries::ADOPT_OVER), "PRIMARY"),
+        (queries.plain(queries::WITHDRAW), "PRIMARY"),
+        (queries.plain(queries::SNOOZE), "PRIMARY"),
+        (queries.plain(queries::COMPLETE_WITH), "PRIMARY"),
+        (queries.with_rows(queries::REDRIVE_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::DEAD_KEYS, 8), "PRIMARY"),
+        (queries.with_rows(queries::DISCARD_ROWS, 8), "PRIMARY"),
+        (queries.with_rows(queries::PRUNE_ROWS, 8), "PRIMARY"),
+        (queries.plain(queries::FINISHED), "ix_due"),
+        (queries.plain(queries::FROM_END), "ix_due"),
+        (queries.plain(queries::OLDEST_OVERDUE), "ix_due"),
+    ];
+    for (statement, index) in expected {
+        assert_eq!(
+            index_of(&mut connection, &statement).await.as_deref(),
+            Some(index),
+            "{statement}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn looking_again_at_what_is_known_reads_the_index_alone() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    let templates = [
+        queries::GLANCE_AHEAD,
+        queries::STRETCH_OLDEST,
+        queries::STRETCH_NEWEST,
+    ];
+    for template in templates {
+        let row = explain(&mut connection, &queries.plain(template)).await;
+        assert_index_alone(&row);
+    }
+}
+
+#[tokio::test]
+async fn what_is_to_be_cancelled_is_found_in_an_index_alone() {
+    let (_server, ledger, _) = start().await;
+    overdue(&ledger, 2_000).await;
+    let queries = Queries::new(ledger.table());
+    let mut connection = ledger.connection().await.unwrap();
+    // With the values that are no numbers.
+    let of_keys = queries::IDS_OF_KEYS.replacen('?', "'Lock@row@1'", 1);
+    for (template, index) in [
+        (queries::IDS_OF_TAG.replacen('?', "'a'", 1), "ix_tag"),
+        (of_keys.replacen('?', "'Lock@row@2'", 1), "uk_key"),
+    ] {
+        let row = explain(&mut connection, &queries.plain(&template)).await;
+        let found: Option<String> = row.try_get("key").unwrap();
+        assert_eq!(found.as_deref(), Some(index));
+        assert_index_alone(&row);
+    }
+}

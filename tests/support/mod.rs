@@ -1,0 +1,3 @@
+//! What tests of more than one binary use.
+
+pub mod snapshot;
