@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::ClientError;
 use super::arming::arm;
-use crate::ledger::{Arming, Created, Ledger, Stands};
-use crate::task::{State, TaskKey, UnixMs};
+use crate::ledger::{Created, Ledger, Stands};
+use crate::task::{Arming, State, TaskKey, UnixMs};
 use crate::timer::Timer;
 
 /// What creating a task came to.

@@ -21,8 +21,8 @@ use sqlx::MySqlConnection;
 
 pub use crate::ledger::Stands;
 use crate::ledger::mysql::MysqlLedger;
-use crate::ledger::{Arming, CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
-use crate::task::{Due, KeyError, State, TaskKey, Traceparent, UnixMs};
+use crate::ledger::{CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
+use crate::task::{Arming, Due, KeyError, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
 use crate::trace;
 

@@ -1,7 +1,6 @@
 //! What calling off and moving a task came to.
 
-use super::Arming;
-use crate::task::State;
+use crate::task::{Arming, State};
 
 /// What [`Ledger::cancel`](super::Ledger::cancel) came to, for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::listing::{ListFilter, ListPage, Picked};
-use super::{Arming, LedgerError, Survey, SurveyLimits};
-use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
+use super::{LedgerError, Survey, SurveyLimits};
+use crate::task::{Arming, JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// A whole row, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Arming;
-use crate::task::{Attempt, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs};
+use crate::task::{Arming, Attempt, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs};
 
 /// 16 random bytes, new for every claim statement. Whoever has the row's owner may act on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

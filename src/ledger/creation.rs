@@ -1,7 +1,6 @@
 //! Creating a task: what is asked for, and what stands afterwards.
 
-use super::Arming;
-use crate::task::{Recurrence, State, TaskKey, UnixMs};
+use crate::task::{Arming, Recurrence, State, TaskKey, UnixMs};
 
 /// Longest payload, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::Arming;
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{Arming, TaskKey, UnixMs};
 
 /// A page of pending tasks by due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

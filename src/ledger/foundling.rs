@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Arming, Standing};
-use crate::task::{TaskKey, UnixMs};
+use super::Standing;
+use crate::task::{Arming, TaskKey, UnixMs};
 
 /// A key that vanishes no longer than this before its due time may as well have expired.
 pub const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);

@@ -51,10 +51,10 @@ pub use self::pauses::{
 };
 use self::recurring::SeriesRow;
 pub use self::settlement::{ERROR_BYTES_MAX, RESULT_BYTES_MAX, Ruling, Settled, Settlement};
-pub use self::standing::{Arming, Stamp, Standing};
+pub use self::standing::{Stamp, Standing};
 pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
-use crate::task::{KeyBuckets, TaskKey, UnixMs};
+use crate::task::{Arming, KeyBuckets, TaskKey, UnixMs};
 
 /// The verbs of the engine and of producers.
 #[async_trait]

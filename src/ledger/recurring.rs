@@ -6,8 +6,8 @@
 //! A row that a configuration wants says so ([`Recurrence::standing`]), from when a daemon first sees it: when it has
 //! ended, that row is all that keeps the next start from beginning it anew, so that retention leaves it.
 
-use super::{Arming, Ledger, LedgerError, NewTask, Standing};
-use crate::task::{Recurrence, RecurrenceError, State, UnixMs};
+use super::{Ledger, LedgerError, NewTask, Standing};
+use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
 /// How often somebody else may have been faster.
 const ROUNDS_MAX: u32 = 8;

@@ -1,26 +1,6 @@
 //! Where a task stands.
 
-use std::fmt;
-
-use crate::task::{Booked, Origin, State, UnixMs};
-
-/// One arming of one row: the fence that keeps an older arming from acting on a newer one.
-///
-/// Shown as `<row id>-<end_time ms>`, the stable id of a task over its attempts, which handlers and
-/// targets deduplicate by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Arming {
-    /// The row.
-    pub row: u64,
-    /// Its `end_time`.
-    pub due: UnixMs,
-}
-
-impl fmt::Display for Arming {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.row, self.due.0)
-    }
-}
+use crate::task::{Arming, Booked, Origin, State, UnixMs};
 
 /// Where a key stands, as [`Ledger::look_up`](super::Ledger::look_up) sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

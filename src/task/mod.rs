@@ -4,6 +4,7 @@
 //! arguments. It knows no ledger, no Redis and no handler.
 
 mod adoption;
+mod arming;
 mod bucket;
 mod cron;
 mod envelope;
@@ -24,6 +25,7 @@ mod terms;
 mod trace;
 
 pub use adoption::{Adoption, Booked, Countdown, Origin, adoption, is_younger};
+pub use arming::Arming;
 pub use bucket::{BUCKETS, KeyBucket, KeyBuckets};
 pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
 pub use history::{

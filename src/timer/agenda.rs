@@ -9,8 +9,7 @@ use tokio::sync::Notify;
 use super::Alarm;
 use super::AlarmClock;
 use crate::clock::LedgerClock;
-use crate::ledger::Arming;
-use crate::task::{TaskKey, UnixMs};
+use crate::task::{Arming, TaskKey, UnixMs};
 
 /// Most alarms that are taken out at once.
 pub(super) const PART: usize = 2_048;

@@ -27,8 +27,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::ledger::Arming;
-use crate::task::{Countdown, TaskKey, UnixMs};
+use crate::task::{Arming, Countdown, TaskKey, UnixMs};
 
 /// A task and its due time, as a timer needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Adopted, Arming, Claimant, Foundling, Ledger, NewTask, Ruling, Settlement};
-use lapsed::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
+use lapsed::ledger::{Adopted, Claimant, Foundling, Ledger, NewTask, Ruling, Settlement};
+use lapsed::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

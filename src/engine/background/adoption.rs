@@ -9,8 +9,8 @@ use crate::engine::candidates::Ready;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
 use crate::fleet::Elder;
-use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing};
-use crate::task::{Adoption, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
+use crate::ledger::{Adopted, Foundling, LedgerError, Standing};
+use crate::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
 /// Keys of one look-up.

@@ -17,8 +17,8 @@ use crate::engine::lease_watch::{LeaseWatch, Look, TRY_AGAIN};
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
-use crate::ledger::{Arming, FoundLease, LedgerError, Upcoming};
-use crate::task::UnixMs;
+use crate::ledger::{FoundLease, LedgerError, Upcoming};
+use crate::task::{Arming, UnixMs};
 use crate::timer::{Signal, Source};
 
 /// Most names of daemons that one scan looks into.

@@ -8,8 +8,7 @@ use tokio::time::Instant;
 use super::class::SignalClass;
 use super::fair::{Refused, RouteQueues, SetAside, Taken};
 use crate::handler::{Route, Router};
-use crate::ledger::Arming;
-use crate::task::TaskKey;
+use crate::task::{Arming, TaskKey};
 use crate::telemetry::Metrics;
 use crate::timer::{Signal, Source};
 

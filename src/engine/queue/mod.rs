@@ -20,8 +20,7 @@ use self::route_load::Wakeups;
 use self::unroutable::Unroutable;
 use crate::fleet::Share;
 use crate::handler::Router;
-use crate::ledger::Arming;
-use crate::task::TaskKey;
+use crate::task::{Arming, TaskKey};
 use crate::telemetry::Metrics;
 use crate::timer::{Signal, Source};
 

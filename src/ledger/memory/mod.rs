@@ -21,13 +21,15 @@ use self::book::Book;
 use self::row::{NEVER, Row, Status};
 use super::recurring::SeriesRow;
 use super::{
-    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
-    Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, IfPending, Known, Lease, LeasePage,
-    Ledger, LedgerError, NewTask, NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled,
+    Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
+    DuePage, DuePlace, DueScan, FoundLease, Foundling, IfPending, Known, Lease, LeasePage, Ledger,
+    LedgerError, NewTask, NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled,
     Settlement, Standing, Stands, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
-use crate::task::{Attempt, KeyBucket, KeyBuckets, Origin, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{
+    Arming, Attempt, KeyBucket, KeyBuckets, Origin, Recurrence, State, TaskKey, UnixMs,
+};
 
 /// A ledger without a server.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use super::connection::{
     Conn, Statement, error, is_about_data, is_deadlock, is_duplicate, is_locked, statement,
 };
 use super::queries;
-use crate::ledger::{Adopted, Arming, Foundling, LedgerError, Standing, WITHDRAW_AHEAD};
-use crate::task::{State, UnixMs};
+use crate::ledger::{Adopted, Foundling, LedgerError, Standing, WITHDRAW_AHEAD};
+use crate::task::{Arming, State, UnixMs};
 
 /// Connections that write at once. Each statement is a transaction, and those that commit together share the
 /// server's write to disk.

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use super::connection::{Conn, error, statement};
 use super::{BATCH_MAX, MysqlLedger, queries};
-use crate::ledger::{Arming, Foundling, LedgerError};
-use crate::task::TaskKey;
+use crate::ledger::{Foundling, LedgerError};
+use crate::task::{Arming, TaskKey};
 
 /// Fewer are written each by itself.
 const TOGETHER_LEAST: usize = 8;

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::connection::{self, Conn, about_rows, error, statement};
 use super::queries::{self, padded};
 use super::{MysqlLedger, rows};
-use crate::ledger::{Arming, Claim, Claimant, Lease, LedgerError, Owner, Renewal};
+use crate::ledger::{Claim, Claimant, Lease, LedgerError, Owner, Renewal};
+use crate::task::Arming;
 
 impl MysqlLedger {
     /// One claim: take what is free, then read back what became ours.

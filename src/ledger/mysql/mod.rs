@@ -43,14 +43,14 @@ pub use self::transaction::{MysqlTask, TaskTransaction};
 use super::migrate::{self, Table};
 use super::recurring::SeriesRow;
 use super::{
-    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
-    Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
+    Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
+    DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
     LedgerError, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
     Upcoming,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
-use crate::task::{KeyBuckets, State, TaskKey, UnixMs};
+use crate::task::{Arming, KeyBuckets, State, TaskKey, UnixMs};
 
 /// Most rows of one statement; above it only latency grows.
 const BATCH_MAX: usize = 512;

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use super::super::recurring::SeriesRow;
 use super::super::{
-    Arming, CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, MalformedRow, NewTask, Owner,
-    Stamp, Standing, Stands, TaskRecord, Upcoming,
+    CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, MalformedRow, NewTask, Owner, Stamp,
+    Standing, Stands, TaskRecord, Upcoming,
 };
 use super::cancel::Cancellable;
 use crate::task::{
-    Attempt, Envelope, Mishap, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs,
+    Arming, Attempt, Envelope, Mishap, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs,
 };
 
 pub(super) fn first_i64(rows: &[MySqlRow]) -> sqlx::Result<i64> {

@@ -3,8 +3,8 @@
 use super::connection::{Conn, error, is_duplicate, statement};
 use super::{MysqlLedger, queries, retried, rows};
 use crate::ledger::recurring::SeriesRow;
-use crate::ledger::{Arming, LedgerError, NewTask};
-use crate::task::{State, TaskKey};
+use crate::ledger::{LedgerError, NewTask};
+use crate::task::{Arming, State, TaskKey};
 
 impl MysqlLedger {
     pub(super) async fn series_of(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {

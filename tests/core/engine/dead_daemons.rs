@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lapsed::HandlerRegistry;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Arming, Claim, Claimant, Ledger};
-use lapsed::task::State;
+use lapsed::ledger::{Claim, Claimant, Ledger};
+use lapsed::task::{Arming, State};
 use tokio::sync::{Notify, mpsc};
 
 use crate::engine::faulty::Faults;

@@ -10,12 +10,12 @@ use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
-    Adopted, Arming, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant,
-    Created, DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
+    Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
+    DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
     LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
     Settled, Settlement, Standing, Upcoming,
 };
-use lapsed::task::{KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
+use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
 use tokio::time::Instant;
 
 /// What goes wrong between the engine and the ledger; nothing at first.

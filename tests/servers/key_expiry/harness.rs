@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use lapsed::clock::{LedgerClock, wall};
 use lapsed::config::{Config, NudgeConfig, RedisConfig, SentinelConfig};
-use lapsed::ledger::Arming;
 use lapsed::redis::Events;
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{Arming, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::key_expiry::KeyExpiry;
 use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Sighting, Signal, SignalSink, Source, Timer};

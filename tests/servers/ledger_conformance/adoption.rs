@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Adopted, Arming, CancelAnswer, Catalog, Foundling, Ledger, NewTask, Ruling, Settled, Standing,
+    Adopted, CancelAnswer, Catalog, Foundling, Ledger, NewTask, Ruling, Settled, Standing,
 };
-use lapsed::task::{Origin, State, TaskKey, UnixMs};
+use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, pass,

@@ -1,10 +1,10 @@
 //! How a task gets its due time: created, created again, moved, run now.
 
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
     Settlement,
 };
-use lapsed::task::{State, UnixMs};
+use lapsed::task::{Arming, State, UnixMs};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{
-    Arming, CancelAnswer, CancelFilter, Catalog, Ledger, NewTask, Ruling, Settled,
-};
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::ledger::{CancelAnswer, CancelFilter, Catalog, Ledger, NewTask, Ruling, Settled};
+use lapsed::task::{Arming, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, in_ms, key, pass, record, retry_at,

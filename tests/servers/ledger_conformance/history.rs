@@ -1,7 +1,7 @@
 //! What is known of the runs of a task: its failures, why it is dead, its result.
 
-use lapsed::ledger::{Arming, Catalog, Ledger, Ruling, Settled, TaskRecord};
-use lapsed::task::{HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, Ruling, Settled, TaskRecord};
+use lapsed::task::{Arming, HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, mishap, record, settle,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, NewTask, Ruling, Settled,
-    Settlement, Standing, TaskRecord,
+    CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, NewTask, Ruling, Settled, Settlement,
+    Standing, TaskRecord,
 };
 use lapsed::sandbox::PrivateMaria;
-use lapsed::task::{How, Mishap, Reason, State, TaskKey, UnixMs};
+use lapsed::task::{Arming, How, Mishap, Reason, State, TaskKey, UnixMs};
 
 /// Longer than any rule takes.
 pub const LEASE: Duration = Duration::from_secs(300);

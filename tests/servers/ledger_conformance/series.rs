@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
-    Arming, CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
 };
-use lapsed::task::{How, Mishap, Recurrence, State, TaskKey, UnixMs};
+use lapsed::task::{Arming, How, Mishap, Recurrence, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::adoption::{adopt, written};
 use crate::ledger_conformance::rig::{

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Arming, Claimant, Ledger, LedgerError, NewTask};
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::ledger::{Claimant, Ledger, LedgerError, NewTask};
+use lapsed::task::{Arming, TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};
 use tokio::time::Instant;
 

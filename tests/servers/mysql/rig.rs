@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Arming, Claimant, Ledger, NewTask};
+use lapsed::ledger::{Claimant, Ledger, NewTask};
 use lapsed::sandbox::PrivateMaria;
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::task::{Arming, TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};
 
 /// A server, the ledger in it, and its URL for other sessions.

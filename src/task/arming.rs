@@ -1,0 +1,23 @@
+//! The identity of one arming of a task.
+
+use std::fmt;
+
+use super::UnixMs;
+
+/// One arming of one row: the fence that keeps an older arming from acting on a newer one.
+///
+/// Displayed as `<row id>-<end_time ms>`: the stable id of a task over all its attempts, by which handlers and targets
+/// deduplicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arming {
+    /// The row.
+    pub row: u64,
+    /// Its `end_time`.
+    pub due: UnixMs,
+}
+
+impl fmt::Display for Arming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.row, self.due.0)
+    }
+}
