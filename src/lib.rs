@@ -99,7 +99,7 @@
 //! | [`compose`] | puts concrete adapters together | everything |
 //! | [`config`] | the settings: each read once, all problems of them told at once | `task` |
 //! | [`clock`] | the ledger's time, as it is followed here | `task` |
-//! | [`telemetry`] | what is counted, and how often a log line may come | `ledger`, `task` |
+//! | [`telemetry`] | what is counted, and how often a log line may come | `task` |
 //! | [`trace`] | which trace the code that runs belongs to | `task` |
 //! | [`testing`] | a kit for the tests of users: no server, no waiting | the engine, in memory |
 //! | [`sandbox`] | private servers for tests, demos and measurements | nothing |
@@ -129,7 +129,7 @@ pub use client::{CalledOff, ClientError, IntoDue, Made, Task, TaskClient, Unarme
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
-pub use handler::{HandlerError, HandlerRegistry, TaskContext};
+pub use handler::{HandlerError, HandlerRegistry, MysqlTask, TaskContext};
 pub use ledger::IfPending;
-pub use ledger::mysql::{MysqlTask, TaskTransaction};
+pub use ledger::mysql::TaskTransaction;
 pub use task::{Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};

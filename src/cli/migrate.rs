@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use lapsed::Config;
-use lapsed::ledger::migrate::{self, Method, Options, Progress, Step, Table};
+use lapsed::ledger::migrate::{self, Method, Options, Progress, Step};
 use lapsed::ledger::mysql::MysqlLedger;
 use serde_json::{Value, json};
 
 use super::output::Output;
+use lapsed::task::TableName;
 
 #[derive(Args)]
 pub struct Migrate {
@@ -72,7 +73,7 @@ impl Migrate {
 }
 
 /// A step for programs.
-fn told(step: &Step, method: Method, table: &Table, done: bool) -> Value {
+fn told(step: &Step, method: Method, table: &TableName, done: bool) -> Value {
     json!({
         "step": step.to_string(), "sql": step.statement(table), "algorithm": method.algorithm(),
         "lock": method.lock(), "done": done,

@@ -12,7 +12,6 @@ mod recurring;
 mod task;
 mod unique;
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sqlx::MySqlConnection;
 
 pub use crate::ledger::Stands;
-use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::{CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
 use crate::task::{Arming, Due, KeyError, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
@@ -216,9 +214,9 @@ impl TaskClient {
         task: Task,
         due: impl IntoDue,
     ) -> Result<Unarmed, ClientError> {
-        let any: &dyn Any = &*self.ledger;
-        let mysql: &MysqlLedger = any
-            .downcast_ref()
+        let mysql = self
+            .ledger
+            .as_mysql()
             .ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
         let tasks = self.resolve(vec![(task, due.into_due()?)]).await?;
         let created = mysql.create_in(tx, &tasks).await?;
@@ -337,8 +335,7 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn now(&self) -> Result<UnixMs, ClientError> {
-        let any: &dyn Any = &*self.ledger;
-        match any.downcast_ref::<MysqlLedger>() {
+        match self.ledger.as_mysql() {
             Some(mysql) => Ok(mysql.now().await?),
             None => Ok(self.ledger.clock().now()),
         }

@@ -1,13 +1,11 @@
 //! Tasks that come again, and tasks called off in the caller's own transaction.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sqlx::MySqlConnection;
 
 use super::arming::arm;
 use super::{ClientError, Made, NotArmed, Task, TaskClient};
-use crate::ledger::mysql::MysqlLedger;
 use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::ledger::{CancelAnswer, Created, IfPending, NewTask, Stands};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, TaskKey, UnixMs};
@@ -123,9 +121,9 @@ impl TaskClient {
         tx: &mut MySqlConnection,
         key: &TaskKey,
     ) -> Result<CalledOff, ClientError> {
-        let any: &dyn Any = &*self.ledger;
-        let mysql: &MysqlLedger = any
-            .downcast_ref()
+        let mysql = self
+            .ledger
+            .as_mysql()
             .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
         Ok(CalledOff {
             answer: mysql.cancel_in(tx, key).await?,

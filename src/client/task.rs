@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::{ClientError, unique};
 use crate::config::Secret;
-use crate::ledger::{IfPending, PAYLOAD_BYTES_MAX, TAG_CHARS_MAX};
+use crate::ledger::IfPending;
 use crate::task::{
-    Due, Envelope, KeyError, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError, TaskKey,
-    Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
+    Due, Envelope, KeyError, PAYLOAD_BYTES_MAX, RESERVED_MEMBER, SECRET_BYTES_MIN, ScheduleError,
+    TAG_CHARS_MAX, TaskKey, Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
 };
 
 /// What is to be run: its key, and everything else that can be said of it. When is a [`Due`].

@@ -6,9 +6,9 @@ use toml::Value;
 
 use super::RouteConfig;
 use super::reader::{Problems, Reader};
-use crate::ledger::PAYLOAD_BYTES_MAX;
-use crate::ledger::TAG_CHARS_MAX;
-use crate::task::{CatchUp, Due, Recurrence, Said, TaskKey, Terms, UnixMs};
+use crate::task::{
+    CatchUp, Due, PAYLOAD_BYTES_MAX, Recurrence, Said, TAG_CHARS_MAX, TaskKey, Terms, UnixMs,
+};
 
 /// One of `[[recurring]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

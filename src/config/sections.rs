@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{Config, Secret};
-use crate::task::KEY_BYTES_MAX;
+use crate::task::{KEY_BYTES_MAX, TableName};
 
 /// `[redis]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl Reader {
         let table = self.checked(
             "table",
             p,
-            |table: &String| crate::ledger::migrate::Table::new(table).is_ok(),
+            |table: &String| TableName::new(table).is_ok(),
             "1 to 55 letters, digits or `_`",
         );
         let max_connections = self.checked(

@@ -18,8 +18,8 @@ use super::queue::fair::Taken;
 use super::queue::route_load::RoutePermit;
 use super::undelete;
 use crate::handler::Route;
-use crate::ledger::{Arming, Claim, LedgerError, Standing};
-use crate::task::{Countdown, State, TaskKey, UnixMs};
+use crate::ledger::{Claim, LedgerError, Standing};
+use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, Cause, Seen, Sighting, Signal, Source};
 
 /// From this number of daemons on, the claims of each daemon follow one another: two at a time by each would be small,

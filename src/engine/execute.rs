@@ -14,8 +14,8 @@ use super::occurrence;
 use super::pauses::PauseWatch;
 use super::queue::permits::Permits;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
-use crate::ledger::{Claim, PAYLOAD_BYTES_MAX};
-use crate::task::{Outcome, POISON_CRASHES, SUSPECT_CRASHES};
+use crate::ledger::Claim;
+use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::trace;
 
 /// How long a run that was told to end may take to let go of its thread.

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::deps::Deps;
-use crate::ledger::{Arming, Claim, Lease, Owner, Renewal};
-use crate::task::TaskKey;
+use crate::ledger::{Claim, Lease, Owner, Renewal};
+use crate::task::{Arming, TaskKey};
 
 /// Every lease of this process, from the claim until its settlement is written.
 #[derive(Debug)]

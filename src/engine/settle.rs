@@ -10,8 +10,8 @@ use super::deps::Deps;
 use super::execute::Ended;
 use super::lease::Leases;
 use super::queue::SignalQueue;
-use crate::ledger::{Arming, LedgerError, Ruling, Settled, Settlement};
-use crate::task::{How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
+use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
+use crate::task::{Arming, How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
 /// Most settlements of one statement, and most that wait for a locked row or for a ledger that refuses them. When there

@@ -11,8 +11,8 @@ use super::pipeline::Pipeline;
 use super::queue::class::SignalClass;
 use super::queue::fair::Taken;
 use super::queue::route_load::RouteLoad;
-use crate::ledger::{Arming, Claim, LedgerError};
-use crate::task::{Outcome, TaskKey};
+use crate::ledger::{Claim, LedgerError};
+use crate::task::{Arming, Outcome, TaskKey};
 use crate::timer::{Signal, Source};
 
 /// Claims, runs, judges and settles as the daemon does, but only when told to, and hears of nothing by itself.

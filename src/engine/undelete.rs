@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::deps::Deps;
-use crate::ledger::{Arming, DueScan, LedgerError, Upcoming, Window};
-use crate::task::TaskKey;
+use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
+use crate::task::{Arming, TaskKey};
 use crate::timer::{Alarm, Remaining};
 
 /// Rows of one page, and most pages of one pass.

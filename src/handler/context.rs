@@ -8,8 +8,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, HandlerError};
-use crate::ledger::{Claim, Lease, Ledger, RESULT_BYTES_MAX};
-use crate::task::{Envelope, JsonText, Outcome, Recurrence, TaskKey, Traceparent, UnixMs};
+use crate::ledger::{Claim, Lease, Ledger};
+use crate::task::{
+    Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, TaskKey, Traceparent, UnixMs,
+};
 
 /// The members of a task's JSON, in their order.
 #[derive(Serialize)]
@@ -147,7 +149,7 @@ impl TaskContext {
 
     /// Keeps `value`, as JSON, with the task if this run succeeds: `lapsed show` prints it,
     /// [`TaskRecord`](crate::ledger::TaskRecord) has it. The last one given counts. Written together with the
-    /// completion, also by [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in).
+    /// completion, also by [`complete_in`](super::MysqlTask::complete_in).
     ///
     /// # Errors
     /// Permanent: it cannot be written as JSON, or as no more than [`RESULT_BYTES_MAX`] bytes. Nothing is kept then, and

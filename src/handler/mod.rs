@@ -15,6 +15,7 @@ mod registry;
 mod router;
 mod targets;
 mod timing;
+mod transaction;
 mod verify;
 mod webhook;
 
@@ -27,6 +28,7 @@ pub use middleware::{Layers, Middleware, Next};
 pub use registry::HandlerRegistry;
 pub use router::{Route, Router};
 pub use timing::Timing;
+pub use transaction::MysqlTask;
 pub use verify::VerifyPayload;
 
 use async_trait::async_trait;
@@ -35,7 +37,7 @@ use async_trait::async_trait;
 ///
 /// It may be called again for the same task: after an error, a timeout, a panic, or when a daemon was
 /// killed in the middle of it. [`TaskContext::id`] stays the same over attempts, to deduplicate by;
-/// with the MySQL ledger, [`complete_in`](crate::ledger::mysql::MysqlTask::complete_in) makes effects
+/// with the MySQL ledger, [`complete_in`](MysqlTask::complete_in) makes effects
 /// in its database happen exactly once.
 ///
 /// # Cancel safety

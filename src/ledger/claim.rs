@@ -59,7 +59,7 @@ pub struct Claim {
     /// JSON. `None` if there is none, or it is [too long](Self::oversize).
     pub payload: Option<String>,
     /// How many bytes the payload has, if that is more than
-    /// [`PAYLOAD_READ_MAX`](super::PAYLOAD_READ_MAX): the task cannot be run.
+    /// [`PAYLOAD_READ_MAX`](crate::task::PAYLOAD_READ_MAX): the task cannot be run.
     pub oversize: Option<u64>,
     /// For people.
     pub tag: Option<String>,

@@ -2,16 +2,6 @@
 
 use crate::task::{Arming, Recurrence, State, TaskKey, UnixMs};
 
-/// Longest payload, in bytes.
-pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-
-/// Longest payload that is read back, in bytes: what somebody's own SQL wrote may be longer than we accept, and is then
-/// not read, since a claim is of hundreds. A little more than is accepted, for what may be wrapped around a payload.
-pub const PAYLOAD_READ_MAX: usize = PAYLOAD_BYTES_MAX + 8 * 1024;
-
-/// Longest tag, in characters.
-pub const TAG_CHARS_MAX: usize = 128;
-
 /// A task to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTask {
@@ -19,7 +9,7 @@ pub struct NewTask {
     pub key: TaskKey,
     /// When it falls due.
     pub due: UnixMs,
-    /// JSON, at most [`PAYLOAD_BYTES_MAX`] bytes.
+    /// JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes.
     pub payload: Option<String>,
     /// For looking up and cancelling many.
     pub tag: Option<String>,

@@ -36,9 +36,7 @@ pub use self::catalog::{
     Catalog, NudgeAnswer, Prune, PruneCursor, Pruned, REDRIVEN_AGO, Stats, TaskRecord,
 };
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
-pub use self::creation::{
-    Created, IfPending, NewTask, PAYLOAD_BYTES_MAX, PAYLOAD_READ_MAX, Stands, TAG_CHARS_MAX,
-};
+pub use self::creation::{Created, IfPending, NewTask, Stands};
 pub use self::due_scan::{DuePage, DueScan, Known, Upcoming, Window};
 pub use self::error::LedgerError;
 pub use self::foundling::{Adopted, Foundling, WITHDRAW_AHEAD};
@@ -50,7 +48,7 @@ pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
 use self::recurring::SeriesRow;
-pub use self::settlement::{ERROR_BYTES_MAX, RESULT_BYTES_MAX, Ruling, Settled, Settlement};
+pub use self::settlement::{Ruling, Settled, Settlement};
 pub use self::standing::{Stamp, Standing};
 pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
@@ -58,7 +56,7 @@ use crate::task::{Arming, KeyBuckets, TaskKey, UnixMs};
 
 /// The verbs of the engine and of producers.
 #[async_trait]
-pub trait Ledger: std::any::Any + Send + Sync {
+pub trait Ledger: Send + Sync {
     /// The ledger's clock, as it is known here.
     fn clock(&self) -> &LedgerClock;
 
@@ -71,6 +69,11 @@ pub trait Ledger: std::any::Any + Send + Sync {
 
     /// What is paused and held, in the same ledger.
     fn pauses(&self) -> &dyn Pauses;
+
+    /// The MySQL adapter, if this is one: handlers and producers join their own transactions to it.
+    fn as_mysql(&self) -> Option<&mysql::MysqlLedger> {
+        None
+    }
 
     /// Creates tasks; where one of the key exists with another due time, its [`IfPending`] decides. Answers in the order
     /// of `tasks`. The same key and due time again changes nothing. Where one call names a key more than once, those that

@@ -19,13 +19,13 @@ pub struct Settlement {
 pub enum Ruling {
     /// Done.
     Complete,
-    /// Done, and this is kept of it: JSON, at most [`RESULT_BYTES_MAX`] bytes.
+    /// Done, and this is kept of it: JSON, at most [`RESULT_BYTES_MAX`](crate::task::RESULT_BYTES_MAX) bytes.
     CompleteWith(String),
     /// Pending again, not before `at`.
     RetryAt {
         /// When.
         at: UnixMs,
-        /// Why; cut to [`ERROR_BYTES_MAX`].
+        /// Why; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
         error: String,
         /// The newest entry of the history.
         mishap: Mishap,
@@ -42,7 +42,7 @@ pub enum Ruling {
         /// Why, in a word. With [`Expired`](Reason::Expired) and [`Poison`](Reason::Poison) the attempt is not counted:
         /// the task was claimed and not run.
         reason: Reason,
-        /// Why; cut to [`ERROR_BYTES_MAX`].
+        /// Why; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
         error: String,
         /// The newest entry of the history.
         mishap: Mishap,
@@ -56,7 +56,7 @@ pub enum Ruling {
         next: UnixMs,
         /// Whether the occurrence was run. One that was not leaves error and result of the one before where they are.
         ran: bool,
-        /// Why this occurrence failed for good, if it did; cut to [`ERROR_BYTES_MAX`].
+        /// Why this occurrence failed for good, if it did; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
         error: Option<String>,
         /// For the history, if it did.
         mishap: Option<Mishap>,
@@ -78,12 +78,6 @@ impl Ruling {
         }
     }
 }
-
-/// Longest result that is kept, in bytes.
-pub const RESULT_BYTES_MAX: usize = 64 * 1024;
-
-/// Longest error text that is kept, in bytes.
-pub const ERROR_BYTES_MAX: usize = 2048;
 
 /// What [`Ledger::settle`](super::Ledger::settle) came to, for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

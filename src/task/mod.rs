@@ -20,7 +20,9 @@ mod retry;
 mod schedule;
 mod series;
 mod signature;
+mod size;
 mod state;
+mod table_name;
 mod terms;
 mod trace;
 
@@ -49,6 +51,10 @@ pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
 pub(crate) use schedule::{parse_span, spoken};
 pub use series::{GRACE_MAX, Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
+pub use size::{
+    ERROR_BYTES_MAX, PAYLOAD_BYTES_MAX, PAYLOAD_READ_MAX, RESULT_BYTES_MAX, TAG_CHARS_MAX,
+};
 pub use state::State;
+pub use table_name::{TableName, TableNameError};
 pub use terms::Terms;
 pub use trace::{Traceparent, TraceparentError};

@@ -8,7 +8,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::ledger::Survey;
 use crate::task::{Reason, State};
 
 /// Seconds from 1 ms to a day: lateness spans both.
@@ -294,17 +293,15 @@ impl Metrics {
             .inc_by(count);
     }
 
-    /// The ledger's counts were read.
-    pub fn counted(&self, survey: &Survey) {
-        for (state, count) in survey.counts.by_state() {
-            let label = ByState {
-                state: state.to_owned(),
-            };
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.tasks.get_or_create(&label).set(count);
-            let at_least = i64::from(survey.at_least.contains(&state));
-            self.tasks_at_least.get_or_create(&label).set(at_least);
-        }
+    /// The ledger has `count` tasks in this state; with `at_least`, counting stopped there.
+    pub fn counted(&self, state: &str, count: u64, at_least: bool) {
+        let label = ByState {
+            state: state.to_owned(),
+        };
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.tasks.get_or_create(&label).set(count);
+        let at_least = i64::from(at_least);
+        self.tasks_at_least.get_or_create(&label).set(at_least);
     }
 
     /// Another daemon counts the tasks: what was counted here before says nothing any more.

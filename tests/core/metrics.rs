@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lapsed::ledger::Survey;
+use lapsed::ledger::Stats;
 use lapsed::task::{Reason, State};
 use lapsed::telemetry::Metrics;
 
@@ -56,7 +56,9 @@ fn recorded() -> Metrics {
     metrics.signalled("expired");
     metrics.dropped("early", 1);
     metrics.claimed("won", 1);
-    metrics.counted(&Survey::default());
+    for (state, count) in Stats::default().by_state() {
+        metrics.counted(state, count, false);
+    }
     metrics.overdue_for(Duration::from_millis(1));
     metrics.subscription("127.0.0.1:6379", true);
     metrics.resubscribed();

@@ -5,8 +5,8 @@ use sqlx::{MySqlConnection, Row};
 use super::statement;
 use crate::doctor::Finding;
 use crate::doctor::units::{bytes, count};
-use crate::ledger::migrate::Table;
 use crate::ledger::mysql::queries::Queries;
+use crate::task::TableName;
 
 pub(super) const ID: &str = "ledger.id";
 pub(super) const BUFFER_POOL: &str = "ledger.buffer_pool";
@@ -24,7 +24,7 @@ const LAST_ID: &str = "SELECT CAST(COALESCE(MAX(id), 0) AS SIGNED) FROM `{t}`";
 
 pub(super) async fn next_id(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     queries: &Queries,
 ) -> sqlx::Result<Option<(u64, String)>> {
     let told = sqlx::query(NEXT_ID)
@@ -41,7 +41,7 @@ pub(super) async fn next_id(
 }
 
 /// `column_type` as in `int(10) unsigned`.
-pub(super) fn id_capacity(table: &Table, next: u64, column_type: &str) -> Finding {
+pub(super) fn id_capacity(table: &TableName, next: u64, column_type: &str) -> Finding {
     let column_type = column_type.to_ascii_lowercase();
     let word = column_type.split([' ', '(']).next().unwrap_or_default();
     let bits = match word {
@@ -77,7 +77,7 @@ pub(super) fn id_capacity(table: &Table, next: u64, column_type: &str) -> Findin
     ))
 }
 
-pub(super) async fn size(conn: &mut MySqlConnection, table: &Table) -> sqlx::Result<u64> {
+pub(super) async fn size(conn: &mut MySqlConnection, table: &TableName) -> sqlx::Result<u64> {
     let row = sqlx::query(SIZE)
         .bind(table.as_str())
         .fetch_optional(conn)
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn ids_warn_when_four_fifths_are_used() {
         let judge = |next, column_type| {
-            id_capacity(&Table::new("tasks").unwrap(), next, column_type).severity
+            id_capacity(&TableName::new("tasks").unwrap(), next, column_type).severity
         };
         assert_eq!(judge(3_400_000_000, "int(10) unsigned"), Severity::Ok);
         assert_eq!(judge(3_500_000_000, "int(10) unsigned"), Severity::Warning);

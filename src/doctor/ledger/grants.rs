@@ -4,8 +4,8 @@ use sqlx::{MySqlConnection, Row};
 
 use super::{is_about_rights, statement};
 use crate::doctor::Finding;
-use crate::ledger::migrate::Table;
 use crate::ledger::mysql::queries::Queries;
+use crate::task::TableName;
 
 pub(super) const GRANTS: &str = "ledger.grants";
 
@@ -62,7 +62,7 @@ pub(super) async fn refused(
 
 /// `deletes`: whether a daemon with this configuration deletes rows.
 pub(super) fn grants(
-    table: &Table,
+    table: &TableName,
     (user, database): &(String, String),
     refused: &[Refused],
     deletes: bool,
@@ -123,7 +123,7 @@ mod tests {
         };
         let who = ("app@10.%".to_owned(), "shop".to_owned());
         let findings = grants(
-            &Table::new("tasks").unwrap(),
+            &TableName::new("tasks").unwrap(),
             &who,
             &[refused("INSERT", true), refused("UPDATE", true)],
             false,
@@ -134,7 +134,7 @@ mod tests {
             Some("`GRANT INSERT, UPDATE ON shop.tasks TO 'app'@'10.%'`")
         );
         let findings = grants(
-            &Table::new("tasks").unwrap(),
+            &TableName::new("tasks").unwrap(),
             &who,
             &[refused("UPDATE", false)],
             false,
@@ -151,7 +151,7 @@ mod tests {
             by_grants: true,
         }];
         let severities = |deletes| -> Vec<Severity> {
-            let findings = grants(&Table::new("tasks").unwrap(), &who, &refused, deletes);
+            let findings = grants(&TableName::new("tasks").unwrap(), &who, &refused, deletes);
             findings.iter().map(|finding| finding.severity).collect()
         };
         assert_eq!(severities(false), [Severity::Ok, Severity::Note]);

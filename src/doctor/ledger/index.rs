@@ -6,8 +6,8 @@ use sqlx::{Column, MySqlConnection, Row};
 use super::backlog::scan;
 use super::number;
 use crate::doctor::Finding;
-use crate::ledger::migrate::Table;
 use crate::ledger::mysql::queries::{Queries, SCAN_OVERDUE_OLDEST};
+use crate::task::TableName;
 
 pub(super) const INDEX: &str = "ledger.index";
 pub(super) const LEGACY_INDEX: &str = "ledger.legacy_index";
@@ -65,7 +65,7 @@ pub(super) async fn explain(
     }))
 }
 
-pub(super) fn judge_plan(table: &Table, plan: Option<&AccessPlan>) -> Finding {
+pub(super) fn judge_plan(table: &TableName, plan: Option<&AccessPlan>) -> Finding {
     let Some(AccessPlan { uses_index, access }) = plan else {
         return Finding::error(
             INDEX,
@@ -96,7 +96,7 @@ pub(super) struct KeyIndex {
 
 pub(super) async fn key_indexes(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
 ) -> sqlx::Result<Vec<KeyIndex>> {
     let rows = sqlx::query(KEY_INDEXES)
         .bind(table.as_str())
@@ -112,7 +112,7 @@ pub(super) async fn key_indexes(
         .collect()
 }
 
-pub(super) fn legacy_index(table: &Table, indexes: &[KeyIndex]) -> Option<Finding> {
+pub(super) fn legacy_index(table: &TableName, indexes: &[KeyIndex]) -> Option<Finding> {
     let unique = indexes.iter().find(|index| index.unique)?;
     let spare = indexes.iter().find(|index| !index.unique)?;
     let (unique, spare) = (&unique.name, &spare.name);
@@ -135,7 +135,7 @@ mod tests {
         let judge = |uses_index, access: &str| {
             let access = Some(access.to_owned());
             judge_plan(
-                &Table::new("tasks").unwrap(),
+                &TableName::new("tasks").unwrap(),
                 Some(&AccessPlan { uses_index, access }),
             )
             .severity
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn an_index_that_may_not_be_used_stops_every_sweep() {
-        let judged = judge_plan(&Table::new("tasks").unwrap(), None);
+        let judged = judge_plan(&TableName::new("tasks").unwrap(), None);
         assert_eq!(judged.severity, Severity::Error);
         assert!(judged.remedy.unwrap().contains("TABLE tasks ALTER INDEX"));
     }
 
     #[test]
     fn an_index_beside_a_unique_one_of_the_key_is_spare() {
-        let table = Table::new("tasks").unwrap();
+        let table = TableName::new("tasks").unwrap();
         let index = |name: &str, unique| KeyIndex {
             name: name.to_owned(),
             unique,

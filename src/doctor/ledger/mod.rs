@@ -19,9 +19,8 @@ use super::Finding;
 use super::clocks::Reading;
 use super::runner::{Runner, Silent, words};
 use crate::Config;
-use crate::ledger::migrate::Table;
 use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
-use crate::task::UnixMs;
+use crate::task::{TableName, UnixMs};
 
 use self::server::Variables;
 
@@ -80,7 +79,7 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
 
 async fn examine_server(
     config: &Config,
-    table: &Table,
+    table: &TableName,
     conn: &mut MySqlConnection,
     runner: &mut Runner,
 ) -> Result<Option<Reading>, Silent> {

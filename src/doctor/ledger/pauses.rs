@@ -83,11 +83,11 @@ mod tests {
     use super::*;
     use crate::doctor::Severity;
     use crate::doctor::finding::tests::assert_is;
-    use crate::ledger::migrate::Table;
+    use crate::task::TableName;
 
     #[test]
     fn a_standing_pause_and_a_missing_right_are_noted() {
-        let queries = Queries::new(&Table::new("tasks").unwrap());
+        let queries = Queries::new(&TableName::new("tasks").unwrap());
         assert_is(&judge(&queries, 0, &[]), Severity::Ok, "nothing is paused");
         assert_is(&judge(&queries, 1, &[]), Severity::Note, "a pause or hold");
         assert_is(&judge(&queries, 2, &[]), Severity::Note, "2 pauses");

@@ -14,8 +14,9 @@ use crate::Config;
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Silent};
 use crate::handler::{HandlerRegistry, Router};
-use crate::ledger::migrate::{self, MigrateError, Table};
+use crate::ledger::migrate::{self, MigrateError};
 use crate::ledger::mysql::queries::{self, Queries};
+use crate::task::TableName;
 
 const SHAPE: &str = "ledger.table";
 const KEY_CHARSET: &str = "ledger.key_charset";
@@ -23,7 +24,7 @@ const KEY_CHARSET: &str = "ledger.key_charset";
 /// Examines the table: its shape, the rights on it, its indexes, its room to grow, its backlog.
 pub(super) async fn examine(
     config: &Config,
-    table: &Table,
+    table: &TableName,
     conn: &mut MySqlConnection,
     variables: Option<&Variables>,
     runner: &mut Runner,
@@ -78,7 +79,7 @@ pub(super) async fn examine(
 /// A table that is not as it should be is an answer, not a failure.
 async fn look(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
 ) -> Result<Result<(), MigrateError>, MigrateError> {
     match migrate::check(conn, table).await {
         Err(error @ MigrateError::Sql { .. }) => Err(error),
@@ -86,14 +87,14 @@ async fn look(
     }
 }
 
-async fn key_charset(conn: &mut MySqlConnection, table: &Table) -> sqlx::Result<String> {
+async fn key_charset(conn: &mut MySqlConnection, table: &TableName) -> sqlx::Result<String> {
     let question = sqlx::query(queries::KEY_CHARSET).bind(table.as_str());
     let found = question.fetch_optional(conn).await?;
     let charset = found.map(|row| row.try_get_unchecked::<Option<String>, _>(0));
     Ok(charset.transpose()?.flatten().unwrap_or_default())
 }
 
-fn judge_key_charset(table: &Table, charset: &str) -> Finding {
+fn judge_key_charset(table: &TableName, charset: &str) -> Finding {
     if charset == "utf8mb4" {
         return Finding::ok(KEY_CHARSET, "keys may have any character");
     }
@@ -104,7 +105,7 @@ fn judge_key_charset(table: &Table, charset: &str) -> Finding {
     .remedy("run `lapsed migrate --utf8mb4` (it copies the table; `--dry-run` shows the statement)")
 }
 
-fn judge_shape(table: &Table, shape: &Result<(), MigrateError>) -> Finding {
+fn judge_shape(table: &TableName, shape: &Result<(), MigrateError>) -> Finding {
     let migrate = "run `lapsed migrate` (`lapsed migrate --dry-run` shows what it would do)";
     match shape {
         Ok(()) => Finding::ok(SHAPE, format!("`{table}` is as it should be")),
@@ -129,14 +130,14 @@ mod tests {
 
     #[test]
     fn a_key_column_that_lacks_characters_is_told() {
-        let judge = |charset| judge_key_charset(&Table::new("tasks").unwrap(), charset);
+        let judge = |charset| judge_key_charset(&TableName::new("tasks").unwrap(), charset);
         assert_is(&judge("utf8mb4"), Severity::Ok, "any character");
         assert_is(&judge("utf8mb3"), Severity::Note, "utf8mb3");
     }
 
     #[test]
     fn a_table_that_can_be_migrated_is_told_from_one_that_cannot() {
-        let table = || Table::new("tasks").unwrap();
+        let table = || TableName::new("tasks").unwrap();
         let judge = |shape| judge_shape(&table(), &shape);
         let absent = judge(Err(MigrateError::Absent { table: table() }));
         let outdated = judge(Err(MigrateError::Outdated {

@@ -46,7 +46,10 @@ impl TaskGauges {
         match self.deps.ownership.is_first() {
             true => {
                 let survey = catalog.survey(SurveyLimits::GAUGES).await?;
-                self.deps.metrics.counted(&survey);
+                for (state, count) in survey.counts.by_state() {
+                    let at_least = survey.at_least.contains(&state);
+                    self.deps.metrics.counted(state, count, at_least);
+                }
             }
             false => self.deps.metrics.counted_elsewhere(),
         }

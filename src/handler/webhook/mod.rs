@@ -19,7 +19,7 @@ use self::signature::sign;
 use super::{Handler, HandlerError, TaskContext};
 use crate::clock;
 use crate::config::WebhookConfig;
-use crate::ledger::RESULT_BYTES_MAX;
+use crate::task::RESULT_BYTES_MAX;
 
 /// What of an answer may get into the task's error.
 const EXCERPT_BYTES: usize = 1024;

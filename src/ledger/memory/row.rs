@@ -2,10 +2,11 @@
 
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
-    CancelAnswer, Claimant, FoundLease, IfPending, NewTask, Owner, PAYLOAD_READ_MAX, REDRIVEN_AGO,
-    Standing, Upcoming,
+    CancelAnswer, Claimant, FoundLease, IfPending, NewTask, Owner, REDRIVEN_AGO, Standing, Upcoming,
 };
-use crate::task::{Arming, How, Mishap, Origin, Reason, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{
+    Arming, How, Mishap, Origin, PAYLOAD_READ_MAX, Reason, Recurrence, State, TaskKey, UnixMs,
+};
 
 /// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! What a settlement makes of a row.
 
 use super::row::{NEVER, Row, Status};
-use crate::ledger::{ERROR_BYTES_MAX, Ruling, Settled, Settlement};
-use crate::task::{Mishap, Origin, Reason, Recurrence, UnixMs, prepend};
+use crate::ledger::{Ruling, Settled, Settlement};
+use crate::task::{ERROR_BYTES_MAX, Mishap, Origin, Reason, Recurrence, UnixMs, prepend};
 
 impl Row {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {

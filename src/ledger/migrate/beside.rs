@@ -4,12 +4,13 @@ use sqlx::MySqlConnection;
 
 use super::found::Found;
 use super::step::Step;
-use super::{MigrateError, Table, shape};
+use super::{MigrateError, shape};
+use crate::task::TableName;
 
 /// One of them.
 pub(super) struct Beside {
     create: &'static str,
-    name: fn(&Table) -> String,
+    name: fn(&TableName) -> String,
     /// What it is for, as in "for its pauses".
     what_for: &'static str,
     step: Step,
@@ -18,7 +19,7 @@ pub(super) struct Beside {
 /// What is paused. No daemon starts without it: it would run what somebody has paused.
 pub(super) const PAUSES: Beside = Beside {
     create: include_str!("../../../migrations/tb_time_limit_task_pauses.sql"),
-    name: Table::pauses,
+    name: TableName::pauses,
     what_for: "its pauses",
     step: Step::CreatePauses,
 };
@@ -26,14 +27,14 @@ pub(super) const PAUSES: Beside = Beside {
 /// How often tasks may start. Only daemons without Redis look at it, and those go on without it.
 pub(super) const RATES: Beside = Beside {
     create: include_str!("../../../migrations/tb_time_limit_task_rates.sql"),
-    name: Table::rates,
+    name: TableName::rates,
     what_for: "its rates",
     step: Step::CreateRates,
 };
 
 impl Beside {
     /// How to create it.
-    pub(super) fn create_statement(&self, table: &Table) -> String {
+    pub(super) fn create_statement(&self, table: &TableName) -> String {
         shape::statement_of(self.create, table)
     }
 
@@ -44,7 +45,7 @@ impl Beside {
     pub(super) async fn step(
         &self,
         conn: &mut MySqlConnection,
-        table: &Table,
+        table: &TableName,
     ) -> Result<Option<Step>, MigrateError> {
         let name = (self.name)(table);
         let Some(found) = Found::read(conn, &name).await? else {

@@ -6,7 +6,8 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::error::{is_one_of, number};
 use super::found::Found;
-use super::{MigrateError, Table, shape};
+use super::{MigrateError, shape};
+use crate::task::TableName;
 
 const BATCH: usize = 500;
 const TRIES: u32 = 10;
@@ -18,7 +19,7 @@ const RANK: &str = "ROW_NUMBER() OVER (PARTITION BY `key` \
 /// How many rows a unique key would refuse. Reads the whole table, or its index on the key.
 pub(super) async fn count(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     found: &Found,
 ) -> Result<u64, MigrateError> {
     let key = match shape::key_collation_to_be(found) {
@@ -40,7 +41,7 @@ pub(super) async fn count(
 /// Moves all surplus rows. Each batch is one transaction: killed anywhere, every row is in exactly one table.
 pub(super) async fn move_away(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
 ) -> Result<u64, MigrateError> {
     let action = || MigrateError::sql(format!("move surplus rows to `{}`", table.duplicates()));
     let found = Found::read(conn, table.as_str()).await?;
@@ -66,7 +67,7 @@ pub(super) async fn move_away(
 
 async fn move_patiently(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     columns: &str,
     batch: &[u64],
 ) -> sqlx::Result<u64> {
@@ -84,7 +85,7 @@ async fn move_patiently(
 /// Moves those of `batch` that are still surplus once all rows of their keys are locked.
 async fn move_batch(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     columns: &str,
     batch: &[u64],
 ) -> sqlx::Result<u64> {
@@ -130,7 +131,7 @@ async fn move_batch(
     Ok(deleted)
 }
 
-fn surplus_statement(table: &Table, among: &str) -> String {
+fn surplus_statement(table: &TableName, among: &str) -> String {
     format!(
         "SELECT CAST(id AS UNSIGNED) FROM (SELECT id, {RANK} AS place FROM `{table}` WHERE {among}) AS ranked \
          WHERE place > 1 ORDER BY id"

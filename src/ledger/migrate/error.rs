@@ -1,33 +1,29 @@
-use super::Table;
+use crate::task::TableName;
 
 /// Why a table could not be checked, planned for or migrated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error texts say it")]
 pub enum MigrateError {
-    #[error(
-        "table name `{name}` is not usable: expected 1 to 55 of the characters `A-Z a-z 0-9 _`"
-    )]
-    Name { name: String },
     #[error("no database is selected: name one in the URL, as in `mysql://host/lapsed`")]
     NoDatabase,
     #[error("table `{table}` does not exist: run `lapsed migrate`")]
-    Absent { table: Table },
+    Absent { table: TableName },
     #[error("table `{table}` {lack}: run `lapsed migrate`")]
-    Outdated { table: Table, lack: String },
+    Outdated { table: TableName, lack: String },
     /// The table has the right name and a shape that cannot be adopted without losing something.
     #[error("table `{table}` cannot be adopted: {problem}")]
-    Incompatible { table: Table, problem: String },
+    Incompatible { table: TableName, problem: String },
     #[error("this server is `{version}`: {bug}")]
     ServerBug { version: String, bug: &'static str },
     #[error("another `lapsed migrate` of table `{table}` is still running after {seconds} s")]
-    Busy { table: Table, seconds: u64 },
+    Busy { table: TableName, seconds: u64 },
     #[error(
         "table `{table}` was in use by other transactions for {seconds} s, so `{statement}` could not begin: \
          find them in `SHOW PROCESSLIST` or `information_schema.INNODB_TRX`, and run `lapsed migrate` again; it goes on from here"
     )]
     Blocked {
-        table: Table,
+        table: TableName,
         statement: String,
         seconds: u64,
     },
@@ -35,12 +31,12 @@ pub enum MigrateError {
         "table `{table}` was changed by others each of {rounds} times that it was nearly done: \
          stop the programs that insert the same key twice, and run `lapsed migrate` again"
     )]
-    Restless { table: Table, rounds: usize },
+    Restless { table: TableName, rounds: usize },
     #[error(
         "cannot {step}: this user lacks the rights for it; migrate as a user with {rights} on the database of table `{table}`"
     )]
     Denied {
-        table: Table,
+        table: TableName,
         step: String,
         rights: &'static str,
         #[source]

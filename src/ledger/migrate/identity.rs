@@ -5,9 +5,10 @@
 
 use sqlx::MySqlConnection;
 
+use super::MigrateError;
 use super::found::Found;
 use super::step::Step;
-use super::{MigrateError, Table};
+use crate::task::TableName;
 
 /// What stands before the number.
 const MARK: &str = "lapsed:";
@@ -39,7 +40,7 @@ pub(super) fn step(found: &Found) -> Option<Step> {
 /// When the server does not answer.
 pub async fn identity(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
 ) -> Result<Option<String>, MigrateError> {
     let found = Found::read(conn, table.as_str()).await?;
     Ok(found.and_then(|found| of_comment(&found.comment).map(str::to_owned)))

@@ -19,7 +19,6 @@ mod identity;
 mod session;
 mod shape;
 mod step;
-mod table;
 mod version;
 
 use std::fmt;
@@ -27,11 +26,12 @@ use std::time::Duration;
 
 use sqlx::MySqlConnection;
 
+use crate::task::TableName;
+
 pub use error::MigrateError;
 pub use identity::identity;
 pub use shape::Index;
 pub use step::{Method, Step};
-pub use table::Table;
 pub use version::generated_index_bug;
 
 use found::Found;
@@ -80,7 +80,7 @@ impl Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Of which table.
-    pub table: Table,
+    pub table: TableName,
     /// In the order in which they must run; empty when the table is up to date.
     pub steps: Vec<Step>,
     /// The server's own guess; often 10 % off, sometimes more.
@@ -111,7 +111,7 @@ pub enum Progress<'a> {
 ///
 /// # Errors
 /// When the table is absent, outdated, or none that could be adopted.
-pub async fn check(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), MigrateError> {
     let mut steps = steps_of_tasks(conn, table).await?;
     steps.extend(beside::PAUSES.step(conn, table).await?);
     refuse_lacks(table, &steps)
@@ -121,13 +121,16 @@ pub async fn check(conn: &mut MySqlConnection, table: &Table) -> Result<(), Migr
 ///
 /// # Errors
 /// As [`check`].
-pub async fn check_tasks(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+pub async fn check_tasks(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<(), MigrateError> {
     refuse_lacks(table, &steps_of_tasks(conn, table).await?)
 }
 
 async fn steps_of_tasks(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
 ) -> Result<Vec<Step>, MigrateError> {
     require_database(conn).await?;
     let found = Found::read(conn, table.as_str())
@@ -140,7 +143,7 @@ async fn steps_of_tasks(
 
 async fn steps_beside(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
 ) -> Result<Vec<Step>, MigrateError> {
     let mut steps = Vec::new();
     for beside in [beside::PAUSES, beside::RATES] {
@@ -149,7 +152,7 @@ async fn steps_beside(
     Ok(steps)
 }
 
-fn refuse_lacks(table: &Table, steps: &[Step]) -> Result<(), MigrateError> {
+fn refuse_lacks(table: &TableName, steps: &[Step]) -> Result<(), MigrateError> {
     match shape::first_lack(steps) {
         None => Ok(()),
         Some(lack) => Err(MigrateError::Outdated {
@@ -163,7 +166,7 @@ fn refuse_lacks(table: &Table, steps: &[Step]) -> Result<(), MigrateError> {
 ///
 /// # Errors
 /// As [`plan_with`].
-pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, MigrateError> {
+pub async fn plan(conn: &mut MySqlConnection, table: &TableName) -> Result<Plan, MigrateError> {
     plan_with(conn, table, &Options::default()).await
 }
 
@@ -173,7 +176,7 @@ pub async fn plan(conn: &mut MySqlConnection, table: &Table) -> Result<Plan, Mig
 /// When the table cannot be adopted, or the server cannot be trusted with it.
 pub async fn plan_with(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     options: &Options,
 ) -> Result<Plan, MigrateError> {
     refuse_broken_server(conn).await?;
@@ -212,7 +215,7 @@ pub async fn plan_with(
 /// As after an error, but the connection must be closed.
 pub async fn apply(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     options: &Options,
     tell: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<(), MigrateError> {
@@ -226,7 +229,7 @@ pub async fn apply(
 
 async fn apply_locked(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     options: &Options,
     tell: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<(), MigrateError> {
@@ -261,7 +264,7 @@ async fn apply_locked(
 
 async fn run(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     step: &Step,
     options: &Options,
 ) -> Result<Ran, MigrateError> {

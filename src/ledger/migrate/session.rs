@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::error::{is_one_of, number};
 use super::step::{Method, Step};
-use super::{MigrateError, Options, Table};
+use super::{MigrateError, Options};
+use crate::task::TableName;
 
 /// Everybody else's statements queue behind a DDL statement that waits for a long transaction. So it waits in
 /// short spells, and lets the queue run dry in between.
@@ -50,7 +51,7 @@ pub(super) async fn prepare(
 /// Takes the lock that keeps two migrations of one table apart. It ends with the connection at the latest.
 pub(super) async fn lock(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     options: &Options,
 ) -> Result<(), MigrateError> {
     let seconds = whole_seconds(options.lock_wait);
@@ -70,7 +71,10 @@ pub(super) async fn lock(
     }
 }
 
-pub(super) async fn unlock(conn: &mut MySqlConnection, table: &Table) -> Result<(), MigrateError> {
+pub(super) async fn unlock(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<(), MigrateError> {
     sqlx::query(UNLOCK)
         .bind(table.as_str())
         .execute(conn)
@@ -82,7 +86,7 @@ pub(super) async fn unlock(conn: &mut MySqlConnection, table: &Table) -> Result<
 /// Runs one DDL statement by the best method that the server accepts.
 pub(super) async fn run_ddl(
     conn: &mut MySqlConnection,
-    table: &Table,
+    table: &TableName,
     step: &Step,
     options: &Options,
 ) -> Result<Ran, MigrateError> {

@@ -2,7 +2,8 @@
 
 use super::found::{self, Found};
 use super::step::Step;
-use super::{MigrateError, Options, Table};
+use super::{MigrateError, Options};
+use crate::task::TableName;
 
 /// The one place where columns are defined; new tables are made from it, old ones completed.
 const CREATE: &str = include_str!("../../../migrations/tb_time_limit_task.sql");
@@ -99,12 +100,12 @@ const RULES: [(&str, Rule); 26] = [
 const SEED_COLUMNS: [&str; 5] = ["id", KEY, "status", "start_time", "end_time"];
 const DEFAULT_ZERO: [&str; 2] = ["status", "sts"];
 
-pub(super) fn create_statement(table: &Table) -> String {
+pub(super) fn create_statement(table: &TableName) -> String {
     statement_of(CREATE, table)
 }
 
 /// A file of a statement, for this table.
-pub(super) fn statement_of(file: &str, table: &Table) -> String {
+pub(super) fn statement_of(file: &str, table: &TableName) -> String {
     file.lines()
         .filter(|line| !line.starts_with("--"))
         .map(|line| line.replace("{table}", table.as_str()))
@@ -143,7 +144,7 @@ impl Index {
 /// The steps from `found` to the wanted shape, in order. `surplus` counts the rows that a unique key would refuse,
 /// `duplicates` is the table for them, if it exists.
 pub(super) fn steps(
-    table: &Table,
+    table: &TableName,
     found: &Found,
     options: &Options,
     surplus: u64,
@@ -285,7 +286,7 @@ fn refuse_unfit_indexes(found: &Found) -> Result<(), String> {
 }
 
 fn refuse_narrow_duplicates(
-    table: &Table,
+    table: &TableName,
     found: &Found,
     duplicates: &Found,
 ) -> Result<(), MigrateError> {

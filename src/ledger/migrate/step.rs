@@ -1,9 +1,9 @@
 use std::fmt;
 
-use super::Table;
 use super::beside;
 use super::identity;
 use super::shape::{self, Index};
+use crate::task::TableName;
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum Method {
 impl Step {
     /// The statement, without the clause that names the method.
     #[must_use]
-    pub fn statement(&self, table: &Table) -> String {
+    pub fn statement(&self, table: &TableName) -> String {
         let alter = format!("ALTER TABLE `{table}` ");
         match self {
             Self::CreateTable => {

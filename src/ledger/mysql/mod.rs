@@ -39,8 +39,9 @@ use self::locks::Locks;
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::{Queries, padded};
 use self::rows::StandingRow;
-pub use self::transaction::{MysqlTask, TaskTransaction};
-use super::migrate::{self, Table};
+pub use self::transaction::TaskTransaction;
+pub(crate) use self::transaction::{Ending, TransactionError};
+use super::migrate;
 use super::recurring::SeriesRow;
 use super::{
     Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
@@ -50,7 +51,7 @@ use super::{
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
-use crate::task::{Arming, KeyBuckets, State, TaskKey, UnixMs};
+use crate::task::{Arming, KeyBuckets, State, TableName, TaskKey, UnixMs};
 
 /// Most rows of one statement; above it only latency grows.
 const BATCH_MAX: usize = 512;
@@ -100,7 +101,7 @@ fn attempts_after(error: &sqlx::Error, rows: usize) -> u32 {
 pub struct MysqlLedger {
     pools: Pools,
     queries: Queries,
-    table: Table,
+    table: TableName,
     clock: LedgerClock,
     clock_read: std::sync::Arc<std::sync::Mutex<Option<ClockRead>>>,
     locks: std::sync::Arc<Locks>,
@@ -123,7 +124,7 @@ impl MysqlLedger {
     /// # Errors
     /// [`ConfigError`] for a URL or a table name that cannot be.
     pub fn new(config: &LedgerConfig) -> Result<Self, ConfigError> {
-        let table = Table::new(&config.table)
+        let table = TableName::new(&config.table)
             .map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
         Ok(Self {
             pools: Pools::lazy(config)?,
@@ -155,7 +156,7 @@ impl MysqlLedger {
     }
 
     /// The table's name.
-    pub fn table(&self) -> &Table {
+    pub fn table(&self) -> &TableName {
         &self.table
     }
 
@@ -303,6 +304,10 @@ impl Ledger for MysqlLedger {
 
     fn pauses(&self) -> &dyn Pauses {
         self
+    }
+
+    fn as_mysql(&self) -> Option<&MysqlLedger> {
+        Some(self)
     }
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {

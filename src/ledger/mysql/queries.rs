@@ -17,7 +17,8 @@
 //! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
 //! those instead, and wait for the locks of rows that the statement does not name.
 
-use crate::ledger::{IfPending, PAYLOAD_READ_MAX, REDRIVEN_AGO};
+use crate::ledger::{IfPending, REDRIVEN_AGO};
+use crate::task::{PAYLOAD_READ_MAX, TableName};
 
 /// `{now_ns}`: the ledger's clock in nanoseconds, as exact as it is.
 const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
@@ -650,7 +651,7 @@ pub struct Queries {
 
 impl Queries {
     /// Statements for `table`, whose name is plain letters, digits and `_`.
-    pub fn new(table: &super::super::migrate::Table) -> Self {
+    pub fn new(table: &TableName) -> Self {
         Self {
             table: table.to_string(),
         }

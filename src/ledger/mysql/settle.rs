@@ -8,8 +8,8 @@ use super::connection::{Conn, Statement, about_rows, error, is_locked, statement
 use super::locks::Past;
 use super::queries::{self, padded};
 use super::rows::SettledRow;
-use crate::ledger::{ERROR_BYTES_MAX, Lease, LedgerError, Ruling, Settled, Settlement};
-use crate::task::{Mishap, UnixMs};
+use crate::ledger::{Lease, LedgerError, Ruling, Settled, Settlement};
+use crate::task::{ERROR_BYTES_MAX, Mishap, UnixMs};
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(

@@ -1,8 +1,5 @@
-//! Effects exactly once: a handler's own transaction, with the completion as its last statement.
+//! Transactions of a handler or a producer on the ledger's database: settle, create and cancel tasks in them.
 
-use std::any::Any;
-
-use async_trait::async_trait;
 use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
 
 use super::connection::{Statement, error, statement};
@@ -10,120 +7,126 @@ use super::queries;
 use super::rows::{SettledRow, StandingRow, cancel_answer};
 use super::settle::GoingOn;
 use super::{MysqlLedger, padded};
-use crate::handler::{HandlerError, TaskContext};
 use crate::ledger::{CancelAnswer, Created, Lease, LedgerError, NewTask};
-use crate::task::{Due, Outcome, TaskKey, UnixMs};
+use crate::task::{Outcome, TaskKey, UnixMs};
 
-/// A transaction on the ledger's database, begun by [`MysqlTask::begin`].
+/// A transaction on the ledger's database, begun by [`MysqlTask::begin`](crate::MysqlTask::begin).
 pub type TaskTransaction = MySqlTransaction<'static>;
 
-/// What a handler can do in the ledger's own database.
-#[async_trait]
-pub trait MysqlTask {
-    /// Begins a transaction on the ledger's database, for the handler's own statements.
-    ///
-    /// The session is the server's default in everything but the time zone, which is UTC.
-    ///
-    /// # Errors
-    /// Retryable: the database did not answer, or the engine runs on another ledger.
+/// How a handler's transaction settles its task, if that was not cancelled during the run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending {
+    /// Done, or pending again under the next arming of a recurring task.
+    Complete {
+        /// When that arming is due.
+        next: Option<UnixMs>,
+    },
+    /// Pending again under an arming that the handler chose.
+    Again {
+        /// The present, on the ledger's clock.
+        now: UnixMs,
+        /// When that arming is due; not the due time of this run.
+        due: UnixMs,
+    },
+}
+
+/// Why a handler's transaction did not settle its task.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransactionError {
+    /// The transaction could not begin.
+    #[error("begin transaction: {0}")]
+    Begin(Box<dyn std::error::Error + Send + Sync>),
+    /// The settling statement failed.
+    #[error("complete task: {0}")]
+    Settle(Box<dyn std::error::Error + Send + Sync>),
+    /// The commit failed, and nothing was written.
+    #[error("commit transaction: {0}")]
+    Commit(sqlx::Error),
+    /// The reply to the commit was lost, and the row could not be read back.
+    #[error("commit transaction: {commit}; its result is not known: {read}")]
+    Unknown {
+        /// Why the commit failed.
+        commit: sqlx::Error,
+        /// Why the row could not be read.
+        read: LedgerError,
+    },
+}
+
+impl MysqlLedger {
+    /// Begins a transaction in a session with the server's defaults, except for the time zone, which is UTC.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    async fn begin(&self) -> Result<TaskTransaction, HandlerError>;
-
-    /// Completes the task as the last statement of `tx`, and commits: effects and completion happen
-    /// together, once, or not at all. So does what [`keep_result`](TaskContext::keep_result) was given before. Of a
-    /// task that comes again, its next arming takes the place of the completion.
-    ///
-    /// # Errors
-    /// [`HandlerError::fenced`] if the claim is no longer ours: everything is rolled back. Retryable if
-    /// the database does not answer; when the reply to the commit is lost, the row is read back and
-    /// tells.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe in its result: the commit may or may not have happened. The row tells.
-    async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError>;
-
-    /// As [`complete_in`](Self::complete_in), and in the same transaction makes the next arming of the same key. If the
-    /// task was cancelled during the run it is only completed. Of a task that comes again, this is its next arming, and
-    /// its series goes on behind it.
-    ///
-    /// # Errors
-    /// As for `complete_in`; permanent if the due time is refused.
-    async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError>;
-}
-
-#[async_trait]
-impl MysqlTask for TaskContext {
-    async fn begin(&self) -> Result<TaskTransaction, HandlerError> {
-        let pool = ledger(self)?.pools.handlers().clone();
+    pub(crate) async fn begin(&self) -> Result<TaskTransaction, TransactionError> {
+        let pool = self.pools.handlers().clone();
         // The driver's `begin` is not cancel safe: a task of its own sees it through.
         let begun = tokio::spawn(async move { pool.begin().await }).await;
-        let begun =
-            begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))?;
-        begun.map_err(|error| HandlerError::new(format!("begin transaction: {error}")))
+        let begun = begun.map_err(|error| TransactionError::Begin(error.into()))?;
+        begun.map_err(|error| TransactionError::Begin(error.into()))
     }
 
-    async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
-        let ledger = ledger(self)?;
-        match self.following(ledger.clock.now()) {
-            Some(next) => {
-                let sql = ledger.queries.plain(queries::GO_ON);
-                let sql = ledger.in_handlers_session(sql).await?;
+    /// Settles a run as the last statement of `tx`, and commits. `None`: the claim is lost, and all is rolled back.
+    pub(crate) async fn settle_in(
+        &self,
+        tx: TaskTransaction,
+        lease: Lease,
+        ending: Ending,
+        result: Option<String>,
+    ) -> Result<Option<Outcome>, TransactionError> {
+        match ending {
+            Ending::Complete { next: None } => {
+                let update = self.completion(result).await?;
+                self.settle_by(tx, lease, [(update, Outcome::Completed)])
+                    .await
+            }
+            Ending::Complete { next: Some(next) } => {
+                let sql = self.queries.plain(queries::GO_ON);
+                let sql = self.in_handlers_session(sql).await?;
                 let update = |cancelled| {
-                    let done = GoingOn::succeeded(next, self.result());
+                    let done = GoingOn::succeeded(next, result.clone());
                     done.bound(statement(sql.clone()), cancelled)
                 };
                 let goes_on = (update(false), Outcome::Again(next));
-                self.settle_in(tx, [goes_on, (update(true), Outcome::Completed)])
+                self.settle_by(tx, lease, [goes_on, (update(true), Outcome::Completed)])
                     .await
             }
-            None => {
-                let update = self.completion(ledger).await?;
-                self.settle_in(tx, [(update, Outcome::Completed)]).await
+            Ending::Again { now, due } => {
+                let sql = self.queries.plain(queries::AGAIN_IN);
+                let update = statement(self.in_handlers_session(sql).await?)
+                    .bind(now.0)
+                    .bind(due.0);
+                let ways = [
+                    (update, Outcome::Again(due)),
+                    (self.completion(result).await?, Outcome::Completed),
+                ];
+                self.settle_by(tx, lease, ways).await
             }
         }
     }
 
-    async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
-        let ledger = ledger(self)?;
-        let now = ledger.clock.now();
-        let due = due
-            .resolve_checked(now)
-            .map_err(|error| HandlerError::permanent(error.to_string()))?;
-        // The same due time would be the same arming, which has just been completed.
-        let due = if due == self.due() {
-            UnixMs(due.0 + 1)
-        } else {
-            due
-        };
-        let sql = ledger.queries.plain(queries::AGAIN_IN);
-        let update = statement(ledger.in_handlers_session(sql).await?)
-            .bind(now.0)
-            .bind(due.0);
-        let ways = [
-            (update, Outcome::Again(due)),
-            (self.completion(ledger).await?, Outcome::Completed),
-        ];
-        self.settle_in(tx, ways).await
-    }
-}
-
-impl TaskContext {
-    async fn completion(&self, ledger: &MysqlLedger) -> Result<Statement<'static>, HandlerError> {
-        let sql = ledger.queries.plain(queries::COMPLETE_IN);
-        let sql = ledger.in_handlers_session(sql).await?;
-        Ok(statement(sql).bind(self.result()))
+    async fn completion(
+        &self,
+        result: Option<String>,
+    ) -> Result<Statement<'static>, TransactionError> {
+        let sql = self.queries.plain(queries::COMPLETE_IN);
+        let sql = self.in_handlers_session(sql).await?;
+        Ok(statement(sql).bind(result))
     }
 
-    /// Runs the first of these that matches as the last statement of `tx`: the last three values of each are the fence of
-    /// this run. The second is for a task that was cancelled meanwhile.
-    async fn settle_in<const N: usize>(
+    async fn in_handlers_session(&self, sql: String) -> Result<String, TransactionError> {
+        let sql = self.in_others_session(sql).await;
+        sql.map_err(|error| TransactionError::Settle(error.into()))
+    }
+
+    /// Runs the first of these statements that matches the fence of the run, which is their last three values. The second
+    /// one is for a task that was cancelled during the run.
+    async fn settle_by<const N: usize>(
         &self,
         mut tx: TaskTransaction,
+        lease: Lease,
         ways: [(Statement<'static>, Outcome); N],
-    ) -> Result<(), HandlerError> {
-        let Lease { arming, owner } = self.lease();
+    ) -> Result<Option<Outcome>, TransactionError> {
+        let Lease { arming, owner } = lease;
         for (update, outcome) in ways {
             let update = update
                 .bind(arming.row)
@@ -132,46 +135,29 @@ impl TaskContext {
             let matched = update
                 .execute(&mut *tx)
                 .await
-                .map_err(|error| HandlerError::new(format!("complete task: {error}")))?;
+                .map_err(|error| TransactionError::Settle(error.into()))?;
             if matched.rows_affected() > 0 {
-                return self.close(tx, outcome).await;
+                return self.commit(tx, lease, outcome).await.map(Some);
             }
         }
-        Err(HandlerError::fenced())
+        Ok(None)
     }
 
     /// Commits; a lost reply is resolved by reading the row.
-    async fn close(&self, tx: TaskTransaction, outcome: Outcome) -> Result<(), HandlerError> {
-        let Err(commit_error) = tx.commit().await else {
-            self.conclude(outcome);
-            return Ok(());
+    async fn commit(
+        &self,
+        tx: TaskTransaction,
+        lease: Lease,
+        outcome: Outcome,
+    ) -> Result<Outcome, TransactionError> {
+        let Err(commit) = tx.commit().await else {
+            return Ok(outcome);
         };
-        match ledger(self)?.was_settled(self.lease(), &outcome).await {
-            Ok(true) => {
-                self.conclude(outcome);
-                Ok(())
-            }
-            Ok(false) => Err(HandlerError::new(format!(
-                "commit transaction: {commit_error}"
-            ))),
-            Err(error) => Err(HandlerError::new(format!(
-                "commit transaction: {commit_error}; its result is not known: {error}"
-            ))),
+        match self.was_settled(lease, &outcome).await {
+            Ok(true) => Ok(outcome),
+            Ok(false) => Err(TransactionError::Commit(commit)),
+            Err(read) => Err(TransactionError::Unknown { commit, read }),
         }
-    }
-}
-
-fn ledger(context: &TaskContext) -> Result<&MysqlLedger, HandlerError> {
-    let any: &dyn Any = context.ledger();
-    any.downcast_ref().ok_or_else(|| {
-        HandlerError::new("transactions need the MySQL ledger, this engine runs on another one")
-    })
-}
-
-impl MysqlLedger {
-    async fn in_handlers_session(&self, sql: String) -> Result<String, HandlerError> {
-        let sql = self.in_others_session(sql).await;
-        sql.map_err(|error| HandlerError::new(format!("complete task: {error}")))
     }
 
     async fn was_settled(&self, lease: Lease, outcome: &Outcome) -> Result<bool, LedgerError> {
@@ -224,7 +210,7 @@ impl MysqlLedger {
             .collect()
     }
 
-    /// Calls a task off in the caller's own transaction: it is off if and only if that commits.
+    /// Cancels a task in the caller's own transaction: it is cancelled if and only if that commits.
     ///
     /// # Errors
     /// [`LedgerError`]; the transaction can then only be rolled back.

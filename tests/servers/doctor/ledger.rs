@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::doctor::{self, Severity};
-use lapsed::ledger::migrate::{self, Options, Table};
+use lapsed::ledger::migrate::{self, Options};
 use lapsed::sandbox::PrivateMaria;
 use sqlx::{Connection, MySqlConnection};
 
@@ -11,6 +11,7 @@ use crate::doctor::rig::{
     Result, assert_contains, config, config_with, finding, ledger, ledger_only, maria, redis,
     remedy, sql,
 };
+use lapsed::task::TableName;
 
 #[tokio::test]
 async fn credentials_that_the_ledger_refuses_are_told_and_not_shown() -> Result {
@@ -60,7 +61,7 @@ async fn a_missing_table_is_an_error_and_so_is_an_outdated_one() -> Result {
     assert_contains(&id.found, "91 %");
 
     let mut conn = MySqlConnection::connect(&url).await?;
-    let table = Table::new("tb_time_limit_task")?;
+    let table = TableName::new("tb_time_limit_task")?;
     migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
     let report = doctor::examine(&config).await;
     finding(&report, "ledger.table", Severity::Ok);
@@ -128,7 +129,7 @@ async fn settings_of_the_database_that_break_the_ledger_are_errors() -> Result {
     sqlx::raw_sql("SET SESSION binlog_format = ROW")
         .execute(&mut conn)
         .await?;
-    let table = Table::new("tb_time_limit_task")?;
+    let table = TableName::new("tb_time_limit_task")?;
     migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
     sql(&url, "SET GLOBAL read_only = 1").await?;
 

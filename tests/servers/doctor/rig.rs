@@ -4,8 +4,9 @@ use std::error::Error;
 
 use lapsed::Config;
 use lapsed::doctor::{Finding, Report, Severity};
-use lapsed::ledger::migrate::{self, Options, Table};
+use lapsed::ledger::migrate::{self, Options};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed::task::TableName;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 use tokio::sync::OnceCell;
 
@@ -28,7 +29,7 @@ pub async fn maria() -> Result<&'static PrivateMaria> {
 pub async fn ledger(name: &str) -> Result<String> {
     let url = maria().await?.create_database(name).await?;
     let mut conn = MySqlConnection::connect(&url).await?;
-    let table = Table::new("tb_time_limit_task")?;
+    let table = TableName::new("tb_time_limit_task")?;
     migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
     Ok(url)
 }

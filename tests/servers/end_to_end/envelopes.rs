@@ -93,7 +93,7 @@ async fn a_payload_is_stored_as_it_is_unless_something_travels_with_it() {
 async fn the_limit_of_a_payload_is_about_the_users_own() {
     let rig = Rig::new("").await;
     let tasks = rig.client().await;
-    let payload = format!("\"{}\"", "x".repeat(lapsed::ledger::PAYLOAD_BYTES_MAX - 2));
+    let payload = format!("\"{}\"", "x".repeat(lapsed::task::PAYLOAD_BYTES_MAX - 2));
     let task = Task::from(key("C@m@1")).payload(payload.clone());
     let task = task.sign(SECRET).traceparent(TRACE).unwrap();
     tasks.create_task(task, Due::NOW).await.unwrap();

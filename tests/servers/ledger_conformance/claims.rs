@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, PAYLOAD_READ_MAX, Renewal, Ruling, Settled};
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, NewTask, Renewal, Ruling, Settled};
+use lapsed::task::{PAYLOAD_READ_MAX, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, by, claim, claim_due, create, key, pass, settle, state,

@@ -3,9 +3,10 @@
 use std::error::Error;
 
 use lapsed::ledger::migrate::{
-    Method, MigrateError, Options, Plan, Progress, Step, Table, apply, check, plan,
+    Method, MigrateError, Options, Plan, Progress, Step, apply, check, plan,
 };
 use lapsed::sandbox::PrivateMaria;
+use lapsed::task::TableName;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 use tokio::sync::OnceCell;
 
@@ -151,8 +152,8 @@ impl Database {
 }
 
 /// The table of these tests.
-pub fn tb() -> Table {
-    Table::new("tb").expect("a plain word")
+pub fn tb() -> TableName {
+    TableName::new("tb").expect("a plain word")
 }
 
 /// A definition as MariaDB and MySQL both could have put it: without widths for display, numbers without quotes.

@@ -1,6 +1,6 @@
 //! Tables that are not taken, and why.
 
-use lapsed::ledger::migrate::{Options, Progress, Step, Table, apply};
+use lapsed::ledger::migrate::{Options, Progress, Step, apply};
 use sqlx::{Connection, MySqlConnection};
 
 use crate::migrate::database::{Database, Result, SEED, plain, tb};
@@ -126,21 +126,6 @@ async fn a_connection_without_a_database_is_refused() -> Result {
         "no database is selected: name one in the URL, as in `mysql://host/lapsed`"
     );
     Ok(())
-}
-
-#[test]
-fn a_table_name_is_a_short_word() {
-    for good in ["t", "tb_time_limit_task", "A1", &"x".repeat(55)] {
-        assert!(Table::new(good).is_ok(), "{good}");
-    }
-    for bad in ["", "a-b", "a`b", "a.b", "任務", &"x".repeat(56)] {
-        assert_eq!(
-            Table::new(bad).expect_err(bad).to_string(),
-            format!(
-                "table name `{bad}` is not usable: expected 1 to 55 of the characters `A-Z a-z 0-9 _`"
-            )
-        );
-    }
 }
 
 #[tokio::test]
