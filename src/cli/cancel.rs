@@ -19,24 +19,30 @@ use super::{EXIT_FAILED, EXIT_USAGE};
 #[derive(Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["key", "tag", "prefix", "class"]))]
 pub struct Cancel {
-    /// Class@method[@argument]*
-    #[arg(conflicts_with_all = ["tag", "prefix", "class", "dry_run"])]
+    /// Task key: Class@method[@argument]*
+    #[arg(conflicts_with_all = ["tag", "prefix", "class", "dry_run"], value_parser = task_key)]
     key: Option<TaskKey>,
-    /// All with this tag
+    /// Cancel all tasks with this tag
     #[arg(long, value_parser = some_text)]
     tag: Option<String>,
-    /// All whose key begins with this
+    /// Cancel all tasks whose key starts with this prefix
     #[arg(long, value_parser = some_text)]
     prefix: Option<String>,
-    /// All of this class
+    /// Cancel all tasks of this class
     #[arg(long, value_parser = some_text)]
     class: Option<String>,
-    /// Of that class, all of this method
+    /// Cancel only tasks of this method of the class
     #[arg(long, requires = "class", value_parser = some_text)]
     method: Option<String>,
-    /// Count them, and leave them as they are
+    /// Only count the matching tasks
     #[arg(long)]
     dry_run: bool,
+}
+
+/// Parses a key. Rows with a malformed key can be cancelled by prefix only.
+fn task_key(text: &str) -> Result<TaskKey, String> {
+    TaskKey::parse(text)
+        .map_err(|error| format!("{error}; a row with such a key is cancelled by `--prefix`"))
 }
 
 impl Cancel {
@@ -64,11 +70,15 @@ impl Cancel {
             if is_part {
                 value["at_least"] = json!(true);
             }
-            let at_least = if is_part { "at least " } else { "" };
-            output.print(
-                &value,
-                format!("would cancel {at_least}{cancelled}; {running} running"),
-            )?;
+            let text = match (is_part, cancelled + running) {
+                (true, 0) => {
+                    "found none before counting stopped at its time limit; there may be some"
+                        .to_owned()
+                }
+                (true, _) => format!("would cancel at least {cancelled}; {running} running"),
+                (false, _) => format!("would cancel {cancelled}; {running} running"),
+            };
+            output.print(&value, text)?;
             return Ok(ExitCode::SUCCESS);
         }
         let progress = Progress::new(None);
@@ -80,7 +90,7 @@ impl Cancel {
         if !progress.is_interrupted() {
             return Ok(code);
         }
-        eprintln!("interrupted: the rest is as it was");
+        eprintln!("interrupted: the remaining tasks are unchanged");
         Ok(ExitCode::from(EXIT_FAILED))
     }
 }
@@ -121,7 +131,7 @@ fn tell(report: &CancelReport, output: Output) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "error: another session has locked {locked} of them, which are as they were; cancel again when it is through"
+        "error: another session has locked {locked} of them, which are unchanged; cancel again when it has finished"
     );
     Ok(ExitCode::from(EXIT_FAILED))
 }

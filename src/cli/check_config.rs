@@ -28,7 +28,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     });
     let plural = |count| if count == 1 { "" } else { "s" };
     let mut text = format!(
-        "the configuration is in order, {routes} route{}",
+        "the configuration is valid, {routes} route{}",
         plural(routes)
     );
     if recurring > 0 {
@@ -40,7 +40,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     }
     for series in &config.recurring {
         let recurrence = series.recurrence.summary();
-        text += &format!("\n  {}  comes again: {recurrence}", series.key);
+        text += &format!("\n  {}  recurs: {recurrence}", series.key);
     }
     output.print(&value, text)?;
     for warning in warnings {
@@ -57,9 +57,9 @@ fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
     let is_routed = |route: &RouteConfig| route.matches.is_match(key.as_str());
     let doubt = match recurrence.next(lapsed::clock::wall()) {
         None if recurrence.next(UnixMs(0)).is_none() => {
-            "never comes: no occurrence lies between `start` and `until`"
+            "never runs: it has no occurrence between `start` and `until`"
         }
-        None => "is over: its last occurrence has passed",
+        None => "has ended: its last occurrence has passed",
         Some(_) if !config.routes.iter().any(is_routed) => {
             "matches no route: only a program with a handler for it runs it"
         }

@@ -24,10 +24,10 @@ use super::usage;
 pub struct Redrive {
     #[command(flatten)]
     which: Which,
-    /// The state they are in: only `dead` ones can be redriven
+    /// State of the tasks: only `dead` tasks can be redriven
     #[arg(long, value_parser = ["dead"], conflicts_with = "key")]
     state: Option<String>,
-    /// How many in a second, such as 500/s
+    /// Maximum rate, e.g. 500/s
     #[arg(long, value_name = "N/s", default_value = "1000/s", value_parser = rate)]
     rate: NonZeroU32,
 }
@@ -36,25 +36,25 @@ pub struct Redrive {
 pub struct Discard {
     #[command(flatten)]
     which: Which,
-    /// The state they are in: only `dead` ones can be discarded
+    /// State of the tasks: only `dead` tasks can be discarded
     #[arg(long, value_parser = ["dead"], conflicts_with = "key")]
     state: Option<String>,
 }
 
 #[derive(Args)]
 struct Which {
-    /// Class@method[@argument]*
+    /// Task key: Class@method[@argument]*
     #[arg(conflicts_with_all = ["class", "method", "tag", "prefix", "recurring", "reason", "older_than", "newer_than", "error", "limit", "all"])]
     key: Option<TaskKey>,
     #[command(flatten)]
     filters: Filters,
-    /// All dead tasks: needed where no other option says which
+    /// All dead tasks; required if no filter is given
     #[arg(long)]
     all: bool,
-    /// At most so many, those due first; of a tag those created first, of a prefix with an argument in order of the key
+    /// Maximum number of tasks, earliest due first (--tag: earliest created first; --prefix with an argument: by key)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Only say how many it would be
+    /// Only count the matching tasks
     #[arg(long)]
     dry_run: bool,
 }
@@ -167,7 +167,7 @@ impl Many {
         let mut filter = filters.resolve(&tasks).await?;
         if filter.is_open() && !all {
             return usage(
-                "this is about every dead task: say which (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
+                "this matches every dead task: give a filter (`--class`, `--method`, `--tag`, `--prefix`, `--recurring`, `--reason`, `--older-than`, `--newer-than`, `--error`), or `--all`",
             );
         }
         filter.limit = limit.unwrap_or(0);
@@ -181,7 +181,14 @@ impl Many {
             if is_part {
                 value["at_least"] = json!(true);
             }
-            output.print(&value, format!("{at_least}{would_be} would be {verb}"))?;
+            let text = match (is_part, would_be) {
+                (true, 0) => {
+                    "found none before counting stopped at its time limit; there may be some"
+                        .to_owned()
+                }
+                _ => format!("{at_least}{would_be} would be {verb}"),
+            };
+            output.print(&value, text)?;
             return Ok(ExitCode::SUCCESS);
         }
         let (class, method) = (filter.class.clone(), filter.method.clone());
@@ -201,7 +208,7 @@ impl Many {
         if !progress.is_interrupted() {
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!("interrupted: {count} of {at_least}{would_be} {verb}; the rest is as it was");
+        eprintln!("interrupted: {count} of {at_least}{would_be} {verb}; the rest is unchanged");
         Ok(ExitCode::from(EXIT_FAILED))
     }
 }

@@ -12,7 +12,7 @@ use super::output::Output;
 
 #[derive(Args)]
 pub struct Doctor {
-    /// Mend what can be mended without risk
+    /// Fix what can be fixed without risk
     #[arg(long)]
     fix: bool,
 }

@@ -9,31 +9,31 @@ use lapsed::task::{Reason, UnixMs, parse_length};
 
 #[derive(Args)]
 pub struct Filters {
-    /// Only this class
+    /// Only tasks of this class
     #[arg(long, value_parser = some_text)]
     class: Option<String>,
-    /// Only this method
+    /// Only tasks of this method
     #[arg(long, value_parser = some_text)]
     method: Option<String>,
-    /// Only this tag
+    /// Only tasks with this tag
     #[arg(long, value_parser = some_text)]
     tag: Option<String>,
-    /// Only keys that begin with this
+    /// Only tasks whose key starts with this prefix
     #[arg(long, value_parser = some_text)]
     prefix: Option<String>,
-    /// Only those that come again
+    /// Only recurring tasks
     #[arg(long)]
     recurring: bool,
-    /// Only those dead for this reason: permanent, exhausted, deadline, poison or expired
+    /// Only tasks that died for this reason: permanent, exhausted, deadline, poison or expired
     #[arg(long)]
     reason: Option<Reason>,
-    /// Only those that finished longer ago than this, such as 2h or 7d
+    /// Only tasks that finished longer ago than this, e.g. 2h or 7d
     #[arg(long, value_name = "DUR", value_parser = age)]
     older_than: Option<Duration>,
-    /// Only those that finished within this time, such as 2h or 7d
+    /// Only tasks that finished within this time, e.g. 2h or 7d
     #[arg(long, value_name = "DUR", value_parser = age)]
     newer_than: Option<Duration>,
-    /// Only those whose latest error contains this text, whatever its case
+    /// Only tasks whose last error contains this text (case-insensitive)
     #[arg(long, value_name = "TEXT", value_parser = some_text)]
     error: Option<String>,
 }
@@ -83,7 +83,7 @@ impl Filters {
 /// A text that says something: an empty one, as of a variable that is not set, would fit everything.
 pub fn some_text(text: &str) -> Result<String, &'static str> {
     match text {
-        "" => Err("it is empty, which fits everything: expected some text"),
+        "" => Err("it is empty, which matches everything: expected some text"),
         text => Ok(text.to_owned()),
     }
 }
@@ -92,7 +92,7 @@ pub fn some_text(text: &str) -> Result<String, &'static str> {
 fn age(text: &str) -> Result<Duration, String> {
     let age = duration(text)?;
     match age.is_zero() {
-        true => Err("expected more than no time at all, such as 2h or 7d".to_owned()),
+        true => Err("expected a positive length of time, such as 2h or 7d".to_owned()),
         false => Ok(age),
     }
 }

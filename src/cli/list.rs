@@ -13,22 +13,22 @@ use super::output::Output;
 
 #[derive(Args)]
 pub struct List {
-    /// Only these states
+    /// Only tasks in these states
     #[arg(long, value_delimiter = ',', value_name = "STATE,..")]
     state: Vec<StateArg>,
     #[command(flatten)]
     filters: Filters,
-    /// Due, or due again, at this moment or later
+    /// Only tasks due at this time or later; for a retry, the time of the retry
     #[arg(long, value_name = "RFC3339", value_parser = moment)]
     due_after: Option<UnixMs>,
-    /// Due, or due again, before this moment
+    /// Only tasks due before this time; for a retry, the time of the retry
     #[arg(long, value_name = "RFC3339", value_parser = moment)]
     due_before: Option<UnixMs>,
-    /// At most so many
+    /// Maximum number of tasks
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// Go on behind the page that named this cursor; where there may be more, the last line on stderr is
-    /// `there may be more: --cursor CURSOR`
+    /// Continue after the page that printed this cursor: its last line on stderr is `there may be more: --cursor
+    /// CURSOR`
     #[arg(long)]
     cursor: Option<ListCursor>,
 }
@@ -43,7 +43,7 @@ enum StateArg {
     Done,
     Dead,
     Cancelled,
-    /// Pending, and the time has passed
+    /// Pending and past its due time
     Overdue,
 }
 
@@ -88,12 +88,12 @@ impl List {
         }
         if !page.malformed.is_empty() {
             eprintln!(
-                "{} of these have a key that is no task key, so nothing runs them: `lapsed cancel --prefix` takes them, too",
+                "{} of these rows have a malformed key and never run: `lapsed cancel --prefix` cancels them",
                 page.malformed.len()
             );
         }
         if let Some(searched) = page.searched {
-            eprintln!("stopped searching after {searched} rows, of which few fit");
+            eprintln!("stopped searching after {searched} rows, few of which match");
         }
         if let Some(next) = page.next {
             eprintln!("there may be more: --cursor {next}");

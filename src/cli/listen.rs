@@ -26,7 +26,7 @@ const HTTP_GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub struct Listen {
-    /// Hold what is overdue now for review, as after restoring a dump, until `lapsed resume --held`
+    /// Hold tasks that are overdue now for review, e.g. after restoring a dump, until `lapsed resume --held`
     #[arg(long)]
     hold_overdue: bool,
 }
@@ -65,7 +65,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
                 format!("listen on `{address}` (`http.listen`; \"\" switches HTTP off)")
             })?;
             if let Ok(address) = listener.local_addr() {
-                tracing::info!(http.address = %address, "HTTP is served");
+                tracing::info!(http.address = %address, "serving HTTP");
             }
             let pages = Pages {
                 status: status.clone(),
@@ -114,7 +114,9 @@ fn stop_on_signals(
                 _ = interrupt.recv() => {}
             }
             if stop.is_cancelled() {
-                tracing::warn!("stopping at once: what runs is run again when its lease runs out");
+                tracing::warn!(
+                    "stopping at once: interrupted tasks run again when their leases expire"
+                );
                 status.end_runs().await;
                 std::process::exit(i32::from(super::EXIT_FAILED));
             }
@@ -146,20 +148,20 @@ fn reload_on_hangup(
                         } else {
                             "on"
                         },
-                        "took the routes, the recurring tasks and the retention of the configuration"
+                        "reloaded the routes, the recurring tasks and the retention"
                     );
                     let sections = started.needs_restart(&config).join(" ");
                     if !sections.is_empty() {
                         tracing::warn!(
                             sections,
-                            "these sections differ from those of the start: they are taken at the next one"
+                            "these sections have changed and take effect at the next start"
                         );
                     }
                     status.take_retention(config.retention);
                     status.take_recurring(config.recurring);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "configuration cannot be used: keeping everything as it was")
+                    tracing::error!(%error, "configuration is invalid: keeping the current one")
                 }
             }
         }
@@ -177,7 +179,7 @@ async fn tell_systemd(status: Handle) {
     loop {
         let listening = match status.is_listening() {
             Some(true) | None => "",
-            Some(false) => ", not hearing Redis",
+            Some(false) => ", not subscribed to Redis",
         };
         let ledger = if status.ledger_answers() {
             ""

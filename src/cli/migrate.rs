@@ -14,10 +14,10 @@ use lapsed::task::TableName;
 
 #[derive(Args)]
 pub struct Migrate {
-    /// Print what would be done, and do nothing
+    /// Print the planned steps without running them
     #[arg(long)]
     dry_run: bool,
-    /// Change the column of keys to utf8mb4, so that keys may have any character
+    /// Convert the key column to utf8mb4, so that keys can contain any character
     #[arg(long)]
     utf8mb4: bool,
 }
@@ -54,7 +54,7 @@ impl Migrate {
                 eprintln!("{step}: rows changed meanwhile, starting over")
             }
             Progress::Skipped(step) => eprintln!(
-                "  skipped: this user may not create it and cannot see whether it is there; if it is not, migrate as a user with {}",
+                "  skipped: this user may not create it and cannot see whether it exists; if it does not, migrate as a user with {}",
                 step.rights()
             ),
             _ => {}

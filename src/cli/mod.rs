@@ -46,7 +46,7 @@ const EXIT_SICK: u8 = 3;
     name = "lapsed",
     version,
     max_term_width = 100,
-    after_help = "Exit code: 0 done, 1 failed or refused by the ledger, 2 wrong usage or configuration, 3 `doctor` found an error"
+    after_help = "Exit codes: 0 success, 1 failure or refused by the ledger, 2 usage or configuration error, 3 `doctor` found an error"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub struct Cli {
     command: Command,
 }
 
-/// What help calls the options that every command has; they come last.
+/// Help heading of the options that every command has.
 const GLOBAL: &str = "Global options";
 
 #[derive(Args)]
@@ -64,10 +64,10 @@ struct Global {
     /// built in]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, global = true, help_heading = GLOBAL, value_enum, default_value = "text")]
     log_format: LogFormat,
-    /// Colours in log lines
+    /// When to color log lines
     #[arg(long, global = true, help_heading = GLOBAL, value_enum, default_value = "auto")]
     color: Color,
     /// Print data as JSON
@@ -90,67 +90,66 @@ enum Color {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The daemon: hear what falls due, run it, settle it
+    /// Run the daemon: listen for due tasks, run them and record the results
     ///
-    /// SIGTERM and SIGINT stop gracefully: what runs has `engine.drain_timeout` to end, the rest is given back without
-    /// counting an attempt. A second one stops at once. SIGHUP takes the routes, the recurring tasks and
-    /// the retention of the configuration as it is then, and the log names what else has changed and needs a restart.
-    /// LAPSED_LOG sets the log filter, such as `info` or `lapsed::engine=debug`.
+    /// SIGTERM and SIGINT shut down gracefully: running tasks have `engine.drain_timeout` to finish, then they are
+    /// released without counting an attempt. A second signal stops at once. SIGHUP reloads the routes, the recurring
+    /// tasks and the retention; the log names other changed sections, which need a restart. LAPSED_LOG sets the log
+    /// filter, e.g. `info` or `lapsed::engine=debug`.
     Listen(listen::Listen),
-    /// Create the ledger's table, or adopt an existing one
+    /// Create the ledger table, or adopt an existing one
     ///
-    /// With --json: the steps, each with its statement, algorithm and lock, and whether it is done.
+    /// With --json, prints each step with its statement, algorithm, lock and whether it is done.
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
     Schedule(schedule::Schedule),
-    /// Call a task off, or all that fit
+    /// Cancel a task, or all matching tasks
     Cancel(cancel::Cancel),
-    /// Move a pending task to another due time
+    /// Change the due time of a pending task
     Reschedule(tasks::Reschedule),
-    /// Milliseconds until a task may start; -2 if there is none that could
+    /// Print the milliseconds until a task may start, or -2 if no such task is waiting
     Ttl(tasks::OneKey),
     /// Make a pending task due now
     Run(tasks::OneKey),
-    /// Bring dead tasks back to pending, one or all that fit
+    /// Return dead tasks to pending: one task, or all matching tasks
     ///
-    /// A redriven task keeps its due time, its id and its history, and gets all its attempts again. Many at once run in
-    /// the share of the slots that a backlog has, so that what falls due meanwhile is not late for it.
+    /// A redriven task keeps its due time, id and history, and gets its full number of attempts again. A bulk redrive
+    /// runs in the backlog's share of the slots, so that newly due tasks are not delayed.
     Redrive(dead_letters::Redrive),
-    /// Delete dead tasks for good, one or all that fit
+    /// Delete dead tasks: one task, or all matching tasks
     Discard(dead_letters::Discard),
-    /// Forget finished tasks: delete their rows, few at a time
+    /// Delete finished tasks, in small batches
     ///
-    /// Whatever is pending stays. A task that was called off stays until its due time has passed, too.
+    /// Pending tasks are kept. A cancelled task is kept until its due time has passed.
     Prune(prune::Prune),
-    /// Stop starting the tasks of a class; nothing is lost meanwhile
+    /// Pause a class: its tasks stay pending until it is resumed
     Pause(pauses::PauseTasks),
-    /// Go on with what was paused, or let go what is held for review
+    /// Resume a paused class, or release tasks that are held for review
     Resume(pauses::Resume),
-    /// List what is paused and held
+    /// List pauses and holds
     Pauses,
-    /// Show one task
+    /// Show a task
     Show(tasks::Show),
     /// List tasks
     List(list::List),
-    /// Count tasks by state, class and method, and say how late they are
+    /// Count tasks by state, class and method, and show how late they are
     ///
-    /// Reads no more than 25,000 rows that are not finished, as many dead ones, and 10,000 done ones, and says where
-    /// that was a part.
+    /// Reads at most 25,000 unfinished rows, 25,000 dead rows and 10,000 done rows, and marks counts that are partial.
     Stats(stats::Stats),
-    /// One sweep and one audit: report what is overdue, arm what Redis lost; runs nothing
+    /// Run one sweep and one audit: report overdue tasks and re-arm keys that Redis lost, without running tasks
     Sweep,
-    /// Look for what keeps this installation from being punctual and safe
+    /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
-    /// Measure this installation, or one that is started for the purpose
+    /// Benchmark this installation, or private servers started for the run
     Bench(bench::Bench),
-    /// A daemon under measurement
+    /// The daemon process of a benchmark
     #[command(hide = true)]
     BenchDaemon(bench::BenchDaemon),
-    /// Read the configuration and say what is wrong with it
+    /// Validate the configuration
     CheckConfig,
-    /// Print a completion script
+    /// Print a shell completion script
     Completions {
-        /// For which shell
+        /// Shell to complete for
         shell: clap_complete::Shell,
     },
 }

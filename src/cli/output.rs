@@ -46,7 +46,7 @@ impl Output {
         table.load_style(presets::NOTHING);
         let mut header = vec!["KEY", "STATE", "DUE", "ATTEMPT", "TAG", "LAST ERROR"];
         if come_again {
-            header.push("COMES AGAIN");
+            header.push("RECURRENCE");
         }
         table.set_header(header);
         for Listed { task, kept_back } in tasks {
@@ -155,7 +155,7 @@ impl<'a> Malformed<'a> {
             ("id", id.clone()),
             (
                 "state",
-                format!("{state}, malformed: nothing runs a key that is no task key"),
+                format!("{state}, malformed: a row with such a key never runs"),
             ),
             ("due", due_at.to_string()),
         ];
@@ -206,19 +206,19 @@ pub fn task_lines(task: &TaskRecord) -> String {
         ("daemon", (!daemon.is_empty()).then(|| daemon.clone())),
         (
             "cancellation",
-            cancel_requested.then(|| "waits for the run to end".to_owned()),
+            cancel_requested.then(|| "requested, waits for the run to end".to_owned()),
         ),
         ("tag", tag.clone()),
         (
             "adopted",
-            adopted.then(|| "from a key that a program armed".to_owned()),
+            adopted.then(|| "from a key that a program set".to_owned()),
         ),
         ("payload", payload.clone()),
         ("traceparent", traceparent.map(|trace| trace.to_string())),
         ("result", result.clone()),
         ("dead because", reason.map(|reason| reason.to_string())),
         (
-            "comes again",
+            "recurrence",
             recurrence.as_deref().map(recurrence_options::summary),
         ),
         ("occurrences", occurrences(task)),

@@ -20,10 +20,10 @@ pub struct PauseTasks {
     /// Class, or Class@method
     #[arg(value_name = "CLASS[@METHOD]")]
     scope: Option<Scope>,
-    /// Everything
+    /// Pause everything
     #[arg(long)]
     all: bool,
-    /// Why, for whoever finds it paused
+    /// Reason, shown to other operators
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = reason)]
     reason: String,
 }
@@ -46,7 +46,7 @@ impl PauseTasks {
         let text = match already {
             true => format!("{} was paused already, {}", named(&scope), pause.origin()),
             false => format!(
-                "{} is paused: what runs goes on, and nothing of it starts later than 2 s from now",
+                "{} is paused: running tasks finish, and no task of it starts after the next 2 s",
                 named(&scope)
             ),
         };
@@ -55,7 +55,7 @@ impl PauseTasks {
         output.print(&value, text)?;
         if !config.routes.is_empty() && !has_route(config, &scope) {
             eprintln!(
-                "note: no route of this configuration names {}: see that it is spelled as in the tasks' keys",
+                "note: no route of this configuration names {}: check that it is spelled as in the task keys",
                 named(&scope)
             );
         }
@@ -78,13 +78,13 @@ fn has_route(config: &Config, scope: &Scope) -> bool {
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["scope", "all", "held"]))]
 pub struct Resume {
-    /// Class, or Class@method, as it was paused
+    /// Class, or Class@method, exactly as it was paused
     #[arg(value_name = "CLASS[@METHOD]", conflicts_with = "all")]
     scope: Option<Scope>,
-    /// Lift the pause of everything; single classes stay paused
+    /// Lift the pause of everything; pauses of single classes remain
     #[arg(long)]
     all: bool,
-    /// Let tasks go that `listen --hold-overdue` holds for review: all, or those of a class
+    /// Release tasks that `listen --hold-overdue` holds for review: all, or those of a class
     #[arg(long, conflicts_with = "all")]
     held: bool,
 }
@@ -147,10 +147,10 @@ async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     };
     let (was, text) = match ledger.release(scope, &operator()).await? {
         ReleaseAnswer::Released(hold) => {
-            let text = format!("held {of} are let go; held {}", hold.origin());
+            let text = format!("held {of} are released; held {}", hold.origin());
             (Some(hold), text)
         }
-        ReleaseAnswer::Already(_) => (None, format!("held {of} had been let go already")),
+        ReleaseAnswer::Already(_) => (None, format!("held {of} were already released")),
         ReleaseAnswer::NoHold => (None, "nothing is held".to_owned()),
     };
     Ok(Lifted { was, text })
@@ -178,7 +178,7 @@ pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
             (PauseKind::Hold, before) => {
                 format!("held if due before {}", before.unwrap_or(pause.since))
             }
-            (PauseKind::Release, _) => "held no longer".to_owned(),
+            (PauseKind::Release, _) => "released".to_owned(),
         };
         let (what, since) = (pause.scope.to_string(), pause.since.to_string());
         table.add_row([what, is, since, pause.by.clone(), pause.reason.clone()]);
@@ -220,7 +220,7 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now:
         };
         let stay = match is_known(pause, now) {
             true => "stay pending",
-            false => "stay pending as soon as every daemon has taken note of it, within 2 s",
+            false => "stay pending once every daemon has seen it, within 2 s",
         };
         eprintln!("warning: {what}, {}: such tasks {stay}", pause.origin());
     }
@@ -258,9 +258,7 @@ pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) 
         .collect();
     let but = match Paused::of(&older).hinders(key, due) {
         Some(_) => "but stays pending",
-        None => {
-            "but starts only if a daemon takes it before it has taken note of the pause, within 2 s"
-        }
+        None => "but starts only if a daemon claims it before it sees the pause, within 2 s",
     };
     (kept_back, format!(", {but}: {why}"))
 }

@@ -24,18 +24,17 @@ const COUNT_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 pub struct Prune {
-    /// Those that have been finished, and due, for so long go, such as 7d; else as `[retention]` has it
+    /// Delete tasks that finished and were due longer ago than this, e.g. 7d; without it, the ages of `[retention]` apply
     #[arg(long, value_name = "DUR", value_parser = duration)]
     older_than: Option<Duration>,
-    /// Only these states [default: done,cancelled; with neither `--older-than` nor `--keep` those that `[retention]`
-    /// names]
+    /// Only tasks in these states [default: done,cancelled; without --older-than and --keep, as configured]
     #[arg(long, value_delimiter = ',', value_name = "STATE,..")]
     state: Vec<Finished>,
-    /// At most so many of each state stay, those that fell due last: the surplus goes, however young (but a minute).
-    /// With `--older-than`, what fits either goes
+    /// Keep the N most recently due tasks of each state and delete the others that are older than a minute. With
+    /// --older-than, tasks that match either option are deleted
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
-    /// Only say how many it would be
+    /// Only count the matching tasks
     #[arg(long)]
     dry_run: bool,
 }
@@ -62,7 +61,7 @@ impl Prune {
         let prunings = self.prunings(config);
         if prunings.is_empty() {
             return usage(
-                "nothing says what is old enough: give `--older-than DUR` or `--keep N`, or set `done`, `dead`, `cancelled` or `done_max` in `[retention]`",
+                "no age is set: give `--older-than DUR` or `--keep N`, or set `done`, `dead`, `cancelled` or `done_max` in `[retention]`",
             );
         }
         let rate = NonZeroU32::new(config.retention.rate).unwrap_or(NonZeroU32::MIN);
@@ -100,7 +99,7 @@ impl Prune {
         let text = format!("{at_least}{} {would_be}pruned", words.join(", "));
         output.print(&value, text)?;
         if interrupted {
-            eprintln!("interrupted: what was deleted is gone, the rest is as it was");
+            eprintln!("interrupted: deleted rows are gone, the rest is unchanged");
             return Ok(ExitCode::from(EXIT_FAILED));
         }
         Ok(ExitCode::SUCCESS)

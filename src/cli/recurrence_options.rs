@@ -12,28 +12,28 @@ const TOLD: usize = 3;
 /// Options of `schedule`, and fields of a bulk line.
 #[derive(Args, Clone, Default, PartialEq)]
 pub struct RecurrenceOptions {
-    /// Again and again, this far apart, such as 15m; the first time when --in or --at say, else after one period
+    /// Repeat at this interval, e.g. 15m. First run at --in or --at, else one interval from now
     #[arg(long, value_name = "DUR", conflicts_with_all = ["cron", "file"])]
     pub every: Option<String>,
-    /// Again and again, by this expression: minute hour day month weekday, with six fields the second first; or @daily
+    /// Repeat on this schedule: `minute hour day month weekday`, with six fields `second` first, or e.g. @daily
     #[arg(long, value_name = "EXPR", conflicts_with = "file")]
     pub cron: Option<String>,
-    /// Time zone of the expression, such as Europe/Berlin [default: UTC]
+    /// Time zone of the cron expression, e.g. Europe/Berlin [default: UTC]
     #[arg(long, value_name = "ZONE", requires = "cron")]
     pub tz: Option<String>,
-    /// No occurrence after this moment
+    /// No occurrence after this time
     #[arg(long, value_name = "RFC3339", conflicts_with = "file")]
     pub until: Option<String>,
-    /// So many occurrences
+    /// Number of occurrences
     #[arg(long, value_name = "N", conflicts_with_all = ["until", "file"])]
     pub times: Option<u32>,
-    /// What becomes of occurrences that nobody ran in time [default: skip]
+    /// How to handle missed occurrences [default: skip]
     #[arg(long, value_enum, conflicts_with = "file")]
     pub catch_up: Option<CatchUpArg>,
-    /// How many of them `all` makes up for [default: 1000]
+    /// Maximum number of missed occurrences that `all` runs [default: 1000]
     #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u32).range(1..=i64::from(CATCH_UP_LIMIT)))]
     pub catch_up_max: Option<u32>,
-    /// Whether the next one waits for the one before [default: skip]
+    /// Whether an occurrence may start before the previous one has ended [default: skip]
     #[arg(long, value_enum, conflicts_with = "file")]
     pub overlap: Option<OverlapArg>,
 }
@@ -41,20 +41,20 @@ pub struct RecurrenceOptions {
 #[derive(Clone, Copy, PartialEq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUpArg {
-    /// They are left out
+    /// Missed occurrences are dropped
     Skip,
-    /// One run stands for all of them
+    /// One run replaces all missed occurrences
     Once,
-    /// Each is run, one after another
+    /// Each missed occurrence runs, one after another
     All,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlapArg {
-    /// The next one is armed when this one has ended
+    /// The next occurrence is scheduled when the current one has ended
     Skip,
-    /// Each is a task of its own
+    /// Each occurrence is a separate task
     Allow,
 }
 
@@ -83,9 +83,10 @@ impl RecurrenceOptions {
         if !self.is_recurring() {
             return match self {
                 said if said == Self::default() => Ok(None),
-                _ => {
-                    Err("expected `every` or `cron` beside what is said about a series".to_owned())
-                }
+                _ => Err(
+                    "expected `every` or `cron` with the other options of a recurring task"
+                        .to_owned(),
+                ),
             };
         }
         let said = Said {

@@ -23,37 +23,37 @@ use super::{bulk, chain, usage};
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["key", "class", "file"]))]
 pub struct Schedule {
-    /// Class@method[@argument]*
+    /// Task key: Class@method[@argument]*
     key: Option<TaskKey>,
-    /// The class, instead of a whole key
+    /// Class, instead of a whole key
     #[arg(long, requires = "method", conflicts_with = "key")]
     class: Option<String>,
-    /// The method
+    /// Method, with --class
     #[arg(long, requires = "class")]
     method: Option<String>,
-    /// An argument; once for each
+    /// Argument, with --class; repeat the option for each one
     #[arg(long = "arg", requires = "class", allow_hyphen_values = true)]
     args: Vec<String>,
     #[command(flatten)]
     when: When,
     #[command(flatten)]
     recurrence: RecurrenceOptions,
-    /// JSON, or @FILE with JSON in it, or - for JSON on stdin
+    /// JSON payload, @FILE to read it from a file, or - to read it from stdin
     #[arg(long, conflicts_with = "file")]
     payload: Option<String>,
-    /// For looking up and cancelling many
+    /// Tag for listing and cancelling tasks in bulk
     #[arg(long, conflicts_with = "file")]
     tag: Option<String>,
-    /// Runs, not retries
+    /// Maximum number of runs, including the first
     #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
-    /// The trace it belongs to: W3C, 00-<32 hex digits>-<16>-<2>
+    /// W3C trace context: 00-<32 hex digits>-<16>-<2>
     #[arg(long, conflicts_with = "file")]
     traceparent: Option<Traceparent>,
-    /// Sign it with the secret that is the first line of this file
+    /// Sign the task with the secret on the first line of this file
     #[arg(long, value_name = "FILE")]
     sign_with: Option<PathBuf>,
-    /// What becomes of a task of this key that has not finished: `move` it, `keep` it as it is, or `refuse` this one
+    /// If an unfinished task has this key: `move` it (default), `keep` it as it is, or `refuse` the new one
     #[arg(
         long,
         value_name = "POLICY",
@@ -62,21 +62,21 @@ pub struct Schedule {
         hide_default_value = true
     )]
     if_pending: IfPending,
-    /// One of many with this key: it gets a suffix, ~ and 26 characters
+    /// Make the key unique by appending ~ and 26 characters
     #[arg(long, conflicts_with = "file")]
     unique_suffix: bool,
-    /// Many tasks, one JSON object to a line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "if_pending",
-    /// "unique", "traceparent", "every"|"cron", "tz", ..}; - is stdin
+    /// Create many tasks, one JSON object per line: {"key": .., "in"|"at": .., "payload", "tag", "max_attempts", "if_pending",
+    /// "unique", "traceparent", "every"|"cron", "tz", ..}; - reads stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["in", "at"])]
     file: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct When {
-    /// After this delay, such as 30m or 1500ms; of what comes again, the first time (of a cron expression: not before)
+    /// Delay, e.g. 30m or 1500ms; of a recurring task, until the first run (with --cron: the first run is not earlier)
     #[arg(long, value_name = "DUR", value_parser = Due::parse_delay, allow_hyphen_values = true, conflicts_with = "at")]
     r#in: Option<Due>,
-    /// At this moment, such as 2026-11-21T20:00:00.250Z; of what comes again, as --in
+    /// Due time, e.g. 2026-11-21T20:00:00.250Z; of a recurring task, as --in
     #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
     at: Option<Due>,
 }
@@ -126,7 +126,7 @@ impl Schedule {
     /// The task that the options describe.
     fn task(self, secret: Option<Secret>) -> Result<Task, String> {
         if self.when.due().is_none() && !self.recurrence.is_recurring() {
-            return Err("schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a task that comes again".to_owned());
+            return Err("schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a recurring task".to_owned());
         }
         let key = match (self.key, &self.class, &self.method) {
             (Some(key), _, _) => key,
@@ -164,7 +164,7 @@ async fn tell(
         "armed": made.armed, "not_armed": made.not_armed(), "older_run": made.older_run(),
         "kept_back": kept_back,
     });
-    let was_there = if kept { ", as it was before" } else { "" };
+    let was_there = if kept { ", unchanged" } else { "" };
     output.print(
         &value,
         format!(
@@ -174,7 +174,7 @@ async fn tell(
     )?;
     if made.not_armed() == Some(NotArmed::Unreachable) {
         eprintln!(
-            "warning: the task is in the ledger, but Redis did not take its key; the daemon finds it all the same"
+            "warning: the task is in the ledger, but Redis did not accept its key; the daemon finds it in the ledger"
         );
     }
     Ok(())

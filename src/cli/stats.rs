@@ -25,7 +25,7 @@ const METHODS_SHOWN: usize = 50;
 
 #[derive(Args)]
 pub struct Stats {
-    /// Again every second, or every so often (`--watch=5s`), until interrupted
+    /// Refresh every second, or at this interval (`--watch=5s`), until interrupted
     #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = false, default_missing_value = "1s", value_parser = every)]
     watch: Option<Duration>,
 }
@@ -113,7 +113,7 @@ fn counts(survey: &Survey) -> String {
         lines.push(format!("the oldest is {oldest} s overdue"));
     }
     if !survey.at_least.is_empty() {
-        lines.push("+: there may be more, which are not counted".to_owned());
+        lines.push("+: there may be more; counting stopped at a limit".to_owned());
     }
     lines.join("\n")
 }
@@ -141,7 +141,7 @@ fn methods(survey: &Survey) -> String {
         .iter()
         .any(|figures| figures.due_to_done.is_some())
     {
-        text += "\nDONE and behind it: within the last hour, at the first attempt, of those that fell due last; \
+        text += "\nDONE to MAX: tasks done within the last hour at the first attempt, the most recently due; \
                  P50, P99 and MAX are seconds from due to done";
     }
     for (of, which) in [
@@ -150,7 +150,7 @@ fn methods(survey: &Survey) -> String {
     ] {
         if let Some(of) = of {
             text += &format!(
-                "\nby class and method only the {of} {which} ones that fall due first are counted"
+                "\nper class and method, only the {of} {which} tasks due first are counted"
             );
         }
     }

@@ -23,6 +23,6 @@ pub async fn run(config: Config, output: Output) -> anyhow::Result<ExitCode> {
     if audit.complete {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("error: the audit broke off: not all keys were looked at");
+    eprintln!("error: the audit did not finish: some keys were not checked");
     Ok(EXIT_FAILED.into())
 }

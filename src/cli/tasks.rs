@@ -18,7 +18,7 @@ use super::{EXIT_FAILED, recurrence_options, usage};
 
 #[derive(Args)]
 pub struct Reschedule {
-    /// Class@method[@argument]*
+    /// Task key: Class@method[@argument]*
     key: TaskKey,
     #[command(flatten)]
     when: When,
@@ -49,7 +49,7 @@ impl Reschedule {
             }
             RescheduleAnswer::Running => bail!("`{}` is being run and cannot be moved", self.key),
             RescheduleAnswer::Finished(state) => bail!(
-                "`{}` is {state} and cannot be moved; schedule it anew",
+                "`{}` is {state} and cannot be moved; schedule it again",
                 self.key
             ),
             RescheduleAnswer::Unknown => bail!("there is no task `{}`", self.key),
@@ -62,7 +62,7 @@ const REDRIVEN: &str = "redriven";
 
 #[derive(Args)]
 pub struct OneKey {
-    /// Class@method[@argument]*
+    /// Task key: Class@method[@argument]*
     key: TaskKey,
 }
 
@@ -124,7 +124,7 @@ impl OneKey {
 /// `show` takes a key that is no task key, too: some program may have written a row with it.
 #[derive(Args)]
 pub struct Show {
-    /// Class@method[@argument]*
+    /// Task key: Class@method[@argument]*
     key: String,
 }
 

@@ -50,7 +50,7 @@ impl Reader {
             if !keys.insert(series.key.clone()) {
                 p.add(
                     &path,
-                    format!("`{}` is here twice, expected once", series.key),
+                    format!("`{}` is defined twice, expected once", series.key),
                 );
             }
             let route = routes
@@ -136,7 +136,7 @@ impl Reader {
     /// What is written as TOML, as JSON.
     fn payload(&mut self, p: &mut Problems) -> Option<String> {
         let Some(json) = json(self.table.remove("payload")?) else {
-            let problem = "expected what JSON can say: no dates, no infinities";
+            let problem = "expected values that JSON can represent: no dates, no infinities";
             p.add(&self.at("payload"), problem.to_owned());
             return None;
         };

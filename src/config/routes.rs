@@ -168,7 +168,7 @@ impl Reader {
         if !payload_secrets.is_empty() && adopt == Some(Some(true)) {
             p.add(
                 &self.at("adopt"),
-                "expected false beside `payload_secret`: a key that some program armed is signed by nobody".to_owned(),
+                "expected false beside `payload_secret`: a key that another program sets is not signed".to_owned(),
             );
         }
         let target = self.target(key_prefix, p);

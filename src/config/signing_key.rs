@@ -29,10 +29,10 @@ impl SigningKey {
         const EXPECTED: &str = "expected `whsec_` and base64 of 24 to 64 bytes";
         let coded = text
             .strip_prefix(PREFIX)
-            .ok_or_else(|| format!("{EXPECTED}, found something that does not begin so"))?;
+            .ok_or_else(|| format!("{EXPECTED}, found a value without that prefix"))?;
         let bytes = BASE64
             .decode(coded)
-            .map_err(|_| format!("{EXPECTED}, found something else than base64 behind it"))?;
+            .map_err(|_| format!("{EXPECTED}, found a value that is not base64 after it"))?;
         match bytes.len() {
             24..=64 => Ok(Self(Arc::from(bytes))),
             count => Err(format!("{EXPECTED}, found {count} bytes")),
@@ -71,8 +71,8 @@ mod tests {
         let short = format!("whsec_{}", "QUFB".repeat(7));
         let long = format!("whsec_{}", "QUFB".repeat(22));
         let refused = [
-            ("QUFB", "does not begin so"),
-            ("whsec_%%QUFB", "else than base64"),
+            ("QUFB", "without that prefix"),
+            ("whsec_%%QUFB", "not base64"),
             (&short[..], "found 21 bytes"),
             (&long[..], "found 66 bytes"),
         ];

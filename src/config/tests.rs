@@ -222,7 +222,7 @@ fn what_is_wrong_with_slow_after_and_secrets_is_said_all_at_once() {
             "`routes[0].payload_secret`: expected secrets of at least 16 bytes, found one of 5",
             "`routes[1]`: expected one of `payload_secret` and `payload_secret_file`",
             "`routes[2].payload_secret_file`: cannot read `/nowhere`: No such file or directory (os error 2)",
-            "`routes[3].adopt`: expected false beside `payload_secret`: a key that some program armed is signed by nobody",
+            "`routes[3].adopt`: expected false beside `payload_secret`: a key that another program sets is not signed",
             "`routes[4].payload_secret`: expected at least one secret",
             "`routes[5].payload_secret`: expected a text or a list of texts",
         ]

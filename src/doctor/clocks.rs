@@ -70,7 +70,7 @@ pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Fi
                     CHECK,
                     format!("{one} is {} {direction} {other}", units::span(apart_by)),
                 )
-                .remedy("keep the clocks of all machines together (`chronyd`, `systemd-timesyncd`): programs that reckon due times by their own clock are off by as much"),
+                .remedy("synchronize the clocks of all machines (`chronyd`, `systemd-timesyncd`): programs that compute due times from their own clock are off by as much"),
             );
         }
     }

@@ -57,7 +57,7 @@ pub fn configuration(source: &ConfigSource) -> Finding {
     match source {
         ConfigSource::File(_) => Finding::ok(CONFIGURATION, found),
         ConfigSource::Defaults => Finding::note(CONFIGURATION, found)
-            .remedy("name a file with `--config FILE` or `LAPSED_CONFIG`, unless the environment sets all that differs"),
+            .remedy("name a file with `--config FILE` or `LAPSED_CONFIG`, unless the environment sets everything that differs"),
     }
 }
 
@@ -68,11 +68,8 @@ pub fn configuration(source: &ConfigSource) -> Finding {
 pub async fn fix(config: &Config) -> Report {
     let done = match timeout(FIX_WITHIN, redis::add_flags(config)).await {
         Ok(done) => done,
-        Err(_) => Finding::error(
-            "fix",
-            "nothing was changed for certain: redis did not answer",
-        )
-        .remedy("see that redis answers, then run `lapsed doctor --fix` again"),
+        Err(_) => Finding::error("fix", "redis did not answer, so the change is not certain")
+            .remedy("make sure that redis answers, then run `lapsed doctor --fix` again"),
     };
     std::iter::once(done)
         .chain(examine(config).await.findings)

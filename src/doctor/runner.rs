@@ -67,7 +67,7 @@ impl Runner {
         let check = checks.first().copied().unwrap_or("doctor");
         self.add([
             Finding::error(check, format!("the server stopped answering: {why}")).remedy(
-                "see to the server, then run `lapsed doctor` again: the rest was not checked",
+                "check the server, then run `lapsed doctor` again: the remaining checks were skipped",
             ),
         ]);
         Err(Silent)

@@ -35,7 +35,7 @@ fn routes_are_shown_with_their_targets_and_without_their_secrets() {
     let output = check_file(&file, &[]);
     let text = String::from_utf8(output.stdout).unwrap();
     let expected = format!(
-        "the configuration is in order, 3 routes: file `{path}`\n  \
+        "the configuration is valid, 3 routes: file `{path}`\n  \
          ^Order@  ->  webhook https://shop.example, signed with 2 keys\n  \
          ^Mail@  ->  stream lapsed:{{class}} on redis://u:[redacted]@h:6380/1\n  \
          ^Run@  ->  exec php\n"
@@ -79,8 +79,8 @@ fn a_series_that_will_never_run_is_warned_of() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     let expected = "warning: `D@m` of `[[recurring]]` matches no route: only a program with a handler for it runs it\n\
-                    warning: `C@over` of `[[recurring]]` is over: its last occurrence has passed\n\
-                    warning: `C@never` of `[[recurring]]` never comes: no occurrence lies between `start` and `until`\n";
+                    warning: `C@over` of `[[recurring]]` has ended: its last occurrence has passed\n\
+                    warning: `C@never` of `[[recurring]]` never runs: it has no occurrence between `start` and `until`\n";
     assert_eq!(text, expected);
     let output = check(config, &["--json"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! What the command line of `lapsed bench` takes.
+//! Command-line options of `lapsed bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 
-/// Longest run: starts are remembered in 32 bits of microseconds.
+/// Longest run: start times are kept as 32-bit microseconds.
 const RUN_MAX: Duration = Duration::from_secs(3600);
 
-/// Most tasks of one kind in one run.
+/// Maximum number of tasks of one kind in a run.
 const TASKS_MAX: i64 = 100_000_000;
 
 #[derive(Args)]
@@ -20,74 +20,74 @@ pub struct Bench {
 
 #[derive(Subcommand)]
 pub enum Scenario {
-    /// How long after its due time a task starts, at a steady rate
+    /// Lateness at a steady rate: from due time to start
     Lateness(Lateness),
-    /// Whether a high rate is held
+    /// Sustained throughput: whether a high rate is kept up
     Throughput(Throughput),
     /// Many tasks due in the same millisecond
     Burst(Burst),
-    /// How fast tasks are created
+    /// Rate at which tasks are created
     Enqueue(Enqueue),
-    /// How fast an overdue backlog is worked off, and what newly due tasks feel of it
+    /// Time to drain an overdue backlog, and lateness of newly due tasks meanwhile
     Recovery(Recovery),
-    /// What a daemon costs that has nothing to do
+    /// Cost of an idle daemon
     Idle(Idle),
-    /// One daemon against two
+    /// One daemon compared with several
     Daemons(Daemons),
-    /// Many tasks of a slow class due at once, and what another class feels of it
+    /// Lateness of one class while many slow tasks of another are due
     Fairness(Fairness),
-    /// How fast many tasks are called off by their tag
+    /// Rate at which tasks are cancelled by tag
     Cancel(Cancel),
-    /// How soon everything is done when a daemon is killed half way and started again
+    /// Time to finish all tasks when the daemon is killed halfway and restarted
     Kill(Kill),
-    /// Bare SETEX at a steady rate: whether each becomes a task and runs
+    /// Adoption of bare SETEX keys at a steady rate
     Adopt(Adopt),
 }
 
-/// What every scenario takes.
+/// Options of every scenario.
 #[derive(Args, Serialize, Clone)]
 pub struct Common {
-    /// Start a Redis and a MariaDB of its own, instead of using the configured ones
+    /// Start a private Redis and MariaDB instead of using the configured servers
     #[arg(long)]
     pub private: bool,
-    /// Reach the private database by TCP, not by its Unix socket
+    /// Connect to the private database by TCP instead of its Unix socket
     #[arg(long, requires = "private")]
     pub tcp: bool,
-    /// Repeat, and print the medians too
+    /// Number of repetitions; with more than one, medians are printed too
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Draw how lateness is distributed
+    /// Write a plot of the lateness distribution
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// The daemon's runs at a time [default: as configured]
+    /// Concurrency of the daemon [default: as configured]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub concurrency: Option<u32>,
 }
 
 #[derive(Args, Serialize)]
 pub struct Lateness {
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
-    /// Tasks that fall due in a second
+    /// Tasks due per second
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = rate)]
     pub rate: u32,
-    /// How long tasks fall due before those that are counted
+    /// Warm-up before the measurement, not counted
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = span)]
     #[serde(serialize_with = "seconds")]
     pub warm_up: Duration,
-    /// How long tasks fall due that are counted
+    /// Duration of the measurement
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
-    /// Which of the nets are up; a row for each
+    /// Signal sources to enable; one row for each
     #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
     pub nets: Vec<Nets>,
-    /// Stop Redis once the tasks are written
+    /// Stop Redis after writing the tasks
     #[arg(long, requires = "private")]
     pub redis_down: bool,
-    /// Start the daemon when the tasks are written, so that it audits all pending tasks meanwhile; counts what falls due
-    /// until its audit ends
+    /// Start the daemon after writing the tasks, so that it audits all pending tasks during the measurement; counts
+    /// tasks due until the audit ends
     #[arg(long, conflicts_with = "redis_down")]
     pub audit: bool,
     #[command(flatten)]
@@ -95,15 +95,15 @@ pub struct Lateness {
     pub common: Common,
 }
 
-/// What says that a task may be due.
+/// A source of signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nets {
-    /// Only Redis' own `expired` events
+    /// Only `expired` events of Redis
     Event,
-    /// Only what the daemon knows ahead
+    /// Only nudges by the daemon
     Nudge,
-    /// Only the look for what is overdue
+    /// Only the sweep
     Sweep,
     /// As configured
     All,
@@ -111,21 +111,21 @@ pub enum Nets {
 
 #[derive(Args, Serialize)]
 pub struct Throughput {
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
-    /// Tasks that fall due in a second, whether or not the daemon keeps up
+    /// Tasks due per second, whether or not the daemon keeps up
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = rate)]
     pub rate: u32,
-    /// How long tasks fall due before those that are counted
+    /// Warm-up before the measurement, not counted
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = span)]
     #[serde(serialize_with = "seconds")]
     pub warm_up: Duration,
-    /// How long tasks fall due that are counted
+    /// Duration of the measurement
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
-    /// How many daemons share the work
+    /// Number of daemons that share the work
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub daemons: u32,
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub struct Burst {
     /// Tasks due in the same millisecond
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = some_tasks())]
     pub tasks: u32,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
     #[command(flatten)]
@@ -148,25 +148,25 @@ pub struct Burst {
 
 #[derive(Args, Serialize)]
 pub struct Enqueue {
-    /// Tasks due in 1 to 24 days that are there already
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
-    /// Without a daemon beside it
+    /// Run no daemon meanwhile
     #[arg(long)]
     pub no_daemon: bool,
-    /// With a daemon beside it (the default)
+    /// Run a daemon meanwhile (the default)
     #[arg(long, conflicts_with = "no_daemon")]
     pub daemon: bool,
-    /// How many create one by one at the same time
+    /// Concurrent callers that create single tasks
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub creators: u32,
-    /// How many create in bulk at the same time
+    /// Concurrent callers that create tasks in bulk
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub loaders: u32,
-    /// Tasks of one bulk call
+    /// Tasks per bulk call
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub batch: u32,
-    /// How long for each of the three ways
+    /// Duration of each of the three parts
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
@@ -177,16 +177,16 @@ pub struct Enqueue {
 
 #[derive(Args, Serialize)]
 pub struct Recovery {
-    /// Tasks that are overdue when the daemon starts
+    /// Overdue tasks when the daemon starts
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = some_tasks())]
     pub tasks: u32,
-    /// Tasks that fall due in a second meanwhile
+    /// Tasks due per second meanwhile
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = rate)]
     pub rate: u32,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
     pub pending: u32,
-    /// How long tasks fall due, and how long the backlog may take
+    /// How long new tasks fall due; also the time limit for the backlog
     #[arg(long, value_name = "DUR", default_value = "300s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
@@ -197,10 +197,10 @@ pub struct Recovery {
 
 #[derive(Args, Serialize)]
 pub struct Idle {
-    /// Tasks due in 1 to 24 days
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
-    /// How long it is watched
+    /// Duration of the measurement
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
@@ -211,16 +211,16 @@ pub struct Idle {
 
 #[derive(Args, Serialize)]
 pub struct Daemons {
-    /// How many daemons are compared with one
+    /// Number of daemons compared with one
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub daemons: u32,
-    /// How often one daemon and several take turns
+    /// Number of pairs of runs: one daemon, then several
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub pairs: u32,
-    /// Tasks that fall due within a second, in each turn
+    /// Tasks of each run, due within one second
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = some_tasks())]
     pub tasks: u32,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
     pub pending: u32,
     #[command(flatten)]
@@ -230,25 +230,25 @@ pub struct Daemons {
 
 #[derive(Args, Serialize)]
 pub struct Fairness {
-    /// Tasks of the slow class, all due in the millisecond in which counting begins; 0 to compare
+    /// Slow tasks, all due when the measurement begins; 0 for a baseline
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
     pub tasks: u32,
-    /// How long each of them takes
+    /// Run time of each of them
     #[arg(long, value_name = "DUR", default_value = "100ms", value_parser = span)]
     #[serde(serialize_with = "seconds")]
     pub takes: Duration,
-    /// Tasks of the other class that fall due in a second
+    /// Tasks of the other class due per second
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = rate)]
     pub rate: u32,
-    /// How long these fall due before those that are counted
+    /// Warm-up before the measurement, not counted
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = span)]
     #[serde(serialize_with = "seconds")]
     pub warm_up: Duration,
-    /// How long these fall due that are counted
+    /// Duration of the measurement
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
     pub pending: u32,
     #[command(flatten)]
@@ -261,10 +261,10 @@ pub struct Cancel {
     /// Tasks with the tag
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
     pub tasks: u32,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
     pub pending: u32,
-    /// How long the servers rest before each measurement, from the writing of the tasks
+    /// Pause between writing the tasks and each measurement
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = span)]
     #[serde(serialize_with = "seconds")]
     pub rest: Duration,
@@ -278,11 +278,11 @@ pub struct Kill {
     /// Tasks, all due in the same millisecond
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = some_tasks())]
     pub tasks: u32,
-    /// How long each of them takes
+    /// Run time of each of them
     #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = span)]
     #[serde(serialize_with = "seconds")]
     pub takes: Duration,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
     pub pending: u32,
     #[command(flatten)]
@@ -292,18 +292,18 @@ pub struct Kill {
 
 #[derive(Args, Serialize)]
 pub struct Adopt {
-    /// Bare keys written in a second
+    /// Bare keys written per second
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = rate)]
     pub rate: u32,
-    /// How long they are written
+    /// Duration of writing
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
-    /// How long each lives
+    /// Time to live of each key
     #[arg(long, value_name = "DUR", default_value = "4s", value_parser = positive_span)]
     #[serde(serialize_with = "seconds")]
     pub ttl: Duration,
-    /// Tasks due in 1 to 24 days that are there besides
+    /// Pending tasks in the table, due in 1 to 24 days
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
     pub pending: u32,
     #[command(flatten)]
@@ -312,7 +312,7 @@ pub struct Adopt {
 }
 
 impl Scenario {
-    /// What every scenario takes.
+    /// Options of every scenario.
     pub fn common(&self) -> &Common {
         match self {
             Self::Lateness(Lateness { common, .. })
@@ -329,7 +329,7 @@ impl Scenario {
         }
     }
 
-    /// Its name, and everything that was asked for.
+    /// Name and options of the scenario, for the report.
     pub fn describe(&self) -> (&'static str, serde_json::Result<serde_json::Value>) {
         use serde_json::to_value;
         match self {
@@ -347,7 +347,7 @@ impl Scenario {
         }
     }
 
-    /// Far tasks, and most rows there will be.
+    /// Number of pending tasks, and the maximum number of rows in all.
     pub fn workload(&self) -> (u32, u64) {
         let runs = u64::from(self.common().runs);
         let (pending, rows) = match self {
@@ -380,7 +380,7 @@ impl Scenario {
     }
 }
 
-/// Tasks that fall due at this rate in this span.
+/// Number of tasks due at this rate within this span.
 pub fn arriving(rate: u32, span: Duration) -> u64 {
     u64::try_from(span.as_millis() * u128::from(rate) / 1000).unwrap_or(u64::MAX)
 }

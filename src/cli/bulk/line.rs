@@ -38,10 +38,18 @@ struct Line {
     overlap: Option<OverlapArg>,
 }
 
-/// What a line asks for.
+/// The task that a line describes.
 pub enum Wanted {
     Once(Task, Due),
     Series(Task, Recurrence),
+}
+
+impl Wanted {
+    pub fn key(&self) -> &TaskKey {
+        match self {
+            Self::Once(task, _) | Self::Series(task, _) => task.key(),
+        }
+    }
 }
 
 /// Reads a line, or says what is wrong with it.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use lapsed::client::{NotArmed, Stands};
-use lapsed::config::Secret;
+use lapsed::config::{RouteConfig, Secret};
 use lapsed::task::{Due, TaskKey};
 use lapsed::{Config, Task, TaskClient};
 use serde_json::json;
@@ -30,6 +30,9 @@ struct Tally {
     kept: u64,
     refused: u64,
     unarmed: u64,
+    /// Tasks that no configured route matches.
+    unrouted: u64,
+    first_unrouted: Option<TaskKey>,
 }
 
 /// Tasks that wait for company on their way to the ledger.
@@ -40,12 +43,14 @@ struct Batch<'a> {
     /// Which line each is from, and its key.
     places: Vec<(u64, TaskKey)>,
     tally: Tally,
+    routes: &'a [RouteConfig],
 }
 
 impl Batch<'_> {
     /// Takes what line `number` asks for. Lines take effect in their order: the last one about a key is the one that
     /// stands.
     async fn take(&mut self, wanted: Wanted, number: u64) -> anyhow::Result<()> {
+        self.note_route(wanted.key());
         match wanted {
             Wanted::Once(task, due) => {
                 self.places.push((number, task.key().clone()));
@@ -65,7 +70,16 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Writes what waits.
+    /// Counts the key if routes are configured and none matches it.
+    fn note_route(&mut self, key: &TaskKey) {
+        if self.routes.is_empty() || self.routes.iter().any(|route| route.fits(key)) {
+            return;
+        }
+        self.tally.unrouted += 1;
+        self.tally.first_unrouted.get_or_insert_with(|| key.clone());
+    }
+
+    /// Writes the waiting tasks to the ledger.
     async fn write(&mut self, number: u64) -> anyhow::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -89,7 +103,7 @@ impl Batch<'_> {
 
     fn stopped(&self, number: u64) -> String {
         format!(
-            "stopped at line {number}, {} tasks written; scheduling the file again changes nothing about those of them that have `at`",
+            "stopped at line {number} after writing {} tasks; scheduling the file again does not change those with `at`",
             self.tally.scheduled
         )
     }
@@ -114,6 +128,7 @@ pub async fn schedule(
         waiting: Vec::with_capacity(BATCH),
         places: Vec::with_capacity(BATCH),
         tally: Tally::default(),
+        routes: &config.routes,
     };
     let (mut line, mut number) = (Vec::new(), 0u64);
     loop {
@@ -151,12 +166,14 @@ impl Tally {
             kept,
             refused,
             unarmed,
+            unrouted,
+            first_unrouted,
         } = self;
         let value =
             json!({ "scheduled": scheduled, "kept": kept, "refused": refused, "unarmed": unarmed });
         let were_there = match kept {
             0 => String::new(),
-            kept => format!(", {kept} kept as they were"),
+            kept => format!(", {kept} unchanged"),
         };
         output.print(
             &value,
@@ -164,7 +181,12 @@ impl Tally {
         )?;
         if unarmed > 0 {
             eprintln!(
-                "warning: Redis did not take the keys of {unarmed} tasks; the daemon finds them in the ledger all the same"
+                "warning: Redis did not accept the keys of {unarmed} tasks; the daemon finds them in the ledger"
+            );
+        }
+        if let Some(key) = first_unrouted {
+            eprintln!(
+                "note: no route of this configuration matches {unrouted} of these tasks, the first is `{key}`: only a program with a handler for them runs them"
             );
         }
         Ok(if refused == 0 {

@@ -109,7 +109,7 @@ impl Backlog {
                     .collect();
                 let and_more = if rows > named.len() { " and more" } else { "" };
                 let found = format!(
-                    "{found}; {} of them never run, since their key is no task key: {}{and_more}",
+                    "{found}; {} of them never run because their key is malformed: {}{and_more}",
                     count(rows as u64),
                     named.join(", ")
                 );
@@ -118,8 +118,8 @@ impl Backlog {
         };
         match (with_route, malformed.len()) {
             (0, 0) => finding,
-            (0, _) => finding.remedy("`lapsed list --state overdue` shows the rows whose key is no task key, `lapsed cancel --prefix` takes them away"),
-            _ => finding.remedy("look at `lapsed list --state overdue`, and `lapsed cancel` what must not run any more (with no daemon running, or after `lapsed pause --all`)"),
+            (0, _) => finding.remedy("`lapsed list --state overdue` shows the rows with a malformed key, `lapsed cancel --prefix` cancels them"),
+            _ => finding.remedy("check `lapsed list --state overdue`, and `lapsed cancel` tasks that must not run any more (with no daemon running, or after `lapsed pause --all`)"),
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn grants(
     for Refused { right, why, .. } in otherwise {
         findings.push(
             Finding::error(GRANTS, format!("{right} on `{table}` is refused: {why}"))
-                .remedy("mend what the server complains about"),
+                .remedy("fix what the server reports"),
         );
     }
     if findings.is_empty() {
@@ -103,7 +103,7 @@ pub(super) fn grants(
                 GRANTS,
                 format!("{user} may not DELETE on `{table}`: `lapsed prune`, `lapsed discard` and `[retention]` need that, nothing else does"),
             )
-            .remedy(format!("{}, for whoever is to prune", grant(DELETE))),
+            .remedy(format!("{}, for the user that prunes", grant(DELETE))),
         );
     }
     findings

@@ -77,11 +77,11 @@ pub(super) fn judge_plan(table: &TableName, plan: Option<&AccessPlan>) -> Findin
     };
     let scans = matches!(access.as_deref(), Some("ALL" | "index"));
     if *uses_index && !scans {
-        return Finding::ok(INDEX, "what is due is found through `ix_due`");
+        return Finding::ok(INDEX, "due tasks are found through `ix_due`");
     }
     Finding::warning(
         INDEX,
-        "what is due is not found through `ix_due`: each sweep reads the whole table",
+        "due tasks are not found through `ix_due`: each sweep reads the whole table",
     )
     .remedy(
         "run `ANALYZE TABLE` on it; if that does not help, drop `ix_due` and run `lapsed migrate`",
@@ -119,7 +119,7 @@ pub(super) fn legacy_index(table: &TableName, indexes: &[KeyIndex]) -> Option<Fi
     Some(
         Finding::note(
             LEGACY_INDEX,
-            format!("index `{spare}` holds nothing that `{unique}` does not, and each insert writes both"),
+            format!("index `{spare}` is redundant with `{unique}`, and each insert writes both"),
         )
         .remedy(format!("`ALTER TABLE {table} DROP INDEX {spare}`")),
     )

@@ -47,7 +47,7 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
         Ok(options) => options,
         Err(problem) => {
             let finding = Finding::error(REACHABLE, problem);
-            runner.add([finding.remedy("mend `[ledger]` in the configuration")]);
+            runner.add([finding.remedy("correct `[ledger]` in the configuration")]);
             return None;
         }
     };
@@ -64,9 +64,9 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
         }
         None => {
             let finding = Finding::error(REACHABLE, format!("{server}: no answer in time"));
-            runner.add([finding.remedy(
-                "see whether the server hangs, and whether a firewall drops what is sent to it",
-            )]);
+            runner
+                .add([finding
+                    .remedy("check whether the server hangs, or a firewall drops its packets")]);
             return None;
         }
     };
@@ -89,7 +89,7 @@ async fn examine_server(
     };
     let session = runner.learn(&[SESSION], settings).await?;
     if session.is_some() {
-        let found = "READ COMMITTED, locks are waited for 1 s";
+        let found = "READ COMMITTED, lock waits end after 1 s";
         runner.add([Finding::ok(SESSION, found)]);
     }
     let fresh = sqlx::raw_sql(FRESH_SIZES).execute(&mut *conn);
@@ -144,13 +144,13 @@ fn unreachable(server: &str, error: &sqlx::Error) -> Finding {
         Some(1044) => {
             "grant this user rights on the database: `GRANT SELECT, INSERT, UPDATE ON <database>.* TO <user>`"
         }
-        Some(1049) => "create the database, or mend its name in `ledger.url`",
+        Some(1049) => "create the database, or correct its name in `ledger.url`",
         Some(1130) => "let this user connect from this host: `CREATE USER <user>@<host>`",
         Some(1040 | 1203 | 1226) => {
-            "the server has no connection left: raise its `max_connections`, or find who holds them"
+            "the server has no connection left: raise its `max_connections`, or find the clients that hold them"
         }
         _ => {
-            "start the server, or mend `ledger.url`: host, port, and `?ssl-mode=...` if it insists on TLS"
+            "start the server, or correct `ledger.url`: host, port, and `?ssl-mode=...` if it insists on TLS"
         }
     };
     Finding::error(REACHABLE, format!("{server}: {}", words(error))).remedy(remedy)

@@ -61,16 +61,16 @@ fn judge(queries: &Queries, standing: i64, refused: &[&str]) -> Finding {
             refused.join(", ")
         );
         return Finding::note(PAUSES, found).remedy(queries.plain(
-            "`GRANT SELECT, INSERT, DELETE ON {t}_pauses TO ...`, for whoever is to pause",
+            "`GRANT SELECT, INSERT, DELETE ON {t}_pauses TO ...`, for the user that pauses",
         ));
     }
     match standing {
         0 => Finding::ok(PAUSES, "nothing is paused"),
         _ => {
             let found = match standing {
-                1 => "a pause or hold stands: tasks that it covers stay pending".to_owned(),
+                1 => "a pause or hold is active: tasks that it covers stay pending".to_owned(),
                 more => format!(
-                    "{more} pauses, holds and releases stand: tasks that they cover stay pending"
+                    "{more} pauses, holds and releases are active: tasks that they cover stay pending"
                 ),
             };
             Finding::note(PAUSES, found).remedy("see `lapsed pauses`")

@@ -72,7 +72,7 @@ async fn lack(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Lac
 fn judge(queries: &Queries, rated: bool, lack: &Lack) -> Finding {
     let (found, remedy) = match lack {
         Lack::Nothing => {
-            return Finding::ok(RATES, "daemons count the starts of a `rate` together");
+            return Finding::ok(RATES, "all daemons together keep the `rate` of a route");
         }
         Lack::Table => (
             "the table of rates does not exist".to_owned(),
@@ -86,7 +86,7 @@ fn judge(queries: &Queries, rated: bool, lack: &Lack) -> Finding {
             queries.plain("`GRANT SELECT, INSERT, UPDATE ON {t}_rates TO ...`"),
         ),
     };
-    let found = format!("{found}: each daemon starts as many tasks of a route as its `rate` says");
+    let found = format!("{found}: each daemon applies the `rate` of a route by itself");
     match rated {
         true => Finding::warning(RATES, found).remedy(remedy),
         false => Finding::note(RATES, found).remedy(remedy),

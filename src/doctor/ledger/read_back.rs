@@ -1,4 +1,4 @@
-//! Whether what is written can be read back at once: not through a proxy that sends `SELECT` to a replica.
+//! Whether a row can be read back as soon as it is written: not through a proxy that sends `SELECT` to a replica.
 
 use sqlx::MySqlConnection;
 
@@ -48,12 +48,12 @@ async fn read_back(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Resul
 
 fn judge(read: Option<bool>) -> Finding {
     match read {
-        Some(true) => Finding::ok(READ_BACK, "what is written can be read back at once"),
+        Some(true) => Finding::ok(READ_BACK, "a row can be read back as soon as it is written"),
         Some(false) => Finding::error(
             READ_BACK,
             "a row that was just written cannot be read: a proxy sends SELECT to a replica, so claimed tasks never run",
         )
-        .remedy("let every statement of `ledger.url` go to the server that takes writes: no read/write splitting"),
+        .remedy("send every statement of `ledger.url` to the server that takes writes: no read/write splitting"),
         None => Finding::unknown(
             READ_BACK,
             "this user may not write a row of the table of rates and delete it",

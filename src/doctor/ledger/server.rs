@@ -129,7 +129,7 @@ fn version(version: &str) -> Finding {
     match major {
         Some(0..8_u32) => Finding::warning(
             VERSION,
-            format!("MySQL {version}, expected 8.0 or newer: one row that somebody locks slows a whole batch of tasks"),
+            format!("MySQL {version}, expected 8.0 or newer: one locked row slows a whole batch of tasks"),
         )
         .remedy("upgrade the server"),
         _ => Finding::ok(VERSION, format!("MySQL {version}")),

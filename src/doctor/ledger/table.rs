@@ -118,7 +118,7 @@ fn judge_shape(table: &TableName, shape: &Result<(), MigrateError>) -> Finding {
             Finding::error(SHAPE, format!("table `{table}` {lack}")).remedy(migrate)
         }
         Err(error) => Finding::error(SHAPE, error.to_string())
-            .remedy("mend the table by hand, or name another one in `ledger.table`"),
+            .remedy("fix the table by hand, or name another one in `ledger.table`"),
     }
 }
 

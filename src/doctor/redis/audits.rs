@@ -22,7 +22,7 @@ pub(super) fn audits(info: &Facts, database: i64, between: Duration) -> Option<F
     }
     let most = between.as_secs().saturating_mul(AUDITED_PER_S);
     let found = format!(
-        "{} keys expire: beside other work an audit takes some {}, and sentinels ask for one every {}",
+        "{} keys expire: under load an audit takes about {}, and sentinels request one every {}",
         count(keys),
         span(takes),
         span(between),

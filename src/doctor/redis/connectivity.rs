@@ -23,16 +23,15 @@ pub(super) fn reachable<T>(endpoint: &Endpoint, answer: Option<Result<T, RedisEr
                 ..finding
             }
         }
-        None => Finding::error(REACHABLE, format!("{node}: no answer in time")).remedy(
-            "see whether the server hangs, and whether a firewall drops what is sent to it",
-        ),
+        None => Finding::error(REACHABLE, format!("{node}: no answer in time"))
+            .remedy("check whether the server hangs, or a firewall drops its packets"),
     }
 }
 
 pub(super) fn unreachable(error: &RedisError) -> Finding {
     let remedy = match error {
         RedisError::Url(_) => {
-            "mend `redis.url`, as in `redis://127.0.0.1:6379/0`; write `@`, `#`, `/` and `%` of a password as %40, %23, %2F and %25"
+            "correct `redis.url`, as in `redis://127.0.0.1:6379/0`; write `@`, `#`, `/` and `%` of a password as %40, %23, %2F and %25"
         }
         RedisError::Credentials(_) => {
             "put the right user and password into `redis.url`, as in `redis://user:password@host:6379/0` (`@`, `#`, `/` and `%` of a password as %40, %23, %2F and %25), or into the file that `LAPSED__REDIS__URL_FILE` names"
@@ -42,9 +41,9 @@ pub(super) fn unreachable(error: &RedisError) -> Finding {
             "let the user of `redis.url` connect and select the database: `+hello +auth +select +ping +client|setinfo`"
         }
         RedisError::Unreachable(_) => {
-            "start redis, or mend `redis.url`: host, port, and `rediss://` exactly if the server speaks TLS"
+            "start redis, or correct `redis.url`: host, port, and `rediss://` exactly if the server speaks TLS"
         }
-        _ => "mend `redis.url`: does the server have this database",
+        _ => "correct `redis.url`: does the server have this database",
     };
     Finding::error(REACHABLE, words(error)).remedy(remedy)
 }
@@ -85,7 +84,7 @@ mod tests {
             (RedisError::Unreachable(source()), "start redis"),
             (RedisError::Credentials(source()), "user and password"),
             (RedisError::Loading(source()), "wait until"),
-            (RedisError::Url(source()), "mend `redis.url`, as in"),
+            (RedisError::Url(source()), "correct `redis.url`, as in"),
         ];
         for (error, part) in told {
             let finding = unreachable(&error);

@@ -41,7 +41,7 @@ pub(super) fn lateness(info: &Facts, effort: Option<u64>, database: i64, nudge: 
         return Finding::note(
             LATENESS,
             format!(
-                "{found}; a daemon that runs makes its own tasks' punctual, by asking for each key when it is due"
+                "{found}; a running daemon keeps its tasks punctual with a nudge for each key when it is due"
             ),
         );
     }

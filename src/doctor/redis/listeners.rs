@@ -13,7 +13,7 @@ pub(super) fn daemons(members: Option<&[Note]>) -> Finding {
     let Some(members) = members else {
         return Finding::unknown(
             DAEMONS,
-            "daemons do not show themselves with `fleet.share = false`",
+            "daemons are not visible with `fleet.share = false`",
         );
     };
     if members.is_empty() {
@@ -52,11 +52,11 @@ pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Fin
     if *by_name == 0 && others > 0 && others <= daemons as u64 && by_pattern.is_some() {
         return Finding::ok(
             LISTENERS,
-            format!("{others} of the daemons listen to `{channel}`, and nobody else"),
+            format!("{others} of the daemons listen to `{channel}`, and no other client"),
         );
     }
     if others == 0 {
-        return Finding::ok(LISTENERS, format!("nobody else listens to `{channel}`"));
+        return Finding::ok(LISTENERS, format!("no other client listens to `{channel}`"));
     }
     let who = match (by_name, by_pattern) {
         (0, None) => format!("clients listen to {patterns} patterns"),
@@ -79,7 +79,7 @@ pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Fin
         format!(": {}", named.join(", "))
     };
     Finding::note(LISTENERS, who + &named).remedy(
-        "daemons of lapsed may be among them and may stay; an old listener (the PHP one) must be stopped, or it runs the same tasks",
+        "they may include daemons of lapsed, which can stay; stop an old listener (the PHP one), or it runs the same tasks",
     )
 }
 
@@ -92,7 +92,11 @@ mod tests {
     #[test]
     fn other_listeners_are_counted_and_named() {
         let judge = |listeners| super::judge("__keyevent@0__:expired", &listeners, 0);
-        assert_is(&judge(Listeners::default()), Severity::Ok, "nobody else");
+        assert_is(
+            &judge(Listeners::default()),
+            Severity::Ok,
+            "no other client",
+        );
         let php = Client {
             address: "10.0.0.5:4433".into(),
             name: None,
@@ -126,8 +130,8 @@ mod tests {
             super::judge("__keyevent@0__:expired", &listeners, daemons)
         };
         // Newer servers tell the library; for the others the daemons are counted.
-        assert_is(&judge(&[Some(LIBRARY)], 0), Severity::Ok, "nobody else");
-        assert_is(&judge(&[None], 1), Severity::Ok, "and nobody else");
+        assert_is(&judge(&[Some(LIBRARY)], 0), Severity::Ok, "no other client");
+        assert_is(&judge(&[None], 1), Severity::Ok, "and no other client");
         let php = judge(&[Some(LIBRARY), None], 0);
         assert_is(&php, Severity::Note, "1 other client listens");
         assert_is(&judge(&[None, None], 1), Severity::Note, "2 other clients");

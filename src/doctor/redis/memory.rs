@@ -31,7 +31,7 @@ pub(super) fn eviction(info: &Facts) -> Finding {
         };
         return Finding::warning(
             EVICTION,
-            format!("`maxmemory-policy` is `{policy}`: armed keys are thrown away {when}, and their tasks wait for the sweep"),
+            format!("`maxmemory-policy` is `{policy}`: armed keys are evicted {when}, and their tasks wait for the sweep"),
         )
         .remedy("set `maxmemory-policy noeviction`, or give the tasks a server of their own");
     }
@@ -44,7 +44,7 @@ pub(super) fn eviction(info: &Facts) -> Finding {
     }
     Finding::ok(
         EVICTION,
-        "`maxmemory-policy` is `noeviction`: nothing is thrown away",
+        "`maxmemory-policy` is `noeviction`: no key is evicted",
     )
 }
 
@@ -64,7 +64,7 @@ pub(super) fn output_buffer(setting: Option<&str>) -> Finding {
         (0, false) => {
             return Finding::ok(
                 OUTPUT_BUFFER,
-                "no limit for subscribers: one that stalls is never cut, and the server's memory grows meanwhile",
+                "no limit for subscribers: a stalled one is never disconnected, and the server's memory grows meanwhile",
             );
         }
         (0, true) => soft,
@@ -115,7 +115,11 @@ mod tests {
                 "above 1 MiB",
             );
         }
-        assert_is(&eviction(&info("noeviction", "0")), Severity::Ok, "nothing");
+        assert_is(
+            &eviction(&info("noeviction", "0")),
+            Severity::Ok,
+            "no key is evicted",
+        );
         assert_is(
             &eviction(&info("noeviction", "1000000")),
             Severity::Warning,
@@ -124,7 +128,7 @@ mod tests {
         assert_is(
             &eviction(&info("noeviction", "2000000")),
             Severity::Ok,
-            "nothing",
+            "no key is evicted",
         );
     }
 
@@ -145,7 +149,7 @@ mod tests {
                 "1 110 events",
             ),
             ("pubsub 0 131072 1", Severity::Warning, "1 110 events"),
-            ("pubsub 0 0 0", Severity::Ok, "never cut"),
+            ("pubsub 0 0 0", Severity::Ok, "never disconnected"),
             ("normal 0 0 0", Severity::Note, "does not show"),
         ];
         for (setting, severity, part) in told {

@@ -20,7 +20,7 @@ pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
     }
     let endpoint = match Endpoint::new(&config.redis) {
         Ok(endpoint) => endpoint,
-        Err(error) => return Finding::error(FIX, words(&error)).remedy("mend `redis.url`"),
+        Err(error) => return Finding::error(FIX, words(&error)).remedy("correct `redis.url`"),
     };
     let wanted = Events::wanted_by(config);
     added(
@@ -33,7 +33,7 @@ pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
 fn added(came: Result<Notifications, RedisError>, wanted: Events) -> Finding {
     match came {
         Ok(Notifications::On) => {
-            Finding::ok(FIX, "nothing to do: all events that are needed are announced")
+            Finding::ok(FIX, "nothing to do: all required events are enabled")
         }
         Ok(Notifications::Added(flags)) => Finding::ok(
             FIX,
@@ -58,7 +58,7 @@ fn added(came: Result<Notifications, RedisError>, wanted: Events) -> Finding {
         .remedy(persist(&flags.with(wanted))),
         Ok(Notifications::Unknown) => Finding::note(
             FIX,
-            format!("nothing was changed: this server shows nobody its `{FLAGS}`"),
+            format!("nothing was changed: this server does not show its `{FLAGS}`"),
         )
         .remedy(format!(
             "set `{FLAGS}` to at least `{}` where the server is configured, such as its provider's console",
@@ -74,8 +74,9 @@ pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding>
     let Some(text) = flags else {
         let unsaid = Finding::unknown(NOTIFICATIONS, format!("the server does not show `{FLAGS}`"));
         let least = wanted.flags();
-        let remedy =
-            format!("see that `{FLAGS}` is at least `{least}` where the server is configured");
+        let remedy = format!(
+            "make sure that `{FLAGS}` is at least `{least}` where the server is configured"
+        );
         return vec![unsaid.remedy(remedy)];
     };
     let flags = NotifyFlags::parse(text);
@@ -96,7 +97,7 @@ pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding>
         let expired_only = Finding::warning(
             NOTIFICATIONS,
             format!(
-                "`{FLAGS}` is `{text}`, expected `g` too: nobody hears that keys are armed, so a bare `SETEX` is taken over late, and delays below a second may start late"
+                "`{FLAGS}` is `{text}`, expected `g` too: events of new keys are disabled, so a bare `SETEX` is adopted late, and delays below a second may start late"
             ),
         );
         let remedy = format!(
@@ -108,11 +109,11 @@ pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding>
     vec![
         Finding::ok(
             NOTIFICATIONS,
-            format!("`{FLAGS}` is `{text}`: the events that are needed are announced"),
+            format!("`{FLAGS}` is `{text}`: all required events are enabled"),
         ),
         Finding::note(
             RESTART,
-            format!("whether `{FLAGS}` outlives a restart cannot be seen from here"),
+            format!("whether `{FLAGS}` survives a restart could not be checked"),
         )
         .remedy(persist(&flags)),
     ]
@@ -120,7 +121,7 @@ pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding>
 
 fn persist(flags: &NotifyFlags) -> String {
     format!(
-        "write `{FLAGS} {flags}` into redis.conf (or the provider's parameter group), of replicas too: what was set at run time is gone after a restart or a failover"
+        "write `{FLAGS} {flags}` into redis.conf (or the provider's parameter group), of replicas too: a setting made at run time is lost after a restart or a failover"
     )
 }
 

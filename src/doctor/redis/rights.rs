@@ -28,7 +28,7 @@ pub(super) async fn refused(
 
 pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
     if refused.is_empty() {
-        let found = "this user may arm, ask for and delete keys, and listen";
+        let found = "this user may set, read and delete keys, and subscribe";
         return vec![Finding::ok(RIGHTS, found)];
     }
     let finding = |error: &RedisError| {
@@ -37,10 +37,8 @@ pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
                 "let the user of `redis.url` do it: `ACL SETUSER <user> +set +get +getrange +pttl +del +scan +hset +hgetall +hdel +psubscribe +ping ~* &{channel}`"
             ),
             RedisError::Replica(_) => "name the master in `redis.url`".to_owned(),
-            RedisError::Refused { .. } => {
-                "mend what the server complains about: memory, or its disk".to_owned()
-            }
-            _ => "mend `redis.url`".to_owned(),
+            RedisError::Refused { .. } => "fix what the server reports: memory or disk".to_owned(),
+            _ => "correct `redis.url`".to_owned(),
         };
         Finding::error(RIGHTS, words(error)).remedy(remedy)
     };
@@ -70,13 +68,13 @@ pub(super) fn adoption(endpoint: &Endpoint, refused: Option<&RedisError>) -> Fin
     let Some(error) = refused else {
         return Finding::ok(
             ADOPTION,
-            "this user may hear that keys are armed, and go through them",
+            "this user may subscribe to events of new keys, and scan keys",
         );
     };
     let channels = EventKind::OF_ARMINGS.map(|kind| format!("&{}", endpoint.channel(kind)));
     Finding::warning(
         ADOPTION,
-        format!("a bare `SETEX` is taken over late, and delays below a second may start late: {}", words(error)),
+        format!("a bare `SETEX` is adopted late, and delays below a second may start late: {}", words(error)),
     )
     .remedy(format!(
         "let the user of `redis.url` do it: `ACL SETUSER <user> +scan +psubscribe +info {}`; or set `adopt.enabled = false`",
@@ -101,7 +99,7 @@ mod tests {
     #[test]
     fn each_right_that_is_refused_is_an_error_of_its_own() {
         let judge = |refused: &[RedisError]| rights("__keyevent@0__:expired", refused);
-        assert_is(&judge(&[])[0], Severity::Ok, "may arm");
+        assert_is(&judge(&[])[0], Severity::Ok, "may set");
         let findings = judge(&[no_permission(), RedisError::Replica(None)]);
         let [acl, replica] = &findings[..] else {
             panic!("{findings:?}")
@@ -115,9 +113,9 @@ mod tests {
     #[test]
     fn who_may_not_adopt_may_still_run_tasks() {
         let endpoint = Endpoint::new(&Config::default().redis).unwrap();
-        assert_is(&adoption(&endpoint, None), Severity::Ok, "may hear");
+        assert_is(&adoption(&endpoint, None), Severity::Ok, "may subscribe");
         let refused = adoption(&endpoint, Some(&no_permission()));
-        assert_is(&refused, Severity::Warning, "taken over late");
+        assert_is(&refused, Severity::Warning, "adopted late");
         let remedy = refused.remedy.unwrap();
         for kind in EventKind::OF_ARMINGS {
             assert!(remedy.contains(&endpoint.channel(kind)), "{remedy}");

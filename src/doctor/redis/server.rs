@@ -19,7 +19,7 @@ pub(super) fn version(info: &Facts) -> Finding {
     if number < (6, 2) {
         return Finding::warning(
             VERSION,
-            format!("{name} {version}, expected 6.2 or newer: what is older was never tried"),
+            format!("{name} {version}, expected 6.2 or newer: older versions are not tested"),
         )
         .remedy("upgrade the server");
     }
@@ -32,7 +32,7 @@ pub(super) fn role(info: &Facts) -> Finding {
         Some(role) => Finding::error(
             ROLE,
             format!(
-                "`{role}`, expected `master`: a replica takes no writes and never says `expired`"
+                "`{role}`, expected `master`: a replica takes no writes and publishes no `expired` events"
             ),
         )
         .remedy(match (info.get("master_host"), info.get("master_port")) {
@@ -67,7 +67,7 @@ pub(super) fn persistence(info: &Facts) -> Finding {
     match info.get("aof_enabled") {
         Some("1") => Finding::ok(
             PERSISTENCE,
-            "an append-only file is kept: armed keys outlive a restart",
+            "an append-only file is kept: armed keys survive a restart",
         ),
         Some(_) => Finding::note(
             PERSISTENCE,

@@ -197,7 +197,7 @@ async fn the_command_cancels_by_tag_prefix_and_class_and_says_how_many() {
     for (words, said) in [
         (
             &["--prefix", ""][..],
-            "it is empty, which fits everything: expected some text",
+            "it is empty, which matches everything: expected some text",
         ),
         (&["--method", "m"][..], "--class"),
         (&["Job@record@1", "--tag", "t"][..], "cannot be used with"),

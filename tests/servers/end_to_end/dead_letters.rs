@@ -258,7 +258,7 @@ async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
     assert_eq!(stdout, format!("{redriven} redriven\n"));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        stderr.contains("of 10 redriven; the rest is as it was"),
+        stderr.contains("of 10 redriven; the rest is unchanged"),
         "{stderr}"
     );
     let rest = shell.json(&["redrive", "--all"]);

@@ -63,7 +63,7 @@ async fn pausing_and_resuming_twice_is_answered_clearly() {
     assert_eq!(program.says("pauses"), "nothing is paused");
     assert_eq!(
         program.says("pause Order@close --reason prices_are_wrong"),
-        "`Order@close` is paused: what runs goes on, and nothing of it starts later than 2 s from now"
+        "`Order@close` is paused: running tasks finish, and no task of it starts after the next 2 s"
     );
     let again = program.says("pause Order@close --reason another");
     assert!(
@@ -213,7 +213,7 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
     rig.run_sql(&since(" + 30")).await;
     let run = program.says("run Order@close@1");
     assert!(
-        run.contains("but starts only if a daemon takes it before it has taken note of the pause, within 2 s: `Order` is paused, since 20"),
+        run.contains("but starts only if a daemon claims it before it sees the pause, within 2 s: `Order` is paused, since 20"),
         "{run}"
     );
     let ahead = program.says("reschedule Order@close@1 --in 1h");
@@ -244,18 +244,18 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
     assert!(table.contains("held if due before 20"), "{table}");
     let released = program.says("resume --held Orders");
     assert!(
-        released.starts_with("held tasks of `Orders` are let go; held since 20"),
+        released.starts_with("held tasks of `Orders` are released; held since 20"),
         "{released}"
     );
     assert_eq!(of("Orders@close@2"), Value::Null);
     assert_eq!(
         program.says("resume --held Orders"),
-        "held tasks of `Orders` had been let go already"
+        "held tasks of `Orders` were already released"
     );
     assert!(
         program
             .says("resume --held")
-            .starts_with("held tasks are let go")
+            .starts_with("held tasks are released")
     );
     assert_eq!(program.says("pauses"), "nothing is paused");
 }

@@ -192,7 +192,7 @@ async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_ke
     let (rig, dir) = scripted(UNTIL_GO).await;
     let env = [("LAPSED__HTTP__LISTEN", "127.0.0.1:0")];
     let mut daemon = Process::listen(&rig, &env);
-    daemon.until_logged("HTTP is served").await;
+    daemon.until_logged("serving HTTP").await;
     let log = daemon.log();
     let (_, address) = log.split_once("http.address=").unwrap();
     let address = address.split_whitespace().next().unwrap();

@@ -312,7 +312,7 @@ async fn keys_change_with_a_hangup_no_proxy_is_asked_and_nothing_secret_is_logge
     rig.until_done(1).await;
     std::fs::write(keys.path(), NEW).unwrap();
     daemon.signal(Signal::HUP);
-    daemon.until_logged("took the routes").await;
+    daemon.until_logged("reloaded the routes").await;
     create(&client, "Hook@second", 0).await;
     rig.until_done(2).await;
     let requests = receiver.requests();

@@ -54,7 +54,7 @@ async fn the_command_line_begins_shows_moves_and_ends_a_series() {
     assert_eq!(occurrences.len(), 3);
     assert_eq!(occurrences[0], made["due"]);
     let (_, text, _) = cli.run(&["show", "Job@record@1"]);
-    let line = "comes again   cron 0 9 * * Mon-Fri (Europe/Berlin), catches up once";
+    let line = "recurrence    cron 0 9 * * Mon-Fri (Europe/Berlin), catches up once";
     assert!(text.lines().any(|found| found == line), "{text}");
     let (_, text, _) = cli.run(&["list", "--recurring"]);
     assert!(text.contains("cron 0 9 * * Mon-Fri"), "{text}");
@@ -177,7 +177,7 @@ async fn a_line_of_a_file_begins_a_series() {
     assert_eq!((code, out.trim()), (1, "2 scheduled, 3 refused"), "{err}");
     for reason in [
         "line 3: cron `0 9 * *`: has 4 fields, expected 5",
-        "line 4: expected `every` or `cron` beside what is said about a series",
+        "line 4: expected `every` or `cron` with the other options of a recurring task",
         "line 5: has neither `in` nor `at`, nor `every` or `cron`",
     ] {
         assert!(err.contains(reason), "{err}");
