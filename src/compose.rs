@@ -5,9 +5,6 @@ use std::sync::Arc;
 use crate::client::TaskClient;
 use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
-use crate::fleet::Roster;
-use crate::fleet::memory::MemoryRoster;
-use crate::fleet::redis_roster::RedisRoster;
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
@@ -15,6 +12,9 @@ use crate::ledger::mysql::MysqlLedger;
 use crate::limiter::ledger_limiter::LedgerLimiter;
 use crate::limiter::redis_limiter::RedisLimiter;
 use crate::limiter::{MemoryLimiter, RateLimiter};
+use crate::membership::Membership;
+use crate::membership::MemoryMembership;
+use crate::membership::RedisMembership;
 use crate::redis::{Events, LedgerName};
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
@@ -29,7 +29,7 @@ pub struct Adapters {
     /// The timer.
     pub timer: Arc<dyn Timer>,
     /// Where daemons see each other.
-    pub roster: Arc<dyn Roster>,
+    pub membership: Arc<dyn Membership>,
     /// Who counts the starts of routes with a rate.
     pub limiter: Arc<dyn RateLimiter>,
     /// What all of them count, for whoever watches.
@@ -60,12 +60,14 @@ impl Adapters {
             }
             TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
         };
-        let roster: Arc<dyn Roster> = match config.timer {
+        let membership: Arc<dyn Membership> = match config.timer {
             TimerKind::KeyExpiry if config.fleet.share => {
-                let roster = RedisRoster::new(&config.redis, name.clone());
-                Arc::new(roster.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
+                let membership = RedisMembership::new(&config.redis, name.clone());
+                Arc::new(
+                    membership.map_err(|error| ConfigError::one("redis.url", error.to_string()))?,
+                )
             }
-            TimerKind::KeyExpiry | TimerKind::LedgerPoll => Arc::new(MemoryRoster::default()),
+            TimerKind::KeyExpiry | TimerKind::LedgerPoll => Arc::new(MemoryMembership::default()),
         };
         let limiter: Arc<dyn RateLimiter> = match config.timer {
             TimerKind::KeyExpiry => {
@@ -77,7 +79,7 @@ impl Adapters {
         Ok(Self {
             ledger,
             timer,
-            roster,
+            membership,
             limiter,
             metrics,
         })
@@ -95,7 +97,7 @@ impl Adapters {
             ledger: Arc::clone(&self.ledger) as _,
             catalog: Some(Arc::clone(&self.ledger) as _),
             timer: Arc::clone(&self.timer),
-            roster: Arc::clone(&self.roster),
+            membership: Arc::clone(&self.membership),
             limiter: Arc::clone(&self.limiter),
             router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::clone(&self.metrics),
@@ -124,7 +126,7 @@ pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskCli
         catalog: Some(Arc::clone(&ledger) as _),
         ledger,
         timer,
-        roster: Arc::new(MemoryRoster::default()),
+        membership: Arc::new(MemoryMembership::default()),
         limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, config)),
         metrics: Arc::new(Metrics::default()),
@@ -154,7 +156,7 @@ impl TaskClient {
         let Adapters {
             ledger,
             timer,
-            roster: _,
+            membership: _,
             limiter: _,
             metrics: _,
         } = Adapters::new(config)?;

@@ -92,7 +92,7 @@
 //! | [`timer`] | the seam to whatever says "may be due"; Redis keys, or the ledger alone | `task` |
 //! | [`redis`] | everything that speaks Redis | `task` |
 //! | [`handler`] | the seam to what does the work; registry, routes, targets | `task`, `ledger`, `redis` |
-//! | [`fleet`] | the seam to the other daemons, and whose a task is | `task`, `redis` |
+//! | [`membership`] | the other daemons of this ledger: heartbeats, and which of them owns a task | `task`, `redis` |
 //! | [`limiter`] | the seam to whoever counts starts over all daemons; in Redis, in the ledger, in memory | `task`, `ledger`, `redis` |
 //! | [`engine`] | the only place where the flow is decided | the seams, never a driver |
 //! | [`client`], [`http`], [`doctor`] | producing, watching, diagnosing | all of the above |
@@ -112,11 +112,11 @@ pub mod compose;
 pub mod config;
 pub mod doctor;
 pub mod engine;
-pub mod fleet;
 pub mod handler;
 pub mod http;
 pub mod ledger;
 pub mod limiter;
+pub mod membership;
 pub mod redis;
 pub mod sandbox;
 pub mod task;

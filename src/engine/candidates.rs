@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::LedgerClock;
-use crate::fleet::Elder;
+use crate::membership::Elder;
 use crate::task::TaskKey;
 use crate::timer::{Seen, Sighting};
 
@@ -268,7 +268,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::MemberId;
+    use crate::membership::MemberId;
     use crate::task::{Countdown, UnixMs};
 
     fn sightings() -> Candidates {

@@ -7,10 +7,10 @@ use super::activation::Activations;
 use super::health::LedgerHealth;
 use super::lifecycle::Lifecycle;
 use crate::config::{EngineConfig, NudgeConfig, SweepConfig};
-use crate::fleet::{Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError, Upcoming};
 use crate::limiter::RateLimiter;
+use crate::membership::{Membership, Ownership};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Alarm, ArmMode, Timer};
@@ -24,9 +24,9 @@ pub struct Deps {
     /// What signals that tasks may be due.
     pub timer: Arc<dyn Timer>,
     /// The daemons on this ledger.
-    pub membership: Arc<dyn Roster>,
+    pub membership: Arc<dyn Membership>,
     /// Which tasks belong to this daemon.
-    pub ownership: Arc<Share>,
+    pub ownership: Arc<Ownership>,
     /// The shared rate limits of routes.
     pub limiter: Arc<dyn RateLimiter>,
     /// Handlers and routes.

@@ -57,10 +57,10 @@ use self::pipeline::Pipeline;
 use self::queue::SignalQueue;
 use self::settle::Settler;
 use crate::config::{Config, ConfigError};
-use crate::fleet::{MemberId, Roster, Share};
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
 use crate::limiter::RateLimiter;
+use crate::membership::{MemberId, Membership, Ownership};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Cause, Timer};
@@ -80,7 +80,7 @@ pub struct Parts {
     /// Who says when to look.
     pub timer: Arc<dyn Timer>,
     /// Who else is at work on the ledger.
-    pub roster: Arc<dyn Roster>,
+    pub membership: Arc<dyn Membership>,
     /// How often tasks of a route may start, over all daemons.
     pub limiter: Arc<dyn RateLimiter>,
     /// What can be run.
@@ -242,7 +242,7 @@ impl Wired {
             ledger,
             catalog,
             timer,
-            roster,
+            membership,
             limiter,
             router,
             metrics,
@@ -255,11 +255,11 @@ impl Wired {
                 daemon: processes.own_name(),
                 lease,
             },
-            ownership: Arc::new(Share::new(MemberId::random(), clock.clone())),
+            ownership: Arc::new(Ownership::new(MemberId::random(), clock.clone())),
             ledger,
             catalog,
             timer,
-            membership: roster,
+            membership,
             limiter,
             router,
             metrics,

@@ -40,11 +40,14 @@ impl SignalSink for TimerSink {
     }
 
     fn turn(&self, key: &TaskKey) -> usize {
-        self.deps.ownership.turn(key)
+        self.deps.ownership.senior_listeners(key)
     }
 
     fn to_be_told(&self, key: &TaskKey) -> Option<u64> {
-        self.deps.ownership.to_be_told(key).map(|member| member.0)
+        self.deps
+            .ownership
+            .hint_recipient(key)
+            .map(|member| member.0)
     }
 
     fn member(&self) -> Option<u64> {
@@ -63,7 +66,7 @@ impl SignalSink for TimerSink {
         if !self.deps.router.adopts(&sighting.key) {
             return self.deps.metrics.dropped("not_adopted", 1);
         }
-        let elder = self.deps.ownership.first_in_turn(&sighting.key);
+        let elder = self.deps.ownership.most_senior_listener(&sighting.key);
         if !self.candidates.add_behind(sighting, elder) {
             self.deps.metrics.dropped("sighting_overflow", 1);
             self.deps.activate.audit.activate(Cause::Overflow);

@@ -11,13 +11,13 @@ use crate::client::TaskClient;
 use crate::clock::LedgerClock;
 use crate::config::Config;
 use crate::engine::{Engine, Parts, Stepper};
-use crate::fleet::memory::MemoryRoster;
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::{
     Catalog, DueScan, Ledger, ListFilter, StateFilter, TaskRecord, Upcoming, Window,
 };
 use crate::limiter::MemoryLimiter;
+use crate::membership::MemoryMembership;
 use crate::task::{State, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
@@ -105,7 +105,7 @@ impl TestKit {
             catalog: Some(Arc::clone(&ledger) as _),
             ledger: Arc::clone(&ledger) as _,
             timer,
-            roster: Arc::new(MemoryRoster::default()),
+            membership: Arc::new(MemoryMembership::default()),
             limiter: Arc::new(MemoryLimiter::default()),
             router: Arc::new(Router::new(handlers(tasks.clone()), &config)),
             metrics: Arc::new(Metrics::default()),

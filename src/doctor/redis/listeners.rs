@@ -1,7 +1,7 @@
 //! Who else listens.
 
 use crate::doctor::Finding;
-use crate::fleet::Note;
+use crate::membership::Heartbeat;
 use crate::redis::{Client, LIBRARY, Listeners};
 
 pub(super) const LISTENERS: &str = "redis.listeners";
@@ -9,7 +9,7 @@ pub(super) const LISTENERS: &str = "redis.listeners";
 pub(super) const DAEMONS: &str = "fleet.daemons";
 
 /// Daemons that share the ledger; `None` if they do not tell (`fleet.share = false`).
-pub(super) fn daemons(members: Option<&[Note]>) -> Finding {
+pub(super) fn daemons(members: Option<&[Heartbeat]>) -> Finding {
     let Some(members) = members else {
         return Finding::unknown(
             DAEMONS,
@@ -139,15 +139,15 @@ mod tests {
 
     #[test]
     fn it_is_said_which_daemons_run_and_that_none_does() {
-        let note = |name: &str| Note {
-            id: crate::fleet::MemberId(1),
+        let note = |name: &str| Heartbeat {
+            id: crate::membership::MemberId(1),
             name: name.into(),
             since: crate::task::UnixMs(0),
             until: crate::task::UnixMs(0),
-            readiness: crate::fleet::Readiness::Ready,
+            readiness: crate::membership::Readiness::Ready,
             listening: true,
             passes_on: true,
-            skills: Default::default(),
+            capabilities: Default::default(),
         };
         assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");
         let two = daemons(Some(&[note("a:1"), note("b:2")]));

@@ -15,9 +15,9 @@ use super::runner::{Runner, Silent};
 use super::{Finding, Severity};
 use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
-use crate::fleet::Note;
-use crate::fleet::redis_roster::RedisRoster;
 use crate::ledger::mysql::MysqlLedger;
+use crate::membership::Heartbeat;
+use crate::membership::RedisMembership;
 use crate::redis::{Commands, Endpoint, EventKind, Events, Inspection, LedgerName, RedisError};
 use crate::task::UnixMs;
 
@@ -56,14 +56,17 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
 }
 
 /// The daemons that share the ledger and live; `None` if they do not show themselves.
-async fn members(config: &Config, server: &Inspection) -> Result<Option<Vec<Note>>, RedisError> {
+async fn members(
+    config: &Config,
+    server: &Inspection,
+) -> Result<Option<Vec<Heartbeat>>, RedisError> {
     if !config.fleet.share {
         return Ok(None);
     }
-    let roster = RedisRoster::new(&config.redis, ledger_name(config).await)?;
+    let membership = RedisMembership::new(&config.redis, ledger_name(config).await)?;
     // Notes carry the ledger's time; that of Redis may lie a little behind or ahead.
     let now = server.time().await?;
-    roster
+    membership
         .members(UnixMs(now.0 - CLOCKS_APART_MS))
         .await
         .map(Some)
@@ -112,7 +115,7 @@ async fn examine_server(
     let running = match &members {
         Some(members) => {
             runner.add([listeners::daemons(members.as_deref())]);
-            let listens = |note: &&Note| note.listening;
+            let listens = |note: &&Heartbeat| note.listening;
             let members = members.as_ref();
             members.map_or(0, |members| members.iter().filter(listens).count())
         }

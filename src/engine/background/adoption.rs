@@ -8,8 +8,8 @@ use crate::engine::candidates::Candidates;
 use crate::engine::candidates::Ready;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::fleet::Elder;
 use crate::ledger::{Adopted, Foundling, LedgerError, Standing};
+use crate::membership::Elder;
 use crate::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
@@ -139,7 +139,7 @@ impl Adopter {
         if !elder.can_be_asked {
             return true;
         }
-        let hears = self.deps.membership.hears(elder.id);
+        let hears = self.deps.membership.is_reachable(elder.id);
         let hears = tokio::time::timeout(ELDERS_PATIENCE, hears).await;
         !matches!(hears, Ok(Ok(false)))
     }

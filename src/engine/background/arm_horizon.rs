@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
-use crate::fleet::Division;
 use crate::ledger::{DueScan, LedgerError, Window};
+use crate::membership::OwnerSet;
 use crate::task::UnixMs;
 use crate::timer::{Alarm, ArmMode};
 
@@ -31,7 +31,7 @@ const PAGE: u32 = 250;
 struct Edge {
     at: UnixMs,
     /// Among whom the tasks were divided.
-    division: Division,
+    division: OwnerSet,
 }
 
 /// Arms tasks as they come within the horizon of arming.
@@ -49,7 +49,7 @@ impl ArmHorizon {
         let work = async {
             let mut edge = Edge {
                 at: self.deps.ledger.clock().now().plus(horizon),
-                division: self.deps.ownership.division(),
+                division: self.deps.ownership.owner_set(),
             };
             loop {
                 tokio::time::sleep(self.deps.jittered(pace)).await;
@@ -63,7 +63,7 @@ impl ArmHorizon {
 
     /// One pass. Where it breaks off the next one goes on.
     async fn read_to_horizon(&self, edge: &mut Edge, horizon: Duration) -> Result<(), LedgerError> {
-        let division = self.deps.ownership.division();
+        let division = self.deps.ownership.owner_set();
         if division != edge.division {
             edge.division = division;
             edge.at = before(edge.at, HANDED_ON);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
-use crate::fleet::{Audit, LIFETIME, MemberId, REFRESH, Skills, Turn};
+use crate::membership::{Audit, AuditLock, Capabilities, LIFETIME, MemberId, REFRESH};
 use crate::task::UnixMs;
 use crate::timer::Cause;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Audits are at least so far apart, unless Redis is another one.
 pub const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
-/// How long the roster may take to say whose turn it is.
+/// How long a request for the audit lock may take.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// When to ask first whether another daemon is through with its audit.
@@ -44,10 +44,10 @@ impl AuditLock {
         let mut pause = TURN_ASKED_AGAIN;
         loop {
             match self.turn(since).await {
-                Turn::Ours => return true,
-                Turn::Over => return false,
-                Turn::Others(None) => tokio::time::sleep(pause).await,
-                Turn::Others(Some(holder)) => {
+                AuditLock::Acquired => return true,
+                AuditLock::Done => return false,
+                AuditLock::Taken(None) => tokio::time::sleep(pause).await,
+                AuditLock::Taken(Some(holder)) => {
                     if self.is_gone_within(holder, pause).await {
                         self.release(holder).await;
                         continue;
@@ -64,7 +64,7 @@ impl AuditLock {
         let until = Instant::now() + pause;
         let mut gone_since: Option<Instant> = None;
         loop {
-            gone_since = match self.deps.ownership.lives(holder) {
+            gone_since = match self.deps.ownership.is_alive(holder) {
                 Some(false) => gone_since.or(Some(Instant::now())),
                 Some(true) | None => None,
             };
@@ -85,7 +85,7 @@ impl AuditLock {
 
     async fn release(&self, holder: MemberId) {
         tracing::info!("a daemon died while it audited: taking over");
-        let released = self.deps.membership.release_audit(holder);
+        let released = self.deps.membership.unlock_audit(holder);
         if !matches!(
             tokio::time::timeout(TURN_PATIENCE, released).await,
             Ok(Ok(()))
@@ -96,19 +96,19 @@ impl AuditLock {
     }
 
     /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
-    async fn turn(&self, since: UnixMs) -> Turn {
+    async fn turn(&self, since: UnixMs) -> AuditLock {
         let wanted = self.audit_of(since);
         let taken = self
             .deps
             .membership
-            .take_audit(self.deps.ownership.me(), wanted);
+            .lock_audit(self.deps.ownership.me(), wanted);
         match tokio::time::timeout(TURN_PATIENCE, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "not known whose turn it is to audit");
-                Turn::Ours
+                AuditLock::Acquired
             }
-            Err(_) => Turn::Ours,
+            Err(_) => AuditLock::Acquired,
         }
     }
 
@@ -117,7 +117,7 @@ impl AuditLock {
         let told = self
             .deps
             .membership
-            .audited(self.deps.ownership.me(), audit);
+            .finish_audit(self.deps.ownership.me(), audit);
         if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
             tracing::debug!("could not tell the other daemons of this audit: they audit too");
         }
@@ -127,7 +127,7 @@ impl AuditLock {
         let (handlers, routes) = self.deps.router.skills();
         Audit {
             began,
-            skills: Skills { handlers, routes }.digest(),
+            capabilities: Capabilities { handlers, routes }.digest(),
         }
     }
 

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
 use crate::engine::undelete;
-use crate::fleet::Division;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
+use crate::membership::OwnerSet;
 use crate::task::{KeyBuckets, UnixMs};
 use crate::timer::Alarm;
 
@@ -39,7 +39,7 @@ struct Ahead {
     /// Those that may hold tasks of ours.
     own: KeyBuckets,
     /// Among whom the rows were divided.
-    division: Division,
+    division: OwnerSet,
     /// By which routes they were judged.
     reloads: u64,
     /// When one of these two changed.
@@ -101,7 +101,7 @@ impl LookAhead {
 
     /// After a change of ownership or routes: what was set aside and is ours now goes to the timer. Nothing is read.
     fn judge_again(&self, ahead: &mut Ahead) {
-        let (division, reloads) = (self.deps.ownership.division(), self.deps.router.reloads());
+        let (division, reloads) = (self.deps.ownership.owner_set(), self.deps.router.reloads());
         if division == ahead.division && reloads == ahead.reloads {
             return;
         }
@@ -233,7 +233,7 @@ impl Default for Ahead {
             edge: None,
             read: KeyBuckets::none(),
             own: KeyBuckets::all(),
-            division: Division::default(),
+            division: OwnerSet::default(),
             reloads: 0,
             changed: Instant::now(),
         }

@@ -1,4 +1,4 @@
-//! Keeps this daemon on the roster, and its share of the tasks up to date.
+//! Membership heartbeat: publishes this daemon and updates task ownership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::fleet::{Change, LIFETIME, Note, REFRESH, Readiness, Skills};
+use crate::membership::{Capabilities, Change, Heartbeat, LIFETIME, REFRESH, Readiness};
 use crate::task::UnixMs;
 
 /// A daemon without a free slot for so long is full.
@@ -16,7 +16,7 @@ const FULL_AFTER: Duration = Duration::from_millis(200);
 /// A full one is ready again when this part of its slots is free, so that it does not go to and fro.
 const ROOM: usize = 8;
 
-/// How long the roster may take to answer.
+/// How long an exchange of heartbeats may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a stopping daemon goes on while the others read that it goes.
@@ -48,7 +48,7 @@ impl MembershipTask {
         let now = self.deps.ledger.clock().now();
         let (handlers, routes) = self.deps.router.skills();
         let hearing = self.deps.timer.hearing();
-        let own = Note {
+        let own = Heartbeat {
             id: self.deps.ownership.me(),
             name: self.deps.claimant.daemon.clone(),
             since,
@@ -56,11 +56,11 @@ impl MembershipTask {
             readiness,
             listening: hearing.all,
             passes_on: hearing.passes_on,
-            skills: Skills { handlers, routes },
+            capabilities: Capabilities { handlers, routes },
         };
         let asked = Instant::now();
         match timeout(PATIENCE, self.deps.membership.exchange(&own, now)).await {
-            Ok(Ok(notes)) => self.tell_change(self.deps.ownership.learn(&own, notes, asked)),
+            Ok(Ok(notes)) => self.tell_change(self.deps.ownership.update(&own, notes, asked)),
             Ok(Err(error)) if !error.is_transient() => {
                 if let Some(held_back) = self.deps.warnings.admit("roster") {
                     let error = &error as &dyn std::error::Error;
@@ -82,13 +82,13 @@ impl MembershipTask {
             joined,
             left,
             vanished,
-            shares,
+            owners,
         } = change;
         if vanished {
             self.deps.activate.lease_scan.notify_one();
             self.deps.timer.judge_again();
         }
-        if shares {
+        if owners {
             // What has become ours may fall due before the next look-ahead.
             self.deps.activate.look_ahead.notify_one();
         }
@@ -158,7 +158,7 @@ impl MembershipTask {
         }
     }
 
-    /// Takes this daemon off the roster.
+    /// Removes the heartbeat of this daemon.
     pub async fn leave(&self) {
         let left = timeout(
             PATIENCE,

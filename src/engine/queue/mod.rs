@@ -18,8 +18,8 @@ use self::class::SignalClass;
 use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Taken, Waiting};
 use self::route_load::Wakeups;
 use self::unroutable::Unroutable;
-use crate::fleet::Share;
 use crate::handler::Router;
+use crate::membership::Ownership;
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::Metrics;
 use crate::timer::{Signal, Source};
@@ -35,7 +35,7 @@ pub struct SignalQueue {
     router: Arc<Router>,
     unroutable: Unroutable,
     metrics: Arc<Metrics>,
-    ownership: Arc<Share>,
+    ownership: Arc<Ownership>,
     /// Runs that there may be at a time.
     concurrency: usize,
     slots: Arc<Semaphore>,
@@ -47,7 +47,7 @@ impl SignalQueue {
     /// An empty queue for what this router runs, at most `concurrency` at a time.
     pub fn new(
         metrics: Arc<Metrics>,
-        ownership: Arc<Share>,
+        ownership: Arc<Ownership>,
         router: Arc<Router>,
         concurrency: usize,
     ) -> Self {

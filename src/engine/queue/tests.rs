@@ -15,7 +15,7 @@ fn signal(name: &str, source: Source) -> Signal {
 
 fn queue() -> SignalQueue {
     let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
-    let share = Share::new(crate::fleet::MemberId(1), clock);
+    let share = Ownership::new(crate::membership::MemberId(1), clock);
     let mut handlers = crate::HandlerRegistry::new();
     handlers.on("C", "m", |_, _: Vec<String>| async { Ok(()) });
     SignalQueue::new(

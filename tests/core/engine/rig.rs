@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use lapsed::client::Made;
 use lapsed::engine::{EngineError, Handle, Parts};
-use lapsed::fleet::memory::MemoryRoster;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Ledger, NewTask, TaskRecord};
 use lapsed::limiter::MemoryLimiter;
+<<<<<<< HEAD:tests/core/engine/rig.rs
 use lapsed::task::{Arming, State, TaskKey, UnixMs};
+=======
+use lapsed::membership::MemoryMembership;
+use lapsed::task::{State, TaskKey, UnixMs};
+>>>>>>> 6afabcd (membership: rename fleet, roster, notes and shares to membership, heartbeats and ownership):tests/engine/rig.rs
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
@@ -46,7 +50,7 @@ pub fn parts(
         ledger,
         catalog: None,
         timer,
-        roster: Arc::new(MemoryRoster::default()),
+        membership: Arc::new(MemoryMembership::default()),
         limiter: Arc::new(MemoryLimiter::default()),
         router: Arc::new(Router::new(handlers, config)),
         metrics: Arc::new(Metrics::default()),

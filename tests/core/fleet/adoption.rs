@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::fleet::{REFRESH, Readiness};
 use lapsed::ledger::{Catalog, Foundling, Ledger};
+use lapsed::membership::{REFRESH, Readiness};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
     Alarm, ArmMode, Armed, Remaining, Seen, Sighting, SignalSink, Timer, TimerError,

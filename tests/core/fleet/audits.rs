@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::fleet::{Audit, MemberId, Readiness, Roster, Skills, Turn};
 use lapsed::ledger::Ledger;
+use lapsed::membership::{Audit, AuditLock, Capabilities, MemberId, Membership, Readiness};
 use lapsed::timer::{
     Alarm, ArmMode, Armed, ArmedPage, Cause, Remaining, SignalSink, Timer, TimerError,
 };
@@ -106,11 +106,11 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     let other = MemberId(7);
     for _ in 0..2 {
         let turn = ground
-            .roster
-            .take_audit(other, audit(UnixMs(0)))
+            .membership
+            .lock_audit(other, audit(UnixMs(0)))
             .await
             .unwrap();
-        assert_eq!(turn, Turn::Ours, "also when it goes on");
+        assert_eq!(turn, AuditLock::Acquired, "also when it goes on");
     }
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
@@ -120,7 +120,11 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     sleep(Duration::from_secs(20)).await;
     assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
     let began = ground.ledger.clock().now();
-    ground.roster.audited(other, audit(began)).await.unwrap();
+    ground
+        .membership
+        .finish_audit(other, audit(began))
+        .await
+        .unwrap();
     let skipped = "lapsed_audits_skipped_total";
     daemon.until_counted(skipped, Duration::from_secs(30)).await;
     assert_eq!(timer.calls.load(Ordering::SeqCst), 0);
@@ -131,19 +135,19 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
     daemon.until_counted(audited, Duration::from_secs(10)).await;
 }
 
-/// An audit by a daemon with the skills of those of [`Ground`].
+/// An audit by a daemon with the capabilities of those of [`Ground`].
 fn audit(began: UnixMs) -> Audit {
     audit_by("Job@run", began)
 }
 
 fn audit_by(handler: &str, began: UnixMs) -> Audit {
-    let skills = Skills {
+    let capabilities = Capabilities {
         handlers: vec![handler.to_owned()],
         routes: Vec::new(),
     };
     Audit {
         began,
-        skills: skills.digest(),
+        capabilities: capabilities.digest(),
     }
 }
 
@@ -153,7 +157,11 @@ async fn a_daemon_that_starts_audits_although_another_audit_began_a_moment_befor
     ground.create("", 10, Duration::from_secs(3_600)).await;
     let began = ground.ledger.clock().now();
     let other = MemberId(7);
-    ground.roster.audited(other, audit(began)).await.unwrap();
+    ground
+        .membership
+        .finish_audit(other, audit(began))
+        .await
+        .unwrap();
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
         ..Ledgered::default()
@@ -169,9 +177,9 @@ async fn an_auditor_that_stops_gives_up_its_turn() {
     let ground = Ground::new();
     ground.create("", 10, Duration::from_secs(3_600)).await;
     let other = MemberId(7);
-    let turn = ground.roster.take_audit(other, audit(UnixMs(0))).await;
-    assert_eq!(turn.unwrap(), Turn::Ours);
-    ground.roster.leave(other).await.unwrap();
+    let turn = ground.membership.lock_audit(other, audit(UnixMs(0))).await;
+    assert_eq!(turn.unwrap(), AuditLock::Acquired);
+    ground.membership.leave(other).await.unwrap();
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
         ..Ledgered::default()
@@ -187,8 +195,8 @@ async fn an_audit_by_a_daemon_that_runs_other_tasks_does_not_serve() {
     ground.keep_shown(Readiness::Ready, "Job@run");
     ground.create("", 10, Duration::from_secs(3_600)).await;
     let other = MemberId(7);
-    let turn = ground.roster.take_audit(other, audit(UnixMs(0))).await;
-    assert_eq!(turn.unwrap(), Turn::Ours);
+    let turn = ground.membership.lock_audit(other, audit(UnixMs(0))).await;
+    assert_eq!(turn.unwrap(), AuditLock::Acquired);
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
         ..Ledgered::default()
@@ -197,7 +205,11 @@ async fn an_audit_by_a_daemon_that_runs_other_tasks_does_not_serve() {
     sleep(Duration::from_secs(5)).await;
     let began = ground.ledger.clock().now();
     let audited = audit_by("Other@run", began);
-    ground.roster.audited(other, audited).await.unwrap();
+    ground
+        .membership
+        .finish_audit(other, audited)
+        .await
+        .unwrap();
     let audited = "lapsed_audits_total{reason=\"start\"}";
     daemon.until_counted(audited, Duration::from_secs(30)).await;
     assert_eq!(daemon.metric("lapsed_audits_skipped_total"), 0);
@@ -275,8 +287,8 @@ async fn an_auditor_that_dies_is_replaced() {
     let ground = Ground::new();
     ground.create("", 10, Duration::from_secs(3_600)).await;
     ground
-        .roster
-        .take_audit(MemberId(7), audit(UnixMs(0)))
+        .membership
+        .lock_audit(MemberId(7), audit(UnixMs(0)))
         .await
         .unwrap();
     let timer = Arc::new(Ledgered {

@@ -1,4 +1,4 @@
-//! Daemons on one ledger and one roster.
+//! Daemons of one ledger that are members of each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::engine::Parts;
-use lapsed::fleet::memory::MemoryRoster;
-use lapsed::fleet::{
-    Audit, LIFETIME, MemberId, Note, REFRESH, Readiness, Roster, RosterError, Skills, Turn,
-};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Ledger, NewTask};
 use lapsed::limiter::MemoryLimiter;
+use lapsed::membership::MemoryMembership;
+use lapsed::membership::{
+    Audit, AuditLock, Capabilities, Heartbeat, LIFETIME, MemberId, Membership, MembershipError,
+    REFRESH, Readiness,
+};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
@@ -27,40 +28,44 @@ const START: UnixMs = UnixMs(1_800_000_000_000);
 #[derive(Clone)]
 pub struct Ground {
     pub ledger: Arc<MemoryLedger>,
-    pub roster: Arc<MemoryRoster>,
+    pub membership: Arc<MemoryMembership>,
     /// Whether other members are seen to be gone, whatever their notes say.
     pub others_are_gone: Arc<AtomicBool>,
     /// How late each run was, in milliseconds.
     pub late: Arc<Mutex<Vec<u64>>>,
 }
 
-/// The roster, as a daemon sees it.
+/// Membership, as a daemon sees it.
 struct Seen(Ground);
 
 #[async_trait]
-impl Roster for Seen {
-    async fn exchange(&self, own: &Note, now: UnixMs) -> Result<Vec<Note>, RosterError> {
-        self.0.roster.exchange(own, now).await
+impl Membership for Seen {
+    async fn exchange(
+        &self,
+        own: &Heartbeat,
+        now: UnixMs,
+    ) -> Result<Vec<Heartbeat>, MembershipError> {
+        self.0.membership.exchange(own, now).await
     }
 
-    async fn leave(&self, id: MemberId) -> Result<(), RosterError> {
-        self.0.roster.leave(id).await
+    async fn leave(&self, id: MemberId) -> Result<(), MembershipError> {
+        self.0.membership.leave(id).await
     }
 
-    async fn hears(&self, _: MemberId) -> Result<bool, RosterError> {
+    async fn is_reachable(&self, _: MemberId) -> Result<bool, MembershipError> {
         Ok(!self.0.others_are_gone.load(Ordering::SeqCst))
     }
 
-    async fn take_audit(&self, id: MemberId, wanted: Audit) -> Result<Turn, RosterError> {
-        self.0.roster.take_audit(id, wanted).await
+    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError> {
+        self.0.membership.lock_audit(id, wanted).await
     }
 
-    async fn release_audit(&self, gone: MemberId) -> Result<(), RosterError> {
-        self.0.roster.release_audit(gone).await
+    async fn unlock_audit(&self, gone: MemberId) -> Result<(), MembershipError> {
+        self.0.membership.unlock_audit(gone).await
     }
 
-    async fn audited(&self, id: MemberId, audit: Audit) -> Result<(), RosterError> {
-        self.0.roster.audited(id, audit).await
+    async fn finish_audit(&self, id: MemberId, audit: Audit) -> Result<(), MembershipError> {
+        self.0.membership.finish_audit(id, audit).await
     }
 }
 
@@ -75,7 +80,7 @@ impl Ground {
     pub fn new() -> Self {
         Self {
             ledger: Arc::new(MemoryLedger::new(START)),
-            roster: Arc::default(),
+            membership: Arc::default(),
             others_are_gone: Arc::default(),
             late: Arc::default(),
         }
@@ -101,7 +106,7 @@ impl Ground {
             ledger: Arc::clone(&self.ledger) as _,
             catalog: Some(Arc::clone(&self.ledger) as _),
             timer,
-            roster: Arc::new(Seen(self.clone())),
+            membership: Arc::new(Seen(self.clone())),
             limiter: Arc::new(MemoryLimiter::default()),
             router: Arc::new(Router::new(handlers, config)),
             metrics: Arc::default(),
@@ -155,7 +160,7 @@ impl Ground {
         listening: bool,
     ) {
         let now = self.ledger.clock().now();
-        let note = Note {
+        let note = Heartbeat {
             id: MemberId(id),
             name: "silent".into(),
             since: UnixMs(0),
@@ -163,12 +168,12 @@ impl Ground {
             readiness,
             listening,
             passes_on: listening,
-            skills: Skills {
+            capabilities: Capabilities {
                 handlers: vec![handler.to_owned()],
                 routes: Vec::new(),
             },
         };
-        self.roster.exchange(&note, now).await.unwrap();
+        self.membership.exchange(&note, now).await.unwrap();
     }
 
     /// Keeps on showing it.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::fleet::{REFRESH, Readiness};
 use lapsed::ledger::{Ledger, NewTask};
+use lapsed::membership::{REFRESH, Readiness};
 use lapsed::{TaskKey, UnixMs};
 use tokio::time::sleep;
 

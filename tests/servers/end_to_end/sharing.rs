@@ -1,6 +1,6 @@
 //! Daemons share the work, and come in for each other.
 
-use lapsed::fleet::VERSION;
+use lapsed::membership::VERSION;
 use lapsed::{HandlerRegistry, TaskContext};
 
 use crate::end_to_end::rig::{Daemon, Rig, Setup, create, until, write_down};

@@ -1,32 +1,32 @@
-//! What a member says about itself, and how much of what is found in its place is believed.
+//! Heartbeats: the record that each member publishes, and the checks it passes when it is read.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::weight::fnv1a;
+use super::Capabilities;
 use crate::task::UnixMs;
 
-/// Of the form of a note and of the hash: members of another version share nothing with us, each side owns all.
+/// Version of the heartbeat's format and of the hash. Members of another version are not seen: each side owns all tasks.
 pub const VERSION: u32 = 2;
 
-/// Longest note that is read, in bytes.
-pub const NOTE_BYTES_MAX: usize = 64 * 1024;
+/// Longest heartbeat that is read, in bytes.
+pub const HEARTBEAT_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest name of a member, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A daemon, from the start of its engine to its end.
+/// Identifies a daemon from the start of its engine to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
 impl MemberId {
-    /// A new one.
+    /// Returns a random id.
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// Reads what [`Display`](fmt::Display) wrote, and nothing else.
+    /// Parses the text that [`Display`](fmt::Display) writes, and no other form.
     pub fn parse(text: &str) -> Option<Self> {
         let id = u64::from_str_radix(text, 16).ok().map(Self)?;
         (id.to_string() == text).then_some(id)
@@ -45,57 +45,40 @@ impl fmt::Debug for MemberId {
     }
 }
 
-/// Whether a member takes work. The greater one is the better owner.
+/// Whether a member accepts tasks. The greater value is preferred as an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Readiness {
-    /// It stops, or its ledger does not answer: it owns nothing.
+    /// It is stopping, or its ledger does not answer: it owns no task.
     Away,
-    /// No slot has been free for a while: it owns something only if nobody is ready.
+    /// It has had no free slot for a while: it owns tasks only if no member is ready.
     Full,
-    /// It takes what is its own.
+    /// It runs the tasks that it owns.
     Ready,
 }
 
-/// What a member can run.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Skills {
-    /// `Class@method` of its handlers, in order.
-    pub handlers: Vec<String>,
-    /// The regular expressions of its routes.
-    pub routes: Vec<String>,
-}
-
-impl Skills {
-    /// A number that differs between daemons that run different tasks.
-    pub fn digest(&self) -> u64 {
-        let text = format!("{}\0\0{}", self.handlers.join("\0"), self.routes.join("\0"));
-        fnv1a(text.as_bytes())
-    }
-}
-
-/// What a member says about itself.
+/// The record that a member publishes every second.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Whose.
+pub struct Heartbeat {
+    /// The member.
     pub id: MemberId,
-    /// Host and process, for people.
+    /// Host and process, for logs.
     pub name: String,
-    /// When it joined, on the ledger's clock: who is elder.
+    /// When it joined, on the ledger's clock. It decides seniority.
     pub since: UnixMs,
-    /// It lives until then, on the ledger's clock, unless it says so again.
+    /// When it expires, on the ledger's clock.
     pub until: UnixMs,
-    /// Whether it takes work.
+    /// Whether it accepts tasks.
     pub readiness: Readiness,
-    /// Whether it hears what happens to all keys.
+    /// Whether it listens to the events of all keys.
     pub listening: bool,
-    /// Whether it can pass on what it hears.
+    /// Whether it can pass events on to other members.
     pub passes_on: bool,
     /// What it can run.
-    pub skills: Skills,
+    pub capabilities: Capabilities,
 }
 
-/// The note as it is written: JSON.
+/// The JSON form of a heartbeat.
 #[derive(Serialize, Deserialize)]
 struct Written {
     v: u32,
@@ -109,8 +92,8 @@ struct Written {
     routes: Vec<String>,
 }
 
-impl Note {
-    /// As the others read it.
+impl Heartbeat {
+    /// Encodes it as JSON.
     pub fn to_json(&self) -> String {
         let written = Written {
             v: VERSION,
@@ -120,15 +103,15 @@ impl Note {
             readiness: self.readiness,
             listening: self.listening,
             passes_on: self.passes_on,
-            handlers: self.skills.handlers.clone(),
-            routes: self.skills.routes.clone(),
+            handlers: self.capabilities.handlers.clone(),
+            routes: self.capabilities.routes.clone(),
         };
         serde_json::to_string(&written).expect("texts and numbers are JSON")
     }
 
-    /// Reads a note. `None` for whatever is none: anybody with access can write there.
+    /// Decodes a heartbeat. `None` if it is malformed, too long or of another version: any client of Redis can write there.
     pub fn read(id: &[u8], json: &[u8]) -> Option<Self> {
-        if json.len() > NOTE_BYTES_MAX {
+        if json.len() > HEARTBEAT_BYTES_MAX {
             return None;
         }
         let id = MemberId::parse(std::str::from_utf8(id).ok()?)?;
@@ -153,7 +136,7 @@ impl Note {
             readiness,
             listening,
             passes_on,
-            skills: Skills { handlers, routes },
+            capabilities: Capabilities { handlers, routes },
         })
     }
 }
@@ -163,8 +146,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn note() -> Note {
-        Note {
+    fn heartbeat() -> Heartbeat {
+        Heartbeat {
             id: MemberId(0xab),
             name: "host:7".into(),
             since: UnixMs(1_799_999_000_000),
@@ -172,7 +155,7 @@ mod tests {
             readiness: Readiness::Full,
             listening: true,
             passes_on: false,
-            skills: Skills {
+            capabilities: Capabilities {
                 handlers: vec!["Order@close".into()],
                 routes: vec!["^Shop@".into()],
             },
@@ -180,41 +163,50 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_read_back() {
-        let (id, json) = (note().id.to_string(), note().to_json());
+    fn a_heartbeat_is_read_back() {
+        let (id, json) = (heartbeat().id.to_string(), heartbeat().to_json());
         assert_eq!(id, "00000000000000ab");
         assert_eq!(
             json,
             r#"{"v":2,"name":"host:7","since":1799999000000,"until":1800000000000,"readiness":"full","listening":true,"passes_on":false,"handlers":["Order@close"],"routes":["^Shop@"]}"#
         );
-        assert_eq!(Note::read(id.as_bytes(), json.as_bytes()), Some(note()));
+        assert_eq!(
+            Heartbeat::read(id.as_bytes(), json.as_bytes()),
+            Some(heartbeat())
+        );
     }
 
     #[test]
-    fn what_is_no_note_is_nobody() {
-        let json = note().to_json();
-        let id = note().id.to_string();
+    fn a_malformed_heartbeat_is_ignored() {
+        let json = heartbeat().to_json();
+        let id = heartbeat().id.to_string();
         for bad in ["", "ab", "+0000000000000ab", "00000000000000AB", "x"] {
-            assert_eq!(Note::read(bad.as_bytes(), json.as_bytes()), None, "{bad}");
+            assert_eq!(
+                Heartbeat::read(bad.as_bytes(), json.as_bytes()),
+                None,
+                "{bad}"
+            );
         }
         let newer = json.replace("\"v\":2", "\"v\":3");
-        let long = json.replace("host:7", &"x".repeat(NOTE_BYTES_MAX));
+        let long = json.replace("host:7", &"x".repeat(HEARTBEAT_BYTES_MAX));
         for bad in ["", "{}", "[1]", &newer, &long] {
-            assert_eq!(Note::read(id.as_bytes(), bad.as_bytes()), None);
+            assert_eq!(Heartbeat::read(id.as_bytes(), bad.as_bytes()), None);
         }
     }
 
     #[test]
     fn a_name_cannot_write_lines_of_its_own() {
-        let json = note().to_json().replace("host:7", "a\\nERROR \\u001b[31m");
-        let read = Note::read(note().id.to_string().as_bytes(), json.as_bytes()).unwrap();
+        let json = heartbeat()
+            .to_json()
+            .replace("host:7", "a\\nERROR \\u001b[31m");
+        let read = Heartbeat::read(heartbeat().id.to_string().as_bytes(), json.as_bytes()).unwrap();
         assert_eq!(read.name, "aERROR[31m");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_note_or_nobody(id in prop::collection::vec(any::<u8>(), 0..20), json in prop::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Note::read(&id, &json);
+        fn any_bytes_are_read_without_a_panic(id in prop::collection::vec(any::<u8>(), 0..20), json in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Heartbeat::read(&id, &json);
         }
     }
 }

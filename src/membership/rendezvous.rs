@@ -1,34 +1,34 @@
-//! Rendezvous hashing: whose bucket it is, without anybody being asked.
+//! Rendezvous hashing: every member computes the same owner of a bucket of keys, without asking the others.
 
 use crate::task::KeyBucket;
 
 use super::MemberId;
 
-/// How much a member wants a bucket of keys. The member with the greatest weight has it ("highest random weight", Thaler
-/// and Ravishankar 1998): when a member goes, only its own buckets move, and they move to all the others alike.
+/// Weight of a member for a bucket of keys. The member with the greatest weight owns it ("highest random weight", Thaler
+/// and Ravishankar 1998): when a member leaves, only its own buckets move, evenly to all the others.
 ///
-/// The bucket's number, spread over 64 bits, exclusive-or the member's random number, through the finalizer of MurmurHash3
-/// (`fmix64`, in the public domain). It must stay what it is: daemons of different versions and platforms have to agree.
-/// [`VERSION`](super::note::VERSION) is raised if it ever changes.
+/// The formula: the bucket's number spread over 64 bits, exclusive-or the member's random id, through the finalizer of
+/// MurmurHash3 (`fmix64`, in the public domain). Daemons of different versions and platforms have to agree on it: raise
+/// [`VERSION`](super::heartbeat::VERSION) if it ever changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Weight {
     mixed: u64,
-    /// So that two never weigh the same.
+    /// Breaks ties.
     member: MemberId,
 }
 
-/// A bucket, hashed once for all members.
+/// Hash of a bucket, computed once for all members.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hashed(u64);
+pub(super) struct BucketHash(u64);
 
-impl Hashed {
+impl BucketHash {
     pub(super) fn of(bucket: KeyBucket) -> Self {
         /// 2^64 divided by the golden ratio, to the next odd number.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         Self(u64::from(bucket.number()).wrapping_mul(SPREAD))
     }
 
-    pub(super) fn for_member(self, member: MemberId) -> Weight {
+    pub(super) fn weight_for(self, member: MemberId) -> Weight {
         Weight {
             mixed: fmix64(self.0 ^ member.0),
             member,
@@ -36,7 +36,7 @@ impl Hashed {
     }
 }
 
-/// The hash of Fowler, Noll and Vo.
+/// FNV-1a, the hash of Fowler, Noll and Vo.
 pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -63,10 +63,10 @@ mod tests {
     }
 
     fn owner(bucket: KeyBucket, members: &[MemberId]) -> MemberId {
-        let hashed = Hashed::of(bucket);
+        let hash = BucketHash::of(bucket);
         let greatest = members
             .iter()
-            .max_by_key(|member| hashed.for_member(**member));
+            .max_by_key(|member| hash.weight_for(**member));
         *greatest.unwrap()
     }
 
@@ -90,9 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn members_share_alike() {
+    fn members_own_equal_parts() {
         for count in 2..=8 {
-            // Random numbers are what members have; small ones must do too.
+            // Members have random ids; small ones have to work too.
             for members in [members(count), (1..=count).map(MemberId).collect()] {
                 let mut shares = std::collections::HashMap::new();
                 KeyBucket::all().for_each(|bucket| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_member_goes_only_its_own_buckets_move() {
+    fn when_a_member_leaves_only_its_own_buckets_move() {
         let all = members(5);
         let left = &all[1..];
         let mut heirs = std::collections::HashMap::new();

@@ -1,0 +1,90 @@
+//! Membership in memory: for a daemon without Redis, which is alone, and for tests with several engines.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{AUDIT_LOCK_TTL, Audit, AuditLock, Heartbeat, MemberId, Membership, MembershipError};
+use crate::task::UnixMs;
+
+/// Heartbeats in memory. Engines that share one value are members of each other.
+#[derive(Debug, Default)]
+pub struct MemoryMembership(Mutex<Members>);
+
+#[derive(Debug, Default)]
+struct Members {
+    heartbeats: BTreeMap<MemberId, Heartbeat>,
+    audit: Option<Locked>,
+}
+
+/// The audit lock, as it was last written.
+#[derive(Debug, Clone, Copy)]
+struct Locked {
+    by: MemberId,
+    at: Instant,
+    /// The audit, if it has finished.
+    finished: Option<Audit>,
+}
+
+impl MemoryMembership {
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.0.lock().expect("nothing panics while holding it")
+    }
+
+    fn write_audit(&self, by: MemberId, finished: Option<Audit>) {
+        self.members().audit = Some(Locked {
+            by,
+            at: Instant::now(),
+            finished,
+        });
+    }
+}
+
+#[async_trait]
+impl Membership for MemoryMembership {
+    async fn exchange(
+        &self,
+        own: &Heartbeat,
+        _: UnixMs,
+    ) -> Result<Vec<Heartbeat>, MembershipError> {
+        let mut members = self.members();
+        members.heartbeats.insert(own.id, own.clone());
+        Ok(members.heartbeats.values().cloned().collect())
+    }
+
+    async fn leave(&self, id: MemberId) -> Result<(), MembershipError> {
+        self.members().heartbeats.remove(&id);
+        self.unlock_audit(id).await
+    }
+
+    async fn unlock_audit(&self, gone: MemberId) -> Result<(), MembershipError> {
+        let mut members = self.members();
+        members.audit = members
+            .audit
+            .filter(|locked| locked.by != gone || locked.finished.is_some());
+        Ok(())
+    }
+
+    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError> {
+        let last = self.members().audit;
+        match last.filter(|locked| locked.at.elapsed() < AUDIT_LOCK_TTL) {
+            Some(Locked {
+                finished: Some(audit),
+                ..
+            }) if audit.covers(wanted) => return Ok(AuditLock::Done),
+            Some(Locked {
+                by, finished: None, ..
+            }) if by != id => return Ok(AuditLock::Taken(Some(by))),
+            _ => {}
+        }
+        self.write_audit(id, None);
+        Ok(AuditLock::Acquired)
+    }
+
+    async fn finish_audit(&self, id: MemberId, audit: Audit) -> Result<(), MembershipError> {
+        self.write_audit(id, Some(audit));
+        Ok(())
+    }
+}

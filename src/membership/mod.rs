@@ -1,0 +1,111 @@
+//! Cluster membership: the live daemons of one ledger, and which of them owns a task.
+//!
+//! Each daemon is a *member*: every second it publishes a [`Heartbeat`] through [`Membership`] and reads those of the
+//! others. [`Ownership`] assigns each task to one live member that can run it, by rendezvous hashing of its key. The
+//! owner nudges the key at the due millisecond and claims the task; the other members claim it only when it is overdue.
+//!
+//! The three most senior members listen to the events of all keys, however many members there are. The first adopts
+//! keys that other programs arm and passes expired keys on to their owners. The second steps in when the first is gone
+//! or failed to act. The third only remembers events for some seconds.
+//!
+//! **Safety does not depend on membership.** The claim decides who runs a task. A member list that is wrong, stale or
+//! missing costs some statements that match nothing, or a second of lateness. A member that knows of no other owns all.
+
+mod audit_lock;
+mod capabilities;
+mod heartbeat;
+mod memory;
+mod ownership;
+mod redis_adapter;
+mod rendezvous;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::task::UnixMs;
+
+pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLock};
+pub use self::capabilities::Capabilities;
+pub use self::heartbeat::{HEARTBEAT_BYTES_MAX, Heartbeat, MemberId, Readiness, VERSION};
+pub use self::memory::MemoryMembership;
+pub use self::ownership::{Change, Elder, OwnerSet, Ownership};
+pub use self::redis_adapter::RedisMembership;
+
+/// Time between two heartbeats of a member.
+pub const REFRESH: Duration = Duration::from_secs(1);
+
+/// How long a heartbeat is valid, and how long the list that was last read is.
+pub const LIFETIME: Duration = Duration::from_secs(3);
+
+/// Number of members, the most senior ones, that listen to the events of all keys. With three, two of them can die at
+/// once and no event is lost.
+pub const LISTENERS: usize = 3;
+
+/// Most members that ownership is divided among, this one included.
+pub const MEMBERS_MAX: usize = 256;
+
+/// The seam to the other daemons of the ledger.
+///
+/// # If we crash right after a call
+/// Our heartbeat expires after [`LIFETIME`], and an audit lock after [`AUDIT_LOCK_TTL`].
+#[async_trait]
+pub trait Membership: Send + Sync + 'static {
+    /// Replaces our heartbeat and returns those of all members, ours included. `now` is the ledger's time: heartbeats
+    /// that expired long before it may be removed.
+    async fn exchange(
+        &self,
+        own: &Heartbeat,
+        now: UnixMs,
+    ) -> Result<Vec<Heartbeat>, MembershipError>;
+
+    /// Removes our heartbeat, and releases the audit lock if we have it.
+    async fn leave(&self, id: MemberId) -> Result<(), MembershipError>;
+
+    /// True if this member still receives hints: a killed member is detected long before its heartbeat expires. Only
+    /// asked about members that can be passed hints. `true` where the adapter cannot tell.
+    async fn is_reachable(&self, _id: MemberId) -> Result<bool, MembershipError> {
+        Ok(true)
+    }
+
+    /// Takes the audit lock for [`AUDIT_LOCK_TTL`], or extends it if it is ours. An audit that has finished and covers
+    /// `wanted` makes one of our own unnecessary. The lock does not outlive the data of the timer: a Redis that was
+    /// restarted or replaced has not been audited.
+    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError>;
+
+    /// Releases the audit lock of a member that is gone, if it still has it.
+    async fn unlock_audit(&self, gone: MemberId) -> Result<(), MembershipError>;
+
+    /// Replaces our audit lock by a record of the finished audit.
+    async fn finish_audit(&self, id: MemberId, audit: Audit) -> Result<(), MembershipError>;
+}
+
+/// Why the members could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct MembershipError {
+    message: String,
+    transient: bool,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl MembershipError {
+    /// Wraps an adapter's error; `transient` is true if a later call may succeed.
+    pub fn new(
+        message: impl Into<String>,
+        transient: bool,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            message: message.into(),
+            transient,
+            source: Some(source.into()),
+        }
+    }
+
+    /// True if a later call may succeed without any change of configuration.
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+}

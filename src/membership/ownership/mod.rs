@@ -1,0 +1,216 @@
+//! Ownership: which member runs a task, by the heartbeats that were last read.
+
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::time::Instant;
+
+use self::view::{NamedOwners, Peer, Peers, View};
+use super::rendezvous::BucketHash;
+use super::{Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
+use crate::clock::LedgerClock;
+use crate::task::{KeyBucket, KeyBuckets, TaskKey};
+
+/// This member's view of who owns which task. Its questions never fail, do no I/O and wait only for a short lock.
+#[derive(Debug)]
+pub struct Ownership {
+    me: MemberId,
+    clock: LedgerClock,
+    view: RwLock<View>,
+}
+
+/// The members among whom the tasks are divided. While it stays equal, every task keeps its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnerSet {
+    ours: Option<Readiness>,
+    others: BTreeMap<MemberId, Readiness>,
+}
+
+/// A more senior member, which acts on a key before we do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elder {
+    /// Its id.
+    pub id: MemberId,
+    /// Whether [`Membership::is_reachable`](super::Membership::is_reachable) can tell that it is gone.
+    pub can_be_asked: bool,
+}
+
+/// How the members changed with one update.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    /// Names of the other members that have started to own tasks.
+    pub joined: Vec<String>,
+    /// Names of the other members that no longer own tasks.
+    pub left: Vec<String>,
+    /// One of those that left did not announce it: it may have died in the middle of its work.
+    pub vanished: bool,
+    /// Some tasks have another owner than before.
+    pub owners: bool,
+}
+
+impl Ownership {
+    /// The view of a member that knows of no other: it owns all tasks.
+    pub fn new(me: MemberId, clock: LedgerClock) -> Self {
+        Self {
+            me,
+            clock,
+            view: RwLock::default(),
+        }
+    }
+
+    /// Returns the id of this member.
+    pub fn me(&self) -> MemberId {
+        self.me
+    }
+
+    /// True if this member owns a task that it can run.
+    pub fn owns(&self, key: &TaskKey) -> bool {
+        self.rank(key) == 0
+    }
+
+    /// Returns how many members come before us as owners of a task that we can run. 0: we own it.
+    pub fn rank(&self, key: &TaskKey) -> usize {
+        let view = self.view();
+        if view.others.is_empty() {
+            return 0;
+        }
+        let hash = BucketHash::of(KeyBucket::of(key));
+        let ours = view.own_claim(self.me, hash);
+        view.owners(self.clock.now())
+            .filter(|peer| peer.claim(hash) > ours && peer.can_run(key))
+            .count()
+    }
+
+    /// Returns the buckets whose keys we may own: all, unless all other members have our capabilities.
+    pub fn own_buckets(&self) -> KeyBuckets {
+        let view = self.view();
+        let others: Vec<&Peer> = view.owners(self.clock.now()).collect();
+        if others.is_empty() || others.iter().any(|peer| !peer.has_our_capabilities()) {
+            return KeyBuckets::all();
+        }
+        let is_ours = |bucket: &KeyBucket| {
+            let hash = BucketHash::of(*bucket);
+            let ours = view.own_claim(self.me, hash);
+            others.iter().all(|peer| peer.claim(hash) < ours)
+        };
+        KeyBucket::all().filter(is_ours).collect()
+    }
+
+    /// Returns how many members more senior than we listen to the events of this key and can run it. 0: we act on them.
+    pub fn senior_listeners(&self, key: &TaskKey) -> usize {
+        let view = self.view();
+        let senior = view.senior_listeners(self.me, self.clock.now());
+        senior.filter(|peer| peer.can_run(key)).count()
+    }
+
+    /// Returns the most senior of them, if there is one.
+    pub fn most_senior_listener(&self, key: &TaskKey) -> Option<Elder> {
+        let view = self.view();
+        let senior = view.senior_listeners(self.me, self.clock.now());
+        let first = senior.filter(|peer| peer.can_run(key));
+        let first = first.min_by_key(|peer| (peer.since, peer.id))?;
+        Some(Elder {
+            id: first.id,
+            can_be_asked: first.passes_on,
+        })
+    }
+
+    /// Returns the owner of an expired key if it is a member that learns of the event only when we pass it on.
+    pub fn hint_recipient(&self, key: &TaskKey) -> Option<MemberId> {
+        let view = self.view();
+        let now = self.clock.now();
+        let hash = BucketHash::of(KeyBucket::of(key));
+        let able = view.owners(now).filter(|peer| peer.can_run(key));
+        let owner = able.max_by_key(|peer| peer.claim(hash))?;
+        let is_behind_us = owner.claim(hash) < view.own_claim(self.me, hash);
+        let mut senior = view.senior_listeners(self.me, now);
+        let is_informed = owner.listening || is_behind_us || senior.any(|peer| peer.can_run(key));
+        (!is_informed).then_some(owner.id)
+    }
+
+    /// True if enough more senior members listen to the events of all keys and pass on those of ours.
+    pub fn may_stop_listening(&self) -> bool {
+        let view = self.view();
+        let senior = view.senior_listeners(self.me, self.clock.now());
+        let equals = senior.filter(|peer| peer.has_our_capabilities() && peer.passes_on);
+        equals.count() >= LISTENERS
+    }
+
+    /// Returns the members that own tasks now.
+    pub fn owner_set(&self) -> OwnerSet {
+        let view = self.view();
+        let others = view.owners(self.clock.now());
+        let others: BTreeMap<_, _> = others.map(|peer| (peer.id, peer.readiness)).collect();
+        // A member that is alone owns all tasks, whatever its readiness.
+        let ours = view.readiness.filter(|_| !others.is_empty());
+        OwnerSet { ours, others }
+    }
+
+    /// True if we have the smallest id of all members that own tasks, and so do what one member should do for all.
+    pub fn is_first(&self) -> bool {
+        let OwnerSet { ours: _, others } = self.owner_set();
+        others.keys().all(|other| self.me < *other)
+    }
+
+    /// Returns the number of live members, this one included.
+    pub fn members(&self) -> usize {
+        let view = self.view();
+        let now = self.clock.now();
+        1 + view.fresh_others().filter(|peer| peer.until > now).count()
+    }
+
+    /// True if this other member is live. `None` while the list is stale.
+    pub fn is_alive(&self, id: MemberId) -> Option<bool> {
+        let view = self.view();
+        let now = self.clock.now();
+        view.read.filter(|read| read.elapsed() < LIFETIME)?;
+        let mut live = view.others.iter().filter(|peer| peer.until > now);
+        Some(live.any(|peer| peer.id == id))
+    }
+
+    /// Replaces the view by the heartbeats that an exchange of `own` at `asked` returned. A member that has just joined
+    /// owns all tasks until its next update: the others may not have read its heartbeat yet.
+    pub fn update(&self, own: &Heartbeat, heartbeats: Vec<Heartbeat>, asked: Instant) -> Change {
+        let known = std::mem::take(&mut self.view_mut().compiled);
+        // Compiling takes a while, and every signal asks for its owner: not under the lock.
+        let Peers { others, compiled } = Peers::new(own, heartbeats, self.clock.now(), &known);
+        let mut view = self.view_mut();
+        let before = view.named_owners();
+        let published = view
+            .published
+            .filter(|(at, _)| asked.duration_since(*at) < LIFETIME);
+        view.read = published.map(|_| asked);
+        let believed = published.map_or(own.readiness, |(_, before)| before.max(own.readiness));
+        view.readiness = Some(believed);
+        view.published = Some((asked, own.readiness));
+        view.since = own.since;
+        (view.others, view.compiled) = (others, compiled);
+        let after = view.named_owners();
+        let is_listed = |id: &MemberId| view.others.iter().any(|peer| peer.id == *id);
+        Change {
+            joined: names_missing(&after, &before),
+            left: names_missing(&before, &after),
+            vanished: !before.keys().all(is_listed),
+            owners: after != before,
+        }
+    }
+
+    fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
+        self.view.write().expect("nothing panics while holding it")
+    }
+
+    fn view(&self) -> RwLockReadGuard<'_, View> {
+        self.view.read().expect("nothing panics while holding it")
+    }
+}
+
+/// The names of those in `of` that are not in `from`.
+fn names_missing(of: &NamedOwners, from: &NamedOwners) -> Vec<String> {
+    let missing = of.iter().filter(|(id, _)| !from.contains_key(id));
+    missing.map(|(_, (name, _))| name.clone()).collect()
+}

@@ -1,0 +1,261 @@
+use std::time::Duration;
+
+use super::view::COMPILED_AT_ONCE;
+use super::*;
+use crate::membership::{Capabilities, MEMBERS_MAX, REFRESH};
+use crate::task::UnixMs;
+
+fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
+    Heartbeat {
+        id: MemberId(id),
+        name: format!("m{id}"),
+        since: UnixMs(i64::try_from(id).unwrap()),
+        until: UnixMs(0),
+        readiness,
+        listening: true,
+        passes_on: true,
+        capabilities: Capabilities {
+            handlers: handlers.iter().map(|name| (*name).to_owned()).collect(),
+            routes: Vec::new(),
+        },
+    }
+}
+
+fn ready(id: u64) -> Heartbeat {
+    member(id, Readiness::Ready, &["C@m"])
+}
+
+/// The ownership view of member 1.
+struct Observer(Ownership);
+
+impl Observer {
+    fn new() -> Self {
+        Self(Ownership::new(
+            MemberId(1),
+            LedgerClock::starting_at(UnixMs(1_000_000)),
+        ))
+    }
+
+    fn refresh_as(&self, own: &Heartbeat, others: &[Heartbeat]) -> Change {
+        let until = self.0.clock.now().plus(LIFETIME);
+        let others = others.iter().cloned();
+        let others = others.map(|other| Heartbeat { until, ..other }).collect();
+        self.0.update(own, others, Instant::now())
+    }
+
+    async fn refresh(&self, others: &[Heartbeat]) -> Change {
+        tokio::time::advance(REFRESH).await;
+        self.refresh_as(&ready(1), others)
+    }
+
+    /// How many of a hundred tasks it owns.
+    fn owned(&self) -> usize {
+        let keys = (0..100).map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap());
+        keys.filter(|key| self.0.owns(key)).count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_has_just_joined_owns_all_until_its_next_update() {
+    let us = Observer::new();
+    us.refresh(&[ready(2)]).await;
+    assert_eq!((us.owned(), us.0.members()), (100, 1));
+    us.refresh(&[ready(2)]).await;
+    assert!((30..70).contains(&us.owned()), "{}", us.owned());
+    // Away for so long that the others have forgotten it.
+    tokio::time::advance(LIFETIME).await;
+    assert_eq!(us.owned(), 100);
+    us.refresh(&[ready(2)]).await;
+    assert_eq!(us.owned(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_given_up_is_kept_for_one_more_update() {
+    let us = Observer::new();
+    us.refresh(&[ready(2)]).await;
+    us.refresh(&[ready(2)]).await;
+    let owned = us.owned();
+    for readiness in [Readiness::Full, Readiness::Away] {
+        let own = member(1, readiness, &["C@m"]);
+        us.refresh_as(&own, &[ready(2)]);
+        assert_eq!(us.owned(), owned);
+        us.refresh_as(&own, &[ready(2)]);
+        assert_eq!(us.owned(), 0);
+        us.refresh(&[ready(2)]).await;
+        assert_eq!(us.owned(), owned, "it is taken back at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_are_full_all_own() {
+    let us = Observer::new();
+    let full = |id| member(id, Readiness::Full, &["C@m"]);
+    for _ in 0..3 {
+        us.refresh_as(&full(1), &[full(2)]);
+    }
+    assert!((30..70).contains(&us.owned()), "{}", us.owned());
+    us.refresh_as(&full(1), &[member(2, Readiness::Away, &["C@m"])]);
+    assert_eq!(us.owned(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_members_that_can_run_a_task_own_it() {
+    let us = Observer::new();
+    for _ in 0..2 {
+        us.refresh(&[member(2, Readiness::Ready, &["C@other"])])
+            .await;
+    }
+    assert_eq!((us.owned(), us.0.members()), (100, 2));
+    us.refresh(&[member(2, Readiness::Ready, &["C@m", "C@other"])])
+        .await;
+    assert!(us.owned() < 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_members_is_bounded() {
+    let us = Observer::new();
+    let crowd: Vec<Heartbeat> = (2..2_000).map(ready).collect();
+    us.refresh(&crowd).await;
+    us.refresh(&crowd).await;
+    assert_eq!(us.0.members(), MEMBERS_MAX);
+    // Different expressions are compiled a few at a time.
+    let crowd: Vec<Heartbeat> = (2..100)
+        .map(|id| member(id, Readiness::Ready, &[&format!("C@m{id}")]))
+        .collect();
+    us.refresh(&crowd).await;
+    assert_eq!(us.0.members(), 1 + COMPILED_AT_ONCE);
+    us.refresh(&crowd).await;
+    assert_eq!(us.0.members(), 1 + 2 * COMPILED_AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_lists_members_by_name() {
+    let us = Observer::new();
+    let change = |joined: &[&str], left: &[&str], owners| Change {
+        joined: joined.iter().map(|name| (*name).to_owned()).collect(),
+        left: left.iter().map(|name| (*name).to_owned()).collect(),
+        vanished: false,
+        owners,
+    };
+    assert_eq!(us.refresh(&[ready(2)]).await, change(&["m2"], &[], true));
+    assert_eq!(us.refresh(&[ready(2)]).await, change(&[], &[], false));
+    let full = member(2, Readiness::Full, &["C@m"]);
+    assert_eq!(us.refresh(&[full]).await, change(&[], &[], true));
+    let gone = member(2, Readiness::Away, &["C@m"]);
+    assert_eq!(us.refresh(&[gone]).await, change(&[], &["m2"], true));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(us.refresh(&[]).await, change(&[], &[], false));
+    us.refresh(&[ready(2)]).await;
+    let silent = Change {
+        vanished: true,
+        ..change(&[], &["m2"], true)
+    };
+    assert_eq!(us.refresh(&[]).await, silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening() {
+    let key = TaskKey::build("C", "m", ["1"]).unwrap();
+    let us = Observer::new();
+    let elder = |since: i64, id: u64| Heartbeat {
+        since: UnixMs(since),
+        ..ready(id)
+    };
+    // We joined at 1, and are number 1: at the same time the number decides.
+    let younger = [elder(1, 9), elder(2, 7)];
+    let all = [
+        elder(-1, 5),
+        elder(0, 6),
+        elder(1, 0),
+        younger[0].clone(),
+        younger[1].clone(),
+    ];
+    for (elders, may_stop) in [(0, false), (1, false), (2, false), (3, true)] {
+        let others: Vec<Heartbeat> = all[3 - elders..].to_vec();
+        us.refresh(&others).await;
+        us.refresh(&others).await;
+        assert_eq!(us.0.senior_listeners(&key), elders);
+        assert_eq!(us.0.may_stop_listening(), may_stop, "{elders}");
+    }
+    type Spoil = fn(&mut Heartbeat);
+    let spoils: [Spoil; 4] = [
+        |note| note.listening = false,
+        |note| note.passes_on = false,
+        |note| note.readiness = Readiness::Away,
+        |note| note.capabilities.routes.push("^C@".into()),
+    ];
+    for spoil in spoils {
+        let mut others = all.to_vec();
+        spoil(&mut others[0]);
+        us.refresh(&others).await;
+        assert!(!us.0.may_stop_listening());
+    }
+    // What is known is too old.
+    us.refresh(&all).await;
+    tokio::time::advance(LIFETIME).await;
+    assert_eq!(
+        (us.0.senior_listeners(&key), us.0.may_stop_listening()),
+        (0, false)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_does_not_listen_is_sent_hints_by_the_most_senior_listener() {
+    let us = Observer::new();
+    let deaf = Heartbeat {
+        listening: false,
+        ..ready(2)
+    };
+    let keys: Vec<TaskKey> = (0..100)
+        .map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap())
+        .collect();
+    let told = |us: &Observer| {
+        let told = keys.iter().map(|key| us.0.hint_recipient(key));
+        told.collect::<Vec<_>>()
+    };
+    us.refresh(std::slice::from_ref(&deaf)).await;
+    us.refresh(std::slice::from_ref(&deaf)).await;
+    let owner = |key: &TaskKey| (!us.0.owns(key)).then_some(MemberId(2));
+    let theirs: Vec<_> = keys.iter().map(owner).collect();
+    assert!(theirs.contains(&None) && theirs.contains(&Some(MemberId(2))));
+    assert_eq!(told(&us), theirs);
+    // It hears by itself; or another one, elder than we, tells it.
+    us.refresh(&[ready(2)]).await;
+    assert_eq!(told(&us), vec![None; 100]);
+    let elder = Heartbeat {
+        since: UnixMs(0),
+        ..ready(3)
+    };
+    us.refresh(&[deaf, elder]).await;
+    assert_eq!(told(&us), vec![None; 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn buckets_are_read_by_their_owner_and_by_all_if_capabilities_differ() {
+    let us = Observer::new();
+    assert!(us.0.own_buckets().is_all());
+    for others in [vec![ready(2)], vec![ready(2), ready(3)]] {
+        us.refresh(&others).await;
+        us.refresh(&others).await;
+        let own = us.0.own_buckets();
+        for n in 0..200 {
+            let key = TaskKey::build("C", "m", [n.to_string()]).unwrap();
+            assert_eq!(own.contains(KeyBucket::of(&key)), us.0.owns(&key));
+        }
+    }
+    us.refresh(&[ready(2), member(3, Readiness::Ready, &["C@other"])])
+        .await;
+    assert!(us.0.own_buckets().is_all());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_without_announcing_it_has_vanished() {
+    let us = Observer::new();
+    us.refresh(&[ready(2), ready(3)]).await;
+    let full = member(2, Readiness::Full, &["C@m"]);
+    let gone = member(3, Readiness::Away, &["C@m"]);
+    assert!(!us.refresh(&[full.clone(), gone]).await.vanished);
+    assert!(!us.refresh(&[full]).await.vanished, "it had announced it");
+    assert!(us.refresh(&[]).await.vanished);
+    assert!(!us.refresh(&[]).await.vanished);
+}

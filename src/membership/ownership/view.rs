@@ -1,0 +1,171 @@
+//! The heartbeats that were last read, checked and compiled.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::membership::capabilities::{Capabilities, CapabilityMatcher};
+use crate::membership::rendezvous::{BucketHash, Weight};
+use crate::membership::{Heartbeat, LIFETIME, MEMBERS_MAX, MemberId, Readiness};
+use crate::task::{TaskKey, UnixMs};
+
+/// Most sets of expressions that one update compiles.
+pub(super) const COMPILED_AT_ONCE: usize = 4;
+
+/// The state after the last update.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// When the list was asked for. `None`: the others do not know us yet.
+    pub(super) read: Option<Instant>,
+    /// Time and readiness of our last heartbeat.
+    pub(super) published: Option<(Instant, Readiness)>,
+    /// The readiness that others may still believe of us: the better one of our last two heartbeats. We keep what we
+    /// give up until the others have had time to read of it.
+    pub(super) readiness: Option<Readiness>,
+    /// When we joined.
+    pub(super) since: UnixMs,
+    pub(super) others: Vec<Peer>,
+    pub(super) compiled: Compiled,
+}
+
+/// Compiled capabilities, kept from one update to the next.
+pub(super) type Compiled = HashMap<Capabilities, Arc<CapabilityMatcher>>;
+
+/// What a member's ownership of a bucket is decided by: the greatest claim owns it.
+pub(super) type Claim = (Option<Readiness>, Weight);
+
+/// Owners by id, with name and readiness.
+pub(super) type NamedOwners = BTreeMap<MemberId, (String, Readiness)>;
+
+impl View {
+    pub(super) fn own_claim(&self, me: MemberId, hash: BucketHash) -> Claim {
+        (self.readiness, hash.weight_for(me))
+    }
+
+    /// The others that own tasks now.
+    pub(super) fn owners(&self, now: UnixMs) -> impl Iterator<Item = &Peer> {
+        self.fresh_others()
+            .filter(move |peer| peer.readiness > Readiness::Away && peer.until > now)
+    }
+
+    /// The others that listen to the events of all keys and joined before us.
+    pub(super) fn senior_listeners(
+        &self,
+        me: MemberId,
+        now: UnixMs,
+    ) -> impl Iterator<Item = &Peer> {
+        self.owners(now)
+            .filter(move |peer| peer.listening && (peer.since, peer.id) < (self.since, me))
+    }
+
+    /// The others, or none if the list is stale.
+    pub(super) fn fresh_others(&self) -> impl Iterator<Item = &Peer> {
+        let fresh = self.read.is_some_and(|read| read.elapsed() < LIFETIME);
+        self.others.iter().filter(move |_| fresh)
+    }
+
+    /// The others that owned tasks when the list was read.
+    pub(super) fn named_owners(&self) -> NamedOwners {
+        let others = self.others.iter();
+        let owners = others.filter(|peer| peer.readiness > Readiness::Away);
+        owners
+            .map(|peer| (peer.id, (peer.name.clone(), peer.readiness)))
+            .collect()
+    }
+}
+
+/// Another member.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) id: MemberId,
+    name: String,
+    pub(super) since: UnixMs,
+    pub(super) until: UnixMs,
+    pub(super) readiness: Readiness,
+    pub(super) listening: bool,
+    pub(super) passes_on: bool,
+    /// `None`: the same as ours.
+    capabilities: Option<Arc<CapabilityMatcher>>,
+}
+
+impl Peer {
+    pub(super) fn can_run(&self, key: &TaskKey) -> bool {
+        let capabilities = self.capabilities.as_ref();
+        capabilities.is_none_or(|matcher| matcher.can_run(key))
+    }
+
+    pub(super) fn has_our_capabilities(&self) -> bool {
+        self.capabilities.is_none()
+    }
+
+    pub(super) fn claim(&self, hash: BucketHash) -> Claim {
+        (Some(self.readiness), hash.weight_for(self.id))
+    }
+}
+
+/// The other members of one exchange.
+pub(super) struct Peers {
+    pub(super) others: Vec<Peer>,
+    pub(super) compiled: Compiled,
+}
+
+impl Peers {
+    /// Takes the heartbeats that are valid, by a clock not far from ours, up to [`MEMBERS_MAX`]. `known` are the
+    /// capabilities that were compiled before.
+    pub(super) fn new(
+        own: &Heartbeat,
+        mut heartbeats: Vec<Heartbeat>,
+        now: UnixMs,
+        known: &Compiled,
+    ) -> Self {
+        heartbeats.retain(|heartbeat| {
+            let Heartbeat { id, until, .. } = heartbeat;
+            *id != own.id && *until > now && *until <= now.plus(2 * LIFETIME)
+        });
+        // All members have to leave out the same.
+        heartbeats.sort_by_key(|heartbeat| heartbeat.id);
+        heartbeats.truncate(MEMBERS_MAX - 1);
+        let mut compiled = Compiled::new();
+        let mut to_compile = COMPILED_AT_ONCE;
+        let mut others = Vec::with_capacity(heartbeats.len());
+        for heartbeat in heartbeats {
+            let Heartbeat {
+                id,
+                name,
+                since,
+                until,
+                readiness,
+                listening,
+                passes_on,
+                capabilities,
+            } = heartbeat;
+            let capabilities = if capabilities == own.capabilities {
+                None
+            } else if let Some(matcher) = compiled.get(&capabilities).or(known.get(&capabilities)) {
+                let matcher = Arc::clone(matcher);
+                compiled.insert(capabilities, Arc::clone(&matcher));
+                Some(matcher)
+            } else if to_compile > 0 {
+                to_compile -= 1;
+                let matcher = Arc::new(CapabilityMatcher::new(&capabilities));
+                compiled.insert(capabilities, Arc::clone(&matcher));
+                Some(matcher)
+            } else {
+                // The next update compiles it. Until then it cannot be counted on.
+                continue;
+            };
+            others.push(Peer {
+                id,
+                name,
+                since,
+                until,
+                readiness,
+                listening,
+                passes_on,
+                capabilities,
+            });
+        }
+        Self { others, compiled }
+    }
+}
