@@ -26,7 +26,7 @@ impl Audit {
 
 /// The answer to an attempt to take the audit lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuditLock {
+pub enum AuditLockState {
     /// This member has the lock.
     Acquired,
     /// Another member has the lock. `None`: its id cannot be read.

@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{AUDIT_LOCK_TTL, Audit, AuditLock, Heartbeat, MemberId, Membership, MembershipError};
+use super::{
+    AUDIT_LOCK_TTL, Audit, AuditLockState, Heartbeat, MemberId, Membership, MembershipError,
+};
 use crate::task::UnixMs;
 
 /// Heartbeats in memory. Engines that share one value are members of each other.
@@ -67,20 +69,24 @@ impl Membership for MemoryMembership {
         Ok(())
     }
 
-    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError> {
+    async fn lock_audit(
+        &self,
+        id: MemberId,
+        wanted: Audit,
+    ) -> Result<AuditLockState, MembershipError> {
         let last = self.members().audit;
         match last.filter(|locked| locked.at.elapsed() < AUDIT_LOCK_TTL) {
             Some(Locked {
                 finished: Some(audit),
                 ..
-            }) if audit.covers(wanted) => return Ok(AuditLock::Done),
+            }) if audit.covers(wanted) => return Ok(AuditLockState::Done),
             Some(Locked {
                 by, finished: None, ..
-            }) if by != id => return Ok(AuditLock::Taken(Some(by))),
+            }) if by != id => return Ok(AuditLockState::Taken(Some(by))),
             _ => {}
         }
         self.write_audit(id, None);
-        Ok(AuditLock::Acquired)
+        Ok(AuditLockState::Acquired)
     }
 
     async fn finish_audit(&self, id: MemberId, audit: Audit) -> Result<(), MembershipError> {

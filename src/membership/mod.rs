@@ -25,7 +25,7 @@ use async_trait::async_trait;
 
 use crate::task::UnixMs;
 
-pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLock};
+pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
 pub use self::heartbeat::{HEARTBEAT_BYTES_MAX, Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
@@ -71,7 +71,11 @@ pub trait Membership: Send + Sync + 'static {
     /// Takes the audit lock for [`AUDIT_LOCK_TTL`], or extends it if it is ours. An audit that has finished and covers
     /// `wanted` makes one of our own unnecessary. The lock does not outlive the data of the timer: a Redis that was
     /// restarted or replaced has not been audited.
-    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError>;
+    async fn lock_audit(
+        &self,
+        id: MemberId,
+        wanted: Audit,
+    ) -> Result<AuditLockState, MembershipError>;
 
     /// Releases the audit lock of a member that is gone, if it still has it.
     async fn unlock_audit(&self, gone: MemberId) -> Result<(), MembershipError>;

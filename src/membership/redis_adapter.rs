@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::{
-    AUDIT_LOCK_TTL, Audit, AuditLock, Heartbeat, LIFETIME, MemberId, Membership, MembershipError,
-    rendezvous,
+    AUDIT_LOCK_TTL, Audit, AuditLockState, Heartbeat, LIFETIME, MemberId, Membership,
+    MembershipError, rendezvous,
 };
 use crate::config::RedisConfig;
 use crate::redis::{Commands, Endpoint, Keyspace, LedgerName, Members, RedisError};
@@ -93,23 +93,27 @@ impl Membership for RedisMembership {
         subscribed.map_err(|error| failed("cannot ask whether another daemon is subscribed", error))
     }
 
-    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError> {
+    async fn lock_audit(
+        &self,
+        id: MemberId,
+        wanted: Audit,
+    ) -> Result<AuditLockState, MembershipError> {
         let me = id.to_string();
         let found = self.0.lock_audit(&me, AUDIT_LOCK_TTL).await;
         let found = found.map_err(|error| failed(AUDIT, error))?;
         if found == me.as_bytes() {
-            return Ok(AuditLock::Acquired);
+            return Ok(AuditLockState::Acquired);
         }
         let Some(mark) = found.strip_prefix(FINISHED_PREFIX.as_bytes()) else {
             let holder = std::str::from_utf8(&found).ok();
-            return Ok(AuditLock::Taken(holder.and_then(MemberId::parse)));
+            return Ok(AuditLockState::Taken(holder.and_then(MemberId::parse)));
         };
         match read_mark(mark) {
-            Some(audit) if audit.covers(wanted) => Ok(AuditLock::Done),
+            Some(audit) if audit.covers(wanted) => Ok(AuditLockState::Done),
             _ => {
                 let taken = self.0.write_audit_lock(&me, AUDIT_LOCK_TTL).await;
                 taken.map_err(|error| failed(AUDIT, error))?;
-                Ok(AuditLock::Acquired)
+                Ok(AuditLockState::Acquired)
             }
         }
     }

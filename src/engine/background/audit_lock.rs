@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
-use crate::membership::{Audit, AuditLock, Capabilities, LIFETIME, MemberId, REFRESH};
+use crate::membership::{Audit, AuditLockState, Capabilities, LIFETIME, MemberId, REFRESH};
 use crate::task::UnixMs;
 use crate::timer::Cause;
 use std::sync::Arc;
@@ -44,10 +44,10 @@ impl AuditLock {
         let mut pause = TURN_ASKED_AGAIN;
         loop {
             match self.turn(since).await {
-                AuditLock::Acquired => return true,
-                AuditLock::Done => return false,
-                AuditLock::Taken(None) => tokio::time::sleep(pause).await,
-                AuditLock::Taken(Some(holder)) => {
+                AuditLockState::Acquired => return true,
+                AuditLockState::Done => return false,
+                AuditLockState::Taken(None) => tokio::time::sleep(pause).await,
+                AuditLockState::Taken(Some(holder)) => {
                     if self.is_gone_within(holder, pause).await {
                         self.release(holder).await;
                         continue;
@@ -96,7 +96,7 @@ impl AuditLock {
     }
 
     /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
-    async fn turn(&self, since: UnixMs) -> AuditLock {
+    async fn turn(&self, since: UnixMs) -> AuditLockState {
         let wanted = self.audit_of(since);
         let taken = self
             .deps
@@ -106,9 +106,9 @@ impl AuditLock {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "not known whose turn it is to audit");
-                AuditLock::Acquired
+                AuditLockState::Acquired
             }
-            Err(_) => AuditLock::Acquired,
+            Err(_) => AuditLockState::Acquired,
         }
     }
 

@@ -11,12 +11,8 @@ use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Catalog, Ledger, NewTask, TaskRecord};
 use lapsed::limiter::MemoryLimiter;
-<<<<<<< HEAD:tests/core/engine/rig.rs
-use lapsed::task::{Arming, State, TaskKey, UnixMs};
-=======
 use lapsed::membership::MemoryMembership;
-use lapsed::task::{State, TaskKey, UnixMs};
->>>>>>> 6afabcd (membership: rename fleet, roster, notes and shares to membership, heartbeats and ownership):tests/engine/rig.rs
+use lapsed::task::{Arming, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::ledger::Ledger;
-use lapsed::membership::{Audit, AuditLock, Capabilities, MemberId, Membership, Readiness};
+use lapsed::membership::{Audit, AuditLockState, Capabilities, MemberId, Membership, Readiness};
 use lapsed::timer::{
     Alarm, ArmMode, Armed, ArmedPage, Cause, Remaining, SignalSink, Timer, TimerError,
 };
@@ -110,7 +110,7 @@ async fn an_audit_is_left_to_the_daemon_whose_turn_it_is() {
             .lock_audit(other, audit(UnixMs(0)))
             .await
             .unwrap();
-        assert_eq!(turn, AuditLock::Acquired, "also when it goes on");
+        assert_eq!(turn, AuditLockState::Acquired, "also when it goes on");
     }
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
@@ -178,7 +178,7 @@ async fn an_auditor_that_stops_gives_up_its_turn() {
     ground.create("", 10, Duration::from_secs(3_600)).await;
     let other = MemberId(7);
     let turn = ground.membership.lock_audit(other, audit(UnixMs(0))).await;
-    assert_eq!(turn.unwrap(), AuditLock::Acquired);
+    assert_eq!(turn.unwrap(), AuditLockState::Acquired);
     ground.membership.leave(other).await.unwrap();
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
@@ -196,7 +196,7 @@ async fn an_audit_by_a_daemon_that_runs_other_tasks_does_not_serve() {
     ground.create("", 10, Duration::from_secs(3_600)).await;
     let other = MemberId(7);
     let turn = ground.membership.lock_audit(other, audit(UnixMs(0))).await;
-    assert_eq!(turn.unwrap(), AuditLock::Acquired);
+    assert_eq!(turn.unwrap(), AuditLockState::Acquired);
     let timer = Arc::new(Ledgered {
         fails_at: usize::MAX,
         ..Ledgered::default()

@@ -12,8 +12,8 @@ use lapsed::ledger::{Catalog, Ledger, NewTask};
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
 use lapsed::membership::{
-    Audit, AuditLock, Capabilities, Heartbeat, LIFETIME, MemberId, Membership, MembershipError,
-    REFRESH, Readiness,
+    Audit, AuditLockState, Capabilities, Heartbeat, LIFETIME, MemberId, Membership,
+    MembershipError, REFRESH, Readiness,
 };
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
@@ -56,7 +56,11 @@ impl Membership for Seen {
         Ok(!self.0.others_are_gone.load(Ordering::SeqCst))
     }
 
-    async fn lock_audit(&self, id: MemberId, wanted: Audit) -> Result<AuditLock, MembershipError> {
+    async fn lock_audit(
+        &self,
+        id: MemberId,
+        wanted: Audit,
+    ) -> Result<AuditLockState, MembershipError> {
         self.0.membership.lock_audit(id, wanted).await
     }
 
