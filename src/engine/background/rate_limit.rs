@@ -67,7 +67,7 @@ impl RateLimits {
         // Starts that wait for slots would be lost to every other daemon.
         if free == 0 || self.queue.held(&want.name) == Some(Held::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
-            return self.queue.answered(&want.name);
+            return self.queue.end_request(&want.name);
         }
         // What is paused starts nothing, so no start is taken for it.
         self.pauses.fresh().await;
@@ -82,7 +82,7 @@ impl RateLimits {
         }
         let wanted = startable.min(free).min(BATCH_MAX);
         if wanted == 0 {
-            return self.queue.answered(&want.name);
+            return self.queue.end_request(&want.name);
         }
         let wanted = u32::try_from(wanted).expect("a batch is small");
         let Grant { granted, next_in } = self.starts(&want, wanted).await;
@@ -90,7 +90,7 @@ impl RateLimits {
         if granted < wanted {
             tokio::time::sleep(next_in.max(PAUSE)).await;
         }
-        self.queue.answered(&want.name);
+        self.queue.end_request(&want.name);
     }
 
     /// Asks the limiter; if it does not answer, takes of this daemon's share.

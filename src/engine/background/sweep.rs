@@ -227,7 +227,7 @@ impl Sweep {
             return ledger.pauses().scan_unpaused(scan, paused).await;
         }
         // In a burst most of what is overdue waits here already.
-        let known = |row: u64, _| self.queue.knows(row);
+        let known = |row: u64, _| self.queue.contains_row(row);
         ledger.scan_news(scan, among, &known).await
     }
 

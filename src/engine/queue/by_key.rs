@@ -1,4 +1,4 @@
-//! What the door knows of each key: whether it waits, is in flight, or was settled just now.
+//! Coalescing by key: tracks whether a key waits, is in flight, or was settled recently.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -12,36 +12,36 @@ use crate::task::{Arming, TaskKey};
 use crate::telemetry::Metrics;
 use crate::timer::{Signal, Source};
 
-/// How long after its settlement a signal of the same arming is an echo.
+/// A signal for a settled arming is an echo for this long after the settlement.
 const ECHO_OF_ARMING: Duration = Duration::from_secs(1);
 
-/// How long after it an event of the same key is.
-pub(crate) const ECHO_OF_KEY: Duration = Duration::from_millis(50);
+/// An event without an arming is an echo for this long after a settlement of the same key.
+pub const ECHO_OF_KEY: Duration = Duration::from_millis(50);
 
-/// How many signals find their routes at once after a change of these: each may try every expression, and the lock is
-/// held meanwhile.
-pub(crate) const ROUTED_AT_ONCE: usize = 512;
+/// Maximum number of signals routed at once after a reload. Each may try every expression, and the lock is taken
+/// meanwhile.
+pub const ROUTED_AT_ONCE: usize = 512;
 
-/// What waits, what is in flight, and what was settled just now.
+/// Waiting signals, keys in flight, and armings settled recently.
 #[derive(Debug)]
-pub(crate) struct CoalescingQueue {
-    /// What waits.
-    pub(crate) lines: RouteQueues,
-    /// What waits since before the routes were changed, and is in no line yet.
+pub struct CoalescingQueue {
+    /// The waiting signals, by route.
+    pub route_queues: RouteQueues,
+    /// Waiting signals from before the latest reload that have no route assigned yet.
     unrouted: VecDeque<(SignalClass, Signal)>,
-    places: HashMap<TaskKey, Place>,
-    /// The rows of those that wait or are in flight, as far as their signals name them.
+    entries: HashMap<TaskKey, Entry>,
+    /// The rows of waiting tasks and of tasks in flight, where their signals name the row.
     rows: HashSet<u64>,
-    /// Armings that were settled a moment ago, for their echoes: one task is signalled by an event, a nudge, ...
+    /// Armings settled recently, to detect echoes: one task is signalled by an event, a nudge, ...
     settled: HashMap<TaskKey, (Arming, Instant)>,
-    /// The same, the oldest first.
+    /// Keys of `settled`, oldest first.
     settled_order: VecDeque<(Instant, TaskKey)>,
 }
 
-/// Where a key is.
+/// A key that waits or is in flight.
 #[derive(Debug)]
-struct Place {
-    /// Its row, if the signal named it.
+struct Entry {
+    /// The task's row, if the signal names it.
     row: Option<u64>,
     stage: Stage,
 }
@@ -49,35 +49,36 @@ struct Place {
 #[derive(Debug)]
 enum Stage {
     Waiting,
-    /// It is being claimed, run or settled.
+    /// The task is being claimed, run or settled.
     InFlight {
-        /// What was signalled meanwhile.
-        again: Option<Signal>,
+        /// The latest signal that arrived meanwhile.
+        repeat: Option<Signal>,
     },
 }
 
 impl CoalescingQueue {
-    pub(crate) fn new(lines: RouteQueues) -> Self {
+    pub fn new(route_queues: RouteQueues) -> Self {
         Self {
-            lines,
+            route_queues,
             unrouted: VecDeque::new(),
-            places: HashMap::new(),
+            entries: HashMap::new(),
             rows: HashSet::new(),
             settled: HashMap::new(),
             settled_order: VecDeque::new(),
         }
     }
 
-    /// The signal, if it says anything new: not of a key that waits. One in flight keeps it for later.
-    pub(crate) fn news(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
+    /// Returns the signal if it is to be queued. A signal for a waiting key and an echo are dropped; a signal for a key
+    /// in flight is kept until the key is [finished](Self::finish).
+    pub fn deduplicate(&mut self, signal: Signal, metrics: &Metrics) -> Option<Signal> {
         let is_echo = self.is_echo(&signal);
         match self
-            .places
+            .entries
             .get_mut(&signal.key)
-            .map(|place| &mut place.stage)
+            .map(|entry| &mut entry.stage)
         {
-            Some(Stage::InFlight { again }) => {
-                *again = Some(signal);
+            Some(Stage::InFlight { repeat }) => {
+                *repeat = Some(signal);
                 None
             }
             None if !is_echo => Some(signal),
@@ -88,8 +89,8 @@ impl CoalescingQueue {
         }
     }
 
-    /// Has a signal wait that is [news](Self::news).
-    pub(crate) fn push(
+    /// Queues a signal that [`deduplicate`](Self::deduplicate) returned.
+    pub fn push(
         &mut self,
         class: SignalClass,
         route: Route,
@@ -98,20 +99,20 @@ impl CoalescingQueue {
     ) -> Result<(), Refused> {
         let key = signal.key.clone();
         let row = signal.arming.map(|arming| arming.row);
-        self.lines.push(class, route, signal, free)?;
-        self.put(key, row, Stage::Waiting);
+        self.route_queues.push(class, route, signal, free)?;
+        self.insert(key, row, Stage::Waiting);
         Ok(())
     }
 
-    /// Whether a task of this row waits or is in flight.
-    pub(crate) fn knows(&self, row: u64) -> bool {
+    /// True if a task of this row waits or is in flight.
+    pub fn contains_row(&self, row: u64) -> bool {
         self.rows.contains(&row)
     }
 
-    fn put(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) {
+    fn insert(&mut self, key: TaskKey, row: Option<u64>, stage: Stage) {
         self.rows.extend(row);
-        let before = self.places.insert(key, Place { row, stage });
-        if let Some(Place { row: before, .. }) = before
+        let before = self.entries.insert(key, Entry { row, stage });
+        if let Some(Entry { row: before, .. }) = before
             && before != row
         {
             self.forget_row(before);
@@ -124,95 +125,95 @@ impl CoalescingQueue {
         }
     }
 
-    /// As [`RouteQueues::take`]; what is taken is in flight until it has [landed](Self::finish).
-    pub(crate) fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
-        let taken = self.lines.take(class, limit, free);
-        self.launch(taken.iter().map(|taken| &taken.signal));
+    /// Takes signals as [`RouteQueues::take`] does. Their keys are in flight until [`finish`](Self::finish).
+    pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
+        let taken = self.route_queues.take(class, limit, free);
+        self.mark_in_flight(taken.iter().map(|taken| &taken.signal));
         taken
     }
 
-    /// As [`RouteQueues::set_aside`]; what is set aside is in flight until it has [landed](Self::finish).
-    pub(crate) fn set_aside(
+    /// Sets signals aside as [`RouteQueues::set_aside`] does. Their keys are in flight until [`finish`](Self::finish).
+    pub fn set_aside(
         &mut self,
         route: &str,
-        most: usize,
+        limit: usize,
         hindered: impl Fn(&Signal) -> bool,
     ) -> SetAside {
-        let aside = self.lines.set_aside(route, most, hindered);
-        self.launch(&aside.signals);
+        let aside = self.route_queues.set_aside(route, limit, hindered);
+        self.mark_in_flight(&aside.signals);
         aside
     }
 
-    fn launch<'a>(&mut self, signals: impl IntoIterator<Item = &'a Signal>) {
+    fn mark_in_flight<'a>(&mut self, signals: impl IntoIterator<Item = &'a Signal>) {
         for signal in signals {
             let row = signal.arming.map(|arming| arming.row);
-            self.put(signal.key.clone(), row, Stage::InFlight { again: None });
+            self.insert(signal.key.clone(), row, Stage::InFlight { repeat: None });
         }
     }
 
-    /// What was signalled about a key in flight until now is forgotten.
-    pub(crate) fn settling(&mut self, key: &TaskKey) {
-        if let Some(place) = self.places.get_mut(key)
-            && let Stage::InFlight { again } = &mut place.stage
+    /// Forgets the signal that arrived for a key while it was in flight.
+    pub fn settling(&mut self, key: &TaskKey) {
+        if let Some(entry) = self.entries.get_mut(key)
+            && let Stage::InFlight { repeat } = &mut entry.stage
         {
-            *again = None;
+            *repeat = None;
         }
     }
 
-    /// This key is no longer in flight. Answers what was signalled about it meanwhile.
-    pub(crate) fn finish(&mut self, key: &TaskKey) -> Option<Signal> {
-        let Place { row, stage } = self.places.remove(key)?;
+    /// Marks a key as no longer in flight. Returns the latest signal that arrived for it meanwhile.
+    pub fn finish(&mut self, key: &TaskKey) -> Option<Signal> {
+        let Entry { row, stage } = self.entries.remove(key)?;
         self.forget_row(row);
         match stage {
-            Stage::InFlight { again } => again,
+            Stage::InFlight { repeat } => repeat,
             Stage::Waiting => None,
         }
     }
 
-    /// Takes over the routes as they are now. What waits finds its route with [`route_some`](Self::route_some).
-    pub(crate) fn reroute(&mut self, router: &Router) {
-        self.unrouted.extend(self.lines.reroute(router));
+    /// Adopts the current routes. [`route_some`](Self::route_some) assigns the waiting signals to them.
+    pub fn reroute(&mut self, router: &Router) {
+        self.unrouted.extend(self.route_queues.reroute(router));
     }
 
-    /// Whether some of what waits has not found its route yet.
-    pub(crate) fn has_unrouted(&self) -> bool {
+    /// True if some waiting signals have no route assigned yet.
+    pub fn has_unrouted(&self) -> bool {
         !self.unrouted.is_empty()
     }
 
-    /// Puts a few of the signals that [`reroute`](Self::reroute) left in their lines. Answers whose signals are
-    /// forgotten: what nothing runs any more, and what does not fit.
-    pub(crate) fn route_some(&mut self, router: &Router, free: usize) -> Vec<TaskKey> {
+    /// Assigns routes to at most [`ROUTED_AT_ONCE`] signals that [`reroute`](Self::reroute) left. Returns the keys of
+    /// dropped signals: those without a route, and those that do not fit.
+    pub fn route_some(&mut self, router: &Router, free: usize) -> Vec<TaskKey> {
         if self.unrouted.is_empty() {
             return Vec::new();
         }
-        let few = self.unrouted.len().min(ROUTED_AT_ONCE);
-        let mut forgotten = Vec::new();
-        for (class, signal) in self.unrouted.drain(..few) {
+        let count = self.unrouted.len().min(ROUTED_AT_ONCE);
+        let mut dropped = Vec::new();
+        for (class, signal) in self.unrouted.drain(..count) {
             let key = signal.key.clone();
             let route = router.find(&key);
-            let push = |route| self.lines.push(class, route, signal, free);
+            let push = |route| self.route_queues.push(class, route, signal, free);
             if route.is_none_or(|route| push(route).is_err()) {
-                let place = self.places.remove(&key);
-                if let Some(row) = place.and_then(|place| place.row) {
+                let entry = self.entries.remove(&key);
+                if let Some(row) = entry.and_then(|entry| entry.row) {
                     self.rows.remove(&row);
                 }
-                forgotten.push(key);
+                dropped.push(key);
             }
         }
         if self.unrouted.is_empty() {
-            self.lines.forget_loads();
+            self.route_queues.forget_loads();
         }
-        forgotten
+        dropped
     }
 
-    /// This arming is finished: what says so again within a moment is an echo.
-    pub(crate) fn remember_settled(&mut self, key: &TaskKey, arming: Arming, now: Instant) {
+    /// Remembers a settled arming, to detect its echoes.
+    pub fn remember_settled(&mut self, key: &TaskKey, arming: Arming, now: Instant) {
         self.settled.insert(key.clone(), (arming, now));
         self.settled_order.push_back((now, key.clone()));
     }
 
-    /// Whether a signal is about an arming that was settled just now. One that does not know its arming is
-    /// believed to be only for a moment: the key may have been created anew.
+    /// True if a signal repeats a recently settled arming. An event that does not name its arming is an echo only for
+    /// [`ECHO_OF_KEY`]: the key may have been created again.
     fn is_echo(&self, signal: &Signal) -> bool {
         match (self.settled.get(&signal.key), signal.arming) {
             (None, _) => false,
@@ -223,12 +224,12 @@ impl CoalescingQueue {
         }
     }
 
-    /// Forgets those whose echoes are over.
-    pub(crate) fn forget_settled(&mut self, now: Instant) {
+    /// Forgets settled armings whose echoes are no longer expected.
+    pub fn forget_settled(&mut self, now: Instant) {
         while let Some((at, _)) = self.settled_order.front()
             && now.duration_since(*at) >= ECHO_OF_ARMING
         {
-            let (at, key) = self.settled_order.pop_front().expect("just looked at");
+            let (at, key) = self.settled_order.pop_front().expect("checked above");
             if self
                 .settled
                 .get(&key)

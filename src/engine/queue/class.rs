@@ -1,31 +1,31 @@
-//! The lanes in which signals wait.
+//! Signal classes: fresh and backlog.
 
 use std::time::Duration;
 
 use crate::timer::Source;
 
-/// What has been overdue for longer than this is a backlog.
+/// A task that is overdue for longer than this belongs to the backlog.
 const BACKLOG_AFTER: Duration = Duration::from_secs(5);
 
-/// Which signals wait together: a backlog that the sweep works off must not make fresh ones late.
+/// Class of a signal. Each class has queues of its own, so that a backlog from the sweep does not delay fresh signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalClass {
-    /// From timers and from this process.
+    /// Signals from timers and from this process.
     Fresh,
-    /// From the sweep.
+    /// Signals from the sweep.
     Backlog,
 }
 
 impl SignalClass {
-    pub(crate) fn of(source: Source) -> Self {
+    pub fn of(source: Source) -> Self {
         match source {
             Source::Event | Source::Nudge | Source::Direct => Self::Fresh,
             Source::Sweep => Self::Backlog,
         }
     }
 
-    /// The class of a task that was found overdue by `late`. What fell due a moment ago is no backlog: only its signal was
-    /// lost.
+    /// The class of a task that the sweep finds overdue by `late`. A task that fell due a moment ago is fresh: only its
+    /// signal was lost.
     pub fn of_overdue(late: Duration) -> Self {
         if late < BACKLOG_AFTER {
             Self::Fresh

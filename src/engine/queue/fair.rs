@@ -1,7 +1,7 @@
-//! Signals that wait, in a line for each route, so that many of one route never delay another.
+//! Fair queueing: one queue per route, so that a burst on one route does not delay the others.
 //!
-//! This is the one place that says whether a route may start something now ([`RouteQueues::held`]): how much of it runs, how
-//! many slots it leaves to others, whether its rate allows it.
+//! [`RouteQueues::held`] is the only place that decides whether a route may start a run now. It checks the route's
+//! concurrency limit, the slots that the route must leave to others, and its rate limit.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -13,31 +13,31 @@ use crate::handler::{Route, Router};
 use crate::task::Rate;
 use crate::timer::Signal;
 
-/// Most signals that wait, from timers and from the sweep. The sweep comes again, so it needs few.
+/// Maximum number of waiting fresh signals, per route and in total.
 pub const FRESH_MAX: usize = 131_072;
-/// As [`FRESH_MAX`], of each route.
-pub const SWEPT_MAX: usize = 4_096;
-/// Of all routes together.
-const SWEPT_MAX_OF_ALL: usize = 16 * SWEPT_MAX;
+/// Maximum number of waiting backlog signals per route. The sweep repeats, so it needs few.
+pub const BACKLOG_MAX: usize = 4_096;
+/// Maximum number of waiting backlog signals over all routes.
+const BACKLOG_MAX_TOTAL: usize = 16 * BACKLOG_MAX;
 
-/// Where there are several routes, one has at most so many times what is left free, of slots and of room to wait: alone
-/// it takes seven eighths, with others less, and whoever comes new always finds some.
+/// With several routes, one route holds at most this many times the slots (or the queue room) that are still free.
+/// A route alone gets seven eighths, with others active less, and a route that becomes active always finds some.
 const SLOTS_SHARE: usize = 7;
 const ROOM_SHARE: usize = 7;
 
-/// Signals that wait.
+/// The waiting signals, in one queue per route.
 #[derive(Debug)]
 pub struct RouteQueues {
-    lines: Vec<RouteQueue>,
+    queues: Vec<RouteQueue>,
     by_name: HashMap<Arc<str>, usize>,
-    /// By name: what runs outlives a reload.
+    /// The load of each route by name: runs outlive a reload.
     loads: HashMap<Arc<str>, Arc<RouteLoad>>,
-    /// Who has signals in this class: the highest priority first, equal ones in the order of their turns.
+    /// The routes with signals, by class: the highest priority first, round robin within a priority.
     turns: [BTreeMap<Reverse<i8>, VecDeque<usize>>; 2],
     waiting: [usize; 2],
-    /// More than one route is configured.
-    several: bool,
-    /// Of which reload the routes are.
+    /// True if more than one route is configured.
+    multiple_routes: bool,
+    /// The number of the reload that the routes come from.
     reloads: u64,
     wakeups: Arc<Wakeups>,
 }
@@ -46,103 +46,103 @@ struct RouteQueue {
     route: Route,
     load: Arc<RouteLoad>,
     signals: [VecDeque<Signal>; 2],
-    /// Starts are being asked for, or it is waited until there are some.
-    asking: bool,
+    /// True while starts are being requested, or until the next request is allowed.
+    requested: bool,
 }
 
-/// Why a route may start nothing now.
+/// Why a route may not start a run now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// As much of it runs as may.
+    /// The route's concurrency limit is reached.
     Concurrency,
-    /// What is free is left to others.
+    /// The free slots are reserved for other routes.
     Slots,
-    /// Its rate allows none at present.
+    /// The route's rate limit allows no start at present.
     Rate,
 }
 
-/// What is there to be taken.
+/// State of the waiting signals of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// Nothing waits.
+    /// No signal waits.
     Nothing,
-    /// All that waits is held.
+    /// Every waiting signal is held.
     Held,
-    /// The routes were changed, and not all that waits has found its route yet.
+    /// The routes were reloaded, and some waiting signals have no route assigned yet.
     Unrouted,
-    /// So many may start.
+    /// This many signals may start.
     Startable(usize),
 }
 
-/// A signal that was taken, what runs it, and its right to run.
+/// A signal taken from the queue, with its route and its permit.
 pub struct Taken {
-    /// What was signalled.
+    /// The signal.
     pub signal: Signal,
-    /// What runs it.
+    /// The route that runs its task.
     pub route: Route,
-    /// Its right to run.
+    /// The route's permit for one run.
     pub permit: RoutePermit,
 }
 
-/// A signal that was not taken in.
+/// Why the queue refused a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no room: the sweep finds its task when there is.
+    /// The queue is full. The sweep finds the task when there is room.
     Full,
-    /// There is none for this route, which waits for something else: the sweep finds its tasks when they can start.
+    /// The route's queue is full, and the route is held. The sweep finds its tasks when they can start.
     Held,
 }
 
-/// Starts that a route with a rate is in want of.
+/// A route with a rate limit that needs starts.
 #[derive(Debug, Clone)]
 pub struct StartsWanted {
-    /// The route.
+    /// The route's name.
     pub name: Arc<str>,
-    /// Its rate.
+    /// The route's rate limit.
     pub rate: Rate,
 }
 
-/// What [`RouteQueues::set_aside`] came to.
+/// Result of [`RouteQueues::set_aside`].
 #[derive(Debug, Default)]
 pub struct SetAside {
-    /// Signals that need no start, since nothing of theirs may start. They wait no longer.
+    /// The hindered signals, removed from the queue. They need no start.
     pub signals: Vec<Signal>,
-    /// How many of those that wait could start.
+    /// Number of examined signals that could start.
     pub startable: usize,
 }
 
 impl RouteQueues {
-    /// Empty ones, for the routes as they are now.
+    /// Creates empty queues for the current routes of `router`.
     pub fn new(router: &Router, wakeups: Arc<Wakeups>) -> Self {
         Self {
-            lines: Vec::new(),
+            queues: Vec::new(),
             by_name: HashMap::new(),
             loads: HashMap::new(),
             turns: Default::default(),
             waiting: [0; 2],
-            several: router.len() > 1,
+            multiple_routes: router.len() > 1,
             reloads: router.reloads(),
             wakeups,
         }
     }
 
-    /// How many wait in this class.
+    /// Number of waiting signals of this class.
     pub fn waiting(&self, class: SignalClass) -> usize {
         self.waiting[class as usize]
     }
 
-    /// How many wait on each route that ever had any.
-    pub fn by_route(&self) -> impl Iterator<Item = (&str, usize)> {
-        let lines = self.lines.iter();
-        lines.map(|line| {
+    /// Number of waiting signals by route, for every route that ever had one.
+    pub fn waiting_by_route(&self) -> impl Iterator<Item = (&str, usize)> {
+        let queues = self.queues.iter();
+        queues.map(|queue| {
             (
-                &*line.route.name,
-                line.signals.iter().map(VecDeque::len).sum(),
+                &*queue.route.name,
+                queue.signals.iter().map(VecDeque::len).sum(),
             )
         })
     }
 
-    /// Puts a signal at the end of its route's line, while so many slots are free.
+    /// Appends a signal to its route's queue. `free` is the number of free slots.
     pub fn push(
         &mut self,
         class: SignalClass,
@@ -150,43 +150,43 @@ impl RouteQueues {
         signal: Signal,
         free: usize,
     ) -> Result<(), Refused> {
-        let index = self.line_of(route);
+        let index = self.index_of(route);
         let at = class as usize;
-        let line = &self.lines[index];
-        if line.signals[at].len() >= self.allowance(class) {
-            // A route with a rate has no room for as long as its backlog lasts. One that holds all the slots it may has
-            // none until its runs end.
-            let waits = line.route.limits.rate.is_some() || self.held(line, free).is_some();
+        let queue = &self.queues[index];
+        if queue.signals[at].len() >= self.capacity(class) {
+            // A rate-limited route has no room as long as its backlog lasts. A route that uses all the slots it may has
+            // no room until its runs end.
+            let waits = queue.route.limits.rate.is_some() || self.held(queue, free).is_some();
             return Err(if waits { Refused::Held } else { Refused::Full });
         }
-        let line = &mut self.lines[index];
-        if line.signals[at].is_empty() {
-            let priority = Reverse(line.route.limits.priority);
+        let queue = &mut self.queues[index];
+        if queue.signals[at].is_empty() {
+            let priority = Reverse(queue.route.limits.priority);
             let turns = self.turns[at].entry(priority).or_default();
             turns.push_back(index);
         }
-        line.signals[at].push_back(signal);
+        queue.signals[at].push_back(signal);
         self.waiting[at] += 1;
-        if line.is_starved() {
+        if queue.is_starved() {
             self.wakeups.starved.notify_one();
         }
         Ok(())
     }
 
-    /// What could be taken from this class, if so many slots are free. At least one is believed to be: it is waited for.
-    pub fn look(&self, class: SignalClass, free: usize) -> Waiting {
+    /// State of this class if `free` slots are free. At least one slot is assumed: the caller waits for it.
+    pub fn inspect(&self, class: SignalClass, free: usize) -> Waiting {
         let at = class as usize;
         if self.waiting[at] == 0 {
             return Waiting::Nothing;
         }
-        if self.lines.iter().any(RouteQueue::is_starved) {
+        if self.queues.iter().any(RouteQueue::is_starved) {
             self.wakeups.starved.notify_one();
         }
         let indices = self.turns[at].values().flatten();
         let startable = indices.map(|index| {
-            let line = &self.lines[*index];
-            match self.held(line, free) {
-                None => line.signals[at].len().min(line.room()),
+            let queue = &self.queues[*index];
+            match self.held(queue, free) {
+                None => queue.signals[at].len().min(queue.room()),
                 Some(_) => 0,
             }
         });
@@ -196,8 +196,8 @@ impl RouteQueues {
         }
     }
 
-    /// Takes at most `limit` signals, for as many slots that are in hand while `free` others are: the highest priority
-    /// first, and of equal ones each route one in turn.
+    /// Takes at most `limit` signals: the highest priority first, round robin within a priority. The caller holds
+    /// `limit` slots; `free` is the number of other free slots.
     pub fn take(&mut self, class: SignalClass, limit: usize, free: usize) -> Vec<Taken> {
         let at = class as usize;
         let mut taken = Vec::with_capacity(limit.min(self.waiting[at]));
@@ -208,112 +208,112 @@ impl RouteQueues {
                 && let Some(index) = turns.pop_front()
             {
                 let free = free + limit - taken.len();
-                if self.held(&self.lines[index], free).is_some() {
+                if self.held(&self.queues[index], free).is_some() {
                     held.push_back(index);
                     continue;
                 }
-                taken.push(self.lines[index].take_first(at));
-                // Only what was full has a sweep waiting for room; told after each signal, a sweep that finds the same
-                // row again and again would never rest.
-                if self.lines[index].signals[at].len() == most_of_one(class) / 2 - 1 {
+                taken.push(self.queues[index].take_first(at));
+                // Only a queue that was full has a sweep waiting for room. If each signal woke it, a sweep that finds
+                // the same row every time would never rest.
+                if self.queues[index].signals[at].len() == max_per_route(class) / 2 - 1 {
                     self.wakeups.drained.notify_one();
                 }
-                if !self.lines[index].signals[at].is_empty() {
+                if !self.queues[index].signals[at].is_empty() {
                     turns.push_back(index);
                 }
             }
-            // Who could not start has not had its turn.
+            // A route that could not start keeps its turn.
             held.append(turns);
             *turns = held;
         }
         turns.retain(|_, turns| !turns.is_empty());
         self.turns[at] = turns;
         self.waiting[at] -= taken.len();
-        if self.lines.iter().any(RouteQueue::is_starved) {
+        if self.queues.iter().any(RouteQueue::is_starved) {
             self.wakeups.starved.notify_one();
         }
         taken
     }
 
-    /// Why this route may start nothing, if so many slots are free; `None` if it may.
-    fn held(&self, line: &RouteQueue, free: usize) -> Option<Held> {
-        let running = line.load.running();
-        let limits = &line.route.limits;
+    /// Why this route may not start a run if `free` slots are free; `None` if it may.
+    fn held(&self, queue: &RouteQueue, free: usize) -> Option<Held> {
+        let running = queue.load.running();
+        let limits = &queue.route.limits;
         if limits
             .concurrency
-            .is_some_and(|most| running >= most.get() as usize)
+            .is_some_and(|limit| running >= limit.get() as usize)
         {
             return Some(Held::Concurrency);
         }
-        if self.several && running >= SLOTS_SHARE * free.max(1) {
+        if self.multiple_routes && running >= SLOTS_SHARE * free.max(1) {
             return Some(Held::Slots);
         }
-        if limits.rate.is_some() && line.load.starts() == 0 {
+        if limits.rate.is_some() && queue.load.starts() == 0 {
             return Some(Held::Rate);
         }
         None
     }
 
-    /// Why signals of this route, if any wait, do not start although so many slots are free.
+    /// Why the waiting signals of this route may not start with `free` free slots; `None` if they may, or if none wait.
     pub fn held_route(&self, name: &str, free: usize) -> Option<Held> {
-        let line = &self.lines[*self.by_name.get(name)?];
-        match line.is_empty() {
+        let queue = &self.queues[*self.by_name.get(name)?];
+        match queue.is_empty() {
             true => None,
-            false => self.held(line, free),
+            false => self.held(queue, free),
         }
     }
 
-    /// Whether something waits for nothing but slots that are left to others.
+    /// True if some signals wait only for slots that are reserved for other routes.
     pub fn is_crowded(&self, free: usize) -> bool {
-        let mut waiting = self.lines.iter().filter(|line| !line.is_empty());
-        waiting.any(|line| self.held(line, free) == Some(Held::Slots))
+        let mut waiting = self.queues.iter().filter(|queue| !queue.is_empty());
+        waiting.any(|queue| self.held(queue, free) == Some(Held::Slots))
     }
 
-    /// How many signals of one route may wait in this class now.
-    fn allowance(&self, class: SignalClass) -> usize {
-        let of_one = most_of_one(class);
-        let of_all = match class {
+    /// Number of signals of one route that may wait in this class now.
+    fn capacity(&self, class: SignalClass) -> usize {
+        let per_route = max_per_route(class);
+        let total = match class {
             SignalClass::Fresh => FRESH_MAX,
-            SignalClass::Backlog => SWEPT_MAX_OF_ALL,
+            SignalClass::Backlog => BACKLOG_MAX_TOTAL,
         };
-        let left = of_all.saturating_sub(self.waiting(class));
-        match self.several {
-            true => of_one.min(ROOM_SHARE * left),
-            false => of_one,
+        let left = total.saturating_sub(self.waiting(class));
+        match self.multiple_routes {
+            true => per_route.min(ROOM_SHARE * left),
+            false => per_route,
         }
     }
 
-    /// Whether a sweep that goes on finds room for so many more of whatever can start. What is held does not count: it is
-    /// passed by.
+    /// True if `rows` more swept signals fit in every runnable route's queue. Held routes do not count: the sweep skips
+    /// them.
     pub fn has_room_to_sweep(&self, rows: usize, free: usize) -> bool {
-        let allowance = self.allowance(SignalClass::Backlog);
-        let wanted = rows.min(allowance / 2);
-        let mut lines = self.lines.iter();
-        lines.all(|line| {
-            let waiting = line.signals[SignalClass::Backlog as usize].len();
-            allowance.saturating_sub(waiting) >= wanted || self.held(line, free).is_some()
+        let capacity = self.capacity(SignalClass::Backlog);
+        let wanted = rows.min(capacity / 2);
+        let mut queues = self.queues.iter();
+        queues.all(|queue| {
+            let waiting = queue.signals[SignalClass::Backlog as usize].len();
+            capacity.saturating_sub(waiting) >= wanted || self.held(queue, free).is_some()
         })
     }
 
-    /// What routes with a rate are in want of; they are not asked again before [`answered`](Self::answered).
-    pub fn wants(&mut self) -> Vec<StartsWanted> {
-        let starved = self.lines.iter_mut().filter(|line| line.is_starved());
-        let wants = starved.filter_map(|line| {
-            line.asking = true;
+    /// Routes with a rate limit that need starts. Each is returned once, until [`end_request`](Self::end_request).
+    pub fn starts_wanted(&mut self) -> Vec<StartsWanted> {
+        let starved = self.queues.iter_mut().filter(|queue| queue.is_starved());
+        let wanted = starved.filter_map(|queue| {
+            queue.requested = true;
             Some(StartsWanted {
-                name: Arc::clone(&line.route.name),
-                rate: line.route.limits.rate?,
+                name: Arc::clone(&queue.route.name),
+                rate: queue.route.limits.rate?,
             })
         });
-        wants.collect()
+        wanted.collect()
     }
 
-    /// Takes out of a route's line what is hindered from starting. In each class it looks from the front until it has found
-    /// so many that are not: what stands behind them is not asked for yet.
+    /// Removes the signals from a route's queue that `hindered` keeps from starting. In each class it examines signals
+    /// from the front until `limit` of them may start: starts for later signals are not requested yet.
     pub fn set_aside(
         &mut self,
         name: &str,
-        most: usize,
+        limit: usize,
         hindered: impl Fn(&Signal) -> bool,
     ) -> SetAside {
         let Some(index) = self.by_name.get(name).copied() else {
@@ -321,11 +321,11 @@ impl RouteQueues {
         };
         let mut aside = SetAside::default();
         for at in [SignalClass::Fresh as usize, SignalClass::Backlog as usize] {
-            let line = &mut self.lines[index].signals[at];
-            let mut front = Vec::with_capacity(most.min(line.len()));
+            let queue = &mut self.queues[index].signals[at];
+            let mut front = Vec::with_capacity(limit.min(queue.len()));
             let before = aside.signals.len();
-            while front.len() < most
-                && let Some(signal) = line.pop_front()
+            while front.len() < limit
+                && let Some(signal) = queue.pop_front()
             {
                 match hindered(&signal) {
                     true => aside.signals.push(signal),
@@ -336,8 +336,8 @@ impl RouteQueues {
             front
                 .into_iter()
                 .rev()
-                .for_each(|signal| line.push_front(signal));
-            let (taken, is_empty) = (aside.signals.len() - before, line.is_empty());
+                .for_each(|signal| queue.push_front(signal));
+            let (taken, is_empty) = (aside.signals.len() - before, queue.is_empty());
             self.waiting[at] -= taken;
             if taken > 0 && is_empty {
                 self.turns[at].retain(|_, turns| {
@@ -346,57 +346,57 @@ impl RouteQueues {
                 });
             }
         }
-        aside.startable = aside.startable.min(self.lines[index].concurrency_room());
+        aside.startable = aside.startable.min(self.queues[index].concurrency_room());
         aside
     }
 
-    /// So many starts were granted.
+    /// Grants a route a number of starts.
     pub fn grant(&mut self, name: &str, starts: u32) {
         if let Some(index) = self.by_name.get(name) {
-            self.lines[*index].load.grant(starts);
+            self.queues[*index].load.grant(starts);
         }
     }
 
-    /// The route may be in want again.
-    pub fn answered(&mut self, name: &str) {
+    /// Ends a route's request for starts; the route may request starts again.
+    pub fn end_request(&mut self, name: &str) {
         if let Some(index) = self.by_name.get(name) {
-            let line = &mut self.lines[*index];
-            line.asking = false;
-            if line.is_starved() {
+            let queue = &mut self.queues[*index];
+            queue.requested = false;
+            if queue.is_starved() {
                 self.wakeups.starved.notify_one();
             }
         }
     }
 
-    /// Whether the routes are those of the router.
-    pub fn are_of(&self, router: &Router) -> bool {
+    /// True if the routes are the current ones of `router`.
+    pub fn is_current(&self, router: &Router) -> bool {
         self.reloads == router.reloads()
     }
 
-    /// Takes over the routes as they are now. Answers what waited, to be put in its lines again; until
-    /// [`forget_loads`](Self::forget_loads) the loads of all routes are kept.
+    /// Adopts the current routes of `router`. Returns all waiting signals, which the caller pushes again. The loads of
+    /// all routes are kept until [`forget_loads`](Self::forget_loads).
     pub fn reroute(&mut self, router: &Router) -> Vec<(SignalClass, Signal)> {
-        let Self { lines, loads, .. } =
+        let Self { queues, loads, .. } =
             std::mem::replace(self, Self::new(router, Arc::clone(&self.wakeups)));
         self.loads = loads;
-        let waited = lines.into_iter().flat_map(|line| {
+        let waiting = queues.into_iter().flat_map(|queue| {
             let classes = [SignalClass::Fresh, SignalClass::Backlog]
                 .into_iter()
-                .zip(line.signals);
+                .zip(queue.signals);
             classes
                 .flat_map(|(class, signals)| signals.into_iter().map(move |signal| (class, signal)))
         });
-        waited.collect()
+        waiting.collect()
     }
 
-    /// Forgets the loads of routes that are gone and of which nothing runs.
+    /// Forgets the loads of removed routes without runs.
     pub fn forget_loads(&mut self) {
         let known = &self.by_name;
         self.loads
             .retain(|name, load| known.contains_key(name) || load.running() > 0);
     }
 
-    fn line_of(&mut self, route: Route) -> usize {
+    fn index_of(&mut self, route: Route) -> usize {
         if let Some(index) = self.by_name.get(&route.name) {
             return *index;
         }
@@ -405,23 +405,23 @@ impl RouteQueues {
             .loads
             .entry(Arc::clone(&route.name))
             .or_insert_with(new);
-        let index = self.lines.len();
+        let index = self.queues.len();
         self.by_name.insert(Arc::clone(&route.name), index);
-        self.lines.push(RouteQueue {
+        self.queues.push(RouteQueue {
             load: Arc::clone(load),
             route,
             signals: Default::default(),
-            asking: false,
+            requested: false,
         });
         index
     }
 }
 
-/// How many signals of one class and route may wait at most.
-fn most_of_one(class: SignalClass) -> usize {
+/// Maximum number of waiting signals of one class and route.
+fn max_per_route(class: SignalClass) -> usize {
     match class {
         SignalClass::Fresh => FRESH_MAX,
-        SignalClass::Backlog => SWEPT_MAX,
+        SignalClass::Backlog => BACKLOG_MAX,
     }
 }
 
@@ -434,23 +434,23 @@ impl RouteQueue {
         self.signals.iter().all(VecDeque::is_empty)
     }
 
-    /// Whether it only lacks starts that nobody has asked for.
+    /// True if the route needs starts and no request for them is under way.
     fn is_starved(&self) -> bool {
         self.route.limits.rate.is_some()
-            && !self.asking
+            && !self.requested
             && !self.is_empty()
             && self.load.starts() == 0
             && self.concurrency_room() > 0
     }
 
     fn concurrency_room(&self) -> usize {
-        let most = self.route.limits.concurrency;
-        most.map_or(usize::MAX, |most| {
-            (most.get() as usize).saturating_sub(self.load.running())
+        let limit = self.route.limits.concurrency;
+        limit.map_or(usize::MAX, |limit| {
+            (limit.get() as usize).saturating_sub(self.load.running())
         })
     }
 
-    /// How many could start now.
+    /// Number of runs that could start now.
     fn room(&self) -> usize {
         let starts = match self.route.limits.rate {
             Some(_) => self.load.starts() as usize,
@@ -462,7 +462,7 @@ impl RouteQueue {
     fn take_first(&mut self, at: usize) -> Taken {
         let signal = self.signals[at]
             .pop_front()
-            .expect("only lines with signals have a turn");
+            .expect("only queues with signals have a turn");
         Taken {
             signal,
             route: self.route.clone(),

@@ -24,10 +24,10 @@ use crate::task::{Arming, TaskKey};
 use crate::telemetry::Metrics;
 use crate::timer::{Signal, Source};
 
-/// Signals that wait to be claimed, and the keys that are on their way.
+/// Bounded queue of signals that wait to be claimed, and of the keys in flight.
 ///
-/// A key is here once: a second signal for a waiting key is dropped, one for a key in flight is kept
-/// and raised again when that run is settled, since it may be about a newer arming.
+/// The queue holds each key once. A second signal for a waiting key is dropped. A signal for a key in flight is kept
+/// and pushed again when that run is settled, since it may be about a newer arming.
 #[derive(Debug)]
 pub struct SignalQueue {
     queues: Mutex<CoalescingQueue>,
@@ -36,15 +36,15 @@ pub struct SignalQueue {
     unroutable: Unroutable,
     metrics: Arc<Metrics>,
     ownership: Arc<Ownership>,
-    /// Runs that there may be at a time.
+    /// Maximum number of concurrent runs.
     concurrency: usize,
     slots: Arc<Semaphore>,
-    /// The part of the slots that the backlog may take.
+    /// The share of the slots that the backlog may take.
     backlog_slots: Arc<Semaphore>,
 }
 
 impl SignalQueue {
-    /// An empty queue for what this router runs, at most `concurrency` at a time.
+    /// Creates an empty queue for the routes of `router`, with slots for `concurrency` runs.
     pub fn new(
         metrics: Arc<Metrics>,
         ownership: Arc<Ownership>,
@@ -52,9 +52,9 @@ impl SignalQueue {
         concurrency: usize,
     ) -> Self {
         let wakeups = Arc::<Wakeups>::default();
-        let lines = RouteQueues::new(&router, Arc::clone(&wakeups));
+        let route_queues = RouteQueues::new(&router, Arc::clone(&wakeups));
         Self {
-            queues: Mutex::new(CoalescingQueue::new(lines)),
+            queues: Mutex::new(CoalescingQueue::new(route_queues)),
             wakeups,
             router,
             unroutable: Unroutable::new(Arc::clone(&metrics)),
@@ -66,31 +66,33 @@ impl SignalQueue {
         }
     }
 
-    /// Waits until signals wait in this class that may start; somebody else may take them first.
+    /// Waits until signals of this class may start, and returns their number. Another worker may take them first.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ready(&self, class: SignalClass) -> usize {
-        /// What is held is looked at again after so long, whether or not anybody said that it may start.
-        const LOOK_AGAIN: Duration = Duration::from_millis(100);
+        /// Interval at which held signals are checked again, even without a wakeup.
+        const HELD_RECHECK: Duration = Duration::from_millis(100);
         loop {
             let arrived = self.wakeups.arrived(class).notified();
-            match self.look(class) {
+            match self.inspect(class) {
                 Waiting::Startable(count) => return count,
                 Waiting::Nothing => arrived.await,
                 Waiting::Unrouted => tokio::task::yield_now().await,
-                Waiting::Held => drop(timeout(LOOK_AGAIN, arrived).await),
+                Waiting::Held => drop(timeout(HELD_RECHECK, arrived).await),
             }
         }
     }
 
-    fn look(&self, class: SignalClass) -> Waiting {
-        let queues = self.queues_of_now();
-        let found = match queues.lines.waiting(class) {
+    fn inspect(&self, class: SignalClass) -> Waiting {
+        let queues = self.current_queues();
+        let found = match queues.route_queues.waiting(class) {
             0 => Waiting::Nothing,
             _ => {
-                self.wakeups.listen_for_ends();
-                queues.lines.look(class, self.slots.available_permits())
+                self.wakeups.watch_for_run_ends();
+                queues
+                    .route_queues
+                    .inspect(class, self.slots.available_permits())
             }
         };
         match found {
@@ -99,47 +101,49 @@ impl SignalQueue {
         }
     }
 
-    /// How many signals could start in this class, if there were slots for all.
+    /// Number of signals of this class that could start, given enough slots.
     pub fn startable(&self, class: SignalClass) -> usize {
-        match self.look(class) {
+        match self.inspect(class) {
             Waiting::Nothing | Waiting::Held | Waiting::Unrouted => 0,
             Waiting::Startable(count) => count,
         }
     }
 
-    /// Whether signals wait for nothing but slots that are left to other routes.
+    /// True if some signals wait only for slots that are reserved for other routes.
     pub fn is_crowded(&self) -> bool {
         let queues = self.queues();
-        queues.lines.is_crowded(self.slots.available_permits())
+        queues
+            .route_queues
+            .is_crowded(self.slots.available_permits())
     }
 
-    /// Why signals of this route, if any wait, do not start now.
+    /// Why the waiting signals of this route may not start now; `None` if they may, or if none wait.
     pub fn held(&self, route: &str) -> Option<Held> {
         let queues = self.queues();
         queues
-            .lines
+            .route_queues
             .held_route(route, self.slots.available_permits())
     }
 
-    /// Whether a task of this row waits or is in flight.
-    pub fn knows(&self, row: u64) -> bool {
-        self.queues().knows(row)
+    /// True if a task of this row waits or is in flight.
+    pub fn contains_row(&self, row: u64) -> bool {
+        self.queues().contains_row(row)
     }
 
-    /// How many signals wait on each route that ever had any.
+    /// Number of waiting signals by route, for every route that ever had one.
     pub fn waiting_by_route(&self) -> Vec<(String, usize)> {
         let queues = self.queues();
-        let waiting = queues.lines.by_route();
+        let waiting = queues.route_queues.waiting_by_route();
         waiting
             .map(|(name, count)| (name.to_owned(), count))
             .collect()
     }
 
-    /// Takes at most `limit` signals that may start. What is taken is in flight until [`finish`](Self::finish).
+    /// Takes at most `limit` signals that may start. Their keys are in flight until [`finish`](Self::finish).
     pub fn take(&self, class: SignalClass, limit: usize) -> Vec<Taken> {
-        let mut queues = self.queues_of_now();
+        let mut queues = self.current_queues();
         let taken = queues.take(class, limit, self.slots.available_permits());
-        let left = queues.lines.waiting(class);
+        let left = queues.route_queues.waiting(class);
         drop(queues);
         if left > 0 && !taken.is_empty() {
             self.wakeups.arrived(class).notify_one();
@@ -147,72 +151,72 @@ impl SignalQueue {
         taken
     }
 
-    /// Waits until routes with a rate are in want of starts.
+    /// Waits until routes with a rate limit need starts, and returns them.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn starts_wanted(&self) -> Vec<StartsWanted> {
         loop {
             let starved = self.wakeups.starved.notified();
-            let wants = self.queues().lines.wants();
-            if !wants.is_empty() {
-                return wants;
+            let wanted = self.queues().route_queues.starts_wanted();
+            if !wanted.is_empty() {
+                return wanted;
             }
             starved.await;
         }
     }
 
-    /// Takes out of this route's line what is hindered from starting, as [`RouteQueues::set_aside`] does. It is in flight until
-    /// [`finish`](Self::finish).
+    /// Removes hindered signals from this route's queue, as [`RouteQueues::set_aside`] does. Their keys are in flight
+    /// until [`finish`](Self::finish).
     pub fn set_aside(
         &self,
         route: &str,
-        most: usize,
+        limit: usize,
         hindered: impl Fn(&Signal) -> bool,
     ) -> SetAside {
-        let mut queues = self.queues_of_now();
-        queues.set_aside(route, most, hindered)
+        let mut queues = self.current_queues();
+        queues.set_aside(route, limit, hindered)
     }
 
-    /// Puts a signal that was set aside in its line again.
+    /// Returns a signal that was set aside to its route's queue.
     pub fn put_back(&self, signal: Signal) {
-        // What there is no room for is found by the sweep.
+        // Without room the signal is dropped; the sweep finds its task.
         self.admit(SignalClass::of(signal.source), signal)
             .unwrap_or(());
     }
 
-    /// So many starts were granted to this route.
+    /// Grants this route a number of starts.
     pub fn grant(&self, route: &str, starts: u32) {
         if starts > 0 {
-            self.queues().lines.grant(route, starts);
-            self.wakeups.open();
+            self.queues().route_queues.grant(route, starts);
+            self.wakeups.wake_all();
         }
     }
 
-    /// This route may be in want again.
-    pub fn answered(&self, route: &str) {
-        self.queues().lines.answered(route);
+    /// Ends this route's request for starts; the route may request starts again.
+    pub fn end_request(&self, route: &str) {
+        self.queues().route_queues.end_request(route);
     }
 
-    /// These keys are no longer in flight; what was signalled about them meanwhile is raised again.
+    /// Marks keys as no longer in flight, and pushes again the signals that arrived for them meanwhile.
     pub fn finish<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
         let mut queues = self.queues();
-        let again: Vec<Signal> = keys
+        let repeats: Vec<Signal> = keys
             .into_iter()
             .filter_map(|key| queues.finish(key))
             .collect();
         drop(queues);
-        again
+        repeats
             .into_iter()
-            // What there is no room for is found by the sweep.
+            // Without room the signal is dropped; the sweep finds its task.
             .for_each(|signal| {
                 self.admit(SignalClass::of(signal.source), signal)
                     .unwrap_or(())
             });
     }
 
-    /// These keys are about to be settled, which looks at the arming: what was signalled about them until
-    /// now says nothing that the settlement will not find out.
+    /// Forgets the signals that arrived for these keys so far. The keys are about to be settled, and a settlement
+    /// checks the arming: it finds out everything that those signals say.
     pub fn settling<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
         let mut queues = self.queues();
         for key in keys {
@@ -220,7 +224,8 @@ impl SignalQueue {
         }
     }
 
-    /// As [`finish`](Self::finish), for armings that are finished: their echoes are dropped.
+    /// Marks the keys of settled armings as no longer in flight, as [`finish`](Self::finish) does. Echoes of these
+    /// armings are dropped.
     pub fn finish_settled<'a>(&self, armings: impl IntoIterator<Item = (&'a TaskKey, Arming)>) {
         let now = Instant::now();
         let mut queues = self.queues();
@@ -234,7 +239,7 @@ impl SignalQueue {
         self.finish(keys);
     }
 
-    /// Waits until a queue that was full has room again for what the sweep finds.
+    /// Waits until a queue that was full has room for a sweep again.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -242,12 +247,12 @@ impl SignalQueue {
         self.wakeups.drained.notified().await;
     }
 
-    /// How many more runs may start now.
+    /// Number of free slots: runs that may start now.
     pub fn free_slots(&self) -> usize {
         self.slots.available_permits()
     }
 
-    /// Waits until a run may start.
+    /// Waits until a slot is free.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -256,15 +261,15 @@ impl SignalQueue {
         slot.map(drop).expect("the semaphore is never closed");
     }
 
-    /// Whether there is room for so many more signals of the sweep, of whatever can start.
+    /// True if `rows` more swept signals fit in the queue of every route that can start runs.
     pub fn has_room_to_sweep(&self, rows: usize) -> bool {
         let queues = self.queues();
         let free = self.slots.available_permits();
-        queues.lines.has_room_to_sweep(rows, free)
+        queues.route_queues.has_room_to_sweep(rows, free)
     }
 
-    /// Takes in a signal from a timer, or from the engine itself. An event of another daemon's task is dropped: every
-    /// daemon hears every event. What there is no room for is found by the sweep.
+    /// Adds a signal from a timer or from the engine itself. An event or nudge for another daemon's task is dropped,
+    /// since every daemon hears every event. Without room the signal is dropped; the sweep finds its task.
     pub fn push(&self, signal: Signal) {
         if let Source::Event | Source::Nudge = signal.source
             && !self.ownership.owns(&signal.key)
@@ -275,41 +280,41 @@ impl SignalQueue {
             .unwrap_or(());
     }
 
-    /// As [`push`](Self::push), into this class. Answers whether there was room for it.
+    /// Adds a signal to this class, also for another daemon's task. Returns an error if there is no room.
     pub fn push_as(&self, class: SignalClass, signal: Signal) -> Result<(), Refused> {
         self.metrics.signalled(signal.source.as_str());
         self.admit(class, signal)
     }
 
     fn admit(&self, class: SignalClass, signal: Signal) -> Result<(), Refused> {
-        let Some(signal) = self.queues().news(signal, &self.metrics) else {
+        let Some(signal) = self.queues().deduplicate(signal, &self.metrics) else {
             return Ok(());
         };
-        let (swept, reloads) = (signal.source == Source::Sweep, self.router.reloads());
-        // Without the lock: an expression takes a while.
+        let (is_sweep, reloads) = (signal.source == Source::Sweep, self.router.reloads());
+        // Not under the lock: matching an expression takes a while.
         let Some(route) = self.router.find(&signal.key) else {
-            self.unroutable.meet(&signal.key);
+            self.unroutable.record(&signal.key);
             return Ok(());
         };
-        let mut queues = self.queues_of_now();
+        let mut queues = self.current_queues();
         if self.router.reloads() != reloads {
             drop(queues);
             return self.admit(class, signal);
         }
-        let Some(signal) = queues.news(signal, &self.metrics) else {
+        let Some(signal) = queues.deduplicate(signal, &self.metrics) else {
             return Ok(());
         };
         let pushed = queues.push(class, route, signal, self.slots.available_permits());
         drop(queues);
         if let Err(refused) = pushed {
-            // A sweep at once would find no room either: it is asked for when half of the room is free.
+            // An immediate sweep would find no room either. It is requested when half of the room is free.
             self.drop_signal(match refused {
                 Refused::Held => "held",
                 Refused::Full => "overflow",
             });
             return Err(refused);
         }
-        if swept {
+        if is_sweep {
             self.metrics.recovered("overdue", 1);
         }
         self.wakeups.arrived(class).notify_one();
@@ -320,24 +325,24 @@ impl SignalQueue {
         self.metrics.dropped(reason, 1);
     }
 
-    /// The queues by the routes as they are now: these may have been exchanged.
-    fn queues_of_now(&self) -> MutexGuard<'_, CoalescingQueue> {
+    /// Locks the queues, and adopts the current routes after a reload.
+    fn current_queues(&self) -> MutexGuard<'_, CoalescingQueue> {
         let mut queues = self.queues();
-        if !queues.lines.are_of(&self.router) {
+        if !queues.route_queues.is_current(&self.router) {
             queues.reroute(&self.router);
-            self.wakeups.open();
+            self.wakeups.wake_all();
         }
         for key in queues.route_some(&self.router, self.slots.available_permits()) {
             if !self.router.runs(&key) {
-                self.unroutable.meet(&key);
+                self.unroutable.record(&key);
             }
         }
         queues
     }
 
-    /// Nothing here runs it.
+    /// Records a signal that no handler or route of this daemon runs.
     pub fn unroutable(&self, key: &TaskKey) {
-        self.unroutable.meet(key);
+        self.unroutable.record(key);
     }
 
     fn queues(&self) -> MutexGuard<'_, CoalescingQueue> {

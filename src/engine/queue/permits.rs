@@ -1,4 +1,4 @@
-//! Permits: how many runs there may be at a time.
+//! Permits: bound the number of concurrent runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::SignalQueue;
 use super::class::SignalClass;
 use super::route_load::RoutePermit;
 
-/// Most signals of one claim.
+/// Maximum number of signals in one claim.
 pub(super) const BATCH_MAX: usize = 512;
 
 impl SignalQueue {
-    /// Waits for at least one slot, and takes as many more as are free and wanted.
+    /// Waits for one slot, and takes as many more as are free, up to `wanted`.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn permits(&self, class: SignalClass, wanted: usize) -> Permits {
         match class {
             SignalClass::Fresh => Permits {
-                slots: some_of(&self.slots, wanted).await,
+                slots: acquire_up_to(&self.slots, wanted).await,
                 backlog: None,
                 route: None,
             },
@@ -28,17 +28,17 @@ impl SignalQueue {
         }
     }
 
-    /// Permits for what the sweep found: a quarter of the slots is left to fresh signals, so that a backlog does not make
-    /// them late. When long runs hold the backlog's share and nothing fresh waits, it gets of that quarter too, but never
-    /// the last eighth.
+    /// Permits for the backlog. A quarter of the slots is reserved for fresh signals, so that a backlog does not delay
+    /// them. When long runs use up the backlog's share and no fresh signal waits, the backlog may use that quarter too,
+    /// except for the last eighth of all slots.
     async fn backlog_permits(&self, wanted: usize) -> Permits {
-        const PATIENCE: Duration = Duration::from_millis(100);
-        let kept = (self.concurrency / 8).max(1);
+        const SHARE_WAIT: Duration = Duration::from_millis(100);
+        let reserved = (self.concurrency / 8).max(1);
         loop {
             if let Ok(backlog) =
-                tokio::time::timeout(PATIENCE, some_of(&self.backlog_slots, wanted)).await
+                tokio::time::timeout(SHARE_WAIT, acquire_up_to(&self.backlog_slots, wanted)).await
             {
-                let slots = some_of(&self.slots, backlog.num_permits()).await;
+                let slots = acquire_up_to(&self.slots, backlog.num_permits()).await;
                 return Permits {
                     slots,
                     backlog: Some(backlog),
@@ -48,11 +48,11 @@ impl SignalQueue {
             let spare = self
                 .slots
                 .available_permits()
-                .saturating_sub(kept)
+                .saturating_sub(reserved)
                 .min(wanted);
             if spare > 0 && self.startable(SignalClass::Fresh) == 0 {
                 return Permits {
-                    slots: some_of(&self.slots, spare).await,
+                    slots: acquire_up_to(&self.slots, spare).await,
                     backlog: None,
                     route: None,
                 };
@@ -61,8 +61,8 @@ impl SignalQueue {
     }
 }
 
-/// Permits to run: each is a slot of the process and, for what the sweep found, one of the backlog's share. The permit of
-/// one run includes that of its route, which is dropped last: it tells those who wait that there is a slot.
+/// Permits to run. Each is a slot of the process and, for the backlog, a slot of the backlog's share. The permit of
+/// one run includes the permit of its route, which is dropped last: dropping it wakes the workers that wait for a slot.
 pub struct Permits {
     slots: OwnedSemaphorePermit,
     backlog: Option<OwnedSemaphorePermit>,
@@ -70,7 +70,7 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// For how many runs they are.
+    /// Number of runs that these permits allow.
     pub fn count(&self) -> usize {
         let backlog = self
             .backlog
@@ -79,14 +79,14 @@ impl Permits {
         self.slots.num_permits().min(backlog)
     }
 
-    /// Nothing was run: the start that the route's rate granted goes to its next run.
+    /// Gives back the start that the route's rate limit granted, since nothing was run. The route's next run uses it.
     pub fn give_start_back(&mut self) {
         if let Some(route) = &mut self.route {
             route.give_back();
         }
     }
 
-    /// Takes off the permit for one run of this route; `None` if there is none left.
+    /// Splits off the permit for one run of this route; `None` if none is left.
     pub fn split(&mut self, mut route: RoutePermit) -> Option<Self> {
         let backlog = match &mut self.backlog {
             Some(backlog) => Some(backlog.split(1)?),
@@ -103,7 +103,7 @@ impl Permits {
 }
 
 /// Waits for one permit, and takes as many more as are free, up to `wanted`.
-async fn some_of(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePermit {
+async fn acquire_up_to(semaphore: &Arc<Semaphore>, wanted: usize) -> OwnedSemaphorePermit {
     let one = Arc::clone(semaphore).acquire_owned().await;
     let mut permits = one.expect("the semaphore is never closed");
     let more = wanted

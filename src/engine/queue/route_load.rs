@@ -1,4 +1,4 @@
-//! What starts on a route: how much runs now, how many starts its rate allows, and who is woken when that changes.
+//! Load of a route: its current runs, the starts that its rate limit granted, and the wakeups when either changes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,60 +9,60 @@ use tokio::time::Instant;
 
 use super::class::SignalClass;
 
-/// How long starts that were granted may wait to be used. What is older is lost: a route that starts late must not start
-/// more at once than its rate says.
+/// Lifetime of granted starts. Unused starts expire, so that a route that starts late does not start more runs at once
+/// than its rate allows.
 const GRANT_LASTS: Duration = Duration::from_secs(1);
 
-/// Wakes those who dispatch, and who asks for starts.
+/// Wakes the workers, the rate limit task and the sweep.
 #[derive(Debug, Default)]
 pub struct Wakeups {
     fresh: Notify,
-    swept: Notify,
-    /// Signals wait that may not start: who ends next says so.
+    backlog: Notify,
+    /// True if held signals wait: the next run that ends wakes the workers.
     held: AtomicBool,
-    /// A route with a rate has signals and no starts.
+    /// Notified when a route with a rate limit has signals but no starts.
     pub starved: Notify,
-    /// There is room for a sweep again, where there was little.
+    /// Notified when a queue that was full has room for a sweep again.
     pub drained: Notify,
 }
 
 impl Wakeups {
-    /// Something arrived in this class, or may start now.
+    /// Notified when a signal of this class arrives or may start.
     pub fn arrived(&self, class: SignalClass) -> &Notify {
         match class {
             SignalClass::Fresh => &self.fresh,
-            SignalClass::Backlog => &self.swept,
+            SignalClass::Backlog => &self.backlog,
         }
     }
 
-    /// Something is about to be found waiting that may not start. Said *before* looking: a run that ends in between is
-    /// then seen, or heard.
-    pub fn listen_for_ends(&self) {
+    /// Requests a wakeup when a run ends. Called *before* checking for held signals: a run that ends in between is then
+    /// either seen by the check or wakes the workers.
+    pub fn watch_for_run_ends(&self) {
         self.held.store(true, Ordering::SeqCst);
     }
 
-    /// What may start has changed.
-    pub fn open(&self) {
+    /// Wakes the workers of both classes: which signals may start has changed.
+    pub fn wake_all(&self) {
         self.fresh.notify_one();
-        self.swept.notify_one();
+        self.backlog.notify_one();
     }
 
-    fn ended(&self) {
+    fn run_ended(&self) {
         if self.held.swap(false, Ordering::SeqCst) {
-            self.open();
+            self.wake_all();
         }
     }
 }
 
-/// What goes on on one route. It outlives a reload of the routes.
+/// Runs and granted starts of one route. Outlives a reload of the routes.
 #[derive(Debug)]
 pub struct RouteLoad {
     running: AtomicUsize,
-    hand: Mutex<Granted>,
+    granted: Mutex<Granted>,
     wakeups: Arc<Wakeups>,
 }
 
-/// Starts that were granted and are not used yet.
+/// Starts that were granted and not used yet.
 #[derive(Debug, Default)]
 struct Granted {
     starts: u32,
@@ -70,91 +70,93 @@ struct Granted {
 }
 
 impl RouteLoad {
-    /// Nothing runs.
+    /// Creates the load of a route without runs.
     pub fn new(wakeups: Arc<Wakeups>) -> Self {
         Self {
             running: AtomicUsize::new(0),
-            hand: Mutex::default(),
+            granted: Mutex::default(),
             wakeups,
         }
     }
 
-    /// Runs, and claims that may become runs.
+    /// Number of runs, and of claims that may become runs.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// How many starts are in hand.
+    /// Number of granted starts that can still be used.
     pub fn starts(&self) -> u32 {
-        self.hand().fresh()
+        self.granted().usable()
     }
 
-    /// So many more starts were granted.
+    /// Adds granted starts.
     pub fn grant(&self, starts: u32) {
-        let mut hand = self.hand();
-        hand.starts = hand.fresh().saturating_add(starts);
-        hand.since = Some(Instant::now());
+        let mut granted = self.granted();
+        granted.starts = granted.usable().saturating_add(starts);
+        granted.since = Some(Instant::now());
     }
 
-    /// Takes a permit, and one of the starts in hand where they are counted.
-    pub fn permit(self: &Arc<Self>, counted: bool) -> RoutePermit {
-        if counted {
-            let mut hand = self.hand();
-            hand.starts = hand.fresh().saturating_sub(1);
+    /// Takes a permit and, on a rate-limited route, one granted start.
+    pub fn permit(self: &Arc<Self>, is_counted: bool) -> RoutePermit {
+        if is_counted {
+            let mut granted = self.granted();
+            granted.starts = granted.usable().saturating_sub(1);
         }
         self.running.fetch_add(1, Ordering::SeqCst);
         RoutePermit {
             load: Arc::clone(self),
-            counted,
-            unused: counted,
+            is_counted,
+            is_unused: is_counted,
         }
     }
 
-    fn hand(&self) -> MutexGuard<'_, Granted> {
-        self.hand.lock().expect("nothing panics while holding it")
+    fn granted(&self) -> MutexGuard<'_, Granted> {
+        self.granted
+            .lock()
+            .expect("nothing panics while holding it")
     }
 }
 
 impl Granted {
-    fn fresh(&self) -> u32 {
-        let fresh = self
+    fn usable(&self) -> u32 {
+        let is_usable = self
             .since
             .is_some_and(|since| since.elapsed() < GRANT_LASTS);
-        if fresh { self.starts } else { 0 }
+        if is_usable { self.starts } else { 0 }
     }
 }
 
-/// A signal's right to one run of its route, from before the claim until the run has ended.
+/// Permit for one run of a route, held from before the claim until the run has ended.
 #[derive(Debug)]
 pub struct RoutePermit {
     load: Arc<RouteLoad>,
-    /// It took one of the starts in hand.
-    counted: bool,
-    /// It took one of the starts in hand, and nothing has started.
-    unused: bool,
+    /// True if the permit took a granted start.
+    is_counted: bool,
+    /// True if the permit took a granted start and no run has used it.
+    is_unused: bool,
 }
 
 impl RoutePermit {
-    /// A run starts on it.
+    /// Uses the permit's start for a run.
     pub fn start(&mut self) {
-        self.unused = false;
+        self.is_unused = false;
     }
 
-    /// Nothing was run after all.
+    /// Marks the permit's start as unused, since nothing was run.
     pub fn give_back(&mut self) {
-        self.unused = self.counted;
+        self.is_unused = self.is_counted;
     }
 }
 
 impl Drop for RoutePermit {
     fn drop(&mut self) {
-        if self.unused {
-            // The claim was lost, or nothing was run: the next one may have it.
-            let mut hand = self.load.hand();
-            hand.starts = hand.fresh().saturating_add(1);
+        if self.is_unused {
+            // The claim was lost or nothing was run: the next signal may use the start.
+            let mut granted = self.load.granted();
+            granted.starts = granted.usable().saturating_add(1);
         }
         self.load.running.fetch_sub(1, Ordering::SeqCst);
-        self.load.wakeups.ended();
+        self.load.wakeups.run_ended();
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_that_was_not_used_goes_to_the_next_and_none_lasts() {
+    async fn an_unused_start_is_given_back_and_starts_expire() {
         let load = Arc::new(RouteLoad::new(Arc::default()));
         load.grant(2);
         let (lost, mut won) = (load.permit(true), load.permit(true));
@@ -174,8 +176,8 @@ mod tests {
         tokio::time::advance(GRANT_LASTS).await;
         assert_eq!(load.starts(), 0);
         load.grant(1);
-        for (counted, starts) in [(true, 1), (false, 1)] {
-            let mut missed = load.permit(counted);
+        for (is_counted, starts) in [(true, 1), (false, 1)] {
+            let mut missed = load.permit(is_counted);
             missed.start();
             missed.give_back();
             drop(missed);

@@ -1,7 +1,7 @@
 use futures_util::FutureExt as _;
 
 use super::by_key::{ECHO_OF_KEY, ROUTED_AT_ONCE};
-use super::fair::{FRESH_MAX, SWEPT_MAX};
+use super::fair::{BACKLOG_MAX, FRESH_MAX};
 use super::*;
 use crate::task::UnixMs;
 
@@ -28,7 +28,8 @@ fn queue() -> SignalQueue {
 
 fn waiting(queue: &SignalQueue) -> usize {
     let queues = queue.queues();
-    queues.lines.waiting(SignalClass::Fresh) + queues.lines.waiting(SignalClass::Backlog)
+    queues.route_queues.waiting(SignalClass::Fresh)
+        + queues.route_queues.waiting(SignalClass::Backlog)
 }
 
 fn take(queue: &SignalQueue, class: SignalClass, limit: usize) -> Vec<Signal> {
@@ -37,7 +38,7 @@ fn take(queue: &SignalQueue, class: SignalClass, limit: usize) -> Vec<Signal> {
 }
 
 #[test]
-fn a_repeated_signal_comes_out_once() {
+fn a_repeated_signal_is_taken_once() {
     let queue = queue();
     queue.push(signal("a", Source::Event));
     queue.push(signal("a", Source::Nudge));
@@ -49,7 +50,7 @@ fn a_repeated_signal_comes_out_once() {
 }
 
 #[test]
-fn a_signal_for_a_key_in_flight_comes_out_after_it_landed() {
+fn a_signal_for_a_key_in_flight_is_taken_after_the_key_is_finished() {
     let queue = queue();
     queue.push(signal("a", Source::Event));
     let taken = take(&queue, SignalClass::Fresh, 1);
@@ -73,21 +74,21 @@ fn a_row_is_known_while_its_task_waits_or_is_in_flight() {
         ..signal("a", Source::Nudge)
     };
     queue.push(of(7));
-    assert!(queue.knows(7) && !queue.knows(8));
+    assert!(queue.contains_row(7) && !queue.contains_row(8));
     let taken = take(&queue, SignalClass::Fresh, 1);
-    assert!(queue.knows(7));
+    assert!(queue.contains_row(7));
     queue.push(of(8));
-    assert!(queue.knows(7) && !queue.knows(8));
-    // What was signalled meanwhile waits from now on.
+    assert!(queue.contains_row(7) && !queue.contains_row(8));
+    // The signal that arrived meanwhile waits from now on.
     queue.finish(taken.iter().map(|signal| &signal.key));
-    assert!(!queue.knows(7) && queue.knows(8));
+    assert!(!queue.contains_row(7) && queue.contains_row(8));
     let taken = take(&queue, SignalClass::Fresh, 1);
     queue.finish(taken.iter().map(|signal| &signal.key));
-    assert!(!queue.knows(8));
+    assert!(!queue.contains_row(8));
 }
 
 #[test]
-fn a_signal_from_before_the_settlement_is_answered_by_it() {
+fn a_signal_that_arrives_before_the_settlement_is_dropped() {
     let queue = queue();
     queue.push(signal("a", Source::Event));
     let taken = take(&queue, SignalClass::Fresh, 1);
@@ -127,7 +128,7 @@ async fn echoes_of_a_settled_arming_are_dropped_and_a_new_arming_is_not() {
 }
 
 #[tokio::test]
-async fn the_sweep_waits_in_a_lane_of_its_own() {
+async fn swept_signals_wait_in_a_class_of_their_own() {
     let queue = queue();
     for name in ["a", "b", "c"] {
         queue.push(signal(name, Source::Sweep));
@@ -148,18 +149,18 @@ async fn the_sweep_waits_in_a_lane_of_its_own() {
 }
 
 #[tokio::test]
-async fn overflow_drops_and_a_sweep_is_asked_for_when_there_is_room() {
-    for (source, class, most) in [
-        (Source::Sweep, SignalClass::Backlog, SWEPT_MAX),
+async fn overflow_drops_signals_and_requests_a_sweep_when_there_is_room() {
+    for (source, class, limit) in [
+        (Source::Sweep, SignalClass::Backlog, BACKLOG_MAX),
         (Source::Event, SignalClass::Fresh, FRESH_MAX),
     ] {
         let queue = queue();
-        for n in 0..=most {
+        for n in 0..=limit {
             queue.push(signal(&n.to_string(), source));
         }
-        assert_eq!(waiting(&queue), most);
+        assert_eq!(waiting(&queue), limit);
         let is_wanted = || queue.drained().now_or_never().is_some();
-        take(&queue, class, most / 2);
+        take(&queue, class, limit / 2);
         assert!(!is_wanted(), "a sweep would find no room");
         take(&queue, class, 1);
         assert!(is_wanted());
@@ -167,7 +168,7 @@ async fn overflow_drops_and_a_sweep_is_asked_for_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn after_a_reload_signals_find_their_routes_few_at_a_time() {
+async fn after_a_reload_signals_are_routed_in_batches() {
     let count = 3 * ROUTED_AT_ONCE + 1;
     let queue = queue();
     for n in 0..count {
