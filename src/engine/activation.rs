@@ -1,4 +1,4 @@
-//! Requests that a background task run now.
+//! Activation: requests that a background task run now.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -6,16 +6,16 @@ use tokio::sync::Notify;
 
 use crate::timer::Cause;
 
-/// The background tasks that other parts of the engine activate.
+/// Activations of the background tasks.
 #[derive(Debug, Default)]
 pub struct Activations {
     /// The sweep.
     pub sweep: SweepActivation,
     /// The audit.
     pub audit: AuditActivation,
-    /// The look-ahead: the ownership of tasks has changed.
+    /// The look-ahead, when task ownership has changed.
     pub look_ahead: Notify,
-    /// The scan for leases of dead daemons. It stays requested until one has gone through.
+    /// The scan for leases of dead daemons. It stays requested until a scan succeeds.
     pub lease_scan: Notify,
 }
 
@@ -39,7 +39,7 @@ impl SweepActivation {
     }
 }
 
-/// Requests for an audit: the most urgent cause since the last one was taken.
+/// Requests for an audit: keeps the most urgent cause since the last request was taken.
 #[derive(Debug, Default)]
 pub struct AuditActivation {
     cause: Mutex<Option<Cause>>,
@@ -75,7 +75,7 @@ impl AuditActivation {
         *requested = requested.filter(|requested| *requested != cause);
     }
 
-    /// Whether an audit is requested that does not wait for its turn.
+    /// True if an audit is requested that does not wait for its turn.
     pub fn is_urgent(&self) -> bool {
         *self.cause() == Some(Cause::RedisChanged)
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_redis_that_lost_its_data_is_the_strongest_cause_of_an_audit() {
+    async fn a_changed_redis_is_the_most_urgent_cause_of_an_audit() {
         let audit = AuditActivation::default();
         audit.activate(Cause::RedisChanged);
         audit.activate(Cause::Sentinel);

@@ -1,4 +1,4 @@
-//! Keys that were seen, and wait to be compared with the ledger: bounded, and coalesced by key.
+//! Adoption candidates: observed keys that wait to be compared with the ledger, bounded and coalesced by key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
@@ -12,27 +12,27 @@ use crate::membership::Elder;
 use crate::task::TaskKey;
 use crate::timer::{Seen, Sighting};
 
-/// Most keys that wait.
+/// Maximum number of waiting keys.
 const WAITING_MAX: usize = 262_144;
 
-/// How long the program that armed a key has to write its row itself, in a transaction that it may commit after
-/// that. Of a shorter delay, half is left for adopting.
+/// Time allowed for the program that armed a key to write the row itself, in a transaction that may commit after the
+/// key is armed. At most half of the key's delay, so that the other half is left for the adoption.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The second daemon that hears of a key acts so much later than the first, unless that one is seen to be gone.
+/// Delay after which the second daemon that hears of a key acts, unless the first is known to be gone before.
 const NEXT_IN_LINE_WAITS: Duration = Duration::from_secs(1);
 
-/// A sighting whose time has come.
+/// An adoption candidate that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) sighting: Sighting,
-    /// The daemon that acts on it first, as long as it is there.
+    /// The daemon that acts first, as long as it is alive.
     pub(crate) elder: Option<Elder>,
-    /// When this one acts in any case.
+    /// When this daemon acts in any case.
     latest: Instant,
 }
 
-/// Keys that wait until whoever armed them has had time to write their row.
+/// Adoption candidates: keys that wait until the programs that armed them have had time to write the rows.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     clock: LedgerClock,
@@ -65,15 +65,15 @@ impl Candidates {
         }
     }
 
-    /// Takes a sighting in, in place of an earlier one of the same key; its time comes `wait` later than that of others.
-    /// Tells whether there was room.
+    /// Adds a candidate, or replaces the earlier one of the same key. It is due `wait` later than usual. Returns false
+    /// if there is no room.
     pub(crate) fn add(&self, sighting: Sighting, wait: Duration) -> bool {
         let ready = Instant::now() + self.grace(sighting.seen) + wait;
         self.put(sighting, ready, None, ready)
     }
 
-    /// Takes a sighting in, in place of an earlier one of the same key, that another daemon may act on first. Tells whether
-    /// there was room.
+    /// Adds a candidate that another daemon may act on first, or replaces the earlier one of the same key. Returns
+    /// false if there is no room.
     pub(crate) fn add_behind(&self, sighting: Sighting, elder: Option<Elder>) -> bool {
         let ready = Instant::now() + self.grace(sighting.seen);
         self.put(sighting, ready, elder, ready + NEXT_IN_LINE_WAITS)
@@ -98,7 +98,8 @@ impl Candidates {
         fits
     }
 
-    /// These could not be handled: they come again after `pause`, unless something newer was seen of them.
+    /// Returns candidates that could not be handled. They are due again after `pause`; a newer candidate of the same
+    /// key takes precedence.
     pub(crate) fn put_back(&self, sightings: Vec<Sighting>, pause: Duration) {
         let again = Instant::now() + pause;
         let mut waiting = self.waiting();
@@ -109,7 +110,8 @@ impl Candidates {
         self.arrived.notify_one();
     }
 
-    /// Those who act on these first are there: they come again after `pause`, or when this daemon acts in any case.
+    /// Leaves candidates to the daemons that act first. They are due again after `pause`, or when this daemon acts in
+    /// any case, if that is earlier.
     pub(crate) fn leave_to_elders(&self, sightings: Vec<Ready>, pause: Duration) {
         let again = Instant::now() + pause;
         let mut waiting = self.waiting();
@@ -125,12 +127,13 @@ impl Candidates {
         self.arrived.notify_one();
     }
 
-    /// Takes out what is known of a key, if it waits.
+    /// Removes the candidate of a key, and returns its observation.
     pub(crate) fn take(&self, key: &TaskKey) -> Option<Seen> {
         self.waiting().remove(key).map(|place| place.seen)
     }
 
-    /// A key of ours has taken the place of what was armed before. That a program deleted its own is still to be handled.
+    /// Forgets the candidate of a key that this system has armed itself since. A deletion by a program is still
+    /// handled.
     pub(crate) fn forget_arming(&self, key: &TaskKey) {
         let mut waiting = self.waiting();
         let is_deletion = |place: &Place| matches!(place.seen, Seen::Disarmed(_));
@@ -139,7 +142,7 @@ impl Candidates {
         }
     }
 
-    /// Takes out everything, ready or not.
+    /// Takes all candidates, due or not.
     pub(crate) fn take_all(&self) -> Vec<Sighting> {
         let waiting = std::mem::take(&mut *self.waiting());
         let sighting = |(key, place): (TaskKey, Place)| Sighting {
@@ -149,10 +152,10 @@ impl Candidates {
         waiting.by_key.into_iter().map(sighting).collect()
     }
 
-    /// Waits until the time of some has come, and takes out at most `limit` of them.
+    /// Waits until some candidates are due, and takes at most `limit` of them.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is taken out before it is returned.
+    /// Cancel safe: candidates are removed only when they are returned.
     pub(crate) async fn ready(&self, limit: usize) -> Vec<Ready> {
         loop {
             let arrived = self.arrived.notified();
@@ -176,12 +179,12 @@ impl Candidates {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting
             .lock()
-            .expect("nothing panics while holding the sightings")
+            .expect("nothing panics while holding the candidates")
     }
 }
 
 impl Ready {
-    /// Whether this daemon acts now, whoever is there.
+    /// True if this daemon acts now, whichever other daemons are alive.
     pub(crate) fn waits_no_longer(&self) -> bool {
         self.elder.is_none() || Instant::now() >= self.latest
     }
@@ -200,7 +203,7 @@ impl Waiting {
         if self.by_key.len() >= WAITING_MAX {
             return false;
         }
-        // However often a key is armed again, its row is written in time.
+        // Arming a key repeatedly does not postpone the adoption.
         let ready = before.map_or(ready, |before| ready.min(before.ready));
         let latest = before.map_or(latest, |before| latest.min(before.latest));
         self.added += 1;
@@ -235,7 +238,7 @@ impl Waiting {
         Some(place)
     }
 
-    /// What is ready, or when something will be.
+    /// Returns the candidates that are due, or the time when the next one is.
     fn ready(&mut self, limit: usize) -> Result<Vec<Ready>, Option<Instant>> {
         let now = Instant::now();
         let mut ready = Vec::new();
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_latest_sighting_counts_and_does_not_start_the_wait_anew() {
+    async fn the_latest_candidate_counts_and_does_not_restart_the_wait() {
         let sightings = sightings();
         let started = Instant::now();
         for due_ms in [60_000, 61_000] {
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_put_back_gives_way_to_what_was_seen_since() {
+    async fn a_newer_candidate_takes_precedence_over_one_put_back() {
         let sightings = sightings();
         sightings.add(armed("a", 60_000), Duration::ZERO);
         sightings.put_back(vec![armed("a", 1), armed("b", 2)], Duration::from_secs(1));
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_an_elder_handles_comes_again_until_this_daemon_acts_in_any_case() {
+    async fn a_candidate_left_to_an_elder_is_due_again_until_this_daemon_acts_in_any_case() {
         let sightings = sightings();
         let elder = Some(Elder {
             id: MemberId(7),
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_of_ours_makes_older_armings_out_of_date_but_no_deletion() {
+    async fn a_key_of_ours_makes_older_armings_obsolete_but_not_deletions() {
         let sightings = sightings();
         let deleted = Sighting {
             seen: Seen::Disarmed(UnixMs(1)),
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_wait_than_fit() {
+    async fn the_number_of_candidates_is_bounded() {
         let sightings = sightings();
         for n in 0..WAITING_MAX {
             assert!(sightings.add(armed(&n.to_string(), 60_000), Duration::ZERO));
@@ -373,7 +376,7 @@ mod tests {
         assert!(!sightings.add(armed("one too many", 60_000), Duration::ZERO));
         assert!(
             sightings.add(armed("0", 70_000), Duration::ZERO),
-            "a known key has its place"
+            "a known key is replaced"
         );
         tokio::time::sleep(GRACE).await;
         assert_eq!(sightings.ready(10).await.len(), 10);

@@ -1,4 +1,4 @@
-//! The claim stage: finds out which signalled tasks are due, and claims them.
+//! Claim stage: finds out which signalled tasks are due, and claims them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use crate::ledger::{Claim, LedgerError, Standing};
 use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, Cause, Seen, Sighting, Signal, Source};
 
-/// From this number of daemons on, the claims of each daemon follow one another: two at a time by each would be small,
-/// and many sessions of the ledger would wait for the same pages.
+/// From this number of daemons on, each daemon makes one claim of fresh signals at a time. Two at a time would each be
+/// small, and many ledger sessions would wait for the same pages.
 const MANY_MEMBERS: usize = 3;
 
-/// How long a claim waits for another one of this daemon.
+/// Maximum time that a claim waits for another claim of this daemon.
 const CLAIM_TURN_WAIT: Duration = Duration::from_millis(100);
 
-/// How far the ledger's clock may be behind what is known of it here: what fell due less than this ago and
-/// could not be claimed may not have been due there.
+/// Maximum lag of the ledger's clock behind this daemon's estimate of it. A task that fell due less than this ago and
+/// could not be claimed may not have been due by the ledger's clock.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(100);
 
-/// When such a claim is made again.
+/// Delay before such a claim is repeated.
 const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
-/// How long to wait before the next claim when the ledger did not answer.
+/// Pause before the next claim when the ledger does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The claim stage: from signals to claims.
+/// The claim stage: turns signals into claims.
 pub struct Claimer {
     deps: Arc<Deps>,
     queue: Arc<SignalQueue>,
@@ -48,22 +48,22 @@ pub struct Claimer {
     lease_watch: Arc<LeaseWatch>,
     /// Keys of recent signals that have no row.
     without_row: NegativeCache,
-    /// Taken for claims of fresh signals where many daemons share the ledger.
+    /// Serializes claims of fresh signals where many daemons share the ledger.
     turn: Semaphore,
 }
 
-/// A claim, the route that runs it, and the permit of that route.
+/// A claim with its route and the route's permit.
 pub struct Claimed {
     /// The claim.
     pub claim: Claim,
-    /// What runs it.
+    /// The route that runs the task.
     pub route: Route,
-    /// Its permit.
+    /// The route's permit for the run.
     pub permit: RoutePermit,
 }
 
 impl Claimer {
-    /// A claim stage that nothing has passed yet.
+    /// Creates a claim stage.
     pub fn new(
         deps: Arc<Deps>,
         queue: Arc<SignalQueue>,
@@ -82,8 +82,8 @@ impl Claimer {
         }
     }
 
-    /// Where many daemons share the ledger, waits until no other claim of fresh signals is on its way, but not for long:
-    /// that one may have met a locked row.
+    /// Where many daemons share the ledger, waits until no other claim of fresh signals is under way, at most
+    /// [`CLAIM_TURN_WAIT`]: the other claim may wait for a locked row.
     pub async fn turn(&self, class: SignalClass) -> Option<SemaphorePermit<'_>> {
         if class != SignalClass::Fresh || self.deps.ownership.members() < MANY_MEMBERS {
             return None;
@@ -92,8 +92,8 @@ impl Claimer {
         turn.ok()?.ok()
     }
 
-    /// Claims the tasks of these signals that are due and not paused. The ledger tells which row a key is, and decides.
-    /// Returns the claims, and the signals whose tasks seemed due and could not be claimed.
+    /// Claims the tasks of these signals that are due and not paused. The ledger resolves keys to rows, and decides.
+    /// Returns the claims, and the signals whose tasks seemed due but could not be claimed.
     pub async fn claim(
         &self,
         taken: Vec<Taken>,
@@ -108,7 +108,7 @@ impl Claimer {
                 .into_iter()
                 .map(|(signal, _)| signal),
         );
-        // Not before: a key whose row was never written is adopted, paused or not.
+        // Only after the look-up: a key without a row is adopted, paused or not.
         self.leave_paused(&mut due);
         let armings: Vec<Arming> = due.iter().filter_map(|signal| signal.arming).collect();
         if armings.is_empty() {
@@ -138,7 +138,7 @@ impl Claimer {
         Ok((claims, due))
     }
 
-    /// The route and permit of each key; keys that are known to have no row are left out.
+    /// Returns the route and permit of each key. Leaves out keys that are known to have no row.
     fn leave_rowless(
         &self,
         taken: Vec<Taken>,
@@ -161,7 +161,7 @@ impl Claimer {
         (routes, signals)
     }
 
-    /// Whether a signal names a key that is known to have no row. If so, it is counted as dropped.
+    /// True if a signal names a key that is known to have no row. Such a signal is counted as dropped.
     fn is_rowless(&self, signal: &Signal) -> bool {
         let is_rowless = signal.arming.is_none() && self.without_row.contains(&signal.key);
         if is_rowless {
@@ -170,9 +170,9 @@ impl Claimer {
         is_rowless
     }
 
-    /// What was thought to be due and could not be claimed: says why, and holds what came early. A claim that
-    /// was a few milliseconds early by the ledger's own clock is made again shortly; whatever else is due and not
-    /// ours, such as a row that another session has locked, is looked at again in a second.
+    /// Counts the signals that could not be claimed by reason, and arms early tasks again. A claim that was a few
+    /// milliseconds early by the ledger's own clock is repeated shortly. Any other due task that could not be claimed,
+    /// such as a row that another session has locked, is checked again in a second.
     pub async fn account_for(&self, missed: Vec<Signal>) {
         let still_due = match self.look_up_due(missed).await {
             Ok(still_due) => still_due,
@@ -198,8 +198,8 @@ impl Claimer {
         }
     }
 
-    /// Asks where keys stand. Answers those that are due, with their arming and since when; holds those that will
-    /// be soon, and counts the others by why not.
+    /// Looks up the rows of these keys. Returns the due signals with their armings and due times, arms early tasks
+    /// again, and counts the others by reason.
     async fn look_up_due(
         &self,
         signals: Vec<Signal>,
@@ -250,14 +250,14 @@ impl Claimer {
         Ok(due)
     }
 
-    /// Of a signal without a row, the key, if that is to be adopted.
+    /// Returns the key of a signal without a row if the key is to be adopted.
     fn to_be_adopted(&self, signal: Signal) -> Option<TaskKey> {
         let Signal {
             key,
             source: _,
             arming,
         } = signal;
-        // A signal that knows its row is about one that was deleted.
+        // The row of a signal that names its arming was deleted.
         let is_strange = arming.is_none();
         if is_strange && self.deps.router.adopts(&key) {
             return Some(key);
@@ -269,8 +269,8 @@ impl Claimer {
         None
     }
 
-    /// The ledger has every task: the sweep finds them when it answers again. All but those whose key is gone before its
-    /// row was written: they are looked at again.
+    /// Waits after a failed claim. The sweep finds the tasks when the ledger answers again, except those whose key
+    /// expired before its row was written: these become adoption candidates.
     pub async fn wait_out(&self, error: &LedgerError, keys: &[TaskKey], events: Vec<TaskKey>) {
         self.deps.ledger_failed("claim tasks", error);
         let adopts = |key: &TaskKey| self.deps.router.adopts(key);
@@ -285,8 +285,8 @@ impl Claimer {
         self.deps.activate.sweep.activate(Cause::Overflow);
     }
 
-    /// Does with signals that were set aside what a dispatcher would, except that it takes no start for them: whose row
-    /// nobody has written is adopted, what is paused or held is left alone. What turns out to be neither waits again.
+    /// Processes signals that were set aside as a worker does, but without taking starts for them. A key without a row
+    /// is adopted, a paused or held task is left alone, and any other signal returns to the queue.
     pub async fn see_off(&self, signals: Vec<Signal>) {
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
         let events = signals
@@ -307,7 +307,7 @@ impl Claimer {
             .for_each(|signal| self.queue.put_back(signal));
     }
 
-    /// What may not start for now is left to the sweep, which comes by when it may.
+    /// Drops the signals of paused tasks. The sweep finds these tasks when they may start.
     fn leave_paused(&self, due: &mut Vec<Signal>) {
         let before = due.len();
         due.retain(|signal| self.pauses.hinders(signal).is_none());
@@ -317,14 +317,14 @@ impl Claimer {
         }
     }
 
-    /// Expired keys without any row: that they were armed was not heard, or is not yet written down. They are written
-    /// next, and run then; whoever dispatches does not wait for that.
+    /// Adopts expired keys without a row: their arming was not heard, or is not written yet. The adopter writes their
+    /// rows and then signals them; the caller does not wait for that.
     fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.deps.ledger.clock().now();
         for key in keys {
             let seen = match self.candidates.take(&key) {
-                // What was seen of it alive says more; written as it was seen, another daemon that saw it, too, knows the
-                // arming again.
+                // An observation of the live key says more. The row is written as the key was seen, so that another
+                // daemon that saw the key too recognizes the arming.
                 Some(Seen::Armed(seen)) if seen.meant.is_none() => Seen::Armed(Countdown {
                     due: seen.due.min(now),
                     ..seen

@@ -1,9 +1,9 @@
-//! The name of a daemon in the rows that it claims, and whether the process behind such a name is gone.
+//! Daemon names in claimed rows, and the check whether the process behind such a name is gone.
 //!
 //! A name is `host:pid/place.start`. `place` is a hash of the boot of the machine, its host name and the PID and time
 //! namespaces of the process; `start` is when the process started, in clock ticks since the boot. Within one place, the
-//! kernel knows whether that process still exists. Of a name from any other place nothing is known, nor of a plain
-//! `host:pid`, which a daemon uses that cannot read these facts: there the lease decides.
+//! kernel knows whether that process still exists. Nothing is known about a name from any other place, nor about a
+//! plain `host:pid`, which a daemon uses if it cannot read these facts: there the lease decides.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,28 +13,28 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use sha2::{Digest, Sha256};
 
-/// Longest name of a daemon: the width of its column.
+/// Maximum length of a daemon's name: the width of its column.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Hexadecimal digits of a place.
+/// Number of hexadecimal digits of a place.
 const PLACE_DIGITS: usize = 12;
 
-/// Position of the start time behind the name of the program in `/proc/PID/stat`, whose first is the state.
+/// Index of the start time among the fields after the program name in `/proc/PID/stat`; the first is the state.
 const STAT_START: usize = 19;
 
-/// The processes that this one can see.
+/// The processes that this process can see.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    /// `/proc`, unless in a test.
+    /// `/proc`, except in tests.
     proc: PathBuf,
-    /// Whether a process with this id exists here.
+    /// True if a process with this id exists here.
     exists: fn(Pid) -> bool,
     host: String,
     own: Option<Claimer>,
     own_pid: u32,
 }
 
-/// A process that claims, as its name tells.
+/// A claiming process, parsed from its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Claimer {
     pid: Pid,
@@ -43,7 +43,7 @@ struct Claimer {
 }
 
 impl Processes {
-    /// Those of this machine.
+    /// The processes of this machine.
     pub(crate) fn here() -> Self {
         let host = rustix::system::uname()
             .nodename()
@@ -63,7 +63,7 @@ impl Processes {
         }
     }
 
-    /// The name of this process. Of a long host name only the end is kept.
+    /// The name of this process. A long host name is cut at the front.
     pub(crate) fn own_name(&self) -> String {
         let process = match &self.own {
             Some(Claimer { pid, place, start }) => {
@@ -76,7 +76,7 @@ impl Processes {
         self.host.chars().skip(beyond).collect::<String>() + &process
     }
 
-    /// Whether the process of this name certainly does not exist any more. False whenever it cannot be known.
+    /// True if the process of this name certainly no longer exists. False if that cannot be known.
     pub(crate) fn is_gone(&self, name: &str) -> bool {
         let (Some(own), Some(claimer)) = (&self.own, Claimer::parse(name)) else {
             return false;
@@ -98,14 +98,14 @@ impl Processes {
 }
 
 impl Claimer {
-    /// This process; `None` if something about it cannot be known.
+    /// This process; `None` if one of its facts cannot be read.
     fn own(proc: &Path, host: &str, pid: u32) -> Option<Self> {
         let own = proc.join("self");
         let status = fs::read_to_string(own.join("status")).ok()?;
         let in_namespaces = status
             .lines()
             .find_map(|line| line.strip_prefix("NSpid:"))?;
-        // More than one: this `/proc` is of another PID namespace, and numbers the processes otherwise.
+        // More than one: this `/proc` belongs to another PID namespace, with other process ids.
         if in_namespaces.trim() != pid.to_string() {
             return None;
         }
@@ -113,7 +113,7 @@ impl Claimer {
         let pids = fs::read_link(own.join("ns/pid")).ok()?;
         let times = match fs::read_link(own.join("ns/time")) {
             Ok(times) => times,
-            // An old kernel, where there are none.
+            // An old kernel without time namespaces.
             Err(error) if error.kind() == ErrorKind::NotFound => PathBuf::new(),
             Err(_) => return None,
         };
@@ -131,7 +131,7 @@ impl Claimer {
         })
     }
 
-    /// Reads what [`Processes::own_name`] wrote; `None` for any other name.
+    /// Parses a name that [`Processes::own_name`] wrote; `None` for any other name.
     fn parse(name: &str) -> Option<Self> {
         let (process, proof) = name.rsplit_once('/')?;
         let (_, pid) = process.rsplit_once(':')?;
@@ -152,7 +152,7 @@ impl Claimer {
     }
 }
 
-/// What the kernel says about a process or a thread.
+/// State of a process or a thread, as the kernel reports it.
 struct Stat {
     has_ended: bool,
     start: u64,
@@ -161,7 +161,7 @@ struct Stat {
 impl Stat {
     fn read(path: &Path) -> Option<Self> {
         let text = fs::read_to_string(path).ok()?;
-        // The name of the program stands in parentheses, and may have any in it.
+        // The program name is in parentheses, and may contain parentheses itself.
         let (_, fields) = text.rsplit_once(") ")?;
         let mut fields = fields.split_ascii_whitespace();
         let state = fields.next()?;
@@ -173,7 +173,7 @@ impl Stat {
     }
 }
 
-/// Whether every thread has ended. The first one of a process may be a zombie while others go on.
+/// True if every thread has ended. The first thread of a process may be a zombie while others run.
 fn all_have_ended(threads: &Path) -> bool {
     let Ok(threads) = fs::read_dir(threads) else {
         return false;

@@ -1,4 +1,4 @@
-//! What the stages and the background tasks of one engine share.
+//! Dependencies shared by the stages and background tasks of one engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Alarm, ArmMode, Timer};
 
-/// The seams, the configuration and the lifecycle of one engine. No stage keeps state of its own here.
+/// Seams, configuration and lifecycle of one engine. Stages keep their own state elsewhere.
 pub struct Deps {
-    /// The book of record.
+    /// The ledger, which stores the tasks.
     pub ledger: Arc<dyn Ledger>,
-    /// The same, for counting and pruning.
+    /// The ledger's counting and pruning side.
     pub catalog: Option<Arc<dyn Catalog>>,
-    /// What signals that tasks may be due.
+    /// The source of signals.
     pub timer: Arc<dyn Timer>,
     /// The daemons on this ledger.
     pub membership: Arc<dyn Membership>,
-    /// Which tasks belong to this daemon.
+    /// Task ownership: decides which tasks belong to this daemon.
     pub ownership: Arc<Ownership>,
-    /// The shared rate limits of routes.
+    /// Rate limits of routes, shared by all daemons.
     pub limiter: Arc<dyn RateLimiter>,
     /// Handlers and routes.
     pub router: Arc<Router>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// In whose name this daemon claims.
+    /// The name and lease with which this daemon claims.
     pub claimant: Claimant,
     /// `[engine]`.
     pub config: EngineConfig,
@@ -41,20 +41,20 @@ pub struct Deps {
     pub nudge: NudgeConfig,
     /// `[sweep]`.
     pub sweep: SweepConfig,
-    /// Whether the ledger does what it is asked.
+    /// Outages of the ledger.
     pub health: LedgerHealth,
-    /// How far a stop has come.
+    /// Progress of a stop.
     pub lifecycle: Lifecycle,
     /// Requests to background tasks.
     pub activate: Activations,
-    /// Log lines about failures: one of a kind every 10 s.
+    /// Limits log lines about failures: one per kind every 10 s.
     pub failures: RateLimit,
-    /// Log lines about what stays as it is until somebody changes it: one of a kind every 10 min.
+    /// Limits log lines about conditions that last until a person acts: one per kind every 10 min.
     pub warnings: RateLimit,
 }
 
 impl Deps {
-    /// The ledger answered. After an outage, leases may have expired: they are scanned.
+    /// Records that the ledger answered. Leases may have expired during an outage, so its end requests a lease scan.
     pub fn ledger_answered(&self) {
         if self.health.answered() {
             tracing::info!("the ledger answers again");
@@ -62,24 +62,25 @@ impl Deps {
         }
     }
 
-    /// The ledger failed; the caller tries again. The daemon is not ready until the ledger answers.
+    /// Records that the ledger failed. The caller tries again; the daemon is not ready until the ledger answers.
     pub fn ledger_failed(&self, verb: &'static str, error: &LedgerError) {
         self.health.failed(verb, error);
         self.log_failure(verb, error);
     }
 
-    /// Logs a failure that no task waits for: one line per verb and interval.
+    /// Logs a failure, at most one line per verb and interval.
     pub fn log_failure(&self, verb: &'static str, error: &LedgerError) {
         if let Some(held_back) = self.failures.admit(verb) {
             tracing::error!(%error, held_back, "could not {verb}; trying again");
         }
     }
 
-    /// Whether tasks with an expired lease are left alone for now. After an outage, daemons that have ended their runs give
-    /// the leases back, which counts no crash; claimed by another daemon before that, each would count as one.
+    /// True if tasks with expired leases are left to their owners for now. After an outage, daemons that have ended
+    /// their runs release the leases, which counts no crash. If another daemon claims a task before that, a crash is
+    /// counted.
     ///
     /// # Errors
-    /// The ledger still does not answer.
+    /// The ledger does not answer yet.
     pub async fn owners_come_first(&self) -> Result<bool, LedgerError> {
         if self.health.has_failed_for_long() {
             self.ledger.sync_clock().await?;
@@ -88,8 +89,8 @@ impl Deps {
         Ok(self.health.owners_come_first())
     }
 
-    /// Makes sure that a signal comes when these tasks fall due: near ones are expected by the timer, and all are armed.
-    /// Does not wait for Redis; a lost arm is found by the look-ahead.
+    /// Arms these tasks again, and has the timer expect those due soon. Does not wait for Redis; the look-ahead finds a
+    /// lost arm.
     pub fn rearm(&self, alarms: Vec<Alarm>) {
         let horizon = self.ledger.clock().now().plus(self.nudge.horizon);
         let (near, far): (Vec<Alarm>, Vec<Alarm>) =
@@ -109,7 +110,7 @@ impl Deps {
         });
     }
 
-    /// `interval`, up to a tenth shorter: daemons that started together must not work in step.
+    /// Shortens `interval` by up to a tenth, so that daemons that started together do not work in step.
     pub fn jittered(&self, interval: Duration) -> Duration {
         interval.mul_f64(rand::random_range(0.9..=1.0))
     }

@@ -1,4 +1,4 @@
-//! The graceful stop.
+//! Graceful stop: drains runs and writes the last settlements.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::deps::Deps;
 use super::execute::Ended;
 use super::lease::Leases;
 
-/// How long the last settlements of a stopping engine may take.
+/// Timeout for the last settlements of a stopping engine.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long arming the keys of what was released may take.
+/// Timeout for arming the keys of released tasks.
 const ARM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Ends what runs, first by waiting, then by force, and writes the last settlements.
+/// Waits for the runs to end, interrupts those that remain, and writes the last settlements.
 pub async fn drain(
     deps: &Deps,
     leases: &Leases,
@@ -40,7 +40,7 @@ pub async fn drain(
             "runs outlived the drain timeout: releasing them"
         );
         leases.interrupt_all();
-        // In an outage they may wait for ever to be settled.
+        // In an outage, runs may wait for ever to be settled.
         if timeout(FLUSH_TIMEOUT, deps.lifecycle.runs.wait())
             .await
             .is_err()
@@ -58,7 +58,7 @@ pub async fn drain(
         );
         settler.abort();
     }
-    // The sweeps of the others find what is not armed.
+    // The sweeps of other daemons find tasks that are not armed.
     let _ = timeout(ARM_TIMEOUT, deps.lifecycle.runs.wait()).await;
     tracing::info!("stopped");
 }

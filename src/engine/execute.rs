@@ -1,4 +1,4 @@
-//! The execute stage: one run of one task, from its claim to its outcome.
+//! Execute stage: runs one claimed task, from its claim to its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::ledger::Claim;
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::trace;
 
-/// How long a run that was told to end may take to let go of its thread.
+/// Time allowed for an aborted run to release its thread.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
 
-/// A run that is over.
+/// A run that has ended.
 pub struct Ended {
-    /// What was run.
+    /// The claim of the task.
     pub claim: Claim,
-    /// By what.
+    /// The route that ran it.
     pub route: Route,
-    /// How it ended.
+    /// The outcome of the run.
     pub outcome: Outcome,
-    /// JSON that its handler wants to be kept.
+    /// The handler's result to be stored, as JSON.
     pub result: Option<String>,
 }
 
@@ -37,12 +37,12 @@ pub struct Ended {
 pub struct Executor {
     deps: Arc<Deps>,
     pauses: Arc<PauseWatch>,
-    /// Taken by a run that is suspected of killing its daemon: one at a time.
+    /// Permit for a run that is suspected of killing its daemon: one at a time.
     suspects: Semaphore,
 }
 
 impl Executor {
-    /// An execute stage in which nothing runs.
+    /// Creates an execute stage without runs.
     pub fn new(deps: Arc<Deps>, pauses: Arc<PauseWatch>) -> Self {
         Self {
             deps,
@@ -51,7 +51,7 @@ impl Executor {
         }
     }
 
-    /// Runs a claimed task and sends its outcome to the settle stage. The permits are free again afterwards.
+    /// Runs a claimed task and sends its outcome to the settle stage. The permits are released afterwards.
     pub async fn run(
         self: Arc<Self>,
         claim: Claim,
@@ -71,7 +71,7 @@ impl Executor {
                 None => self.run_with_care(&claim, &route, &interrupted).await,
             },
         };
-        // Bounded: when the ledger is slow, runs wait here with their slots and no more are claimed.
+        // Bounded: when the ledger is slow, runs wait here and keep their slots, and no more tasks are claimed.
         let sent = ended
             .send(Ended {
                 claim,
@@ -86,8 +86,8 @@ impl Executor {
         });
     }
 
-    /// What becomes of a claim that is not to be run, and so needs no start: what was paused since it was taken in
-    /// waits, and with an occurrence something else may be done.
+    /// Outcome of a claim that is not run, and so needs no start: its task was paused after it was signalled, or is an
+    /// occurrence that is missed or becomes a task of its own. `None` if the claim is to be run.
     async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
         if !self.pauses.may_start(claim) {
             self.deps.metrics.dropped("paused", 1);
@@ -96,7 +96,7 @@ impl Executor {
         occurrence::instead_of_running(&self.deps, claim).await
     }
 
-    /// How it ended, and what the handler wants to be kept of it.
+    /// Runs the task, one suspect at a time. Returns the outcome, and the handler's result to be stored.
     async fn run_with_care(
         &self,
         claim: &Claim,
@@ -104,8 +104,8 @@ impl Executor {
         ended: &CancellationToken,
     ) -> (Outcome, Option<String>) {
         match claim.attempt.crashes {
-            // It may have taken its daemon down twice: at worst it takes the next one down alone. The others go back,
-            // so that they do not hold slots while they wait for their turn.
+            // The task may have taken its daemon down twice: at worst it takes the next one down alone. Other suspects
+            // are released, so that they do not keep slots while they wait for their turn.
             SUSPECT_CRASHES.. => match self.suspects.try_acquire() {
                 Ok(_alone) => self.handle(claim, route, ended).await,
                 Err(_) => (Outcome::Interrupted, None),
@@ -144,7 +144,7 @@ impl Executor {
         let layers = self.deps.router.around(&claim.key, route);
         let started = Instant::now();
         let outcome = supervise(&context, route, &layers, ended).await;
-        // Its own transaction may have settled it before it failed or was ended.
+        // The handler's own transaction may have settled the task before the run failed or was aborted.
         let outcome = context.concluded().unwrap_or(outcome);
         layers.ended(&context, &outcome);
         self.deps
@@ -154,13 +154,13 @@ impl Executor {
     }
 }
 
-/// A payload that nobody has read: the handler would run without what it needs.
+/// Outcome of a task whose payload is too long: it was not read, so the handler would run without its input.
 fn too_long(bytes: u64) -> Outcome {
     let error = format!("payload has {bytes} bytes, expected at most {PAYLOAD_BYTES_MAX}");
     HandlerError::permanent(error).into_outcome()
 }
 
-/// The handler in a task of its own: a panic or a hang there is an outcome here.
+/// Runs the handler in a task of its own, so that a panic or a hang becomes an outcome.
 async fn supervise(
     context: &TaskContext,
     route: &Route,
@@ -182,7 +182,7 @@ async fn supervise(
     }
 }
 
-/// What log lines of the handler are found by. A task that has no trace has a span for those who debug only.
+/// Span of the handler's log lines. Without a trace it is a span at DEBUG.
 fn span_of(context: &TaskContext, route: &Route) -> Span {
     let (key, attempt, route) = (context.key(), context.attempt(), &*route.name);
     let Some(trace) = context.traceparent() else {
@@ -198,7 +198,7 @@ fn span_of(context: &TaskContext, route: &Route) -> Span {
         trace_id = trace.trace_id(),
         traceparent = %trace,
     );
-    // Arguments are nobody's business above DEBUG.
+    // Arguments are not logged above DEBUG.
     if tracing::enabled!(tracing::Level::DEBUG) {
         span.record("task.key", key.as_str());
     }
@@ -208,7 +208,7 @@ fn span_of(context: &TaskContext, route: &Route) -> Span {
 struct AbortOnDrop(JoinHandle<Result<(), HandlerError>>);
 
 impl AbortOnDrop {
-    /// Ends the handler; if it had just finished by itself, that counts.
+    /// Aborts the handler. If it has just finished by itself, its own outcome counts.
     async fn abort(mut self, outcome: Outcome) -> Outcome {
         self.0.abort();
         match tokio::time::timeout(ABORT_GRACE, &mut self.0).await {

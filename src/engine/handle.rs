@@ -1,4 +1,4 @@
-//! What a running engine can be asked and told.
+//! Handle to a running engine: status, and changed configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::deps::Deps;
 use super::lease::Leases;
 use crate::config::{RecurringConfig, RetentionConfig};
 
-/// A handle to a running engine: for health checks, and to give it a changed configuration. Cheap to clone.
+/// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) deps: Arc<Deps>,
@@ -19,23 +19,22 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Whether the ledger did what it was last asked, at most some seconds ago.
+    /// True if the ledger carried out the latest statements, at most some seconds ago.
     pub fn ledger_answers(&self) -> bool {
         self.deps.health.is_good()
     }
 
-    /// What the ledger did not do, where it does not [answer](Self::ledger_answers); without names or data.
+    /// Describes the latest failure if the ledger does not [answer](Self::ledger_answers). Contains no names or data.
     pub fn ledger_trouble(&self) -> Option<String> {
         self.deps.health.trouble()
     }
 
-    /// Whether expired events are heard: `None` for a timer without a server.
+    /// True if the timer receives expired events; `None` for a timer without a server.
     pub fn is_listening(&self) -> Option<bool> {
         self.deps.timer.is_listening()
     }
 
-    /// Waits until the daemon is as punctual as it can be: the ledger answers, and events are heard where there
-    /// are any.
+    /// Waits until the daemon is ready: the ledger answers, and the timer receives events if it has a server.
     pub async fn ready(&self) {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
         while !self.ledger_answers() || self.is_listening() == Some(false) {
@@ -43,18 +42,18 @@ impl Handle {
         }
     }
 
-    /// How many daemons are known to share the ledger, this one included.
+    /// Number of daemons known to share the ledger, including this one.
     pub fn members(&self) -> usize {
         self.deps.ownership.members()
     }
 
-    /// Whether the engine is stopping.
+    /// True if the engine is stopping.
     pub fn is_stopping(&self) -> bool {
         self.deps.lifecycle.leaving.is_cancelled() || self.deps.lifecycle.stopping.is_cancelled()
     }
 
-    /// Ends every run at once, without waiting for what becomes of it: for a process that is about to exit, so that
-    /// no program it started outlives it.
+    /// Ends every run at once, without waiting for its settlement: for a process that is about to exit, so that no
+    /// program it started outlives it.
     pub async fn end_runs(&self) {
         const PATIENCE: Duration = Duration::from_millis(500);
         self.deps.lifecycle.stopping.cancel();
@@ -63,14 +62,13 @@ impl Handle {
         let _ = tokio::time::timeout(PATIENCE, self.deps.lifecycle.runs.wait()).await;
     }
 
-    /// Takes the series of a configuration that was read again: what is new or another one is written, what is gone
-    /// goes on, with a warning.
+    /// Replaces the recurring tasks of the configuration. New and changed ones are written; removed ones continue, with
+    /// a warning.
     pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
         self.recurring.send_replace(series);
     }
 
-    /// Takes how long finished tasks are kept from a configuration that was read again. What is being pruned by the old
-    /// one ends with the batch that is under way.
+    /// Replaces the retention of finished tasks. Pruning by the old one ends with the current batch.
     pub fn take_retention(&self, retention: RetentionConfig) {
         self.retention.send_if_modified(|kept| {
             let changed = *kept != retention;
@@ -79,7 +77,7 @@ impl Handle {
         });
     }
 
-    /// Runs that go on, or wait to be settled.
+    /// Number of runs that are running or wait to be settled.
     pub fn running(&self) -> usize {
         self.leases.len()
     }

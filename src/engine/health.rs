@@ -1,4 +1,4 @@
-//! Outages of the ledger, as the engine's statements meet them.
+//! Ledger health: outages as the engine's statements observe them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -8,36 +8,36 @@ use tokio::time::Instant;
 
 use crate::ledger::LedgerError;
 
-/// How long tasks with an expired lease are left alone after an outage.
+/// Time after an outage during which tasks with an expired lease are left to their owners.
 const OWNERS_FIRST: Duration = Duration::from_millis(1500);
 
-/// An answer that takes less than this never counts as the end of an outage.
+/// An answer faster than this never counts as the end of an outage.
 const SLOW_MAX: Duration = Duration::from_secs(1);
 
-/// Whether the ledger does what the engine asks.
+/// Health of the ledger: whether it answers and takes settlements.
 #[derive(Debug)]
 pub struct LedgerHealth {
     lease: Duration,
     outage: Mutex<Outage>,
-    /// The last statement that counts was answered.
+    /// True if the last statement that counts was answered.
     answers: AtomicBool,
-    /// Settlements wait for an outage to end. They go before the next sweep.
+    /// True while settlements wait for an outage to end. They are written before the next sweep.
     settlements_wait: AtomicBool,
-    /// The ledger refused some of the latest settlements.
+    /// True if the ledger refused some of the latest settlements.
     settlements_refused: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Outage {
-    /// What the ledger did not do last, for people.
+    /// The latest failure, as text for people.
     trouble: String,
     failing_since: Option<Instant>,
-    /// After a long outage: until when expired leases are left to their owners.
+    /// After a long outage: the time until which expired leases are left to their owners.
     owners_first_until: Option<Instant>,
 }
 
 impl LedgerHealth {
-    /// The health of a ledger that has not been asked yet; claims hold for `lease`.
+    /// The health of a ledger that has not answered yet. Claims last for `lease`.
     pub fn new(lease: Duration) -> Self {
         Self {
             lease,
@@ -48,30 +48,31 @@ impl LedgerHealth {
         }
     }
 
-    /// Whether the ledger did what it was last asked.
+    /// True if the ledger answers and refused none of the latest settlements.
     pub fn is_good(&self) -> bool {
         self.answers() && !self.settlements_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether the ledger answered when it was last asked, settlements apart.
+    /// True if the ledger answered the last statement, regardless of refused settlements.
     pub fn answers(&self) -> bool {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// What the ledger did not do, where its health is not [good](Self::is_good); without names or data.
+    /// Describes the latest failure if the health is not [good](Self::is_good). Contains no names or data.
     pub fn trouble(&self) -> Option<String> {
         let trouble = || self.outage().trouble.clone();
         let trouble = (!self.is_good()).then(trouble);
         trouble.filter(|trouble| !trouble.is_empty())
     }
 
-    /// The ledger answered. Returns whether it had failed before.
+    /// Records an answer. Returns true if the ledger had failed before.
     pub fn answered(&self) -> bool {
         self.outage().answered(Instant::now(), self.lease);
         !self.answers.swap(true, Ordering::Relaxed)
     }
 
-    /// The ledger failed to do what `verb` says. A locked row and refused data say nothing about the rest.
+    /// Records that the ledger failed to do what `verb` says. A locked row and refused data say nothing about its
+    /// health.
     pub fn failed(&self, verb: &'static str, error: &LedgerError) {
         let why = match error {
             LedgerError::Unavailable { .. } => "the ledger does not answer",
@@ -84,35 +85,35 @@ impl LedgerHealth {
         self.answers.store(false, Ordering::Relaxed);
     }
 
-    /// Whether leases may have expired during the outage that goes on.
+    /// True if leases may have expired during the current outage.
     pub fn has_failed_for_long(&self) -> bool {
         self.outage()
             .has_failed_for_long(Instant::now(), self.lease)
     }
 
-    /// Whether expired leases are left to their owners for now.
+    /// True if expired leases are left to their owners for now.
     pub fn owners_come_first(&self) -> bool {
         self.outage().owners_come_first(Instant::now())
     }
 
-    /// Whether what a statement found, asked for at `asked`, is out of date: it may have waited for an outage to end, so
+    /// True if the result of a statement sent at `asked` is out of date: it may have waited for an outage to end, so
     /// expired leases are left to their owners.
     pub fn answered_late(&self, asked: Instant) -> bool {
         self.outage()
             .answered_late(asked, Instant::now(), self.lease)
     }
 
-    /// Whether settlements wait for an outage to end.
+    /// True if settlements wait for an outage to end.
     pub fn settlements_wait(&self) -> bool {
         self.settlements_wait.load(Ordering::Relaxed)
     }
 
-    /// Tells whether settlements wait for an outage to end.
+    /// Sets whether settlements wait for an outage to end.
     pub fn set_settlements_wait(&self, wait: bool) {
         self.settlements_wait.store(wait, Ordering::Relaxed);
     }
 
-    /// Tells whether the ledger refused some of the latest settlements.
+    /// Sets whether the ledger refused some of the latest settlements.
     pub fn set_settlements_refused(&self, refused: bool) {
         self.settlements_refused.store(refused, Ordering::Relaxed);
     }
@@ -127,7 +128,8 @@ impl Outage {
         self.failing_since.get_or_insert(now);
     }
 
-    /// A short failure right after a long outage, such as that of a connection from before it, does not end the wait.
+    /// Ends an outage. A short failure right after a long outage, such as that of a stale connection, does not end the
+    /// wait for the owners.
     fn answered(&mut self, now: Instant, lease: Duration) {
         if self.has_failed_for_long(now, lease) {
             self.owners_first_until = Some(now + OWNERS_FIRST);
@@ -135,8 +137,8 @@ impl Outage {
         self.failing_since = None;
     }
 
-    /// Whether an answer at `now` to a statement that was asked for at `asked` ends an outage in which leases may have
-    /// expired: a statement waits for a connection, and reaches the ledger only when that is back.
+    /// True if an answer at `now` to a statement sent at `asked` ends an outage in which leases may have expired: a
+    /// statement waits for a connection, and reaches the ledger only when it is back.
     fn answered_late(&mut self, asked: Instant, now: Instant, lease: Duration) -> bool {
         let is_late = now.duration_since(asked) >= (lease / 4).max(SLOW_MAX);
         if is_late || self.has_failed_for_long(now, lease) {
@@ -145,7 +147,7 @@ impl Outage {
         self.owners_come_first(now)
     }
 
-    /// Whether leases may have expired since the first failure.
+    /// True if leases may have expired since the first failure.
     fn has_failed_for_long(&self, now: Instant, lease: Duration) -> bool {
         self.failing_since
             .is_some_and(|since| now.duration_since(since) >= lease / 4)
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_took_long_is_the_end_of_an_outage() {
+    async fn a_late_answer_ends_an_outage() {
         let mut outage = Outage::default();
         let asked = Instant::now();
         assert!(!outage.answered_late(asked, asked + LEASE / 8, LEASE));
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_short_failure_nothing_waits() {
+    async fn a_short_failure_does_not_make_expired_leases_wait() {
         let mut outage = Outage::default();
         let now = Instant::now();
         outage.failed(now);

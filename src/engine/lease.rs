@@ -1,4 +1,4 @@
-//! The leases this process holds: renewed while their runs go on, given up in time when they cannot be.
+//! Leases of this process: renewed while their runs last, given up in time when renewal fails.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use super::deps::Deps;
 use crate::ledger::{Claim, Lease, Owner, Renewal};
 use crate::task::{Arming, TaskKey};
 
-/// Every lease of this process, from the claim until its settlement is written.
+/// All leases of this process, each from its claim until its settlement is written.
 #[derive(Debug)]
 pub struct Leases {
     length: Duration,
@@ -20,19 +20,19 @@ pub struct Leases {
     locked_out: Mutex<HashMap<Arming, Lease>>,
 }
 
-/// Most that are remembered: with more, something else is wrong than a few programs.
+/// Maximum number of locked-out armings remembered. With more, the cause is not a few programs.
 const LOCKED_OUT_MAX: usize = 1024;
 
-/// Most tasks that are named when runs are ended.
+/// Maximum number of tasks named in the log when runs are ended.
 const NAMED_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Held {
-    /// Before the statement was sent that took or last prolonged it.
+    /// Time just before the statement was sent that took or last renewed the lease.
     since: Instant,
     /// Ends the run.
     ended: CancellationToken,
-    /// Another session had locked the row when it was last to be renewed.
+    /// True if another session had locked the row at the last renewal.
     locked: bool,
     key: TaskKey,
 }
@@ -45,7 +45,7 @@ struct Overdue {
 }
 
 impl Leases {
-    /// No leases yet; each will be `length` long.
+    /// Creates an empty set of leases that each last `length`.
     pub fn new(length: Duration) -> Self {
         Self {
             length,
@@ -54,7 +54,7 @@ impl Leases {
         }
     }
 
-    /// Takes a lease into care. The token is cancelled when the run has to end.
+    /// Adds a lease. The returned token is cancelled when the run has to end.
     pub fn hold(&self, claim: &Claim) -> CancellationToken {
         let ended = CancellationToken::new();
         self.held().insert(
@@ -69,7 +69,7 @@ impl Leases {
         ended
     }
 
-    /// The settlement is written, or will never be.
+    /// Removes leases whose settlement is written, or never will be.
     pub fn forget<'a>(&self, leases: impl IntoIterator<Item = &'a Lease>) {
         let mut held = self.held();
         for lease in leases {
@@ -77,7 +77,7 @@ impl Leases {
         }
     }
 
-    /// Every claim that is held here, with its row.
+    /// The row and owner of each lease.
     pub fn claims(&self) -> HashSet<(u64, Owner)> {
         let held = self.held();
         held.keys()
@@ -85,7 +85,7 @@ impl Leases {
             .collect()
     }
 
-    /// How many are held.
+    /// Number of leases.
     pub fn len(&self) -> usize {
         self.held().len()
     }
@@ -95,7 +95,7 @@ impl Leases {
         self.held().values().for_each(|held| held.ended.cancel());
     }
 
-    /// A lease is renewed when a third of it is gone.
+    /// Leases to be renewed: those of which a third has passed.
     fn to_renew(&self) -> Vec<Lease> {
         let due = self.length / 3;
         self.held()
@@ -120,8 +120,8 @@ impl Leases {
         }
     }
 
-    /// Ends the runs whose lease is about to run out, whether or not the ledger can be asked: on the
-    /// monotonic clock, with a tenth of the lease to spare.
+    /// Ends the runs whose lease is about to expire, whether or not the ledger answers: on the monotonic clock, with a
+    /// tenth of the lease to spare.
     fn end_overdue(&self) -> Vec<Overdue> {
         let patience = self.length - self.length / 10;
         let held = self.held();
@@ -140,8 +140,8 @@ impl Leases {
             .collect()
     }
 
-    /// Whether this interrupted run was ended because its row stayed locked, as the run before it was. Once may be
-    /// somebody else's lock. Twice, it is the task's own program, which would be run again for ever.
+    /// True if this interrupted run and the run before it were both ended because their row stayed locked. Once may be
+    /// an unrelated lock. Twice, the task's own program holds the lock, and the task would be run again for ever.
     pub fn is_locked_out_again(&self, lease: &Lease) -> bool {
         let was_locked = self
             .held()
@@ -176,12 +176,13 @@ impl Leases {
 pub struct LeaseKeeper {
     /// The leases.
     pub leases: Arc<Leases>,
-    /// The ledger and how long leases are.
+    /// The ledger and the length of leases.
     pub deps: Arc<Deps>,
 }
 
 impl LeaseKeeper {
-    /// Works until it is dropped. A renewal that hangs must not delay the end of a run, so both go on side by side.
+    /// Renews leases and ends overdue runs until dropped. The two loops are concurrent, since a renewal that hangs must
+    /// not delay the end of a run.
     pub async fn run(self) {
         let tick =
             (self.deps.config.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1));

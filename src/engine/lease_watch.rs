@@ -1,4 +1,4 @@
-//! Leased rows that are looked at again when their lease has expired.
+//! Lease watch: leased rows that are checked again when their lease has expired.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
@@ -8,39 +8,39 @@ use tokio::sync::Notify;
 
 use crate::task::UnixMs;
 
-/// Most leases that are watched. Of more, the sweep finds the tasks.
+/// Maximum number of watched leases. The sweep finds the tasks of the others.
 const WATCHED_MAX: usize = 100_000;
 
-/// Most rows that are looked at again at once.
+/// Maximum number of rows checked at once.
 const LOOK_MAX: usize = 4_096;
 
-/// What could not be claimed is looked at again after this.
+/// Delay before a row that could not be claimed is checked again.
 pub const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Leased rows, in the order of when to look at them again.
+/// Leased rows, ordered by the time of their next check.
 #[derive(Debug, Default)]
 pub struct LeaseWatch {
     watched: Mutex<BTreeMap<(UnixMs, u64), Look>>,
     changed: Notify,
 }
 
-/// Which look at a row it is.
+/// First or second check of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Only the owner of the task takes it up.
+    /// Only the owner of the task signals it.
     First,
-    /// Everybody does.
+    /// Every daemon signals it.
     Second,
 }
 
 impl LeaseWatch {
-    /// Looks at these due rows, which could not be claimed, again in a second.
+    /// Schedules another check, in a second, of due rows that could not be claimed.
     pub fn look_again(&self, rows: impl IntoIterator<Item = u64>, now: UnixMs) {
         let later = now.plus(TRY_AGAIN);
         self.watch(rows.into_iter().map(|row| (later, row, Look::Second)));
     }
 
-    /// Looks at these rows at these times. Of more than [`WATCHED_MAX`], the sweep finds the tasks.
+    /// Schedules checks of these rows at these times. Beyond [`WATCHED_MAX`] rows, the sweep finds the tasks.
     pub fn watch(&self, rows: impl IntoIterator<Item = (UnixMs, u64, Look)>) {
         let mut watched = self.watched();
         for (at, row, look) in rows {
@@ -60,12 +60,12 @@ impl LeaseWatch {
         self.changed.notified().await;
     }
 
-    /// When the next row is to be looked at.
+    /// Time of the next check.
     pub fn next(&self) -> Option<UnixMs> {
         self.watched().keys().next().map(|(at, _)| *at)
     }
 
-    /// Takes the rows whose time has come.
+    /// Takes the rows whose check is due.
     pub fn take(&self, now: UnixMs) -> HashMap<u64, Look> {
         let mut watched = self.watched();
         let mut taken = HashMap::new();

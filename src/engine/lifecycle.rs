@@ -1,20 +1,20 @@
-//! The life of an engine: running, leaving, stopping, broken; and the tasks that a graceful stop waits for.
+//! Lifecycle of an engine: running, leaving, stopping, broken; and the tasks that a graceful stop waits for.
 
 use std::future::Future;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How far the stop of an engine has come.
+/// Progress of an engine's stop.
 #[derive(Debug, Default)]
 pub struct Lifecycle {
-    /// The other daemons are told that this one leaves.
+    /// Cancelled when the other daemons are told that this one leaves.
     pub leaving: CancellationToken,
-    /// No new run starts.
+    /// Cancelled when no new run may start.
     pub stopping: CancellationToken,
-    /// A part of the engine panicked.
+    /// Cancelled when a part of the engine panicked.
     pub broken: CancellationToken,
-    /// Runs, claims under way, and what both have started: a graceful stop waits for them.
+    /// Runs, claims under way, and tasks that either has spawned. A graceful stop waits for them.
     pub runs: TaskTracker,
 }
 
@@ -24,7 +24,7 @@ impl Lifecycle {
         self.stopping.run_until_cancelled(work).await;
     }
 
-    /// `work`, whose panic ends the engine: a daemon that lacks one of its parts only looks alive.
+    /// Wraps `work` so that its panic ends the engine: a daemon that lacks one of its parts only looks alive.
     pub fn watched<W: Future<Output = ()> + Send + 'static>(
         &self,
         work: W,

@@ -70,26 +70,26 @@ pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub(crate) use self::stepper::Stepper;
 
-/// What an engine is made of.
+/// The components of an engine.
 #[derive(Clone)]
 pub struct Parts {
-    /// The book of record.
+    /// The ledger, which stores the tasks.
     pub ledger: Arc<dyn Ledger>,
-    /// The same, for counting; without it the gauges of tasks by state stay empty.
+    /// The ledger's counting and pruning side. Without it the gauges of tasks by state stay empty.
     pub catalog: Option<Arc<dyn Catalog>>,
-    /// Who says when to look.
+    /// The source of signals.
     pub timer: Arc<dyn Timer>,
-    /// Who else is at work on the ledger.
+    /// The other daemons on the ledger.
     pub membership: Arc<dyn Membership>,
-    /// How often tasks of a route may start, over all daemons.
+    /// Rate limits of routes, shared by all daemons.
     pub limiter: Arc<dyn RateLimiter>,
-    /// What can be run.
+    /// Handlers and routes.
     pub router: Arc<Router>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
 }
 
-/// The daemon: hears signals, claims tasks, runs them, settles them.
+/// The task engine: receives signals, claims tasks, runs them and settles them.
 pub struct Engine {
     wired: Result<Wired, ConfigError>,
 }
@@ -103,7 +103,7 @@ struct Wired {
 }
 
 impl Engine {
-    /// An engine of these parts.
+    /// Creates an engine from its components.
     pub fn with_parts(parts: Parts, config: &Config) -> Self {
         Self {
             wired: Ok(Wired::new(parts, config)),
@@ -114,19 +114,19 @@ impl Engine {
         Self { wired: Err(error) }
     }
 
-    /// What the engine is made of.
+    /// The components of this engine.
     ///
     /// # Errors
-    /// The configuration it was made from cannot be used.
+    /// The configuration of the engine cannot be used.
     pub fn parts(&self) -> Result<&Parts, ConfigError> {
         let wired = self.wired.as_ref();
         wired.map(|wired| &wired.parts).map_err(Clone::clone)
     }
 
-    /// A handle to the engine while it runs.
+    /// Returns a handle to the running engine.
     ///
     /// # Errors
-    /// The configuration it was made from cannot be used.
+    /// The configuration of the engine cannot be used.
     pub fn status(&self) -> Result<Handle, ConfigError> {
         let wired = self.wired.as_ref();
         wired
@@ -134,7 +134,7 @@ impl Engine {
             .map_err(Clone::clone)
     }
 
-    /// One sweep and one audit that run nothing: what is overdue is counted, what the timer lost is armed.
+    /// Runs one sweep and one audit without running tasks: counts overdue tasks, and arms keys that the timer has lost.
     ///
     /// # Errors
     /// [`EngineError`], as for [`run_until`](Self::run_until).
@@ -149,7 +149,7 @@ impl Engine {
         Ok((sweep, background.audit.audit_now().await?))
     }
 
-    /// The stages of this engine, to be driven by hand.
+    /// Returns a stepper, which drives the stages of this engine one task at a time.
     pub(crate) fn stepper(self) -> Result<Stepper, ConfigError> {
         let Wired {
             pipeline,
@@ -159,15 +159,15 @@ impl Engine {
         Ok(Stepper::new(pipeline, background.pauses))
     }
 
-    /// Runs until `shutdown` resolves, then stops gracefully: no new run starts, those that go on have
-    /// `drain_timeout` to end, what is left then is released without counting an attempt.
+    /// Runs until `shutdown` resolves, then stops gracefully. No new run starts, current runs have `drain_timeout` to
+    /// end, and the remaining ones are released without counting an attempt.
     ///
     /// # Errors
-    /// [`EngineError`] at start: an unusable configuration, or a ledger that cannot be used. Later
-    /// outages of the ledger or of Redis are waited out.
+    /// [`EngineError`] at start: an unusable configuration or ledger. Later outages of the ledger or of Redis are
+    /// waited out.
     ///
     /// # Cancel safety
-    /// Dropping the future stops at once; what ran is found by other daemons when its lease runs out.
+    /// Dropping the future stops the engine at once. Other daemons find its tasks when their leases expire.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
         let Wired {
             parts: _,
@@ -184,7 +184,7 @@ impl Engine {
         let settler = tokio::spawn(lifecycle.watched(settling));
         let _stop_settler = AbortOnDrop(settler.abort_handle());
 
-        // These go on until the last run is settled.
+        // The lease keeper and the heartbeat run until the last run is settled.
         let settled = CancellationToken::new();
         let _stop_keepers = settled.clone().drop_guard();
         let keeper = LeaseKeeper {
@@ -199,7 +199,7 @@ impl Engine {
             lifecycle.watched(async move { heartbeats.run().await }),
         ));
 
-        // Before anything is connected: what fell due while no daemon ran.
+        // Before the timer connects: find the tasks that fell due while no daemon ran.
         deps.activate.sweep.activate(Cause::Start);
         deps.activate.audit.activate(Cause::Start);
         let _stop = lifecycle.stopping.clone().drop_guard();
@@ -222,7 +222,7 @@ impl Engine {
     }
 }
 
-/// Checks what must be in order before the first task starts.
+/// Checks the ledger and reads the pauses before the first task starts.
 async fn prepare(deps: &Deps, pauses: &PauseReader) -> Result<(), EngineError> {
     deps.ledger.check().await?;
     deps.health.answered();
@@ -325,7 +325,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// `work`, until `stop`.
+/// Runs `work` until it ends or `stop` is cancelled.
 fn stop_with(
     stop: &CancellationToken,
     work: impl Future<Output = ()> + Send + 'static,
@@ -336,7 +336,7 @@ fn stop_with(
     }
 }
 
-/// Why an engine could not start.
+/// Error that prevents or ends the run of an engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -346,7 +346,7 @@ pub enum EngineError {
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// A part of the engine panicked while it ran; it has stopped as gracefully as it could.
+    /// A part of the engine panicked. The engine has stopped as gracefully as it could.
     #[error("a part of the engine panicked; see the log, and start it again")]
     Broken,
 }

@@ -1,4 +1,4 @@
-//! Keys that no row is known of.
+//! Negative cache: keys of recent signals that have no row.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::task::TaskKey;
 
-/// Keys that were asked for lately and have no row: whoever forges events for them again and again does not
-/// reach the ledger each time. A row that appears meanwhile is found by the look-ahead and the sweep.
+/// Negative cache of keys without a row: repeated forged events for such a key do not each reach the ledger. The
+/// look-ahead and the sweep find a row that appears meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct NegativeCache(Mutex<HashMap<TaskKey, Instant>>);
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_stranger_is_known_for_a_while_and_their_number_is_bounded() {
+    async fn a_key_is_cached_for_a_while_and_the_number_of_keys_is_bounded() {
         let strangers = NegativeCache::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
         strangers.insert(key(0));

@@ -1,11 +1,11 @@
-//! Occurrences of recurring tasks that are not run: those that were missed, and those that become tasks of their own.
+//! Occurrences of recurring tasks that are not run: missed ones, and those that become tasks of their own.
 
 use super::deps::Deps;
 use crate::ledger::{Claim, NewTask};
 use crate::task::{Failure, Outcome, RetryAdvice, instance_key};
 use crate::timer::Alarm;
 
-/// What becomes of an occurrence that is not to be run: it was missed, or becomes a task of its own.
+/// Outcome of an occurrence that is not run: it was missed, or becomes a task of its own. `None` if it is to be run.
 pub async fn instead_of_running(deps: &Deps, claim: &Claim) -> Option<Outcome> {
     let recurrence = match claim.recurrence.as_deref()? {
         Ok(recurrence) => recurrence,
@@ -24,8 +24,8 @@ pub async fn instead_of_running(deps: &Deps, claim: &Claim) -> Option<Outcome> {
     }
 }
 
-/// The occurrence becomes a task of its own. Key and due time are determined: whoever does it again after a crash
-/// finds it there, run or not.
+/// Creates the task of an occurrence. Key and due time are deterministic: after a crash, another daemon that repeats
+/// this finds the task, run or not.
 async fn hand_on(deps: &Deps, claim: &Claim) -> Outcome {
     let due = claim.lease.arming.due;
     let Some(key) = instance_key(&claim.key, due) else {
@@ -44,7 +44,7 @@ async fn hand_on(deps: &Deps, claim: &Claim) -> Outcome {
         max_attempts: claim.attempt.max_attempts,
         ..NewTask::new(key.clone(), due)
     };
-    // Only where there is none: one that is there has been made before, and may have been called off since.
+    // Only if the task does not exist: an existing one was created before, and may have been cancelled since.
     match deps.ledger.recur(&task, None).await {
         Ok(made) => {
             let alarm = |arming| Alarm {

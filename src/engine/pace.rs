@@ -1,32 +1,32 @@
-//! The pace of work in the background: it rests in proportion to what its own steps had to wait, so that tasks which
-//! fall due meanwhile find the ledger, Redis and this process idle most of the time.
+//! Pace of background work: each step is followed by a rest in proportion to the time it took, so that tasks which fall
+//! due meanwhile find the ledger, Redis and this process idle most of the time.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// A rest is this many times as long as the step before it took.
+/// A rest is this many times as long as the step before it.
 const RESTS: u32 = 2;
 
-/// Shortest and longest rest after one step.
+/// Minimum and maximum rest after one step.
 const REST_MIN: Duration = Duration::from_millis(1);
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// How late a rest may end without meaning anything: the timer counts in milliseconds.
+/// Delay of a rest's end that is ignored: the timer counts in milliseconds.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Measures steps, and rests between them. A step takes longer while the servers or this process have other work, and a
-/// rest ends late while this process lacks CPU time: both make the next rest longer.
+/// Measures steps, and rests between them. A step takes longer while the servers or this process have other work. A
+/// rest ends late while this process lacks CPU time. Both make the next rest longer.
 #[derive(Debug)]
 pub(crate) struct Pace {
     began: Instant,
-    /// How late the last rest ended.
+    /// Delay of the last rest's end.
     late: Duration,
     rests: bool,
 }
 
 impl Pace {
-    /// The first step begins now.
+    /// Begins the first step.
     pub(crate) fn begin() -> Self {
         Self {
             began: Instant::now(),
@@ -35,7 +35,7 @@ impl Pace {
         }
     }
 
-    /// As [`begin`](Self::begin), for a caller that waits for the end of the work: it yields between steps.
+    /// Begins the first step for a caller that waits for the end of the work: yields between steps instead of resting.
     pub(crate) fn without_rests() -> Self {
         Self {
             rests: false,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_waits_has_no_rests() {
+    async fn a_pace_without_rests_does_not_rest() {
         let began = Instant::now();
         let mut pace = Pace::without_rests();
         sleep(Duration::from_millis(10)).await;

@@ -1,7 +1,7 @@
-//! What is paused, as this daemon knows it: read from the ledger about once a second, and never believed for long.
+//! Pauses as this daemon knows them: read from the ledger about once a second, and trusted only for a short time.
 //!
-//! A claim is made only by what was read at most [`FRESH_FOR`] ago, and what was claimed starts only by what was read at
-//! most [`BELIEVED_FOR`] ago. So no run starts later than that after a pause was acknowledged, however slow the ledger is.
+//! A claim requires pauses read at most [`FRESH_FOR`] ago, and a claimed task starts only by pauses read at most
+//! [`BELIEVED_FOR`] ago. So no run starts later than that after a pause was acknowledged, however slow the ledger is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::ledger::Claim;
 use crate::task::{Hindrance, Pause, Paused, UnixMs};
 use crate::timer::Signal;
 
-/// Claims wait for news when what is known is older.
+/// Claims wait for a new read when the known pauses are older than this.
 const FRESH_FOR: Duration = Duration::from_millis(1_500);
 
-/// What was claimed is given back when what is known is older.
+/// Claims are released when the known pauses are older than this.
 const BELIEVED_FOR: Duration = Duration::from_millis(1_900);
 
-/// What is known of the pauses.
+/// The known pauses, published to the stages.
 #[derive(Debug)]
 pub struct PauseWatch(watch::Sender<Known>);
 
@@ -27,7 +27,7 @@ pub struct PauseWatch(watch::Sender<Known>);
 pub struct Known {
     pub paused: Arc<Paused>,
     pub pauses: Arc<Vec<Pause>>,
-    /// When the ledger was asked for this.
+    /// When the ledger was asked for these pauses.
     asked: Option<Instant>,
 }
 
@@ -44,12 +44,12 @@ impl Default for PauseWatch {
 }
 
 impl PauseWatch {
-    /// What is paused, as far as it is known.
+    /// The known pauses.
     pub fn paused(&self) -> Arc<Paused> {
         Arc::clone(&self.0.borrow().paused)
     }
 
-    /// Waits until what is known is fresh enough to claim by.
+    /// Waits until the known pauses are fresh enough for a claim.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -59,27 +59,28 @@ impl PauseWatch {
         fresh.await.map(drop).expect("the sender is `self`");
     }
 
-    /// What keeps a signal's task from starting; `None` for one whose arming is not known yet.
+    /// The pause or hold that keeps a signal's task from starting; `None` if there is none or the arming is not known
+    /// yet.
     pub fn hinders(&self, signal: &Signal) -> Option<Hindrance> {
         let arming = signal.arming?;
         self.0.borrow().paused.hinders(&signal.key, arming.due)
     }
 
-    /// Whether something keeps a signal's task from starting, or may do so: of a task whose arming is not known yet, only
-    /// the ledger can tell whether it is held.
+    /// True if a pause or hold keeps a signal's task from starting, or may do so: while the arming is not known, only
+    /// the ledger can tell whether the task is held.
     pub fn may_hinder(&self, signal: &Signal) -> bool {
         let due = signal.arming.map_or(UnixMs(i64::MIN), |arming| arming.due);
         self.0.borrow().paused.hinders(&signal.key, due).is_some()
     }
 
-    /// Whether a task that has just been claimed may start: the claim may have taken a while.
+    /// True if a task that has just been claimed may start. Checked again because the claim may have taken a while.
     pub fn may_start(&self, claim: &Claim) -> bool {
         let known = self.0.borrow();
         let hindrance = known.paused.hinders(&claim.key, claim.lease.arming.due);
         known.is_younger_than(BELIEVED_FOR) && hindrance.is_none()
     }
 
-    /// Takes in what was read; answers what it was before.
+    /// Replaces the known pauses. Returns the pauses before and after.
     pub fn learn(&self, pauses: Vec<Pause>, asked: Instant) -> (Known, Known) {
         let known = Known {
             paused: Arc::new(Paused::of(&pauses)),

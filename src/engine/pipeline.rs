@@ -1,6 +1,6 @@
-//! The main path: signals are taken from the queue, claimed, executed and settled.
+//! The main path: takes signals from the queue, claims their tasks, executes and settles them.
 //!
-//! Each stage owns its state. They meet here, and nowhere else.
+//! Each stage owns its state. This is the only place where the stages meet.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use super::settle::Settler;
 use crate::task::TaskKey;
 use crate::timer::Source;
 
-/// The claims under way: two at a time for fresh signals, so that one waits for the ledger while the other fills its
-/// batch; one for the backlog. More would only wait for the same rows.
+/// The claim workers. Two serve fresh signals, so that one waits for the ledger while the other fills its batch; one
+/// serves the backlog. More workers would only wait for the same rows.
 const WORKERS: [SignalClass; 3] = [SignalClass::Fresh, SignalClass::Fresh, SignalClass::Backlog];
 
-/// Ended runs that wait to be settled, per slot.
+/// Maximum number of ended runs that wait to be settled, per slot.
 const UNSETTLED_PER_SLOT: usize = 4;
 
-/// The four stages.
+/// The four stages of the main path.
 pub struct Pipeline {
     pub deps: Arc<Deps>,
     pub queue: Arc<SignalQueue>,
@@ -39,12 +39,12 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// The channel from the execute stage to the settle stage. When it is full, runs that have ended keep their slots.
+    /// Creates the channel from the execute stage to the settle stage. When it is full, ended runs keep their slots.
     pub fn settlements(&self) -> (mpsc::Sender<Ended>, mpsc::Receiver<Ended>) {
         mpsc::channel(self.deps.config.concurrency * UNSETTLED_PER_SLOT)
     }
 
-    /// Starts the workers. A graceful stop waits for them: what a claim has begun is seen through.
+    /// Starts the workers. A graceful stop waits for them, so that claims under way are completed.
     pub fn start(self: &Arc<Self>, ended: &mpsc::Sender<Ended>) {
         for class in WORKERS {
             let worker = Arc::clone(self).work(class, ended.clone());
@@ -52,8 +52,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes signals of one class as slots become free, claims their tasks and starts the runs, until the engine stops. A
-    /// claim under way is completed: without its answer, its rows would stay leased until the lease expires.
+    /// Takes signals of one class as slots become free, claims their tasks and starts the runs, until the engine stops.
+    /// A claim under way is completed: if its answer were lost, its rows would stay leased until the lease expires.
     async fn work(self: Arc<Self>, class: SignalClass, ended: mpsc::Sender<Ended>) {
         let ready = async || {
             let startable = self.queue.ready(class).await;
@@ -78,7 +78,7 @@ impl Pipeline {
         }
     }
 
-    /// Starts a run for each claim. The other keys are no longer in flight.
+    /// Starts a run for each claim. Marks the other keys as no longer in flight.
     fn execute(
         &self,
         claims: Vec<Claimed>,
@@ -111,7 +111,8 @@ fn keys_of(taken: &[Taken]) -> Vec<TaskKey> {
     keys.collect()
 }
 
-/// The keys whose expiry event was heard: if they have no row yet, the event is the only trace of their task.
+/// Keys of the signals that come from expiry events. If such a key has no row yet, the event is the only trace of its
+/// task.
 fn expired_keys_of(taken: &[Taken]) -> Vec<TaskKey> {
     let events = taken
         .iter()

@@ -1,4 +1,4 @@
-//! From outcomes to the ledger: judge, write in batches, and do what follows.
+//! Settle stage: judges outcomes, writes them in batches, and follows up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
 use crate::task::{Arming, How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
-/// Most settlements of one statement, and most that wait for a locked row or for a ledger that refuses them. When there
-/// are so many no more is taken in: runs that end keep their slots, so that no new ones start.
+/// Maximum number of settlements in one statement, and of settlements that wait because their row is locked or the
+/// ledger refuses them. At this number the stage takes no more: ended runs keep their slots, so that no new ones start.
 const BATCH_MAX: usize = 512;
 
-/// How long to wait before trying again when the ledger did not answer or refused, or a row was locked.
+/// Pause before a retry when the ledger does not answer, refuses a statement, or a row is locked.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Statements of one batch that may be refused before the rest of it waits.
+/// Maximum number of refused statements in one batch before the rest of it waits.
 const REFUSALS_MAX: usize = 16;
 
-/// The settle stage: judges how runs ended, and writes it.
+/// The settle stage: judges how runs ended, and writes the verdicts.
 pub struct Settler {
     deps: Arc<Deps>,
     queue: Arc<SignalQueue>,
@@ -32,7 +32,7 @@ pub struct Settler {
 }
 
 impl Settler {
-    /// A settle stage for runs with these leases.
+    /// Creates a settle stage for runs with these leases.
     pub fn new(deps: Arc<Deps>, queue: Arc<SignalQueue>, leases: Arc<Leases>) -> Self {
         Self {
             deps,
@@ -41,7 +41,7 @@ impl Settler {
         }
     }
 
-    /// Settles runs as they end, until every sender is gone and everything is written.
+    /// Settles runs as they end, until every sender is dropped and everything is written.
     pub async fn run(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut waiting: Vec<Ended> = Vec::new();
@@ -71,7 +71,7 @@ impl Settler {
         }
     }
 
-    /// What is done about a run; where it is one of a series, about that.
+    /// Returns the verdict on a run. For a recurring task, the verdict includes its next occurrence.
     fn judge(&self, ended: &Ended, now: UnixMs) -> Verdict {
         let Ended {
             claim,
@@ -94,7 +94,8 @@ impl Settler {
         }
     }
 
-    /// Answers those that are to be settled again later: their rows are locked, or the ledger refuses for now.
+    /// Settles a batch of runs. Returns those to be settled again later: their rows are locked, or the ledger refuses
+    /// the statement for now.
     pub async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let batch = self.leave_locked_out(batch);
         let now = self.deps.ledger.clock().now();
@@ -114,7 +115,7 @@ impl Settler {
                 })
             })
             .collect();
-        // Where the handler's own transaction has settled, nothing is looked at: what was signalled since stands.
+        // If the handler's own transaction has settled the task, the arming is not checked here: newer signals count.
         let written = judged.iter().filter(|(_, verdict)| is_written(verdict));
         self.queue
             .settling(written.map(|(ended, _)| &ended.claim.key));
@@ -134,7 +135,7 @@ impl Settler {
                 continue;
             }
             if wrote.is_none() && ended.result.is_some() {
-                // What cannot be written is what the handler wanted to be kept: the run has succeeded without it.
+                // The ledger cannot store the handler's result. The run has succeeded without it.
                 once_more.push(Ended {
                     result: None,
                     ..ended
@@ -142,7 +143,7 @@ impl Settler {
                 continue;
             }
             if wrote == Some(Settled::ByHandler) && has_failed_in_a_series(&ended, &verdict) {
-                // Its row says that it has succeeded, so its series goes on.
+                // The row says that the run succeeded, so the recurring task continues.
                 once_more.push(Ended {
                     outcome: Outcome::Succeeded,
                     result: None,
@@ -157,14 +158,14 @@ impl Settler {
         self.finish(finished);
         self.deps.rearm(alarms);
         if !once_more.is_empty() {
-            // Once: none of these has failed, or has a result.
+            // Recurses at most once: none of these runs has failed or has a result.
             waiting.extend(Box::pin(self.settle_batch(once_more)).await);
         }
         waiting
     }
 
-    /// Without the runs that were ended because of their rows' locks, twice in a row: their leases run out, which counts as
-    /// a crash, so that it ends.
+    /// Removes the runs that were ended because of a locked row twice in a row. Their leases expire, which counts as a
+    /// crash, so that such a task is not run for ever.
     fn leave_locked_out(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let is_out = |ended: &Ended| {
             let lease = &ended.claim.lease;
@@ -180,11 +181,12 @@ impl Settler {
         rest
     }
 
-    /// These are no longer in flight.
+    /// Forgets the leases of settled runs, and marks their keys as no longer in flight.
     fn finish(&self, finished: Vec<(Ended, Verdict)>) {
         let leases = finished.iter().map(|(ended, _)| &ended.claim.lease);
         self.leases.forget(leases);
-        // A key that was armed again, by its handler or as a series, has another arming: its signals are no echoes.
+        // A key that was armed again, by its handler or as a recurring task, has another arming: its signals are no
+        // echoes.
         let (done, open): (Vec<_>, Vec<_>) = finished.into_iter().partition(|(ended, verdict)| {
             matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed)
                 && !matches!(verdict, Verdict::GoOn { .. })
@@ -197,10 +199,11 @@ impl Settler {
             .finish(open.iter().map(|(ended, _)| &ended.claim.key));
     }
 
-    /// Writes; waits an outage out. A row that cannot be written now answers [`Settled::Locked`], whether another session
-    /// has locked it or the ledger refuses the statement. `None`: its data is refused for good, the lease will run out.
+    /// Writes settlements, and waits out an outage. A row that cannot be written now yields [`Settled::Locked`],
+    /// whether another session has locked it or the ledger refuses the statement. `None` means that the ledger refuses
+    /// the data for good; the lease will expire.
     ///
-    /// A batch that is refused is halved: one row may be to blame, and the others must not wait for it.
+    /// A refused batch is halved: one row may be the cause, and the others must not wait for it.
     async fn write(&self, settlements: &[Settlement]) -> Vec<Option<Settled>> {
         let mut answers = vec![Some(Settled::Locked); settlements.len()];
         let (mut refusals, mut parts) = (0, Vec::new());
@@ -227,7 +230,7 @@ impl Settler {
             if part.len() > 1 {
                 let middle = part.start + part.len() / 2;
                 let mut halves = [part.start..middle, middle..part.end];
-                // Another one each time, so that no row is behind the same refused ones for ever.
+                // In random order, so that no row waits behind the same refused ones for ever.
                 if rand::random() {
                     halves.reverse();
                 }
@@ -244,7 +247,7 @@ impl Settler {
         answers
     }
 
-    /// Waits an outage out; an error is a refusal.
+    /// Writes settlements, and waits out an outage. An error means that the ledger refuses the statement.
     async fn write_patiently(
         &self,
         settlements: &[Settlement],
@@ -264,7 +267,7 @@ impl Settler {
         }
     }
 
-    /// What has to happen now that it is written.
+    /// Follows up on a written verdict. Returns the alarm to be armed, if any.
     fn follow_up(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) -> Option<Alarm> {
         let claim = &ended.claim;
         match (wrote?, verdict) {
@@ -291,7 +294,7 @@ impl Settler {
                     due: *next,
                 }),
             }),
-            // The other daemons hear of it by its event, whatever their sweeps are busy with.
+            // The other daemons hear of the task by its event, without waiting for their sweeps.
             (Settled::Applied, Verdict::Release) if self.deps.lifecycle.stopping.is_cancelled() => {
                 Some(Alarm {
                     key: claim.key.clone(),
@@ -308,7 +311,7 @@ impl Settler {
         }
     }
 
-    /// One line and the counters for how a run ended.
+    /// Logs and counts how a run ended.
     fn tell(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
         let attempt = runs_started(ended);
@@ -342,7 +345,7 @@ impl Settler {
         }
     }
 
-    /// One line and the counters for a series that has gone on.
+    /// Logs and counts that a recurring task continues.
     fn tell_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&(Reason, String)>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
         let attempt = claim.attempt.number;
@@ -369,7 +372,7 @@ impl Settler {
 }
 
 impl Settler {
-    /// What the ledger has to write, if [`is_written`] says so.
+    /// The ruling that the ledger writes; `None` unless [`is_written`].
     fn ruling(&self, ended: &Ended, verdict: &Verdict, now: UnixMs) -> Option<Ruling> {
         let Ended {
             claim,
@@ -388,7 +391,7 @@ impl Settler {
         };
         let failed = |error: &String| match outcome.how() {
             Some(How::Poisoned) => mishap(How::Poisoned, error.clone()),
-            // Snoozed once too often, or too long: the verdict has the words for it.
+            // Snoozed once too often, or for too long: the verdict carries the error text.
             Some(How::Snoozed) | None => mishap(How::Failed, error.clone()),
             Some(how) => mishap(how, outcome.error()),
         };
@@ -418,7 +421,7 @@ impl Settler {
             Verdict::Release => Ruling::Release,
             Verdict::GoOn { next, died } => Ruling::GoOn {
                 next: *next,
-                // Missed, handed on, or snoozed for so long that the next one comes first.
+                // False if missed, handed on, or snoozed until after the next occurrence.
                 ran: died.is_some() || *outcome == Outcome::Succeeded,
                 error: died.as_ref().map(|(_, error)| error.clone()),
                 mishap: died.as_ref().map(|(_, error)| failed(error)),
@@ -431,7 +434,7 @@ impl Settler {
     }
 }
 
-/// Runs of this arming, this one included if it was one.
+/// Number of runs of this arming, including this one if the handler was run.
 fn runs_started(ended: &Ended) -> u16 {
     let claims = ended.claim.attempt.number;
     match ended.outcome.was_run() {
@@ -448,8 +451,8 @@ fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
     ended.claim.recurrence.is_some() && !succeeded
 }
 
-/// Whether something is written that the ledger could refuse: a text, or JSON. What has none is refused for a reason that
-/// may pass, whatever the server says.
+/// True if the ruling has data that the ledger could refuse: text or JSON. A ruling without data is refused for a
+/// reason that may pass, whatever the server says.
 fn has_data(ruling: &Ruling) -> bool {
     match ruling {
         Ruling::Complete | Ruling::Release => false,
@@ -466,7 +469,7 @@ fn has_data(ruling: &Ruling) -> bool {
     }
 }
 
-/// Whether the ledger has something to write; nothing if the handler's own transaction has.
+/// True if the ledger has to write the verdict. False if the handler's own transaction has settled the task.
 fn is_written(verdict: &Verdict) -> bool {
     !matches!(verdict, Verdict::Settled(_))
 }

@@ -1,4 +1,4 @@
-//! The sink of the timer: signals go to the signal queue, keys that may lack a row to the adoption candidates.
+//! Timer sink: passes signals to the signal queue, and keys that may lack a row to the adoption candidates.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::queue::SignalQueue;
 use crate::task::TaskKey;
 use crate::timer::{Cause, Sighting, Signal, SignalSink};
 
-/// The engine, as its timer sees it.
+/// The engine's side of the timer.
 pub struct TimerSink {
-    /// Where sightings and ownership are looked up.
+    /// Routes, ownership and activations.
     pub deps: Arc<Deps>,
-    /// Where signals go.
+    /// Receives the signals.
     pub queue: Arc<SignalQueue>,
-    /// Where keys go that may lack a row.
+    /// Receives the keys that may lack a row.
     pub candidates: Arc<Candidates>,
 }
 

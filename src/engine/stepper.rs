@@ -1,4 +1,4 @@
-//! An engine whose steps are taken by hand, one task at a time: for tests.
+//! Stepper: drives the stages of an engine one task at a time, for tests.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::ledger::{Claim, LedgerError};
 use crate::task::{Arming, Outcome, TaskKey};
 use crate::timer::{Signal, Source};
 
-/// Claims, runs, judges and settles as the daemon does, but only when told to, and hears of nothing by itself.
+/// Claims, runs, judges and settles single tasks as the daemon does, but only on request and without a timer.
 pub(crate) struct Stepper {
     pipeline: Arc<Pipeline>,
     pauses: PauseReader,
 }
 
-/// A run that is settled.
+/// A run that was settled.
 pub(crate) struct Driven {
     pub claim: Claim,
     pub route: Arc<str>,
@@ -29,17 +29,17 @@ pub(crate) struct Driven {
 }
 
 impl Stepper {
-    /// The stages of an engine that is not started.
+    /// Creates a stepper over the stages of an engine that is not started.
     pub(crate) fn new(pipeline: Arc<Pipeline>, pauses: PauseReader) -> Self {
         Self { pipeline, pauses }
     }
 
-    /// Whether something here can run this key.
+    /// True if a handler or route runs this key.
     pub(crate) fn runs(&self, key: &TaskKey) -> bool {
         self.pipeline.deps.router.runs(key)
     }
 
-    /// Signals one arming, and sees its run through. `None` if it is not to be claimed now.
+    /// Signals one arming and runs its task until it is settled. `None` if the task cannot be claimed now.
     pub(crate) async fn drive(
         &self,
         key: TaskKey,
@@ -65,10 +65,10 @@ impl Stepper {
                 arming: Some(arming),
             },
             route,
-            // One at a time: no limit of a route is ever reached.
+            // One task at a time: no limit of a route is ever reached.
             permit: Arc::new(RouteLoad::new(Arc::default())).permit(false),
         };
-        // Nothing starts unless it is known what is paused.
+        // No task starts unless the pauses are known.
         self.pauses.read().await?;
         let (claims, _) = claimer.claim(vec![taken]).await?;
         let Some(Claimed {

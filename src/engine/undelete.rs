@@ -1,4 +1,4 @@
-//! Undelete for legacy writers: rows that a program has marked as deleted, and armed again without saying so.
+//! Undelete for legacy writers: rows that a program marked as deleted and then armed again without clearing the mark.
 
 use std::time::Duration;
 
@@ -7,23 +7,25 @@ use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
 use crate::task::{Arming, TaskKey};
 use crate::timer::{Alarm, Remaining};
 
-/// Rows of one page, and most pages of one pass.
+/// Rows of one page, and maximum number of pages of one pass.
 const PAGE: u32 = 1_000;
 const PAGES_MAX: usize = 32;
 
-/// How exactly a key's remaining time must fit its row's due time to speak for it: a second for programs that
-/// count in seconds, and some for the way.
+/// Maximum difference between a key's remaining time and its row's due time: a second for programs that count in
+/// seconds, and some for the transmission.
 const FITS: Duration = Duration::from_secs(2);
 
-/// How long the evidence for a new creation has to stand.
+/// Time for which the evidence of a new creation must last.
 const DELETION_TAKES: Duration = Duration::from_millis(100);
 
-/// How long Redis may take to give it: the look-ahead waits behind this.
+/// Timeout for the evidence from Redis: the look-ahead waits for it.
 const EVIDENCE_PATIENCE: Duration = Duration::from_millis(250);
 
-/// A program that knows only the first six columns deletes with `sts = 1` and never takes that back when it
-/// creates the task again. Which of the two a row means, only Redis can tell: a key that is armed for this
-/// row's due time speaks for a new creation.
+/// Undeletes rows whose keys are armed for their due times.
+///
+/// A program that knows only the first six columns deletes with `sts = 1`, and never clears it when it creates the
+/// task again. Only Redis can tell which of the two a row means: a key that is armed for this row's due time is
+/// evidence of a new creation.
 pub async fn undelete_armed(deps: &Deps, span: Duration) -> Result<usize, LedgerError> {
     let (mut after, mut revived) = (None, 0);
     for _ in 0..PAGES_MAX {
@@ -53,7 +55,7 @@ async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, Ledger
     }
     let mut armed = armed_for_their_rows(deps, rows).await;
     if !armed.is_empty() {
-        // Its deletion writes the row first and the key after that: what is seen between the two is no evidence.
+        // A deletion writes the row first and the key after that: a key seen between the two is no evidence.
         tokio::time::sleep(DELETION_TAKES).await;
         armed = armed_for_their_rows(deps, armed).await;
     }
@@ -74,16 +76,16 @@ async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, Ledger
     Ok(count)
 }
 
-/// A deleted row whose key expired at its due time had been created again, too shortly before to be seen armed:
-/// a key that was deleted with its row does not expire.
+/// Undeletes a row whose key expired at its due time. The task was created again too shortly before to be seen armed:
+/// a key that is deleted with its row does not expire.
 pub async fn undelete_expired(deps: &Deps, arming: Arming) -> Result<bool, LedgerError> {
     let now = deps.ledger.clock().now();
     let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
     Ok(fits && deps.ledger.revive(arming).await?)
 }
 
-/// Those whose keys are armed for their due times. Without Redis there is no evidence, and a deletion is a
-/// deletion.
+/// Returns the rows whose keys are armed for their due times. Without Redis there is no evidence, and the deletion
+/// counts.
 async fn armed_for_their_rows(deps: &Deps, rows: Vec<Upcoming>) -> Vec<Upcoming> {
     let keys: Vec<TaskKey> = rows.iter().map(|row| row.key.clone()).collect();
     let asked = tokio::time::timeout(EVIDENCE_PATIENCE, deps.timer.remaining(&keys));

@@ -211,8 +211,8 @@ impl Adopter {
         Ok(wanted)
     }
 
-    /// Looks once more at keys that may have been armed before the last word on their rows. If that word reached Redis, as
-    /// a deletion or as a key of ours, they are gone.
+    /// Looks once more at keys that may have been armed before the last word on their rows. If that word reached Redis,
+    /// as a deletion or as a key of ours, they are gone.
     async fn without_the_doubtful(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
         let doubtful = wanted
             .iter()
@@ -312,8 +312,8 @@ impl Adopter {
         }
     }
 
-    /// A key was deleted: that cancels a task which was adopted from it, unless something was said about it since, and no
-    /// other. It may wait for a retry, or behind a run.
+    /// A key was deleted: that cancels a task which was adopted from it, unless something was said about it since, and
+    /// no other. It may wait for a retry, or behind a run.
     async fn withdraw(
         &self,
         key: &TaskKey,
@@ -340,7 +340,8 @@ impl Adopter {
         Ok(())
     }
 
-    /// Keys that the table cannot hold are left alone, and touch no other. It stays so until somebody changes the table.
+    /// Keys that the table cannot hold are left alone, and touch no other. It stays so until somebody changes the
+    /// table.
     fn unfit(&self, key: &TaskKey, why: &str) {
         self.deps.metrics.dropped("unfit_key", 1);
         if let Some(held_back) = self.deps.warnings.admit("unfit key") {

@@ -17,7 +17,8 @@ use crate::timer::{Alarm, ArmMode};
 const PACE_LEAST: Duration = Duration::from_millis(50);
 const PACE_MOST: Duration = Duration::from_secs(30);
 
-/// How much is read again: whoever creates a task tells by another reading of the ledger's clock whether it lies beyond.
+/// How much is read again: whoever creates a task tells by another reading of the ledger's clock whether it lies
+/// beyond.
 const OVERLAP: Duration = Duration::from_secs(2);
 
 /// How much is read again when tasks have changed hands: so long ago their owner may have died.

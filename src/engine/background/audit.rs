@@ -233,9 +233,9 @@ impl Audit {
         Ok(progress.report)
     }
 
-    /// Goes through every future task that the timer arms by now, arms what it has lost, and adopts keys that the ledger
-    /// lacks. On a failure, of the ledger or (without an error) of the timer, `progress` tells where to go on; also when
-    /// a more urgent audit is asked for.
+    /// Goes through every future task that the timer arms by now, arms what it has lost, and adopts keys that the
+    /// ledger lacks. On a failure, of the ledger or (without an error) of the timer, `progress` tells where to go on;
+    /// also when a more urgent audit is asked for.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
         progress.report.revived += undelete::undelete_armed(&self.deps, DELAY_MAX).await?;
         let mut prolonged = Instant::now();

@@ -28,8 +28,8 @@ pub struct AuditLock {
 }
 
 impl AuditLock {
-    /// After when an audit by another daemon has to begin to serve. All hear the same sentinels. For anything else it has
-    /// to begin from now on: of what this daemon has not heard, an earlier one may have seen nothing.
+    /// After when an audit by another daemon has to begin to serve. All hear the same sentinels. For anything else it
+    /// has to begin from now on: of what this daemon has not heard, an earlier one may have seen nothing.
     pub fn serves_since(&self, cause: Cause) -> UnixMs {
         let back = match cause {
             Cause::Sentinel => AUDIT_EVERY,
@@ -58,8 +58,8 @@ impl AuditLock {
         }
     }
 
-    /// Waits so long, and longer while this member seems to be gone. Answers whether it is: it has not shown itself for as
-    /// long as its note was believed, and as long again.
+    /// Waits so long, and longer while this member seems to be gone. Answers whether it is: it has not shown itself for
+    /// as long as its note was believed, and as long again.
     async fn is_gone_within(&self, holder: MemberId, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut gone_since: Option<Instant> = None;

@@ -1,8 +1,8 @@
 //! The look-ahead: keeps in memory what falls due in the next seconds, so that the timer can be exact about it.
 //!
 //! Rows are read once, when the horizon reaches them. What is near is looked at again each time, because rows
-//! are created and moved in place; but of a row that is known, only its index entry is read. Where several daemons share
-//! the tasks, each reads the rows of its own buckets; what it has read and is not its own now, it keeps.
+//! are created and moved in place; but of a row that is known, only its index entry is read. Where several daemons
+//! share the tasks, each reads the rows of its own buckets; what it has read and is not its own now, it keeps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ pub struct LookAhead {
 }
 
 impl LookAhead {
-    /// Looks ahead every `sweep.interval`, until the engine stops. Beside the sweep and not behind it: a backlog must not
-    /// make what falls due now late.
+    /// Looks ahead every `sweep.interval`, until the engine stops. Beside the sweep and not behind it: a backlog must
+    /// not make what falls due now late.
     pub async fn run(self) {
         let work = async {
             let mut ahead = Ahead::default();
@@ -120,8 +120,8 @@ impl LookAhead {
     async fn read_gained(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
         let gained = ahead.own.without(&ahead.read);
         if gained.is_empty() {
-            // A member that is full now and then takes and gives back its tasks every few seconds. When what was known at
-            // the last change has fallen due, nothing would be read twice.
+            // A member that is full now and then takes and gives back its tasks every few seconds. When what was known
+            // at the last change has fallen due, nothing would be read twice.
             if ahead.changed.elapsed() >= self.deps.nudge.horizon && ahead.read != ahead.own {
                 ahead.read = ahead.own.clone();
             }

@@ -1,5 +1,5 @@
-//! Starts for routes that have a rate: asked for before the claim, for a batch at a time, and beside the dispatchers, who
-//! never wait for it.
+//! Starts for routes that have a rate: asked for before the claim, for a batch at a time, and beside the dispatchers,
+//! who never wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,8 @@ use crate::task::Grant;
 /// Most starts asked for at once: those of one claim.
 const BATCH_MAX: usize = 512;
 
-/// Rest before more is asked for, where less was granted than wanted: starts come in small batches then, and not singly.
+/// Rest before more is asked for, where less was granted than wanted: starts come in small batches then, and not
+/// singly.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long to wait for a slot.

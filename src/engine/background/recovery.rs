@@ -1,5 +1,5 @@
-//! What dead daemons left behind: their leases are found by a scan, ended at once if the process is known to be gone, and
-//! watched until they run out if not. So a task starts again soon after its lease, whatever the sweep is busy with.
+//! What dead daemons left behind: their leases are found by a scan, ended at once if the process is known to be gone,
+//! and watched until they run out if not. So a task starts again soon after its lease, whatever the sweep is busy with.
 //!
 //! A scan reads every due row once. It runs at start, when a member vanished, after an outage of the ledger, and by one
 //! member once in a lease: never each second.
@@ -85,7 +85,8 @@ impl Recovery {
         }
     }
 
-    /// Until a scan is asked for, or one is due that nothing has asked for. One member does those for all. Answers which.
+    /// Until a scan is asked for, or one is due that nothing has asked for. One member does those for all. Answers
+    /// which.
     async fn rest_between_scans(&self, took: Duration) -> bool {
         sleep(took.max(TRY_AGAIN).min(self.deps.config.lease / 4)).await;
         let unasked = self.deps.config.lease.max(took * SCAN_SHARE);
@@ -97,8 +98,8 @@ impl Recovery {
         }
     }
 
-    /// Goes through the leases of all due rows: at once if it was asked for, else with rests. Tells whether some were of
-    /// dead daemons.
+    /// Goes through the leases of all due rows: at once if it was asked for, else with rests. Tells whether some were
+    /// of dead daemons.
     async fn scan_leases_once(&self, asked: bool) -> Result<bool, LedgerError> {
         let mut gone = HashMap::new();
         let mut ended = 0;

@@ -74,8 +74,8 @@ impl Retention {
         self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// Until all that is old enough is gone, the configuration says something else, or [`PASS_MAX`] is over. Some batches of
-    /// each state in turn, so that none keeps another from being pruned. Answers whether there is more.
+    /// Until all that is old enough is gone, the configuration says something else, or [`PASS_MAX`] is over. Some
+    /// batches of each state in turn, so that none keeps another from being pruned. Answers whether there is more.
     async fn forget(
         &self,
         catalog: &dyn Catalog,
@@ -152,9 +152,9 @@ impl Retention {
         Ok(!passes.is_empty())
     }
 
-    /// The next pages of rows that may be forgotten: those whose keys are gone. A row outlives its key, so that the event of
-    /// a key that Redis drops late finds that its task has finished. To ask for the keys makes Redis drop those that are due;
-    /// their events have arrived when this returns. `None` while Redis does not answer.
+    /// The next pages of rows that may be forgotten: those whose keys are gone. A row outlives its key, so that the
+    /// event of a key that Redis drops late finds that its task has finished. To ask for the keys makes Redis drop
+    /// those that are due; their events have arrived when this returns. `None` while Redis does not answer.
     async fn without_keys(
         &self,
         catalog: &dyn Catalog,

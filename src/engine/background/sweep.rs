@@ -33,8 +33,8 @@ const RIPE_PAUSE: Duration = Duration::from_millis(250);
 /// Most tasks of others that one sweep takes over.
 const TAKEN_OVER_MAX: usize = 4_000;
 
-/// Most tasks that one sweep passes by because their routes have more than they can start: what is behind them is looked
-/// for, but not all at once.
+/// Most tasks that one sweep passes by because their routes have more than they can start: what is behind them is
+/// looked for, but not all at once.
 const PASSED_BY_MAX: usize = 8 * PAGE as usize;
 
 /// How long one sweep goes through old rows among which many are paused; the next one goes on from there.

@@ -7,7 +7,7 @@ use super::*;
 
 const BOOT: &str = "0b5a3f8e-0d6c-4f0e-9a53-2f6b1f0a7c11\n";
 
-/// A made-up `/proc` of process 70, and what exists beside it.
+/// A simulated `/proc` of process 70, with other processes.
 struct Machine(TempDir);
 
 impl Machine {
@@ -34,7 +34,7 @@ impl Machine {
         symlink(target, path).unwrap();
     }
 
-    /// Process 31, with these threads beside its first.
+    /// Writes process 31, with additional threads in these states.
     fn claimer(&self, state: char, start: u64, others: &[char]) {
         self.write("31/stat", &stat("a) R 1", state, start));
         self.write("31/task/31/stat", &stat("a) R 1", state, start));
@@ -46,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// As seen from process 70; process 31 exists.
+    /// The processes as process 70 sees them; process 31 exists.
     fn seen(&self) -> Processes {
         self.seen_by(|_| true)
     }
@@ -55,7 +55,7 @@ impl Machine {
         Processes::of(self.0.path().to_owned(), exists, "host".into(), 70)
     }
 
-    /// The name of process 31, if it started then.
+    /// The name of process 31, started at `start`.
     fn name(&self, start: u64) -> String {
         let own = self.seen().own.expect("all facts are there");
         format!("host:31/{}.{start}", own.place)
@@ -67,7 +67,7 @@ fn stat(program: &str, state: char, start: u64) -> String {
 }
 
 #[test]
-fn a_name_tells_the_process_and_fits_its_column() {
+fn a_name_identifies_the_process_and_fits_its_column() {
     let machine = Machine::new();
     let name = machine.seen().own_name();
     assert!(name.starts_with("host:70/"), "{name}");
@@ -84,7 +84,7 @@ fn a_name_tells_the_process_and_fits_its_column() {
 }
 
 #[test]
-fn a_name_without_proof_is_of_a_process_that_is_not_known() {
+fn nothing_is_known_about_the_process_of_a_name_without_proof() {
     let machine = Machine::new();
     let nobody = machine.seen_by(|_| false);
     let known = machine.name(7);
@@ -146,7 +146,7 @@ fn a_zombie_is_gone_when_all_of_its_threads_have_ended() {
 }
 
 #[test]
-fn nothing_is_known_of_processes_elsewhere() {
+fn nothing_is_known_about_processes_elsewhere() {
     let machine = Machine::new();
     let name = machine.name(7);
     assert!(machine.seen_by(|_| false).is_gone(&name));
@@ -197,7 +197,7 @@ fn where_a_fact_is_missing_the_name_is_plain_and_nothing_is_known() {
     assert!(machine.seen().own_name().starts_with("host:70/"));
 }
 
-/// A process that waits, until it is killed.
+/// Starts a process that waits until it is killed.
 fn sleeper() -> Child {
     let mut sleep = Command::new("sleep");
     sleep.arg("600").stdin(Stdio::null()).spawn().unwrap()
