@@ -1,4 +1,4 @@
-//! `stream`, `list` and `publish`: where in Redis tasks are handed to other programs.
+//! Targets `stream`, `list` and `publish`: hand tasks to other programs through Redis.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use crate::task::{KeyName, SENTINEL_PREFIX, TaskKey};
 /// Longest name of a key or channel.
 const NAME_BYTES_MAX: usize = 512;
 
-/// What our own keys begin with.
+/// Prefix of the keys that lapsed itself writes.
 const OUR_PREFIX: &str = "#lapsed:";
 
-/// A place in Redis and how a task gets there.
+/// Delivery of a task to Redis: the server and the destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryConfig {
     /// The server; `None` is that of `[redis]`.
     pub url: Option<Secret>,
-    /// How.
+    /// Destination and command.
     pub place: Place,
 }
 
 impl fmt::Display for DeliveryConfig {
-    /// What it is and where it leads, without secrets.
+    /// Kind and destination, without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Stream { key, .. } => write!(f, "stream {key}")?,
@@ -36,14 +36,14 @@ impl fmt::Display for DeliveryConfig {
     }
 }
 
-/// How a task is handed over in Redis.
+/// Destination of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// `XADD`
     Stream {
         /// Its key.
         key: NameTemplate,
-        /// Entries that are kept, about.
+        /// Approximate maximum length of the stream.
         entries_max: Option<u64>,
     },
     /// `LPUSH`
@@ -55,14 +55,14 @@ pub enum Place {
     Channel {
         /// Its name.
         channel: NameTemplate,
-        /// Whether somebody must have received it.
+        /// Whether at least one subscriber must receive the message.
         require_receivers: bool,
     },
 }
 
-/// The name of a key or channel, in which `{class}` and `{method}` stand for those of the task.
+/// Template for the name of a key or channel. `{class}` and `{method}` are replaced by those of the task.
 ///
-/// Other braces stand for themselves: in a Redis Cluster they choose the slot.
+/// Other braces are kept: in a Redis Cluster they choose the slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameTemplate(String);
 
@@ -92,8 +92,8 @@ impl NameTemplate {
         self.0.replace("{class}", class).replace("{method}", method)
     }
 
-    /// The name of something that is not ours: a key that looks like a task, a sentinel or a note of a daemon would be
-    /// taken for one.
+    /// Refuses names that look like a task key, a sentinel or a heartbeat of a daemon: lapsed would take them for
+    /// its own.
     fn checked_as_key(self, key_prefix: &str) -> Result<Self, String> {
         let name = self.fill("Class", "method");
         let bare = name.strip_prefix(key_prefix).unwrap_or(&name);
@@ -106,7 +106,7 @@ impl NameTemplate {
         }
     }
 
-    /// A message there would be taken for an event.
+    /// Refuses keyspace event channels: a message there would look like an event.
     fn checked_as_channel(self) -> Result<Self, String> {
         match ["__keyevent@", "__keyspace@"]
             .into_iter()
@@ -192,7 +192,7 @@ impl Reader {
     }
 }
 
-/// The text may hold a password: it is not repeated.
+/// Parses a Redis URL. Errors do not repeat the text, which may hold a password.
 fn redis_url(text: String) -> Result<Secret, String> {
     const EXPECTED: &str =
         "expected redis://, rediss:// or unix://, then a server and the number of a database";

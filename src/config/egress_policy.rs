@@ -1,14 +1,14 @@
-//! Which addresses webhooks may be sent to.
+//! Egress policy of webhooks: the addresses that requests may be sent to.
 //!
-//! A webhook goes to the public internet, and elsewhere only where the route says so: what is reachable from the daemon
-//! and from nowhere else (the database's port, a cloud's metadata service) is not to be reached by way of a task.
+//! A webhook may reach the public internet, and other addresses only if its route allows them. This protects what only
+//! the daemon can reach (the port of the database, the metadata service of a cloud) from requests made through tasks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::Host;
 
-/// Hosts and networks besides the public internet.
+/// Hosts and networks that are allowed besides the public internet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct EgressPolicy {
     networks: Vec<IpNet>,
@@ -16,10 +16,10 @@ pub struct EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// Reads addresses, networks and the names of hosts.
+    /// Parses addresses, networks and host names.
     ///
     /// # Errors
-    /// Every entry that is none of these.
+    /// One message for each entry that is none of these.
     pub fn parse(entries: &[String]) -> Result<Self, Vec<String>> {
         let (mut policy, mut problems) = (Self::default(), Vec::new());
         for entry in entries {
@@ -46,7 +46,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Whether this host may be wherever its name leads.
+    /// Whether this host name is allowed, whatever address it resolves to.
     pub fn names(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.');
         self.hosts
@@ -54,9 +54,9 @@ impl EgressPolicy {
             .any(|name| name.eq_ignore_ascii_case(host))
     }
 
-    /// Whether an address may be connected to; if not, what kind of address it is.
+    /// Returns the kind of a refused address, or `None` if connecting to it is allowed.
     pub fn refuses(&self, address: IpAddr) -> Option<&'static str> {
-        // The mapped form leads to the same place.
+        // An IPv4-mapped address reaches the same host.
         let canonical = address.to_canonical();
         let named = |ip: &IpAddr| self.networks.iter().any(|network| network.contains(ip));
         if named(&address) || named(&canonical) {
@@ -68,7 +68,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Whether the host of a URL can only lead where nothing may go; if so, why.
+    /// Returns why the host of a URL can only lead to refused addresses, or `None`.
     pub fn refuses_host(&self, host: &Host<&str>) -> Option<&'static str> {
         match *host {
             Host::Ipv4(ip) => self.refuses(IpAddr::V4(ip)),
@@ -103,7 +103,7 @@ const fn v6(a: u16, b: u16, c: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), prefix)
 }
 
-/// What of IPv4 is not public, by the registry of special-purpose addresses (RFC 6890 and later).
+/// IPv4 networks that are not public: the registry of special-purpose addresses (RFC 6890 and later).
 const NOT_PUBLIC_V4: [(Ipv4Net, &str); 15] = [
     (v4(0, 0, 0, 8), "an unspecified"),
     (v4(10, 0, 0, 8), "a private"),
@@ -122,7 +122,7 @@ const NOT_PUBLIC_V4: [(Ipv4Net, &str); 15] = [
     (v4(240, 0, 0, 4), "a reserved"),
 ];
 
-/// What of IPv6 has a name of its own; besides, only `2000::/3` is public.
+/// IPv6 networks with a name of their own. Of the others, only `2000::/3` is public.
 const NOT_PUBLIC_V6: [(Ipv6Net, &str); 8] = [
     (v6(0x64, 0xff9b, 1, 48), "a local NAT64"),
     (v6(0xfc00, 0, 0, 7), "a private"),
@@ -131,14 +131,14 @@ const NOT_PUBLIC_V6: [(Ipv6Net, &str); 8] = [
     // Teredo, ORCHID and other experiments.
     (v6(0x2001, 0, 0, 23), "a reserved"),
     (v6(0x2001, 0xdb8, 0, 32), "a documentation"),
-    // It carries an IPv4 address, whatever that may be.
+    // 6to4 embeds an arbitrary IPv4 address.
     (v6(0x2002, 0, 0, 16), "a 6to4"),
     (v6(0x3fff, 0, 0, 20), "a documentation"),
 ];
 
 const PUBLIC_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
-/// Where networks without IPv4 put the rest of the internet; what counts is the address inside.
+/// NAT64 prefix: the embedded IPv4 address decides.
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
 fn kind_v4(ip: Ipv4Addr) -> Option<&'static str> {

@@ -1,18 +1,18 @@
-//! Everything that is wrong with a configuration, at once.
+//! Configuration errors: all problems of a configuration in one value.
 
 use std::fmt;
 use std::path::Path;
 
-/// One thing that is wrong.
+/// One problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Path of the key, or name of the environment variable; empty for the file as a whole.
     pub path: String,
-    /// What is wrong, and what was expected.
+    /// What was found and what was expected.
     pub message: String,
 }
 
-/// Everything that is wrong with a configuration.
+/// All problems of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.
@@ -31,7 +31,7 @@ impl ConfigError {
 }
 
 impl ConfigError {
-    /// Names the file in problems that are about the file as a whole.
+    /// Adds the file name to problems of the file as a whole.
     pub(super) fn in_file(mut self, file: &Path) -> Self {
         for problem in &mut self.problems {
             if problem.path.is_empty() {

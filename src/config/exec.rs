@@ -1,21 +1,21 @@
-//! `exec`: a program, and what it is given.
+//! Target `exec`: a program, its arguments and its environment.
 
 /// `exec = [..]` and the keys beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecConfig {
-    /// What is started.
+    /// Program to start.
     pub program: String,
     /// Its arguments.
     pub args: Vec<ExecArg>,
     /// Whether an argument of a task may begin with `-`.
     pub allow_dash: bool,
-    /// Whether what it writes to stdout is kept as the task's result.
+    /// Whether its stdout is kept as the result of the task.
     pub keep_result: bool,
-    /// Names of environment variables that are handed on.
+    /// Names of environment variables that it inherits.
     pub env: Vec<String>,
 }
 
-/// An argument of a program: a placeholder, or itself.
+/// An argument of a program: a placeholder or plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecArg {
     /// `{key}`
@@ -24,11 +24,11 @@ pub enum ExecArg {
     Class,
     /// `{method}`
     Method,
-    /// `{args}`: an argument for each of the task's.
+    /// `{args}`: one argument for each argument of the task.
     Args,
     /// `{id}`
     Id,
-    /// As it is.
+    /// Plain text.
     Text(String),
 }
 
@@ -41,7 +41,7 @@ impl ExecArg {
         ("{id}", Self::Id),
     ];
 
-    /// A placeholder stands alone: text glued to what comes from a key could change its meaning.
+    /// Parses an argument. A placeholder is a whole argument: text around a value from a key could change its meaning.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some((_, arg)) = Self::PLACEHOLDERS.iter().find(|(name, _)| *name == text) {
             return Ok(arg.clone());
@@ -69,5 +69,5 @@ impl ExecArg {
     }
 }
 
-/// Environment variables that `exec` hands on unless the route has its own list.
+/// Environment variables that a program inherits unless the route has its own list.
 pub const EXEC_ENV: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];

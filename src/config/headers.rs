@@ -1,4 +1,4 @@
-//! `headers = { name = "value" }`: what people send along with their webhooks.
+//! Custom request headers of webhooks: `headers = { name = "value" }`.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use toml::{Table, Value};
@@ -48,7 +48,7 @@ fn file_of(table: &Table) -> Result<&str, String> {
         .ok_or_else(|| "expected a text, or { file = \"path\" }".to_owned())
 }
 
-/// Whether a header says what lapsed says, or is about the connection.
+/// Whether a header is set by lapsed or belongs to the connection.
 fn is_ours(name: &str) -> bool {
     const OURS: [&str; 16] = [
         "connection",

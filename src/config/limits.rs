@@ -1,4 +1,4 @@
-//! What limits the runs of a route: `timeout`, `concurrency`, `rate`, `burst`, `priority`.
+//! Limits of a route: `timeout`, `concurrency`, `rate`, `burst`, `priority`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use toml::Value;
 use super::reader::{Problems, Reader};
 use crate::task::{Limits, Rate, RateError};
 
-/// As `engine.concurrency`.
+/// Upper bound, as of `engine.concurrency`.
 const CONCURRENCY_MAX: i64 = 100_000;
 
 impl Reader {
-    /// What is wrong is in the problems, and left out here.
+    /// Reads the limits. An invalid limit is added to the problems and left out of the result.
     pub(super) fn limits(&mut self, p: &mut Problems) -> Limits {
         let timeout = self
             .table
@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// A whole number that `read` takes, if there is one.
+    /// An optional whole number in this range.
     fn number<T>(
         &mut self,
         key: &str,

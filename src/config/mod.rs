@@ -1,4 +1,4 @@
-//! The configuration: `config/default.toml`, under a file, under the environment.
+//! Configuration: `config/default.toml`, overridden by a file, overridden by the environment.
 //!
 //! Sections mirror modules. Unknown keys are refused, and *all* problems are reported at once, each
 //! with the path of its key and what was expected.
@@ -34,7 +34,7 @@ use self::overlay::{overlay_env, overlay_file};
 use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
-/// The defaults, as people read them.
+/// The default configuration, with comments.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
@@ -56,10 +56,10 @@ pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 pub use self::url_template::UrlTemplate;
 pub use self::webhook::WebhookConfig;
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Which timer.
+    /// The timer in use.
     pub timer: TimerKind,
     /// `[redis]`
     pub redis: RedisConfig,
@@ -89,7 +89,7 @@ pub struct Config {
     pub recurring: Vec<RecurringConfig>,
 }
 
-/// Where signals come from.
+/// Source of signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerKind {
@@ -100,15 +100,15 @@ pub enum TimerKind {
 }
 
 impl Config {
-    /// Whether it is of use to hear of keys when they are armed, and not only when they expire: to adopt them, or
-    /// to know the short delays.
+    /// Whether the daemon subscribes to events of armed keys in addition to expired ones: to adopt them, or to learn
+    /// short delays.
     pub fn hears_armings(&self) -> bool {
         self.nudge.enabled
             || self.adopt.enabled
             || self.routes.iter().any(|route| route.adopt == Some(true))
     }
 
-    /// Reads the configuration as the program does: the file named, else `LAPSED_CONFIG`, else the
+    /// Loads the configuration as the program does: the given file, else `LAPSED_CONFIG`, else the
     /// first of [`SEARCH_PATHS`] that exists, over the defaults; then the environment over that.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Config {
         Self::load_from(&ConfigSource::find(file))
     }
 
-    /// As [`Config::load`], from a source that was found before.
+    /// As [`Config::load`], from a known source.
     ///
     /// # Errors
     /// [`ConfigError`] has every problem found.
@@ -183,7 +183,7 @@ fn environment() -> BTreeMap<String, String> {
     utf8.collect()
 }
 
-/// The line is not shown: it may hold a secret.
+/// Reports a TOML error without its line, which may hold a secret.
 fn not_toml(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map_or(1, |before| before.matches('\n').count() + 1);

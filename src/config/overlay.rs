@@ -1,4 +1,4 @@
-//! The file over the defaults, the environment over both.
+//! Overlays: the file over the defaults, the environment over both.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use toml::{Table, Value};
 use super::reader::Problems;
 use super::suggestions;
 
-/// Variables that begin with this are settings.
+/// Prefix of environment variables that are settings.
 pub(super) const ENV_PREFIX: &str = "LAPSED__";
 
-/// Sections are merged key by key; everything else replaces.
+/// Merges sections key by key; other values are replaced.
 pub(super) fn overlay_file(table: &mut Table, file: Table) {
     for (key, value) in file {
         match (table.get_mut(&key), value) {

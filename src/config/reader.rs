@@ -1,4 +1,4 @@
-//! Reads a table key by key, and keeps every problem it meets on the way.
+//! Reads a table key by key and collects all problems.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use toml::{Table, Value};
 use super::{Problem, suggestions};
 use crate::task::{ScheduleError, parse_length};
 
-/// In place of a duration: no limit.
+/// Value that means "no limit" in place of a duration.
 const NONE: &str = "none";
 
-/// Takes keys out of a table one by one; what is left at the end is unknown.
+/// Takes keys out of a table one by one; the keys left at the end are unknown.
 pub(super) struct Reader {
     pub(super) table: Table,
     pub(super) path: String,
@@ -31,7 +31,7 @@ impl Problems {
 }
 
 impl Problems {
-    /// What is said of a name that is none, and of the one that was probably meant.
+    /// Message for an unknown key, with a suggestion if there is one.
     pub(super) fn unknown(meant: Option<String>) -> String {
         let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
         format!("is not the name of a setting{}", meant.unwrap_or_default())
@@ -39,7 +39,7 @@ impl Problems {
 }
 
 impl Reader {
-    /// The entries of `[[key]]`; none if there is something else.
+    /// Entries of `[[key]]`; empty if the value has another type.
     pub(super) fn entries(&mut self, key: &str, problems: &mut Problems) -> Vec<Table> {
         if let Some(Value::Table(_)) = self.table.get(key) {
             self.table.remove(key);
@@ -82,7 +82,7 @@ impl Reader {
         self.optional(key, problems)
     }
 
-    /// As `take`, with a condition that says what it expects.
+    /// As `take`, with a condition and its description.
     pub(super) fn checked<T: DeserializeOwned>(
         &mut self,
         key: &str,
@@ -111,7 +111,7 @@ impl Reader {
         )
     }
 
-    /// A duration, or `"none"`. The outer `None` says that something was wrong.
+    /// A duration, or `"none"`. The outer `None` means that the value is invalid.
     pub(super) fn duration_or_none(
         &mut self,
         key: &str,
@@ -151,7 +151,7 @@ impl Reader {
     }
 }
 
-/// A duration written as text with its unit. None is longer than the ledger can add to a moment.
+/// A duration written as text with its unit, no longer than the ledger can add to a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span(pub(super) Duration);
 

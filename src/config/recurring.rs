@@ -1,4 +1,4 @@
-//! `[[recurring]]`: tasks that come again, made by the daemon.
+//! Recurring tasks from the configuration: `[[recurring]]`.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use crate::task::{
     CatchUp, Due, PAYLOAD_BYTES_MAX, Recurrence, Said, TAG_CHARS_MAX, TaskKey, Terms, UnixMs,
 };
 
-/// One of `[[recurring]]`.
+/// One entry of `[[recurring]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecurringConfig {
-    /// What it is called.
+    /// Key of the task.
     pub key: TaskKey,
-    /// How it comes again.
+    /// Schedule of its occurrences.
     pub recurrence: Recurrence,
-    /// JSON.
+    /// Payload as JSON.
     pub payload: Option<String>,
-    /// For looking up many.
+    /// Tag for lookups in bulk.
     pub tag: Option<String>,
-    /// Runs of one occurrence, not retries.
+    /// Maximum number of runs of one occurrence.
     pub max_attempts: Option<u16>,
 }
 
 impl Reader {
-    /// `routes` are all that could be read.
+    /// Reads the entries. `routes` are those that could be read.
     pub(super) fn recurring(
         &mut self,
         routes: &[RouteConfig],
@@ -98,7 +98,7 @@ impl Reader {
             catch_up_max: self.optional("catch_up_max", p),
             overlap: self.optional("overlap", p),
         };
-        // Where what it says cannot be read, that has been said.
+        // An invalid value has been reported already.
         if catch_up.is_some() || !says_catch_up {
             for problem in terms.problems() {
                 p.add(&self.path, problem.to_string());
@@ -133,7 +133,7 @@ impl Reader {
             .ok()
     }
 
-    /// What is written as TOML, as JSON.
+    /// Converts a TOML value to JSON.
     fn payload(&mut self, p: &mut Problems) -> Option<String> {
         let Some(json) = json(self.table.remove("payload")?) else {
             let problem = "expected values that JSON can represent: no dates, no infinities";
@@ -174,7 +174,7 @@ impl Reader {
     }
 }
 
-/// As JSON has it.
+/// Converts one value.
 fn json(value: Value) -> Option<serde_json::Value> {
     Some(match value {
         Value::String(text) => text.into(),

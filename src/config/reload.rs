@@ -1,9 +1,9 @@
-//! Which changes of a configuration reach a daemon that runs.
+//! Reload: which changes of the configuration take effect in a running daemon.
 
 use super::{Config, EngineConfig};
 
 impl Config {
-    /// The sections that `newer` changes and that a daemon reads only at its start; the others it takes at SIGHUP.
+    /// Changed sections that take effect only after a restart. The others take effect at SIGHUP.
     pub fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
         let Self {
             timer,
@@ -11,7 +11,7 @@ impl Config {
             ledger,
             sentinel,
             nudge,
-            // Of routes and handlers, as are `[retry]` and `engine.timeout`; but see below.
+            // Routes and handlers take effect at SIGHUP, as do `[retry]` and `engine.timeout`; but see below.
             adopt: _,
             sweep,
             engine,
@@ -24,7 +24,7 @@ impl Config {
         } = self;
         let engine_as_before = EngineConfig {
             timeout: engine.timeout,
-            // Of one start, and also said on the command line.
+            // Applies to one start, and is also a command-line option.
             hold_overdue: engine.hold_overdue,
             ..newer.engine
         };
@@ -34,7 +34,7 @@ impl Config {
             ("ledger", *ledger != newer.ledger),
             ("sentinel", *sentinel != newer.sentinel),
             ("nudge", *nudge != newer.nudge),
-            // Which events are subscribed to.
+            // Decides the subscriptions.
             ("adopt", self.hears_armings() != newer.hears_armings()),
             ("sweep", *sweep != newer.sweep),
             ("engine", *engine != engine_as_before),

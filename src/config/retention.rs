@@ -1,4 +1,4 @@
-//! `[retention]`: how long finished tasks are kept.
+//! Retention of finished tasks: `[retention]`.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use super::reader::{Problems, Reader};
 /// `[retention]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionConfig {
-    /// How long a task is kept after it was done; `None`: for ever.
+    /// How long a done task is kept; `None`: forever.
     pub done: Option<Duration>,
-    /// How long after it died.
+    /// How long a dead task is kept.
     pub dead: Option<Duration>,
-    /// How long after it was called off and its time has passed.
+    /// How long a cancelled task is kept after its due time.
     pub cancelled: Option<Duration>,
-    /// So many done ones are kept at most, those that fell due last; `None`: any number.
+    /// Maximum number of done tasks, the most recently due ones; `None`: no limit.
     pub done_max: Option<u64>,
-    /// Rows deleted in a second at most.
+    /// Maximum number of rows deleted per second.
     pub rate: u32,
 }
 
 impl RetentionConfig {
-    /// Whether everything is kept for ever.
+    /// Whether all tasks are kept forever.
     pub fn is_off(&self) -> bool {
         let Self {
             done,
@@ -33,7 +33,7 @@ impl RetentionConfig {
     }
 }
 
-/// A late signal of a task must find its row: one that is gone could be taken for a new task.
+/// Shortest age. A late signal must find the row of its task: without the row the task could be adopted as new.
 const AGE_MIN: Duration = Duration::from_secs(60);
 
 impl Reader {

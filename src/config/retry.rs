@@ -1,4 +1,4 @@
-//! `[retry]`, and `retry = { .. }` of a route over it.
+//! Retry policy: `[retry]`, and `retry = { .. }` of a route over it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::reader::{Problems, Reader, Span};
 use crate::task::{Backoff, RetryPolicy};
 
-/// Every key, also those that the chosen backoff has no use for: a route may choose another.
+/// All keys, including those that the chosen backoff does not use: a route may choose another backoff.
 #[derive(Debug, Clone)]
 pub(super) struct RetryKeys {
     kind: Kind,
@@ -29,7 +29,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The keys that belong to one kind only.
+    /// Keys that belong to one backoff only.
     const KEYS: [(&str, Self); 4] = [
         ("ladder", Self::Ladder),
         ("base", Self::Exponential),
@@ -64,7 +64,7 @@ impl RetryKeys {
         }
     }
 
-    /// The defaults, to go on reading with when `[retry]` is broken.
+    /// The defaults, used to continue reading when `[retry]` is invalid.
     fn any() -> Self {
         let minute = Duration::from_secs(60);
         Self {
@@ -81,14 +81,14 @@ impl RetryKeys {
 }
 
 impl Reader {
-    /// `[retry]`, of which every key has a default.
+    /// Reads `[retry]`, in which every key has a default.
     pub(super) fn retry(self, p: &mut Problems) -> Option<RetryKeys> {
         let below = RetryKeys::any();
         self.retry_over(&below, p)
     }
 
-    /// `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }` of a route; what is not
-    /// said is taken from `[retry]`. A key that belongs to one backoff chooses that.
+    /// Reads `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }` of a route. Missing
+    /// keys are taken from `[retry]`. A key that belongs to one backoff selects it.
     pub(super) fn route_retry(
         mut self,
         below: Option<&RetryKeys>,

@@ -1,4 +1,4 @@
-//! `[[routes]]`: which program runs which task.
+//! Routes: `[[routes]]` maps keys to targets.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use super::retry::RetryKeys;
 use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret, WebhookConfig};
 use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN, TaskKey};
 
-/// One of `[[routes]]`.
+/// One entry of `[[routes]]`.
 #[derive(Debug, Clone)]
 pub struct RouteConfig {
-    /// Which keys.
+    /// Pattern of the keys.
     pub matches: Regex,
-    /// What runs them.
+    /// Target that runs the tasks.
     pub target: TargetConfig,
     /// `concurrency`, `rate`, `burst`, `priority`, `timeout`.
     pub limits: Limits,
-    /// Over `[retry]`.
+    /// Retry policy; overrides `[retry]`.
     pub retry: Option<RetryPolicy>,
-    /// Over `[adopt]`.
+    /// Whether keys are adopted; overrides `[adopt]`.
     pub adopt: Option<bool>,
-    /// A run that takes longer is worth a warning.
+    /// A run that takes longer is logged as a warning.
     pub slow_after: Option<Duration>,
-    /// If there are any: one of them must have signed a task for it to be run.
+    /// Secrets of signed tasks. If there are any, only tasks that one of them has signed are run.
     pub payload_secrets: Vec<Secret>,
-    /// How late a task may start and still be of use.
+    /// Maximum lateness of a start; a later task dies instead.
     pub expire_after: Option<Duration>,
 }
 
@@ -39,12 +39,12 @@ impl RouteConfig {
     }
 }
 
-/// What a route runs.
+/// Target of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetConfig {
     /// A program.
     Exec(ExecConfig),
-    /// A request to somebody's server.
+    /// An HTTP request.
     Webhook(Box<WebhookConfig>),
     /// A stream, a list or a channel in Redis.
     Delivery(DeliveryConfig),
@@ -53,7 +53,7 @@ pub enum TargetConfig {
 }
 
 impl std::fmt::Display for TargetConfig {
-    /// What it is and where it leads, without secrets.
+    /// Kind and destination, without secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exec(exec) => write!(f, "exec {}", exec.program),
@@ -64,7 +64,7 @@ impl std::fmt::Display for TargetConfig {
     }
 }
 
-/// A text, or a list of them.
+/// A text or a list of texts.
 #[derive(serde::Deserialize)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 enum OneOrMany {
@@ -72,7 +72,7 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// What a route can run; each has exactly one.
+/// Keys of the targets; a route has exactly one.
 const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
 
 /// The keys of a route.
@@ -100,7 +100,7 @@ pub(super) const ROUTE_KEYS: [&str; 21] = [
     "payload_secret_file",
 ];
 
-/// Keys beside a target, and the targets that have them.
+/// Keys that belong to certain targets.
 const BESIDE: [(&str, &[&str]); 3] = [
     ("allow_dash", &["exec"]),
     ("env", &["exec"]),
@@ -185,7 +185,7 @@ impl Reader {
         })
     }
 
-    /// `payload_secret = ".."`, or several in a list; or `payload_secret_file`, one to a line.
+    /// Reads `payload_secret` (a text or a list) or `payload_secret_file` (one secret per line).
     fn payload_secrets(&mut self, p: &mut Problems) -> Vec<Secret> {
         let given: Option<OneOrMany> = self.optional("payload_secret", p);
         let file: Option<String> = self.optional("payload_secret_file", p);
@@ -229,7 +229,7 @@ impl Reader {
             .into_iter()
             .filter(|name| self.table.contains_key(*name))
             .collect();
-        // Each is read, so that all problems are found.
+        // All targets are read, so that all problems are reported.
         let read: Vec<Option<TargetConfig>> = named
             .iter()
             .map(|name| self.target_of(name, key_prefix, p))
@@ -260,7 +260,7 @@ impl Reader {
         }
     }
 
-    /// The target that the key `name` says, which is one of [`TARGETS`].
+    /// Reads the target of the key `name`, one of [`TARGETS`].
     fn target_of(
         &mut self,
         name: &str,
@@ -295,7 +295,7 @@ impl Reader {
         }
     }
 
-    /// Keys that belong beside another target.
+    /// Reports keys that belong to another target.
     fn refuse_strays(&mut self, named: &[&str], p: &mut Problems) {
         for (key, owners) in BESIDE {
             if !owners.iter().any(|owner| named.contains(owner)) && self.table.remove(key).is_some()
@@ -312,7 +312,7 @@ impl Reader {
         }
     }
 
-    /// `exec = ["php", "task.php", "{args}"]` and the keys beside it.
+    /// Reads `exec = ["php", "task.php", "{args}"]` and its related keys.
     fn exec(&mut self, p: &mut Problems) -> Option<ExecConfig> {
         if let Some(Value::String(_)) = self.table.get("exec") {
             self.table.remove("exec");

@@ -1,19 +1,19 @@
-//! Texts that must not be shown: passwords in URLs, tokens.
+//! Secrets: texts that redact themselves, such as tokens and URLs with passwords.
 
 use std::fmt;
 use std::path::Path;
 
-/// A text that must not be shown.
+/// A text that is redacted wherever it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself, for whoever needs it.
+    /// The text itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The secrets of a file, one to a line; empty lines are none.
+    /// Reads the secrets of a file, one per line; empty lines are skipped.
     pub fn lines_of(file: &Path) -> std::io::Result<Vec<String>> {
         let text = std::fs::read_to_string(file)?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
 }
 
 impl fmt::Display for Secret {
-    /// A URL without its password, or nothing at all.
+    /// Shows a URL without its password, and nothing of any other text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((scheme, rest)) = self.0.split_once("://") else {
             return f.write_str("[redacted]");
@@ -67,7 +67,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// `unix:///path?pass=x` has its password behind the question mark.
+/// A Unix socket URL has its password in the query: `unix:///path?pass=x`.
 fn without_password(rest: &str) -> String {
     match rest.split_once('?') {
         Some((path, query)) if query.contains("pass") => format!("{path}?[redacted]"),

@@ -1,4 +1,4 @@
-//! The sections, each read whole before anything is given up, so that all problems are found.
+//! Configuration sections. Each is read completely, so that all problems are reported.
 
 use std::time::Duration;
 
@@ -9,103 +9,103 @@ use crate::task::{KEY_BYTES_MAX, TableName};
 /// `[redis]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// With credentials: shown only with the password struck out.
+    /// URL with credentials; the password is redacted when shown.
     pub url: Secret,
-    /// What a framework puts before every key.
+    /// Prefix of every key, as frameworks set it.
     pub key_prefix: String,
-    /// Bound on connecting.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// Bound on one answer.
+    /// Time limit for one answer.
     pub response_timeout: Duration,
-    /// Tasks due later than this from now have no key yet; `None`: all have one.
+    /// Tasks due later than this from now are not armed yet; `None`: all tasks are armed.
     pub arm_horizon: Option<Duration>,
 }
 
 /// `[ledger]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerConfig {
-    /// With credentials: shown only with the password struck out.
+    /// URL with credentials; the password is redacted when shown.
     pub url: Secret,
     /// The table's name.
     pub table: String,
-    /// Connections at most.
+    /// Maximum number of connections.
     pub max_connections: u32,
-    /// Bound on one statement.
+    /// Time limit for one statement.
     pub statement_timeout: Duration,
-    /// The same for commands that look at many rows: `list`, `stats`, `redrive`, `discard`, `prune`, `sweep`.
+    /// Time limit for statements of `list`, `stats`, `redrive`, `discard`, `prune` and `sweep`.
     pub command_timeout: Duration,
 }
 
 /// `[sentinel]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentinelConfig {
-    /// How many.
+    /// Number of sentinel keys.
     pub count: u16,
-    /// How far apart they expire.
+    /// Interval between their expiries.
     pub interval: Duration,
 }
 
 /// `[nudge]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NudgeConfig {
-    /// Whether keys are asked for at their due millisecond.
+    /// Whether keys are nudged at their due millisecond.
     pub enabled: bool,
-    /// How far ahead due times are known.
+    /// How far ahead due times are read from the ledger.
     pub horizon: Duration,
 }
 
 /// `[adopt]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdoptConfig {
-    /// Whether a key that some program armed becomes a task, unless its route says otherwise.
+    /// Whether bare keys become tasks, unless their route says otherwise.
     pub enabled: bool,
 }
 
 /// `[sweep]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepConfig {
-    /// Off only to measure what the other nets catch.
+    /// Whether the sweep runs; switched off only to measure the other nets.
     pub enabled: bool,
-    /// How often.
+    /// Interval between sweeps.
     pub interval: Duration,
 }
 
 /// `[engine]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Runs at a time.
+    /// Maximum number of concurrent runs.
     pub concurrency: usize,
     /// Length of a lease.
     pub lease: Duration,
-    /// Bound on one run.
+    /// Time limit for one run.
     pub timeout: Duration,
-    /// How long a graceful stop waits for runs.
+    /// How long a graceful shutdown waits for runs.
     pub drain_timeout: Duration,
-    /// What is overdue at the start is held for review.
+    /// Whether tasks that are overdue at the start are held for review.
     pub hold_overdue: bool,
 }
 
 /// `[fleet]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetConfig {
-    /// Whether daemons share the tasks between them, and audit in turns.
+    /// Whether daemons divide the tasks between them and take turns at audits.
     pub share: bool,
 }
 
 /// `[http]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
-    /// `None`: no HTTP.
+    /// Address to listen on; `None`: HTTP is off.
     pub listen: Option<std::net::SocketAddr>,
     /// Bearer tokens.
     pub tokens: Vec<Secret>,
 }
 
-/// What to do about characters of a password that mean something in a URL.
+/// How to write reserved characters of a user or password in a URL.
 pub(crate) const ENCODE: &str = "in a user or password write `@` as %40, `#` as %23, `/` as %2F, `?` as %3F, `:` as %3A and `%` as %25";
 
 impl Reader {
-    /// Reads everything before it gives up on anything, so that all problems are found.
+    /// Reads all sections before it fails, so that all problems are reported.
     pub(super) fn config(mut self, p: &mut Problems) -> Option<Config> {
         let timer = self.take("timer", p);
         let redis = self.section("redis", p).redis(p);
@@ -169,13 +169,13 @@ impl Reader {
         })
     }
 
-    /// The URL, unless a `/` or `#` of its password has ended it: what is taken for the host is a part of the password
-    /// then, and another server would be asked.
+    /// Refuses a URL with an unencoded `/` or `#` in its password: the password would end there and another server
+    /// would be contacted.
     fn without_stray_at(&self, url: Option<String>, p: &mut Problems) -> Option<String> {
         let url = url?;
         let (scheme, rest) = url.split_once("://")?;
         let behind_host = rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]);
-        // In a query, `@` may be a part of a value: `?ssl-ca=/a@b.pem`.
+        // `@` is allowed in a query: `?ssl-ca=/a@b.pem`.
         let query = behind_host.find('?').filter(|_| !behind_host.contains('#'));
         let path = query.map_or(behind_host, |query| &behind_host[..query]);
         if scheme.contains("unix") || !path.contains('@') {

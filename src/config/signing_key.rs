@@ -1,4 +1,4 @@
-//! Keys that webhooks are signed with.
+//! Signing keys of webhooks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// What a key's text begins with, by the Standard Webhooks specification.
+/// Prefix of a key in the Standard Webhooks specification.
 const PREFIX: &str = "whsec_";
 
-/// With `=` at the end or without: both are in use.
+/// Accepts base64 with and without padding: both are in use.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The key of a webhook's signature: 24 to 64 bytes. It is never shown.
+/// Signing key of a webhook, 24 to 64 bytes. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey(Arc<[u8]>);
 
 impl SigningKey {
-    /// Reads `whsec_` and base64.
+    /// Parses `whsec_` followed by base64.
     ///
     /// # Errors
-    /// What was expected; the text itself is not in it.
+    /// A message with the expected format, without the text itself.
     pub fn parse(text: &str) -> Result<Self, String> {
         const EXPECTED: &str = "expected `whsec_` and base64 of 24 to 64 bytes";
         let coded = text
@@ -39,7 +39,7 @@ impl SigningKey {
         }
     }
 
-    /// For whoever signs.
+    /// The bytes of the key.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

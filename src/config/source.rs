@@ -1,4 +1,4 @@
-//! Where the configuration is read from.
+//! Source of the configuration: a file, or the built-in defaults.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the configuration file.
 const FILE_VARIABLE: &str = "LAPSED_CONFIG";
 
-/// Where a configuration file is looked for when none is named, in this order.
+/// Search paths of the configuration file, in order.
 pub const SEARCH_PATHS: [&str; 3] = [
     "./config/lapsed.toml",
     "./lapsed.toml",
     "/etc/lapsed/lapsed.toml",
 ];
 
-/// Where the configuration is read from. Its `Display` is shown to people.
+/// Source of the configuration. Its `Display` is shown to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigSource {
     /// This file.
@@ -23,7 +23,7 @@ pub enum ConfigSource {
 }
 
 impl ConfigSource {
-    /// The file named, else `LAPSED_CONFIG`, else the first of [`SEARCH_PATHS`] that exists.
+    /// Returns the given file, else `LAPSED_CONFIG`, else the first of [`SEARCH_PATHS`] that exists.
     pub fn find(file: Option<&Path>) -> Self {
         let named = file
             .map(Path::to_owned)

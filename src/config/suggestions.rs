@@ -1,4 +1,4 @@
-//! What a misspelled setting was probably meant to be.
+//! Suggestions for misspelled settings ("did you mean").
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use super::DEFAULT_TOML;
 use super::overlay::ENV_PREFIX;
 use super::routes::ROUTE_KEYS;
 
-/// What all our variables begin with, also those of other programs such as the examples.
+/// Prefix of all variables of lapsed, including those of the examples.
 const PREFIX: &str = "LAPSED_";
 
-/// A variable of the environment that is not read, though it is nearly the name of a setting.
+/// An environment variable that is ignored although it is nearly the name of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MisspelledVariable {
-    /// As it is set: `LAPSED_REDIS_URL`.
+    /// Name as set: `LAPSED_REDIS_URL`.
     pub name: String,
-    /// As the setting is called: `LAPSED__REDIS__URL`.
+    /// Name of the setting: `LAPSED__REDIS__URL`.
     pub meant: String,
 }
 
-/// The variables that would be settings with other underscores: `LAPSED_REDIS_URL` instead of `LAPSED__REDIS__URL`.
+/// Finds variables with misplaced underscores: `LAPSED_REDIS_URL` instead of `LAPSED__REDIS__URL`.
 pub fn misspelled_variables<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<MisspelledVariable> {
@@ -30,7 +30,7 @@ pub fn misspelled_variables<'a>(
         .map(|variable| (flat(&variable), variable))
         .collect();
     let found = names.into_iter().filter_map(|name| {
-        // Those with the prefix are read, or refused.
+        // Variables with the prefix are read or refused.
         if !name.starts_with(PREFIX) || name.starts_with(ENV_PREFIX) {
             return None;
         }
@@ -43,7 +43,7 @@ pub fn misspelled_variables<'a>(
     found.collect()
 }
 
-/// The name that an unknown `LAPSED__..` variable was probably meant to be.
+/// Suggests a name for an unknown `LAPSED__..` variable.
 pub(super) fn variable(name: &str) -> Option<String> {
     let known = variables();
     let flat = |name: &str| name.replace("__", "_");
@@ -52,7 +52,7 @@ pub(super) fn variable(name: &str) -> Option<String> {
         .or_else(|| closest(name, known.iter().map(String::as_str)))
 }
 
-/// The setting of this section that an unknown key was probably meant to be.
+/// Suggests a key of this section for an unknown key.
 pub(super) fn key(section: &str, key: &str) -> Option<String> {
     if section.starts_with("routes[") {
         let is_route = section.ends_with(']');
@@ -74,11 +74,11 @@ fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<S
         .map(|known| (strsim::damerau_levenshtein(word, known), known));
     let (distance, closest) = near.min_by_key(|(distance, _)| *distance)?;
     let most = 1.max(closest.len() / 4);
-    // A key that is right, and left over for another reason, is not to be replaced by itself.
+    // A correct key may be left over for another reason: it is not suggested for itself.
     (1..=most).contains(&distance).then(|| closest.to_owned())
 }
 
-/// The names of all variables that are read, those of `_FILE` among them.
+/// Names of all variables that are read, including those that end with `_FILE`.
 fn variables() -> Vec<String> {
     fn walk(table: &Table, path: &str, names: &mut Vec<String>) {
         for (key, value) in table {

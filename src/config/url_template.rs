@@ -1,37 +1,37 @@
-//! The URL of a webhook, with room for what a task is called.
+//! URL template of a webhook, with placeholders for the task.
 
 use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Host, Url};
 
-/// Everything that has a meaning in a URL; what is left stands for itself anywhere (RFC 3986, 2.3).
+/// Characters to percent-encode: all but the unreserved ones (RFC 3986, section 2.3).
 const ENCODED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// An `http` or `https` URL whose path and query may hold `{class}`, `{method}` and `{id}`.
+/// An `http` or `https` URL with placeholders `{class}`, `{method}` and `{id}` in its path and query.
 ///
-/// Whatever a task is called, scheme, host and port are those that were read. It shows no more than these: the rest
-/// often is a secret.
+/// No task can change scheme, host and port. Only these are shown, since the rest of a webhook URL is often
+/// a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UrlTemplate {
     text: String,
-    /// With nothing filled in.
+    /// The URL with its placeholders.
     url: Url,
 }
 
 impl UrlTemplate {
     const PLACEHOLDERS: [&str; 3] = ["{class}", "{method}", "{id}"];
 
-    /// Reads it.
+    /// Parses a template.
     ///
     /// # Errors
-    /// What was expected.
+    /// A message with the expected format.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // What a browser would mend, or take for a `/`, has no place in a configuration.
+        // Characters that URL parsers repair or read as `/` are refused.
         if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') {
             return Err("expected a URL without white space and `\\`".to_owned());
         }
@@ -73,7 +73,7 @@ impl UrlTemplate {
     /// The URL for a task.
     ///
     /// # Errors
-    /// None, as far as is known: what is filled in is encoded.
+    /// None in practice: filled-in values are encoded.
     pub fn fill(&self, class: &str, method: &str, id: &str) -> Result<Url, url::ParseError> {
         if !self.text.contains('{') {
             return Ok(self.url.clone());
@@ -85,7 +85,7 @@ impl UrlTemplate {
         Url::parse(&text)
     }
 
-    /// Whether it goes without TLS.
+    /// Whether requests are sent without TLS.
     pub fn is_plain(&self) -> bool {
         self.url.scheme() == "http"
     }

@@ -1,4 +1,4 @@
-//! `webhook = { url = "..", secret = "whsec_.." }`: where tasks are posted to, and what goes with them.
+//! Target `webhook`: URL, signing keys, headers and limits of HTTP requests.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,38 +13,38 @@ use super::reader::{Problems, Reader};
 use super::signing_key::SigningKey;
 use super::url_template::UrlTemplate;
 
-/// How long connecting may take, name and TLS included.
+/// Default time limit for connecting, including name resolution and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much of an answer is read.
+/// Default limit of response bytes that are read.
 const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What `max_response` may be at most.
+/// Upper bound of `max_response`.
 const RESPONSE_BYTES_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// `webhook = { .. }`
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookConfig {
-    /// Where to.
+    /// Destination.
     pub url: UrlTemplate,
-    /// Each makes a signature; the newest comes first. None: unsigned.
+    /// Signing keys, newest first; each adds a signature. Empty: unsigned.
     pub keys: Vec<SigningKey>,
-    /// Sent with each request. They are shown nowhere.
+    /// Headers of every request; their values are never shown.
     pub headers: HeaderMap,
-    /// Bound on connecting.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// Bytes of the answer that are read at most.
+    /// Maximum number of response bytes that are read.
     pub response_bytes_max: u64,
-    /// Whether what it answers to a task that succeeded is kept with it.
+    /// Whether the response of a successful run is kept as the result of the task.
     pub keep_result: bool,
-    /// Where it may lead.
+    /// Addresses that may be connected to.
     pub egress: EgressPolicy,
-    /// Authorities that are trusted besides those of this machine.
+    /// Certificate authorities that are trusted in addition to those of the host.
     pub authorities: Vec<CertificateDer<'static>>,
 }
 
 impl WebhookConfig {
-    /// How requests are signed, for people.
+    /// Describes how requests are signed.
     pub(super) fn signed(&self) -> String {
         match self.keys.len() {
             0 => "unsigned".to_owned(),
@@ -181,7 +181,7 @@ impl Reader {
         self.parsed("ca_file", read, p).map(|found| found.concat())
     }
 
-    /// A text under this name, or in the file that is named under `<name>_file`.
+    /// Reads a text from this key, or from the file named by `<key>_file`.
     pub(super) fn text_or_file(&mut self, key: &str, p: &mut Problems) -> Option<Option<String>> {
         let by_file = format!("{key}_file");
         let direct = self.texts(key, p);
@@ -198,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// A text, or an array of them; none if there is no such key.
+    /// Reads a text or an array of texts; empty if the key is missing.
     pub(super) fn texts(&mut self, key: &str, p: &mut Problems) -> Option<Vec<String>> {
         let values = match self.table.remove(key) {
             None => Vec::new(),
@@ -207,7 +207,7 @@ impl Reader {
         };
         let texts = values.into_iter().map(|value| match value {
             Value::String(text) => Ok(text),
-            // What was found may be a secret.
+            // The value found may be a secret.
             _ => Err("expected a text, or an array of texts".to_owned()),
         });
         let texts = texts.collect();
@@ -224,7 +224,7 @@ impl Reader {
     }
 }
 
-/// What a file holds, without the line's end.
+/// Reads a file, without trailing white space.
 pub(super) fn read_file(path: &str) -> Result<String, String> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text.trim_end().to_owned()),
