@@ -1,7 +1,7 @@
-//! The clocks of the two servers and of this machine, against each other.
+//! Clock check: offsets between both servers and this machine.
 //!
-//! `lapsed` itself needs no agreement: the ledger's clock decides, and Redis is told how long is left. Programs that
-//! reckon due times by a clock of their own, and people who read logs, do.
+//! `lapsed` needs no synchronized clocks: the ledger's clock decides, and Redis is given remaining times. Programs
+//! that compute due times from their own clock, and readers of logs, do need them.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::task::UnixMs;
 
 const CHECK: &str = "clocks";
 
-/// Beyond this a difference is worth mending.
+/// Largest offset that is not a warning.
 const APART: Duration = Duration::from_millis(500);
 
-/// A server's clock, read from here.
+/// The clock of a server, as read from this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// How far it is ahead of this machine's clock.
+    /// Offset: positive if it is ahead of the clock of this machine.
     ahead_ms: i64,
-    /// How wrong that may be: half the round trip.
+    /// Error bound of the offset: half the round trip.
     error: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Reading {
     }
 }
 
-/// Judges whatever could be read.
+/// Judges the readings that are available.
 pub(super) fn compare(redis: Option<Reading>, ledger: Option<Reading>) -> Vec<Finding> {
     let here = Reading {
         ahead_ms: 0,

@@ -1,29 +1,29 @@
 use serde::Serialize;
 
-/// What one check found.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The check: what it is about and, behind the dot, what of it.
+    /// Id of the check: the subject and, after the dot, the aspect.
     pub check: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What is the case, in one line.
+    /// What was found, in one line.
     pub found: String,
-    /// What a person can do about it, in one line.
+    /// Remedy, in one line.
     pub remedy: Option<String>,
 }
 
-/// How bad a finding is, the worst last.
+/// Severity of a finding, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Worth knowing, or could not be checked.
+    /// For information, or the check was not possible.
     Note,
-    /// Works, but badly, or not for ever.
+    /// Works with restrictions, or not permanently.
     Warning,
-    /// Does not work.
+    /// Broken.
     Error,
 }
 
@@ -64,7 +64,7 @@ impl Finding {
 }
 
 impl Severity {
-    /// The word for it, as people read it.
+    /// Its name in the report.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -75,7 +75,7 @@ impl Severity {
     }
 }
 
-/// Servers put line breaks and full stops into what they say; a terminal must not obey what is in it.
+/// Makes one line of a server's text, without control characters that a terminal would execute.
 fn one_line(text: &str) -> String {
     let text: String = text
         .chars()
@@ -88,7 +88,7 @@ fn one_line(text: &str) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// Whoever finds something bad says what to do about it.
+    /// Asserts severity and text, and that every bad finding has a remedy.
     #[track_caller]
     pub(in crate::doctor) fn assert_is(finding: &Finding, severity: Severity, part: &str) {
         assert_eq!(finding.severity, severity, "{finding:?}");

@@ -1,14 +1,14 @@
-//! `lapsed doctor`: what is wrong with an installation, and what to do about it.
+//! `lapsed doctor`: diagnoses an installation and suggests remedies.
 //!
 //! ```text
-//! ask: Redis and the ledger, at the same time -> facts      judge: facts -> findings, without I/O
+//! query: Redis and the ledger, concurrently -> facts      judge: facts -> findings, without I/O
 //! ```
 //!
-//! - A server that refuses a question costs a note, one that does not answer costs an error, and neither keeps the
-//!   others from being examined.
-//! - Everything ends by itself: a check after 5 s, a server's checks after 15 s.
-//! - Examining changes nothing: rights are tried with statements that match no row and no key.
-//! - It examines what a daemon would find. Which daemons run it knows from the notes that they keep in Redis.
+//! - A query that a server refuses is a note; a server that does not answer is an error. Neither stops the other
+//!   checks.
+//! - Everything is bounded: a check takes at most 5 s, all checks of a server at most 15 s.
+//! - Checks change nothing: permissions are tested with statements that match no row and no key.
+//! - Checks see what a daemon would see. Running daemons are known from their heartbeats in Redis.
 
 mod clocks;
 mod finding;
@@ -31,15 +31,15 @@ use runner::Runner;
 
 const CONFIGURATION: &str = "configuration";
 
-/// All checks of one server together.
+/// Time limit of all checks of one server.
 const SERVER_WITHIN: Duration = Duration::from_secs(15);
 
-/// The change that [`fix`] makes.
+/// Time limit of [`fix`].
 const FIX_WITHIN: Duration = Duration::from_secs(4);
 
-/// Examines what the configuration names: both servers, the table, the clocks.
+/// Runs all checks of the configured servers, the table and the clocks.
 ///
-/// Ends within 20 s, whatever the servers do.
+/// Returns within 20 s, whatever the servers do.
 pub async fn examine(config: &Config) -> Report {
     let until = Instant::now() + SERVER_WITHIN;
     let (mut of_redis, mut of_ledger) = (Runner::new(until), Runner::new(until));
@@ -51,7 +51,7 @@ pub async fn examine(config: &Config) -> Report {
     findings.chain(clocks::compare(redis, ledger)).collect()
 }
 
-/// The finding that says where the configuration was read from.
+/// Finding that names the source of the configuration.
 pub fn configuration(source: &ConfigSource) -> Finding {
     let found = source.to_string();
     match source {
@@ -61,10 +61,10 @@ pub fn configuration(source: &ConfigSource) -> Finding {
     }
 }
 
-/// Mends what can be mended without risk, then examines.
+/// Applies the fixes that are without risk, then runs all checks.
 ///
-/// That is one thing: notification flags that are missing are added to those that are there. The first finding says
-/// what was done; those of the examination say what a person must do.
+/// The only fix: missing notification flags are added to the present ones. The first finding reports the fix; the
+/// others report what is left to do.
 pub async fn fix(config: &Config) -> Report {
     let done = match timeout(FIX_WITHIN, redis::add_flags(config)).await {
         Ok(done) => done,

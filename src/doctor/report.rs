@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Finding, Severity};
 
-/// What an examination came to. Its `Display` is what `lapsed doctor` prints.
+/// Report of all findings. Its `Display` is the output of `lapsed doctor`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// In the order of the checks.

@@ -1,4 +1,4 @@
-//! The examination of one server while it goes on: what was found, and how long the rest may take.
+//! Check runner of one server: collects findings and bounds the time of each query.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Finding;
 use crate::ledger::migrate::MigrateError;
 use crate::redis::RedisError;
 
-/// One check.
+/// Time limit of one check.
 pub(super) const CHECK_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Runner {
@@ -17,15 +17,15 @@ pub(super) struct Runner {
     until: Instant,
 }
 
-/// The server no longer answers, so the rest of its examination is left out. The finding is there.
+/// The server stopped answering: its remaining checks are skipped. The finding has been added.
 #[derive(Debug)]
 pub(super) struct Silent;
 
-/// Why a question has no answer.
+/// Why a query failed.
 pub(super) enum Trouble {
     /// The connection is lost.
     Lost(String),
-    /// The server says no to this one.
+    /// The server refuses this query.
     Refused(String),
 }
 
@@ -41,13 +41,13 @@ impl Runner {
         self.findings.extend(findings);
     }
 
-    /// Bounds a piece of work; `None` when its time was up.
+    /// Runs `work` within the time limits; `None` after a timeout.
     pub(super) async fn bounded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let left = self.until.saturating_duration_since(Instant::now());
         timeout(CHECK_WITHIN.min(left), work).await.ok()
     }
 
-    /// Asks for what `checks` need. A refusal is noted with each of them, and is `None`.
+    /// Runs the query that `checks` need. A refusal adds a note for each of them and returns `None`.
     pub(super) async fn learn<T, E: Into<Trouble>>(
         &mut self,
         checks: &[&'static str],
@@ -105,7 +105,7 @@ impl From<MigrateError> for Trouble {
     }
 }
 
-/// An error and its sources. Where one repeats the other, the longer text stands for both.
+/// Text of an error and its sources, without repetitions.
 pub(super) fn words(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers, sizes and durations for reading.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is due and waits for a daemon.
+//! Backlog check: overdue tasks that wait for a daemon.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use crate::task::{TaskKey, UnixMs};
 
 pub(super) const BACKLOG: &str = "ledger.backlog";
 
-/// Overdue rows are counted so far.
+/// Maximum number of overdue rows that are counted.
 const BACKLOG_MAX: u32 = 10_000;
 
-/// So many keys are named that are no task keys.
+/// Maximum number of malformed keys that are named.
 const MALFORMED_NAMED: usize = 3;
 
-/// What is due and waits for a daemon.
+/// Backlog check: overdue tasks that wait for a daemon.
 #[derive(Debug)]
 pub(super) struct Backlog {
     with_route: usize,
     without_route: usize,
-    /// Those whose key is no task key.
+    /// Rows whose key is malformed.
     malformed: Vec<String>,
-    /// Whether there is more than that.
+    /// Whether there are more than were counted.
     more: bool,
-    /// How long the first has waited.
+    /// How long the oldest one is overdue.
     oldest: Duration,
 }
 
@@ -124,10 +124,10 @@ impl Backlog {
     }
 }
 
-/// The sweep's own question, from its beginning.
+/// Counts with the scan of the sweep, from its start.
 pub(super) fn scan(sql: String, limit: u32) -> Query<'static, MySql, MySqlArguments> {
     statement(sql)
-        // Overdue by nothing at all, from the beginning.
+        // No minimum age, no cursor.
         .bind(0i64)
         .bind(0i64)
         .bind(0u64)

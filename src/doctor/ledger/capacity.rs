@@ -1,4 +1,4 @@
-//! Room to grow: ids that are left, and memory that holds the table.
+//! Capacity checks: remaining ids, and the size of the table against the buffer pool.
 
 use sqlx::{MySqlConnection, Row};
 
@@ -14,7 +14,7 @@ pub(super) const BUFFER_POOL: &str = "ledger.buffer_pool";
 const SIZE: &str = "SELECT CAST(COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0) AS SIGNED) \
      FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?";
 
-/// The next id as far as the server tells, and the type that has to hold it.
+/// Next id as the server reports it, and the column type.
 const NEXT_ID: &str = "SELECT CAST(COALESCE(t.AUTO_INCREMENT, 0) AS SIGNED), CAST(c.COLUMN_TYPE AS CHAR) \
      FROM information_schema.TABLES t JOIN information_schema.COLUMNS c \
        ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_NAME = 'id' \
@@ -40,7 +40,7 @@ pub(super) async fn next_id(
     Ok(Some((next.unsigned_abs(), column_type)))
 }
 
-/// `column_type` as in `int(10) unsigned`.
+/// Judges the remaining ids. `column_type` as in `int(10) unsigned`.
 pub(super) fn id_capacity(table: &TableName, next: u64, column_type: &str) -> Finding {
     let column_type = column_type.to_ascii_lowercase();
     let word = column_type.split([' ', '(']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What of a daemon's work on the table this user may do. It is tried, with statements that match no row.
+//! Permission check of the table: tries each statement of a daemon on no row.
 
 use sqlx::{MySqlConnection, Row};
 
@@ -11,7 +11,7 @@ pub(super) const GRANTS: &str = "ledger.grants";
 
 const IDENTITY: &str = "SELECT CAST(CURRENT_USER() AS CHAR), CAST(DATABASE() AS CHAR)";
 
-/// Each matches no row, names only columns that every table has, and is refused without its right.
+/// Test statements. Each matches no row, names only columns that every table has, and fails without its privilege.
 const TRIALS: [(&str, &str); 4] = [
     ("SELECT", "SELECT id FROM `{t}` WHERE id = 0"),
     (
@@ -22,16 +22,16 @@ const TRIALS: [(&str, &str); 4] = [
     (DELETE, "DELETE FROM `{t}` WHERE id = 0"),
 ];
 
-/// Only what deletes rows needs it: `[retention]`, and people who prune and discard.
+/// Privilege that only `[retention]`, `prune` and `discard` need.
 const DELETE: &str = "DELETE";
 
-/// Who this connection is, and its database.
+/// User and database of this connection.
 pub(super) async fn identity(conn: &mut MySqlConnection) -> sqlx::Result<(String, String)> {
     let row = sqlx::query(IDENTITY).fetch_one(conn).await?;
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-/// A right that is refused, why, and whether it is a matter of rights at all.
+/// A refused privilege, the reason, and whether the reason is a missing privilege.
 pub(super) struct Refused {
     right: &'static str,
     why: String,
@@ -60,7 +60,7 @@ pub(super) async fn refused(
     Ok(refused)
 }
 
-/// `deletes`: whether a daemon with this configuration deletes rows.
+/// Judges the refusals. `deletes`: whether a daemon with this configuration deletes rows.
 pub(super) fn grants(
     table: &TableName,
     (user, database): &(String, String),
@@ -71,7 +71,7 @@ pub(super) fn grants(
     let (spare, needed): (Vec<&Refused>, Vec<&Refused>) = refused.iter().partition(is_spare);
     let (by_grants, otherwise): (Vec<&Refused>, Vec<&Refused>) =
         needed.iter().partition(|refused| refused.by_grants);
-    // `CURRENT_USER()` answers `name@host`, and a name may hold an `@`.
+    // `CURRENT_USER()` returns `name@host`, and the name may contain an `@`.
     let (name, host) = user.rsplit_once('@').unwrap_or((user, "%"));
     let grant =
         |rights: &str| format!("`GRANT {rights} ON {database}.{table} TO '{name}'@'{host}'`");

@@ -1,4 +1,4 @@
-//! The indexes of the table: whether what is due is found through one, and whether one is in vain.
+//! Index checks: the sweep uses `ix_due`, and no index is redundant.
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{Column, MySqlConnection, Row};
@@ -12,7 +12,7 @@ use crate::task::TableName;
 pub(super) const INDEX: &str = "ledger.index";
 pub(super) const LEGACY_INDEX: &str = "ledger.legacy_index";
 
-/// The server's number for an index that a statement forces and that cannot be used.
+/// Error number for a forced index that cannot be used.
 const NO_SUCH_INDEX: u16 = 1176;
 
 /// Indexes on `key` alone.
@@ -20,19 +20,19 @@ const KEY_INDEXES: &str = "SELECT CAST(s.INDEX_NAME AS CHAR), CAST(MIN(s.NON_UNI
      FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = DATABASE() AND s.TABLE_NAME = ? \
      GROUP BY s.INDEX_NAME HAVING COUNT(*) = 1 AND MIN(s.COLUMN_NAME) = 'key'";
 
-/// How the server would look for what is due: the index, and the kind of access where it says so.
+/// Query plan of the sweep: the index and, if reported, the access type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AccessPlan {
     uses_index: bool,
     access: Option<String>,
 }
 
-/// `None`: the index is there, but the server may not use it.
+/// Explains the sweep's scan. `None`: the index exists, but the server may not use it.
 pub(super) async fn explain(
     conn: &mut MySqlConnection,
     queries: &Queries,
 ) -> sqlx::Result<Option<AccessPlan>> {
-    // MySQL 9 would tell in prose, which does not say whether the whole index is read.
+    // The tree format of MySQL 9 does not say whether the whole index is read.
     let question = format!(
         "EXPLAIN FORMAT=TRADITIONAL {}",
         queries.plain(SCAN_OVERDUE_OLDEST)
@@ -47,7 +47,7 @@ pub(super) async fn explain(
             .ok()
             .flatten()
     };
-    // The classic form has a column for the index; others tell in prose.
+    // The traditional format has a column for the index; other formats are prose.
     let is_classic = |row: &MySqlRow| row.columns().iter().any(|column| column.name() == "key");
     let in_prose = |row: &MySqlRow| {
         (0..row.columns().len()).any(|index| {

@@ -1,4 +1,4 @@
-//! What can be wrong with the ledger: reaching it, and the order of its checks.
+//! Ledger checks: connection, server, table, and their order.
 
 mod backlog;
 mod capacity;
@@ -28,15 +28,15 @@ const REACHABLE: &str = "ledger.reachable";
 const SESSION: &str = "ledger.session";
 const CLOCK: &str = "ledger.clock";
 
-/// Over the engine's own settings: no patience for a table that is being altered.
+/// Session setting: do not wait for a table that is being altered.
 const IMPATIENT: &str = "SET SESSION lock_wait_timeout = 1";
 
-/// Servers of MySQL 8 remember the sizes of tables for a day unless told not to; others do not know it.
+/// Session setting of MySQL 8, which caches table sizes for a day by default. Other servers do not have it.
 const FRESH_SIZES: &str = "SET SESSION information_schema_stats_expiry = 0";
 
-/// Examines the server and the table; answers the server's clock.
+/// Checks the server and the table; returns a reading of the server's clock.
 pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Reading> {
-    // Says what is wrong with the URL and the table's name; connects to nothing.
+    // Validates the URL and the table name without connecting.
     let checked = MysqlLedger::new(&config.ledger).map_err(|error| words(&error));
     let options = checked.and_then(|ledger| {
         let options = config.ledger.url.expose().parse::<MySqlConnectOptions>();
@@ -72,7 +72,7 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
     };
     runner.add([Finding::ok(REACHABLE, server)]);
     let reading = examine_server(config, &table, &mut conn, runner).await;
-    // Whether the server takes leave is of no interest.
+    // A failure to close does not matter.
     let _ = runner.bounded(conn.close()).await;
     reading.unwrap_or_default()
 }
@@ -93,7 +93,7 @@ async fn examine_server(
         runner.add([Finding::ok(SESSION, found)]);
     }
     let fresh = sqlx::raw_sql(FRESH_SIZES).execute(&mut *conn);
-    // A server that does not know it needs no telling.
+    // A server without this setting refuses the statement, which does not matter.
     if runner.bounded(fresh).await.is_none() {
         return Err(Silent);
     }
@@ -117,14 +117,14 @@ async fn clock(conn: &mut MySqlConnection) -> sqlx::Result<UnixMs> {
     Ok(UnixMs(micros / 1000))
 }
 
-/// The server's error number, if it was the server that refused.
+/// Error number, if the server returned the error.
 fn number(error: &sqlx::Error) -> Option<u16> {
     let error = error.as_database_error()?;
     let error = error.try_downcast_ref::<MySqlDatabaseError>()?;
     Some(error.number())
 }
 
-/// Whether the server refused for want of a right.
+/// Whether the error is a missing privilege.
 fn is_about_rights(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1044 | 1142 | 1143 | 1227 | 1370))
 }

@@ -1,4 +1,4 @@
-//! What is paused, and whether this user may pause.
+//! Pause check: active pauses, and the permission to pause.
 
 use sqlx::{MySqlConnection, Row};
 
@@ -11,7 +11,7 @@ const PAUSES: &str = "ledger.pauses";
 
 const COUNT: &str = "SELECT COUNT(*) FROM `{t}_pauses`";
 
-/// Each matches no row, and is refused without its right.
+/// Test statements. Each matches no row and fails without its privilege.
 const TRIALS: [(&str, &str); 2] = [
     (
         "INSERT",
@@ -20,7 +20,7 @@ const TRIALS: [(&str, &str); 2] = [
     ("DELETE", "DELETE FROM `{t}_pauses` WHERE kind = ''"),
 ];
 
-/// Examines the table of pauses, which is there.
+/// Checks the table of pauses, which exists.
 pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
@@ -41,7 +41,7 @@ async fn count(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<i6
     question.fetch_one(conn).await?.try_get(0)
 }
 
-/// The rights that are missing.
+/// Missing privileges.
 async fn refused(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Vec<&'static str>> {
     let mut refused = Vec::new();
     for (right, trial) in TRIALS {

@@ -1,4 +1,4 @@
-//! Whether daemons without Redis can count together how often tasks start.
+//! Rate limit check: without Redis, daemons share rate limits in a table.
 
 use sqlx::MySqlConnection;
 
@@ -10,7 +10,7 @@ use crate::ledger::mysql::queries::Queries;
 
 const RATES: &str = "ledger.rates";
 
-/// Each matches no row, and is refused without its right.
+/// Test statements. Each matches no row and fails without its privilege.
 const TRIALS: [(&str, &str); 3] = [
     ("SELECT", "SELECT route FROM `{t}_rates` WHERE route = ''"),
     (
@@ -25,7 +25,7 @@ const TRIALS: [(&str, &str); 3] = [
 
 const NO_SUCH_TABLE: u16 = 1146;
 
-/// Examines the table of rates. With Redis nobody looks at it.
+/// Checks the table of rates, which is used only without Redis.
 pub(super) async fn examine(
     config: &Config,
     conn: &mut MySqlConnection,
@@ -44,7 +44,7 @@ pub(super) async fn examine(
     Ok(())
 }
 
-/// What keeps daemons from counting together.
+/// Why daemons cannot share rate limits.
 enum Lack {
     Nothing,
     Table,
@@ -68,7 +68,7 @@ async fn lack(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Lac
     })
 }
 
-/// `rated`: whether a configured route has a rate; those of handlers are not known here.
+/// Judges the state. `rated`: whether a configured route has a rate; the rates of handlers are not known here.
 fn judge(queries: &Queries, rated: bool, lack: &Lack) -> Finding {
     let (found, remedy) = match lack {
         Lack::Nothing => {

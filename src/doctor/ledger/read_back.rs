@@ -1,4 +1,4 @@
-//! Whether a row can be read back as soon as it is written: not through a proxy that sends `SELECT` to a replica.
+//! Read-back check: detects a proxy that sends `SELECT` to a replica.
 
 use sqlx::MySqlConnection;
 
@@ -9,14 +9,14 @@ use crate::ledger::mysql::queries::Queries;
 
 const READ_BACK: &str = "ledger.read_back";
 
-/// A row of the table of rates, whose name no route has. Nothing lists that table.
+/// Test row in the table of rates, with a name that no route has. Nothing lists that table.
 const WRITE: &str = "INSERT INTO `{t}_rates` (route) VALUES (?)";
 const READ: &str = "SELECT route FROM `{t}_rates` WHERE route = ?";
 const REMOVE: &str = "DELETE FROM `{t}_rates` WHERE route = ?";
 
 const NO_SUCH_TABLE: u16 = 1146;
 
-/// Writes a row and reads it back, where this user may write and delete there.
+/// Writes a row and reads it back, if this user may write and delete there.
 pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
@@ -27,11 +27,11 @@ pub(super) async fn examine(
     Ok(())
 }
 
-/// `None`: it cannot be tried.
+/// Returns `None` if the test is not possible.
 async fn read_back(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<Option<bool>> {
     let name = format!("#lapsed doctor {:016x}", rand::random::<u64>());
     let asks = |template| statement(queries.plain(template)).bind(name.clone());
-    // First, so that no row is left where it may not be deleted.
+    // Delete first, so that no row stays where this user may not delete it.
     for template in [REMOVE, WRITE] {
         match asks(template).execute(&mut *conn).await {
             Ok(_) => {}

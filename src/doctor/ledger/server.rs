@@ -1,4 +1,4 @@
-//! What can be wrong with the database server and its settings.
+//! Database server checks: version, role and settings.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ const STATEMENTS: &str = "ledger.statements";
 const READ_ONLY: &str = "ledger.read_only";
 const GALERA: &str = "ledger.galera";
 
-/// What [`judge`] judges.
+/// Ids of the checks of [`judge`].
 pub(super) const CHECKS: [&str; 7] = [
     VERSION,
     READ_ONLY,
@@ -28,7 +28,7 @@ pub(super) const CHECKS: [&str; 7] = [
     STATEMENTS,
 ];
 
-/// As [`Variables`] calls what `VERSION()` and the status tell.
+/// Names in [`Variables`] for values of `VERSION()` and the status.
 const VERSION_TEXT: &str = "version()";
 const CONNECTED: &str = "threads_connected";
 const PREPARED: &str = "prepared_stmt_count";
@@ -40,16 +40,16 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binl
 const STATUS: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Prepared_stmt_count')";
 
-/// Statements of 512 keys of full length, without their payloads, are about 200 KiB.
+/// Smallest packet size: a statement of 512 keys of full length, without payloads, has about 200 KiB.
 const PACKET_MIN: u64 = 1024 * 1024;
 
-/// Most statements that a connection of the engine keeps prepared.
+/// Maximum number of prepared statements per connection of the engine.
 const STATEMENTS_PER_CONNECTION: u64 = 150;
 
-/// A daemon has a pool for its own statements and one for the transactions of handlers.
+/// Pools of a daemon: one for its own statements, one for the transactions of handlers.
 const POOLS: u64 = 2;
 
-/// Settings of the server, as this connection has them.
+/// Server variables, as seen by this connection.
 #[derive(Debug, Default)]
 pub(super) struct Variables(HashMap<String, String>);
 
@@ -61,7 +61,7 @@ impl Variables {
         let mut variables = HashMap::from([(VERSION_TEXT.to_owned(), version.try_get(0)?)]);
         for question in [VARIABLES, STATUS] {
             for row in sqlx::query(question).fetch_all(&mut *conn).await? {
-                // Some servers send texts of their own as VARBINARY.
+                // Some servers return texts as VARBINARY.
                 let text = |index| row.try_get_unchecked::<String, _>(index);
                 let name: String = text(0)?.to_ascii_lowercase();
                 variables.insert(name, text(1)?);
@@ -84,7 +84,7 @@ impl Variables {
     }
 }
 
-/// Judges everything but what needs the table.
+/// Judges all settings that do not depend on the table.
 pub(super) fn judge(variables: &Variables, pool: u32) -> Vec<Finding> {
     let mut findings = vec![
         version(variables.get(VERSION_TEXT).unwrap_or_default()),
@@ -226,7 +226,7 @@ fn connections(variables: &Variables, pool: u32) -> Finding {
     )
 }
 
-/// The limit is the server's, for all its clients together: beyond it each of them is refused (error 1461).
+/// Judges the limit of prepared statements. It applies to all clients together; beyond it each is refused (error 1461).
 fn statements(variables: &Variables, pool: u32) -> Finding {
     let needed = STATEMENTS_PER_CONNECTION * u64::from(pool);
     let (Some(used), Some(most)) = (variables.number(PREPARED), variables.number(PREPARED_MAX))
@@ -279,7 +279,7 @@ mod tests {
         assert_is(&judge("ON", "STATEMENT"), Severity::Error, "1665");
         assert_is(&judge("ON", "MIXED"), Severity::Ok, "MIXED");
         assert_is(&judge("OFF", "STATEMENT"), Severity::Ok, "no binary log");
-        // A later MySQL knows nothing else than rows.
+        // Newer MySQL versions support the row format only.
         assert_is(
             &binlog(&variables([("log_bin", "ON")])),
             Severity::Ok,

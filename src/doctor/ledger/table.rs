@@ -1,4 +1,4 @@
-//! What can be wrong with the ledger's table, and with what is in it: what is asked, and in which order.
+//! Table checks: the queries about the table and its rows, in order.
 
 use sqlx::{MySqlConnection, Row as _};
 
@@ -21,7 +21,7 @@ use crate::task::TableName;
 const SHAPE: &str = "ledger.table";
 const KEY_CHARSET: &str = "ledger.key_charset";
 
-/// Examines the table: its shape, the rights on it, its indexes, its room to grow, its backlog.
+/// Checks the table: schema, privileges, indexes, capacity and backlog.
 pub(super) async fn examine(
     config: &Config,
     table: &TableName,
@@ -76,7 +76,7 @@ pub(super) async fn examine(
     Ok(())
 }
 
-/// A table that is not as it should be is an answer, not a failure.
+/// A wrong schema is a result, not a failure.
 async fn look(
     conn: &mut MySqlConnection,
     table: &TableName,

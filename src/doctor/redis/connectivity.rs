@@ -1,4 +1,4 @@
-//! Whether the server is there and lets us in.
+//! Connectivity check: the server answers and accepts the credentials.
 
 use crate::doctor::Finding;
 use crate::doctor::runner::words;
@@ -9,7 +9,7 @@ pub(super) const REACHABLE: &str = "redis.reachable";
 pub(super) fn reachable<T>(endpoint: &Endpoint, answer: Option<Result<T, RedisError>>) -> Finding {
     let (node, database) = (endpoint.node(), endpoint.database());
     match answer {
-        // Refusing this one question, it is there and lets us in.
+        // A server that refuses only this command is reachable.
         Some(
             Ok(_)
             | Err(RedisError::NoPermission {

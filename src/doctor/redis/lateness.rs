@@ -1,4 +1,4 @@
-//! How late bare events come.
+//! Lateness check: predicted lateness of bare events.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ pub(super) const LATENESS: &str = "redis.lateness";
 
 pub(super) const EFFORT: &str = "active-expire-effort";
 
-/// Bare events that are later than this make somebody ask.
+/// Largest lateness of bare events that is not reported.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How long Redis takes to walk once over all keys that expire: so late is the latest event, and the mean half.
+/// Time of one expiry cycle of Redis over all keys: the maximum lateness of an event. The mean is half of it.
 fn lap(expiring: u64, hz: u64, effort: u64) -> Duration {
     let per_second = hz.max(1) * (20 + 5 * effort.clamp(1, 10).saturating_sub(1));
     Duration::from_secs_f64(expiring as f64 / per_second as f64)

@@ -1,4 +1,4 @@
-//! Who else listens.
+//! Listener check: running daemons and other subscribers.
 
 use crate::doctor::Finding;
 use crate::membership::Heartbeat;
@@ -8,7 +8,7 @@ pub(super) const LISTENERS: &str = "redis.listeners";
 
 pub(super) const DAEMONS: &str = "fleet.daemons";
 
-/// Daemons that share the ledger; `None` if they do not tell (`fleet.share = false`).
+/// Judges the daemons that share the ledger; `None` if they are not visible (`fleet.share = false`).
 pub(super) fn daemons(members: Option<&[Heartbeat]>) -> Finding {
     let Some(members) = members else {
         return Finding::unknown(
@@ -34,7 +34,7 @@ pub(super) fn daemons(members: Option<&[Heartbeat]>) -> Finding {
     Finding::ok(DAEMONS, format!("{are}: {}{more}", names.join(", ")))
 }
 
-/// `daemons` of this ledger are known to run; each may have one of the connections.
+/// Judges the subscribers. `daemons`: running daemons of this ledger; each may own one of the connections.
 pub(super) fn judge(channel: &str, listeners: &Listeners, daemons: usize) -> Finding {
     let Listeners {
         by_name,
@@ -129,7 +129,7 @@ mod tests {
             };
             super::judge("__keyevent@0__:expired", &listeners, daemons)
         };
-        // Newer servers tell the library; for the others the daemons are counted.
+        // Newer servers report the client library; for older ones the number of daemons is used.
         assert_is(&judge(&[Some(LIBRARY)], 0), Severity::Ok, "no other client");
         assert_is(&judge(&[None], 1), Severity::Ok, "and no other client");
         let php = judge(&[Some(LIBRARY), None], 0);

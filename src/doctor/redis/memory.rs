@@ -1,4 +1,4 @@
-//! What the server does when memory runs short: its own, and that for readers who fall behind.
+//! Memory checks: eviction policy, and output buffer limit of subscribers.
 
 use crate::doctor::Finding;
 use crate::doctor::units::{bytes, count};
@@ -9,13 +9,13 @@ pub(super) const OUTPUT_BUFFER: &str = "redis.output_buffer";
 
 pub(super) const BUFFER_LIMIT: &str = "client-output-buffer-limit";
 
-/// What one expired event of a key of usual length takes in a subscriber's output buffer; measured.
+/// Bytes of one expired event of a usual key in a subscriber's output buffer; measured.
 const EVENT_BYTES: u64 = 118;
 
-/// A reader that cannot fall behind by so many events is cut by an ordinary burst.
+/// Smallest number of buffered events; with fewer, an ordinary burst disconnects the subscriber.
 const EVENTS_MIN: u64 = 100_000;
 
-/// A reader may stall for so long, when its host is busy.
+/// How long a subscriber on a busy host may stall.
 const STALL_SECONDS: u64 = 5;
 
 pub(super) fn eviction(info: &Facts) -> Finding {
@@ -48,7 +48,7 @@ pub(super) fn eviction(info: &Facts) -> Finding {
     )
 }
 
-/// `setting` as in `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`.
+/// Judges a setting such as `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`.
 pub(super) fn output_buffer(setting: Option<&str>) -> Finding {
     let words: Vec<&str> = setting.unwrap_or_default().split(' ').collect();
     let limits = words.chunks_exact(4).find(|class| class[0] == "pubsub");

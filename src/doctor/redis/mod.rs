@@ -1,5 +1,4 @@
-//! What can be wrong with Redis: what the server is asked, and in which order. Each topic has a file, whose judgements
-//! do no I/O.
+//! Redis checks: the queries and their order. Each topic has a file, whose judgements do no I/O.
 
 mod audits;
 mod connectivity;
@@ -33,10 +32,10 @@ use self::server::{CLUSTER, PERSISTENCE, ROLE, VERSION, cluster, persistence, ro
 
 const CLOCK: &str = "redis.clock";
 
-/// A daemon counts as running for so long after its note has run out.
+/// How long a daemon counts as running after its heartbeat has expired.
 const CLOCKS_APART_MS: i64 = 2_000;
 
-/// Examines the server that the timer uses; answers its clock.
+/// Checks the server that the timer uses; returns a reading of its clock.
 pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Reading> {
     if config.timer == TimerKind::LedgerPoll {
         let unused = "not used: the timer is `ledger_poll`";
@@ -55,16 +54,13 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
         .unwrap_or_default()
 }
 
-/// The daemons that share the ledger and live; `None` if they do not show themselves.
-async fn members(
-    config: &Config,
-    server: &Inspection,
-) -> Result<Option<Vec<Heartbeat>>, RedisError> {
+/// Running daemons that share the ledger; `None` if they are not visible.
+async fn members(config: &Config, server: &Inspection) -> Result<Option<Vec<Heartbeat>>, RedisError> {
     if !config.fleet.share {
         return Ok(None);
     }
     let membership = RedisMembership::new(&config.redis, ledger_name(config).await)?;
-    // Notes carry the ledger's time; that of Redis may lie a little behind or ahead.
+    // Heartbeats carry the ledger's time, which may differ a little from that of Redis.
     let now = server.time().await?;
     membership
         .members(UnixMs(now.0 - CLOCKS_APART_MS))
@@ -72,7 +68,7 @@ async fn members(
         .map(Some)
 }
 
-/// By which daemons know the ledger.
+/// Name of the ledger among the daemons.
 async fn ledger_name(config: &Config) -> LedgerName {
     let plain = name_of(&config.ledger);
     let Ok(ledger) = MysqlLedger::new(&config.ledger) else {
@@ -121,7 +117,7 @@ async fn examine_server(
         }
         None => 0,
     };
-    // Before this program listens itself.
+    // Before this program subscribes itself.
     let listeners = runner.learn(&[LISTENERS], server.listeners(&channel));
     if let Some(listeners) = listeners.await? {
         runner.add([listeners::judge(&channel, &listeners, running)]);
@@ -144,7 +140,7 @@ async fn examine_server(
         runner.add([output_buffer(settings.raw(BUFFER_LIMIT))]);
     }
     if let Some(info) = &info {
-        // Where it may not be asked, the default stands; `INFO` tells `hz` itself.
+        // If the setting cannot be read, the default is assumed; `INFO` has `hz`.
         let effort = match runner.bounded(server.settings(&[EFFORT])).await {
             Some(Ok(settings)) => settings.number(EFFORT),
             _ => None,

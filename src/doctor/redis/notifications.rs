@@ -1,4 +1,4 @@
-//! Whether the server announces the events that a daemon needs, and what is done about it.
+//! Notification check: required keyspace events are enabled; `--fix` enables them.
 
 use crate::config::{Config, TimerKind};
 use crate::doctor::Finding;
@@ -13,7 +13,7 @@ const FIX: &str = "fix";
 
 pub(super) const FLAGS: &str = "notify-keyspace-events";
 
-/// Adds the notification flags that are missing, and says what it did.
+/// Adds missing notification flags and reports what it did.
 pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
     if config.timer == TimerKind::LedgerPoll {
         return Finding::ok(FIX, "nothing to do: the timer is `ledger_poll`");
@@ -29,7 +29,7 @@ pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
     )
 }
 
-/// What came of adding flags.
+/// Judges the result of adding flags.
 fn added(came: Result<Notifications, RedisError>, wanted: Events) -> Finding {
     match came {
         Ok(Notifications::On) => {
@@ -69,7 +69,7 @@ fn added(came: Result<Notifications, RedisError>, wanted: Events) -> Finding {
     }
 }
 
-/// `None`: the server has no such setting to show.
+/// Judges the flags; `None`: the server does not show them.
 pub(super) fn notifications(flags: Option<&str>, wanted: Events) -> Vec<Finding> {
     let Some(text) = flags else {
         let unsaid = Finding::unknown(NOTIFICATIONS, format!("the server does not show `{FLAGS}`"));

@@ -1,4 +1,4 @@
-//! What of a daemon's work this user may do. It is tried, with commands that change nothing.
+//! Permission check of Redis: tries each command of a daemon without changing anything.
 
 use crate::doctor::Finding;
 use crate::doctor::runner::words;
@@ -7,7 +7,7 @@ use crate::redis::{Connected, Endpoint, EventKind, Inspection, Names, RedisError
 pub(super) const RIGHTS: &str = "redis.rights";
 pub(super) const ADOPTION: &str = "redis.adoption";
 
-/// What of the daemon's work is refused.
+/// Commands of a daemon that are refused.
 pub(super) async fn refused(
     server: &Inspection,
     endpoint: &Endpoint,
@@ -45,7 +45,7 @@ pub(super) fn rights(channel: &str, refused: &[RedisError]) -> Vec<Finding> {
     refused.iter().map(finding).collect()
 }
 
-/// What of taking over keys without a row is refused first.
+/// The first refusal among the commands for adoption.
 pub(super) async fn refused_to_adopt(
     server: &Inspection,
     endpoint: &Endpoint,

@@ -1,4 +1,4 @@
-//! What kind of server it is: version, role, cluster, disk.
+//! Redis server checks: version, role, cluster and persistence.
 
 use crate::doctor::Finding;
 use crate::redis::Facts;
