@@ -1,4 +1,4 @@
-//! The daemon's own HTTP: whether it lives, whether it is ready, what it has counted.
+//! HTTP server of the daemon: liveness, readiness and metrics.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::config::Secret;
 use crate::engine::Handle;
 use crate::telemetry::Metrics;
 
-/// What the pages show.
+/// State that the pages show.
 #[derive(Clone)]
 pub struct Pages {
     /// The engine.
     pub status: Handle,
-    /// Its counters.
+    /// Metrics of the engine.
     pub metrics: Arc<Metrics>,
-    /// Who may read them; empty on a loopback address for everybody.
+    /// Accepted bearer tokens; empty: no token is required, on a loopback address only.
     pub tokens: Arc<[Secret]>,
 }
 
 /// Serves until `stop` resolves.
 ///
 /// # Errors
-/// When the listener breaks.
+/// The listener fails.
 pub async fn serve(
     listener: TcpListener,
     pages: Pages,
@@ -43,7 +43,7 @@ pub async fn serve(
 }
 
 fn routes(pages: Pages) -> Router {
-    // Probes of an orchestrator have no token, and learn nothing that is worth one.
+    // Probes of an orchestrator have no token, and their answers are not confidential.
     let open = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz));
@@ -57,18 +57,18 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Each part that must work for the daemon to be as punctual as it can be.
+/// Readiness of the daemon, with each part that its punctuality depends on.
 #[derive(Serialize)]
 struct Readiness {
     ready: bool,
     ledger: bool,
-    /// What the ledger did not do; left out while it does what it is asked.
+    /// The ledger's failure; left out while it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// `null` for a timer that needs no server.
+    /// Whether the subscription is up; `null` for a timer without a server.
     subscription: Option<bool>,
     stopping: bool,
-    /// Daemons that are known to share the ledger, this one included.
+    /// Number of daemons that share the ledger, including this one.
     members: usize,
 }
 
