@@ -1,7 +1,7 @@
 use std::io;
 use std::process::ExitStatus;
 
-/// Why a private server could not be had.
+/// Error of a private server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error texts say it")]

@@ -8,14 +8,14 @@ use super::SandboxError;
 
 const PREFIX: &str = "lapsed-sandbox-";
 
-/// A unix socket's path has at most 107 bytes; this leaves room for our own names below the base.
+/// Longest base path: a Unix socket path has at most 107 bytes, and our own names need some of them.
 const LONGEST_BASE: usize = 60;
 
 /// The temporary directory of one server: removed on drop, or by the next sandbox if this process is killed.
 #[derive(Debug)]
 pub(super) struct Home {
     dir: TempDir,
-    /// Locked for as long as we live, which tells others that the directory is in use.
+    /// Locked while this process lives, which marks the directory as in use.
     _lock: File,
 }
 
@@ -28,7 +28,7 @@ impl Home {
     }
 
     fn in_base(base: &Path) -> io::Result<Self> {
-        // Nobody may sweep between the creation of a directory and its lock.
+        // Other processes must not clean up between the creation of the directory and its lock.
         let _gate = gate(base, "gate")?;
         sweep(base);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base)?;
@@ -52,7 +52,7 @@ pub(super) fn base() -> PathBuf {
     }
 }
 
-/// Waits for a lock that all sandboxes of this user on this machine share; dropping it, or dying, releases it.
+/// Waits for a lock that all sandboxes of this user on this machine share. It is released on drop or process exit.
 pub(super) fn gate(base: &Path, name: &str) -> io::Result<File> {
     let user = rustix::process::geteuid().as_raw();
     let path = base.join(format!("lapsed-{name}-{user}.lock"));
@@ -65,7 +65,7 @@ pub(super) fn gate(base: &Path, name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes what killed processes left behind. Best effort: whatever cannot be removed stays.
+/// Removes directories that killed processes left behind. Best effort.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;

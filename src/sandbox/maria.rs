@@ -13,10 +13,10 @@ use super::process::{Server, locate, run};
 const PORT_TRIES: usize = 5;
 const PACKAGE: &str = "mariadb-server";
 
-/// A MariaDB server of one's own, without password, binary log or performance schema.
+/// A private MariaDB server without password, binary log or performance schema.
 #[derive(Debug)]
 pub struct PrivateMaria {
-    // Declared first, so that the server is dead before its directory goes.
+    // Declared first, so that the server is dead before its directory is removed.
     server: Server,
     home: Home,
     port: u16,
@@ -86,7 +86,7 @@ impl MariaOptions {
     /// The first start on a machine also builds a template data directory, which later ones copy.
     ///
     /// # Errors
-    /// When a program is missing, or ends or stays silent for 30 s; the message then ends with its log.
+    /// A program is missing, ends, or is not ready within 30 s; the message then ends with its log.
     pub async fn start(self) -> Result<PrivateMaria, SandboxError> {
         let program = locate(&self.program, PACKAGE)?;
         let home = tokio::task::spawn_blocking({
@@ -141,7 +141,7 @@ impl PrivateMaria {
         Self::options().start().await
     }
 
-    /// A server with options of its own.
+    /// Options for a server.
     #[must_use]
     pub fn options() -> MariaOptions {
         MariaOptions::default()
@@ -185,7 +185,7 @@ impl PrivateMaria {
     /// Creates a database and returns its URL.
     ///
     /// # Errors
-    /// When it exists, or the server does not answer.
+    /// The database exists, or the server does not answer.
     pub async fn create_database(&self, name: &str) -> Result<String, SandboxError> {
         let mut connection = self.connect().await?;
         let quoted = name.replace('`', "``");
@@ -197,15 +197,15 @@ impl PrivateMaria {
         Ok(self.url(name))
     }
 
-    /// SIGKILL, as a crash of the server would be; committed data stays.
+    /// Sends SIGKILL, like a crash of the server; committed data stays.
     pub fn kill(&mut self) {
         self.server.kill();
     }
 
-    /// SIGTERM, and waits until the server has flushed its data and ended.
+    /// Sends SIGTERM and waits until the server has flushed its data and ended.
     ///
     /// # Errors
-    /// When it is not running, or still is after 30 s.
+    /// It is not running, or still runs after 30 s.
     pub async fn shutdown(&mut self) -> Result<(), SandboxError> {
         self.server.terminate().await
     }
@@ -213,23 +213,23 @@ impl PrivateMaria {
     /// Kills the server if it runs and starts it on the same port and data.
     ///
     /// # Errors
-    /// As [`MariaOptions::start`]; also when somebody else listens on the port by now.
+    /// As [`MariaOptions::start`]; also if another process listens on the port.
     pub async fn restart(&mut self) -> Result<(), SandboxError> {
         self.launch().await
     }
 
-    /// SIGSTOP: the kernel still accepts connections, nobody answers. In force when this returns.
+    /// Sends SIGSTOP: connections are accepted but not answered. In effect when this returns.
     ///
     /// # Errors
-    /// When the server is not running.
+    /// The server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
         self.server.stop()
     }
 
-    /// SIGCONT: ends [`stop_process`](Self::stop_process).
+    /// Sends SIGCONT: ends [`stop_process`](Self::stop_process).
     ///
     /// # Errors
-    /// When the server is not running.
+    /// The server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
         self.server.resume()
     }
@@ -248,7 +248,7 @@ impl PrivateMaria {
             .map(OsString::from),
         );
         args.push(option("--datadir", &data_dir(home)));
-        // A server that starts deletes what it takes for leftovers there: temporary tables of others.
+        // A starting server would delete temporary tables of other servers there.
         args.push(option("--tmpdir", home));
         args.push(option("--socket", &self.socket()));
         args.push(option("--pid-file", &home.join("pid")));
@@ -280,7 +280,7 @@ fn connect_options(port: u16) -> MySqlConnectOptions {
         .ssl_mode(MySqlSslMode::Disabled)
 }
 
-/// The data directory of the server that answers on `port`: proof that it is ours.
+/// Data directory of the server that answers on `port`: proof that it is ours.
 async fn answering_data_dir(port: u16) -> Result<String, sqlx::Error> {
     let mut connection = connect_options(port).connect().await?;
     let dir = sqlx::query_scalar("SELECT CAST(@@datadir AS CHAR)")
@@ -306,7 +306,7 @@ fn furnish(program: &Path, installer: &str) -> Result<Home, SandboxError> {
     Ok(home)
 }
 
-/// The template data directory for this version of the server, built by whoever needs it first.
+/// The template data directory for this server version, built by the first process that needs it.
 fn template(program: &Path, installer: &str) -> Result<PathBuf, SandboxError> {
     let base = home::base();
     let version = run(program, &["--no-defaults".into(), "--version".into()])?;
@@ -317,7 +317,7 @@ fn template(program: &Path, installer: &str) -> Result<PathBuf, SandboxError> {
     if template.is_dir() {
         return Ok(template);
     }
-    // Built beside its place and renamed into it: a template is whole or absent, whoever is killed meanwhile.
+    // Built under another name and renamed: a template is complete or absent, even if the builder is killed.
     let draft = Home::new()?;
     let data = data_dir(draft.path());
     let mut args: Vec<OsString> = vec!["--no-defaults".into()];

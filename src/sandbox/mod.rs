@@ -1,10 +1,10 @@
 //! Private servers for tests, demos and benchmarks.
 //!
-//! [`PrivateRedis`] and [`PrivateMaria`] start a server of one's own on a free port of 127.0.0.1, with its data in
-//! a temporary directory, and answer only once it is ready. Any number run in parallel. A server dies with the
+//! [`PrivateRedis`] and [`PrivateMaria`] start a private server on a free port of 127.0.0.1, with its data in
+//! a temporary directory, and return when it is ready. Any number can run in parallel. A server dies with the
 //! value that holds it, and also when the whole process is killed: it is started through `setpriv --pdeathsig`.
 //!
-//! Faults are one call away: [`kill`](PrivateRedis::kill) and start again, [`stop_process`](PrivateRedis::stop_process)
+//! Faults are easy to inject: [`kill`](PrivateRedis::kill) and restart, or [`stop_process`](PrivateRedis::stop_process)
 //! for a server that accepts connections and never answers.
 
 mod error;

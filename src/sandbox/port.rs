@@ -8,7 +8,7 @@ use rand::RngExt;
 /// reconnects in a loop can even connect to itself there.
 const RANGE: std::ops::Range<u16> = 10_240..32_768;
 
-/// Picks a port that nobody listens on right now. Another process may take it first: callers try again.
+/// Picks a port that no process listens on. Another process may take it first: callers try again.
 pub(super) fn free_port() -> u16 {
     let mut rng = rand::rng();
     loop {

@@ -18,7 +18,7 @@ const PROBE_WITHIN: Duration = Duration::from_secs(2);
 const PROBE_EVERY: Duration = Duration::from_millis(10);
 const LOG_TAIL_LINES: usize = 20;
 
-/// Where Debian puts servers, which the PATH of an ordinary user leaves out.
+/// Directories of servers on Debian that are not in the PATH of an ordinary user.
 const SERVER_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// One server process, running or not. Killed on drop.
@@ -38,9 +38,9 @@ impl Server {
         }
     }
 
-    /// Starts the process, killing the one that runs, and waits until `is_ready` says so.
+    /// Starts the process, after killing a running one, and waits until `is_ready` returns true.
     ///
-    /// `is_ready` gets the process id, so that it can tell our server from a stranger on the same port.
+    /// `is_ready` gets the process id, so that it can tell our server from another one on the same port.
     pub(super) async fn start<R>(
         &mut self,
         args: &[OsString],
@@ -98,7 +98,7 @@ impl Server {
         Ok(command)
     }
 
-    /// SIGKILL, also to a stopped process. Returns when it is gone.
+    /// Sends SIGKILL, also to a stopped process. Returns when it is gone.
     pub(super) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             // Both fail only for a process that is already reaped.
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    /// SIGTERM, and waits until the process has ended by itself.
+    /// Sends SIGTERM and waits until the process has ended.
     pub(super) async fn terminate(&mut self) -> Result<(), SandboxError> {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + STOPPED_WITHIN;
@@ -124,10 +124,10 @@ impl Server {
         Ok(())
     }
 
-    /// SIGSTOP, and waits until no thread of the process runs any more: the signal alone stops them some time later.
+    /// Sends SIGSTOP and waits until no thread of the process runs: the signal alone takes effect later.
     pub(super) fn stop(&self) -> Result<(), SandboxError> {
         self.signal(Signal::STOP)?;
-        // NOWAIT leaves the state to be seen again, so stopping twice does not wait for ever.
+        // NOWAIT keeps the state, so that stopping twice does not wait forever.
         let until = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
         rustix::process::waitid(WaitId::Pid(self.pid()?), until)
             .map(drop)
@@ -135,7 +135,7 @@ impl Server {
             .map_err(SandboxError::io(|| format!("stop `{}`", self.name())))
     }
 
-    /// SIGCONT: ends [`stop`](Self::stop).
+    /// Sends SIGCONT: ends [`stop`](Self::stop).
     pub(super) fn resume(&self) -> Result<(), SandboxError> {
         self.signal(Signal::CONT)
     }
@@ -238,7 +238,7 @@ fn spawn(command: Command) -> io::Result<Child> {
         let (orders, inbox) = mpsc::channel::<Order>();
         thread::spawn(move || {
             for (mut command, reply) in inbox {
-                // A caller that is gone drops its child's handle; the server then ends with this process.
+                // If the caller is gone, its child handle is dropped and the server ends with this process.
                 let _ = reply.send(command.spawn());
             }
         });

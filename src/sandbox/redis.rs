@@ -12,13 +12,13 @@ use super::process::{Server, locate};
 
 const PORT_TRIES: usize = 5;
 
-/// How long [`PrivateRedis::connect`] has its answers wait.
+/// Time limit for answers to a [`PrivateRedis::connect`] connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A Redis server of one's own: no persistence, no keyspace notifications unless asked for.
+/// A private Redis server, by default without persistence and keyspace notifications.
 #[derive(Debug)]
 pub struct PrivateRedis {
-    // Declared first, so that the server is dead before its directory goes.
+    // Declared first, so that the server is dead before its directory is removed.
     server: Server,
     home: Home,
     port: u16,
@@ -60,7 +60,7 @@ impl RedisOptions {
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// When the program is missing, or ends or stays silent for 30 s; the message then ends with its log.
+    /// The program is missing, ends, or is not ready within 30 s; the message then ends with its log.
     pub async fn start(self) -> Result<PrivateRedis, SandboxError> {
         let program = locate(&self.program, "redis-server")?;
         let home = Home::new()?;
@@ -92,7 +92,7 @@ impl PrivateRedis {
         Self::options().start().await
     }
 
-    /// A server with options of its own.
+    /// Options for a server.
     #[must_use]
     pub fn options() -> RedisOptions {
         RedisOptions::default()
@@ -116,16 +116,16 @@ impl PrivateRedis {
         self.server.id()
     }
 
-    /// SIGKILL: connections break, data is lost. The port stays reserved for [`start_again`](Self::start_again)
-    /// only in so far as no other server takes it.
+    /// Sends SIGKILL: connections break, data is lost. The port stays free for [`start_again`](Self::start_again)
+    /// unless another server takes it.
     pub fn kill(&mut self) {
         self.server.kill();
     }
 
-    /// Starts a killed server on the same port, with whatever it had written to disk (by default: nothing).
+    /// Starts a killed server on the same port, with the data it had written to disk (by default: none).
     ///
     /// # Errors
-    /// As [`RedisOptions::start`]; also when somebody else listens on the port by now.
+    /// As [`RedisOptions::start`]; also if another process listens on the port.
     pub async fn start_again(&mut self) -> Result<(), SandboxError> {
         self.launch().await
     }
@@ -142,26 +142,26 @@ impl PrivateRedis {
         self.launch().await
     }
 
-    /// SIGSTOP: the kernel still accepts connections, nobody answers. In force when this returns.
+    /// Sends SIGSTOP: connections are accepted but not answered. In effect when this returns.
     ///
     /// # Errors
-    /// When the server is not running.
+    /// The server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
         self.server.stop()
     }
 
-    /// SIGCONT: ends [`stop_process`](Self::stop_process).
+    /// Sends SIGCONT: ends [`stop_process`](Self::stop_process).
     ///
     /// # Errors
-    /// When the server is not running.
+    /// The server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
         self.server.resume()
     }
 
-    /// A connection to one of its databases that waits for an answer as long as a busy machine may take, 30 s.
+    /// Connects to a database with a response timeout of 30 s, enough for a busy machine.
     ///
     /// # Errors
-    /// What the client says when the server cannot be reached.
+    /// The server cannot be reached.
     pub async fn connect(&self, database: u8) -> redis::RedisResult<MultiplexedConnection> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}/{database}", self.port))?;
         let patient = AsyncConnectionConfig::new()
