@@ -1,4 +1,4 @@
-//! Bare `SETEX` at a steady rate: whether each one is run, and how late.
+//! Scenario `adopt`: bare `SETEX` at a steady rate, with counts of runs and lateness.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value};
 use super::workload::task;
 
-/// Keys are written so often, as many as the rate asks for.
+/// Interval between batches of keys.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How long after the last key is due is waited for what has not run: then it counts as lost.
+/// How long to wait for missing runs after the last key is due; then they count as lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// When each key is due, in microseconds since 1970.
+/// Due time of each key, in microseconds since 1970.
 struct Armed {
     due_us: Vec<u64>,
     took: Duration,
@@ -94,7 +94,7 @@ impl Adopt {
         Ok(report)
     }
 
-    /// Writes the keys of these numbers, as programs do that know nothing of lapsed.
+    /// Writes the keys of these numbers, like programs that do not know lapsed.
     async fn arm(
         &self,
         environment: &Environment,
@@ -116,7 +116,7 @@ impl Adopt {
                 set.cmd("PSETEX").arg(name).arg(ttl_ms).arg("").ignore();
             }
             set.exec_async(&mut redis).await.context("write keys")?;
-            // By now all are written: none is due later than this.
+            // All keys are written: none is due later than this.
             let due = environment.now_us() + ttl_ms * 1000;
             due_us.resize(due_us.len() + batch as usize, due);
             written += batch;
@@ -141,7 +141,7 @@ fn count_of(armed: &Armed) -> u32 {
     u32::try_from(armed.due_us.len()).unwrap_or(u32::MAX).max(1)
 }
 
-/// What became of the keys, and how late they ran.
+/// Evaluates the keys: counts and lateness.
 fn judge(armed: &Armed, record: &Record, watched_us: u64) -> (Vec<Stat>, Samples) {
     let lost = record.runs.iter().filter(|runs| **runs == 0).count();
     let twice = record.runs.iter().map(|runs| runs.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! Many tasks that fall due in the same millisecond.
+//! Scenario `burst`: many tasks due in the same millisecond.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::options::Burst;
 use super::report::Report;
 use super::stats::{Stat, Value};
 
-/// How long all of it may take.
+/// Time limit for all runs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What is counted, from the one due time on.
+/// Measured window, from the due time.
 const WINDOW: Duration = Duration::from_secs(1);
 
 impl Burst {

@@ -1,4 +1,4 @@
-//! How fast many tasks are called off by their tag.
+//! Scenario `cancel`: rate at which tasks are cancelled by tag.
 
 use anyhow::{Context, ensure};
 use lapsed::Due;
@@ -19,7 +19,7 @@ impl Cancel {
         for run in 1..=self.common.runs {
             let tag = format!("bench-{run}");
             self.create(environment, &tag).await?;
-            // What is called off was written long ago, as a rule: the database has purged and flushed what that left.
+            // Cancelled tasks usually are old: the database has purged and flushed what writing them left.
             tokio::time::sleep(self.rest).await;
             let counters = environment.counters().await?;
             let meter = Meter::begin(environment, counters, &[]).await?;
@@ -31,7 +31,7 @@ impl Cancel {
         Ok(report)
     }
 
-    /// Far tasks of this tag, rows and keys.
+    /// Creates far tasks with this tag, rows and keys.
     async fn create(&self, environment: &mut Environment, tag: &str) -> anyhow::Result<()> {
         let now = environment.client.now().await?;
         let first = environment.take_numbers(self.tasks);

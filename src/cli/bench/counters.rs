@@ -1,11 +1,11 @@
-//! What the servers themselves count: statements and commands of all their clients.
+//! Server counters: statements and commands of all clients.
 
 use std::collections::HashMap;
 
 use anyhow::Context;
 use sqlx::MySqlConnection;
 
-/// Reads the counters over connections of its own.
+/// Reads the counters over separate connections.
 pub struct Counters {
     sql: MySqlConnection,
     redis: Option<redis::aio::MultiplexedConnection>,
@@ -25,7 +25,7 @@ impl Counters {
         Self { sql, redis }
     }
 
-    /// Reads both.
+    /// Reads the counters of both servers.
     pub async fn read(&mut self) -> anyhow::Result<Counts> {
         let (_, questions): (String, String) =
             sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Questions'")
@@ -42,7 +42,7 @@ impl Counters {
 }
 
 impl Counts {
-    /// What was counted since `earlier`, without the reading itself.
+    /// Difference to `earlier`, without the statements of the reading itself.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             sql: self.sql.saturating_sub(earlier.sql + 1),

@@ -1,4 +1,4 @@
-//! `lapsed bench-daemon`: the engine as `listen` runs it, with a handler that does nothing but look at the clock.
+//! `lapsed bench-daemon`: the engine of `listen` with a handler that only reads the clock.
 //!
 //! It speaks to the measuring process in lines on its standard output: `ready`, `audited`, and five times a second
 //! `progress <tasks started> <runs not settled yet> <tasks of the backlog started> <Redis events received>`. A line on its standard input, or
@@ -32,18 +32,18 @@ pub const CLASS: &str = "Bench";
 /// As [`CLASS`].
 pub const METHOD: &str = "run";
 
-/// The class of tasks that are in the way of those that are measured; their method is [`METHOD`].
+/// Class of slow tasks that compete with the measured ones; their method is [`METHOD`].
 pub const SLOW_CLASS: &str = "BenchSlow";
 
-/// How often it says how far it is.
+/// Interval of progress lines.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Which clock says when a run started.
+/// Clock that start times are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StartClock {
-    /// The machine's, in microseconds: servers and daemons share it.
+    /// Wall clock of the machine, in microseconds: servers and daemons share it.
     Wall,
-    /// The ledger's as the daemon follows it, in milliseconds.
+    /// The ledger's clock as the daemon follows it, in milliseconds.
     Ledger,
 }
 
@@ -76,7 +76,7 @@ impl BenchDaemon {
             StartClock::Wall => None,
             StartClock::Ledger => Some(adapters.ledger.clock().clone()),
         };
-        // Some margin: a ledger's clock may be set back by what it is told later.
+        // With a margin: later readings may set the ledger's clock back.
         let base_us = now_us(clock.as_ref()).saturating_sub(60_000_000);
         let recorder = Arc::new(Recorder::new(self.first, self.count, self.backlog, base_us));
         let mut handlers = HandlerRegistry::new();
@@ -116,7 +116,7 @@ impl BenchDaemon {
     }
 }
 
-/// The handler: its first act is to look at the clock.
+/// The handler: first reads the clock.
 struct Nothing {
     recorder: Arc<Recorder>,
     clock: Option<LedgerClock>,
@@ -139,7 +139,7 @@ fn now_us(clock: Option<&LedgerClock>) -> u64 {
     }
 }
 
-/// A line on standard input, or its end: whoever measures is gone then.
+/// Waits for a line on standard input, or its end: the measuring process is gone then.
 async fn told_to_stop() {
     let mut line = String::new();
     let mut stdin = tokio::io::BufReader::new(tokio::io::stdin());
@@ -170,7 +170,7 @@ impl Teller {
                     say("audited")?;
                 }
             }
-            // Asked for first: what starts in between may only make it look less settled.
+            // Read first: runs that start in between can only make the result look less settled.
             let started = self.recorder.started();
             let (running, backlog) = (self.status.running(), self.recorder.backlog_started());
             let events = self.metrics.events_received();
@@ -179,7 +179,7 @@ impl Teller {
     }
 }
 
-/// Its first audit is over, or was another daemon's.
+/// Waits until the first audit is over, or was done by another daemon.
 fn has_audited(metrics: &str) -> bool {
     let skipped = |line: &str| {
         line.strip_prefix("lapsed_audits_skipped_total ")

@@ -1,4 +1,4 @@
-//! One daemon against several, in turns: the same work, the same minute of the machine's day.
+//! Scenario `daemons`: one daemon compared with several, in alternating runs under the same conditions.
 
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use super::report::Report;
 use super::results::Results;
 use super::stats::{Stat, Value};
 
-/// How long a turn may take.
+/// Time limit of a run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The work of one turn falls due within this.
+/// Span in which the tasks of a run fall due.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What one turn cost for each task. CPU time in microseconds, from when the first task falls due until the last one is
-/// settled.
+/// Costs per task of one run. CPU time in microseconds, from the first due time until the last task is settled.
 #[derive(Debug, Clone, Copy)]
 struct PerTask {
     daemons: Option<f64>,
     redis: Option<f64>,
     database: Option<f64>,
     statements: f64,
-    /// Keyspace events that Redis delivered, those of the writing of the tasks included.
+    /// Keyspace events that Redis delivered, including those from writing the tasks.
     events: f64,
     tasks_per_s: f64,
 }
@@ -37,7 +36,7 @@ impl Daemons {
             for pair in 1..=self.pairs {
                 let number = repetition * self.pairs + pair;
                 let several = self.daemons as usize;
-                // The second run finds warmer caches: they take turns at that too.
+                // The second run of a pair finds warmer caches: the order alternates.
                 let order = if number.is_multiple_of(2) {
                     [several, 1]
                 } else {
@@ -126,7 +125,7 @@ impl Daemons {
 }
 
 impl PerTask {
-    /// Of all processes; `None` if the servers are not ours to look at.
+    /// CPU time of all processes; `None` if the servers are not private.
     fn cpu(&self) -> Option<f64> {
         Some(self.daemons? + self.redis? + self.database?)
     }
@@ -156,7 +155,7 @@ fn per_second(results: &Results) -> f64 {
     results.all_starts().count() as f64 / (us as f64 / 1e6)
 }
 
-/// Of values in order.
+/// Median of sorted values.
 fn median(values: &[f64]) -> Option<f64> {
     let middle = values.len() / 2;
     match values.len() {

@@ -1,4 +1,4 @@
-//! How fast tasks are created: one by one, by many at once, in bulk.
+//! Scenario `enqueue`: rate at which tasks are created one by one, concurrently, and in bulk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,16 +20,16 @@ use super::stats::{Row, Stat, Value};
 use super::usage::cpu_time;
 use super::workload::{far_due, task};
 
-/// One of the ways.
+/// One way of creating tasks.
 struct Way {
     label: &'static str,
-    /// How many callers.
+    /// Number of callers.
     callers: u32,
-    /// Tasks of one call.
+    /// Tasks per call.
     batch: u32,
 }
 
-/// What one caller did.
+/// Result of one caller.
 #[derive(Default)]
 struct Tally {
     rows: u64,
@@ -169,7 +169,7 @@ fn stats(
     ]
 }
 
-/// Creates far tasks, a call after the other.
+/// Creates far tasks, one call after another.
 async fn create_until(
     end: Instant,
     stop: CancellationToken,

@@ -1,4 +1,4 @@
-//! Where it is measured: servers of our own, or the configured ones with a table and keys of our own.
+//! Environment of a benchmark: private servers, or the configured ones with a separate table and key prefix.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,70 +22,70 @@ use super::process::{Daemon, Numbers, Order};
 use super::recorder::Record;
 use super::workload::{BATCH, task};
 
-/// What a row takes in the buffer pool, with its index entries and some air.
+/// Bytes per row in the buffer pool, with index entries and a margin.
 const BYTES_PER_ROW: u64 = 700;
 
-/// The buffer pool for everything else.
+/// Buffer pool for everything else.
 const POOL_BASE_MB: u64 = 512;
 
-/// How fast tasks can be written, until that is known.
+/// Assumed write rate until it has been measured.
 const WRITTEN_PER_S: f64 = 5_000.0;
 
-/// What is known of it is believed no more than so far.
+/// Safety factor on a measured write rate.
 const WRITTEN_SHARE: f64 = 0.6;
 
-/// What is fewer says nothing about it.
+/// Smallest number of tasks that a write rate is measured with.
 const TELLING: u32 = 20_000;
 
-/// A Redis user of private servers that may not touch the notify flags.
+/// A Redis user of private servers that may not change the notification flags.
 const DEAF_USER: &str = "deaf";
 
-/// Which servers, and how they are reached.
+/// Which servers to use, and how to connect.
 pub struct Choice {
-    /// The configuration as it was read.
+    /// The loaded configuration.
     pub config: Config,
-    /// Where from, if a file was named.
+    /// Its file, if one was given.
     pub file: Option<PathBuf>,
-    /// Start servers for this.
+    /// Start private servers.
     pub private: bool,
-    /// Reach the private database by TCP.
+    /// Connect to the private database by TCP.
     pub tcp: bool,
-    /// Runs at a time, if not as configured.
+    /// Concurrency of the daemon, if not as configured.
     pub concurrency: Option<usize>,
-    /// Most rows there will be.
+    /// Maximum number of rows.
     pub rows: u64,
 }
 
-/// Servers with a table for this measurement. Call [`Environment::clean_up`] at the end, whatever happened.
+/// Servers with a table for this benchmark. Call [`Environment::clean_up`] at the end in any case.
 pub struct Environment {
-    /// With our table, prefix and servers.
+    /// Configuration with the table, key prefix and servers of the benchmark.
     pub config: Config,
     /// Writes the tasks.
     pub client: TaskClient,
-    /// The same connections, for what a client does not do.
+    /// The same connections, for operations that a client does not have.
     pub adapters: Adapters,
     private: Option<Private>,
     file: Option<PathBuf>,
-    /// What a daemon's environment says.
+    /// Environment variables of a daemon.
     settings: Vec<(String, String)>,
-    /// Numbers that no task has had yet.
+    /// Next unused task number.
     next: u32,
-    /// How fast tasks were written lately.
+    /// Last measured write rate.
     written_per_s: f64,
-    /// Whoever writes tasks: what they have begun must be over before anything is cleaned up.
+    /// Tasks that write: they must end before cleaning up.
     pub writers: TaskTracker,
-    /// They shall begin nothing more.
+    /// Tells the writers to stop.
     pub stop: CancellationToken,
 }
 
-/// Servers of our own; gone when dropped.
+/// Private servers; stopped when dropped.
 struct Private {
     redis: PrivateRedis,
     maria: PrivateMaria,
 }
 
 impl Environment {
-    /// Starts servers if asked to, and makes the table.
+    /// Starts private servers if requested, and creates the table.
     pub async fn prepare(choice: Choice) -> anyhow::Result<Self> {
         let Choice {
             mut config,
@@ -102,7 +102,7 @@ impl Environment {
         };
         let name = format!("{:08x}", rand::random::<u32>());
         config.ledger.table = format!("lapsed_bench_{name}");
-        // No class may begin with `#`: to daemons of others our keys are foreign at first sight.
+        // No class may begin with `#`: other daemons ignore our keys as foreign.
         config.redis.key_prefix = format!("#bench-{name}:");
         config.http.listen = None;
         if let Some(concurrency) = concurrency {
@@ -144,12 +144,12 @@ impl Environment {
         })
     }
 
-    /// Whether the servers are ours alone.
+    /// Whether the servers are private.
     pub fn is_private(&self) -> bool {
         self.private.is_some()
     }
 
-    /// By which clock starts are measured.
+    /// Clock that start times are read from.
     pub fn clock(&self) -> StartClock {
         match self.private {
             Some(_) => StartClock::Wall,
@@ -157,7 +157,7 @@ impl Environment {
         }
     }
 
-    /// That clock, in microseconds since 1970.
+    /// Current time of that clock, in microseconds since 1970.
     pub fn now_us(&self) -> u64 {
         match self.clock() {
             StartClock::Wall => wall_micros(),
@@ -175,26 +175,26 @@ impl Environment {
         .await;
     }
 
-    /// Numbers for so many tasks.
+    /// Reserves numbers for `count` tasks and returns the first.
     pub fn take_numbers(&mut self, count: u32) -> u32 {
         let first = self.next;
         self.next += count;
         first
     }
 
-    /// How long it takes at most to write so many tasks.
+    /// Estimated maximum time to write `count` tasks.
     pub fn writing_takes(&self, count: u32) -> Duration {
         Duration::from_secs_f64(f64::from(count) / self.written_per_s)
     }
 
-    /// So many tasks were written in this time.
+    /// Updates the write rate.
     pub fn has_written(&mut self, count: u32, took: Duration) {
         if count >= TELLING {
             self.written_per_s = f64::from(count) / took.as_secs_f64() * WRITTEN_SHARE;
         }
     }
 
-    /// Starts a daemon that remembers these tasks, with settings of its own above the common ones.
+    /// Starts a daemon that records these tasks, with additional settings.
     pub fn daemon(
         &self,
         tasks: Numbers,
@@ -222,7 +222,7 @@ impl Environment {
         })
     }
 
-    /// Processes of the servers, where they are ours: Redis, database.
+    /// Process ids of private servers: Redis, database.
     pub fn server_pids(&self) -> (Option<u32>, Option<u32>) {
         self.private.as_ref().map_or((None, None), |private| {
             (private.redis.pid(), private.maria.pid())
@@ -245,7 +245,7 @@ impl Environment {
         connection.context("connect to the ledger's database")
     }
 
-    /// A connection to Redis; `None` if there is none to be had.
+    /// A connection to Redis; `None` if it is not used or not reachable.
     pub async fn redis(&self) -> Option<redis::aio::MultiplexedConnection> {
         if !self.uses_redis() {
             return None;
@@ -254,7 +254,7 @@ impl Environment {
         client.get_multiplexed_async_connection().await.ok()
     }
 
-    /// What the servers count, from here on.
+    /// Counters of the servers.
     pub async fn counters(&self) -> anyhow::Result<Counters> {
         Ok(Counters::new(self.sql().await?, self.redis().await))
     }
@@ -283,7 +283,7 @@ impl Environment {
         }
     }
 
-    /// Starts it again, empty, if it is dead.
+    /// Restarts the private Redis, empty, if it was killed.
     pub async fn start_redis(&mut self) -> anyhow::Result<()> {
         if let Some(private) = &mut self.private
             && private.redis.pid().is_none()
@@ -293,8 +293,8 @@ impl Environment {
         Ok(())
     }
 
-    /// How many of these rows are done, and when the last of them was settled: by the database's clock, when the
-    /// statement began, in microseconds since 1970.
+    /// Number of done rows in this range, and when the last of them was settled: the start of the statement by the
+    /// database's clock, in microseconds since 1970.
     pub async fn settled(&self, rows: (u64, u64)) -> anyhow::Result<(u64, u64)> {
         let mut sql = self.sql().await?;
         let text = format!(
@@ -311,7 +311,7 @@ impl Environment {
         Ok((u64::try_from(done).unwrap_or(0), last_ms * 1000))
     }
 
-    /// Takes away what a run has left undone, so that the next one does not find it overdue.
+    /// Deletes the rows that a run left pending, so that they are not overdue in the next one.
     pub async fn forget_pending(&self, rows: (u64, u64)) -> anyhow::Result<()> {
         let mut sql = self.sql().await?;
         let text = format!(
@@ -327,7 +327,7 @@ impl Environment {
         Ok(())
     }
 
-    /// Deletes the keys of what did not start, where Redis is up: their events would be noise in the next run.
+    /// Deletes the keys of tasks that did not start, if Redis is up: their events would disturb the next run.
     pub async fn disarm(&self, first: u32, record: &Record) {
         let numbers = (first..).zip(&record.runs);
         let idle: Vec<TaskKey> = numbers
@@ -341,7 +341,7 @@ impl Environment {
         }
     }
 
-    /// Drops the table and deletes the keys; private servers just end.
+    /// Drops the tables and deletes the keys. Private servers just end.
     pub async fn clean_up(self) -> anyhow::Result<()> {
         if self.is_private() {
             return Ok(());
@@ -387,7 +387,7 @@ impl Private {
     }
 }
 
-/// A buffer pool that holds the table, but not more than half of the machine.
+/// Size of a buffer pool that holds the table, at most half of the memory.
 fn pool_mb(rows: u64, memory_mb: u64) -> u64 {
     (POOL_BASE_MB + rows * BYTES_PER_ROW / 1_000_000).min(memory_mb / 2)
 }

@@ -1,4 +1,4 @@
-//! Many tasks of a slow class due at once, beside another class that goes on at a steady rate.
+//! Scenario `fairness`: many slow tasks due at once, and another class at a steady rate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::options::Fairness;
 use super::report::Report;
 use super::stats::{Stat, Value};
 
-/// How long after the window is waited for what has not started.
+/// How long to wait after the window for tasks that have not started.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Fairness {

@@ -1,4 +1,4 @@
-//! What a daemon costs while nothing falls due.
+//! Scenario `idle`: costs of a daemon while no task is due.
 
 use tokio::time::{Instant, sleep};
 

@@ -1,4 +1,4 @@
-//! A daemon that is killed half way through a burst, and started again a second later.
+//! Scenario `kill`: a daemon is killed halfway through a burst and restarted a second later.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use super::report::Report;
 use super::stats::{Row, Stat, Value};
 use super::workload::{self, Written};
 
-/// The tasks fall due so long after they are written.
+/// Time from writing the tasks to their due time.
 const LEAD: Duration = Duration::from_secs(2);
 
-/// How long the daemon is dead.
+/// Time between kill and restart.
 const DEAD_FOR: Duration = Duration::from_secs(1);
 
-/// How long the second daemon may take.
+/// Time limit of the second daemon.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often the ledger is asked how much is done.
+/// Interval of counting done tasks in the ledger.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Kill {
@@ -91,7 +91,7 @@ impl Kill {
     }
 }
 
-/// How many of these rows are leased.
+/// Number of leased rows in this range.
 async fn leased(environment: &Environment, rows: (u64, u64)) -> anyhow::Result<u64> {
     let text = format!(
         "SELECT COUNT(*) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 0 AND lease_until > 0",

@@ -1,4 +1,4 @@
-//! How late tasks start at a steady rate, with all nets under them or with one.
+//! Scenario `lateness`: lateness at a steady rate, with all nets or a single one.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::report::Report;
 use super::results::{Audit, Results};
 use super::stats::{Stat, Value};
 
-/// How long after its end a run with all nets is watched: it ends as soon as everything has started.
+/// How long a run with all nets is watched after its end: it ends as soon as all tasks have started.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long one with a single net is: much of it may never start.
+/// How long a run with a single net is watched: many of its tasks may never start.
 const PATIENCE_ALONE: Duration = Duration::from_secs(2);
 
 impl Nets {
@@ -25,7 +25,7 @@ impl Nets {
         }
     }
 
-    /// Settings that switch the others off.
+    /// Settings that switch the other nets off.
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Event => &[("NUDGE__ENABLED", "false"), ("SWEEP__ENABLED", "false")],
@@ -87,7 +87,7 @@ impl Lateness {
     }
 }
 
-/// When the audit that ran meanwhile was over, and what is to be said of it. Tasks that fell due later did not meet it.
+/// End of the concurrent audit, and its statistics. Tasks due later did not overlap with it.
 fn audited(results: &Results) -> (u64, Vec<Stat>) {
     let Some(Audit { from_us, until_us }) = results.audit else {
         return (u64::MAX, Vec::new());

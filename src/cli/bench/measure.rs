@@ -1,4 +1,4 @@
-//! One measured run: tasks are written, daemons run them, and it is known afterwards when each one started.
+//! One measured run: writes tasks, lets daemons run them, and collects when each one started.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ use super::recorder::Record;
 use super::results::{Audit, Results};
 use super::workload::{self, Written};
 
-/// Between the last task written and the first one due, at least.
+/// Minimum time between the last task written and the first one due.
 const LEAD: Duration = Duration::from_secs(3);
 
-/// How long several daemons are left alone after their start: by then three of them listen for all, and each reads ahead
-/// only its own rows (the default `nudge.horizon`, and the time for which the others may still believe the old roles).
+/// How long several daemons settle after their start: three of them then listen for all, and each reads ahead
+/// only its own rows (the default `nudge.horizon`, plus the time for which others may assume the old roles).
 const ROLES_SETTLE: Duration = Duration::from_secs(16);
 
-/// How long before the first task falls due a daemon starts whose audit is measured.
+/// How long before the first due time a daemon starts whose audit is measured.
 const AUDIT_LEAD: Duration = Duration::from_secs(1);
 
-/// How long ago tasks of a backlog fell due: from, and over which span.
+/// How long tasks of a backlog are overdue: minimum, and span.
 const OVERDUE_MS: (i64, i64) = (60_000, 600_000);
 
-/// How long after the end of a backlog is waited for what fell due beside it.
+/// How long to wait after a backlog for tasks that fell due meanwhile.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How far the ledger's clock may be off where it is followed over a network, in microseconds.
+/// Error bound of the ledger's clock over a network, in microseconds.
 const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
 
-/// How tasks fall due.
+/// Distribution of due times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// So many a second.
+    /// This many per second.
     Evenly(u32),
     /// All in the same millisecond.
     AtOnce,
-    /// This many spread over this span; together they are one piece of work.
+    /// This many over this span, measured as one piece of work.
     Within(Duration, u32),
 }
 
@@ -63,44 +63,44 @@ impl Arrivals {
 /// Tasks of a slow class, all due in one millisecond.
 #[derive(Debug, Clone, Copy)]
 pub struct Beside {
-    /// How many.
+    /// Number.
     pub tasks: u32,
-    /// How long each takes.
+    /// Run time of each.
     pub takes: Duration,
 }
 
-/// What is to be run.
+/// Plan of a run.
 pub struct Plan<'a> {
-    /// What people call it.
+    /// Label in the report.
     pub label: String,
-    /// Tasks that fall due, those of the warm-up included.
+    /// Number of tasks, including those of the warm-up.
     pub count: u32,
-    /// How.
+    /// Their due times.
     pub arrivals: Arrivals,
-    /// Tasks that are overdue when the daemons start; they then start after everything is written.
+    /// Tasks that are overdue when the daemons start; the daemons then start after everything is written.
     pub backlog: u32,
-    /// What is not counted at the beginning.
+    /// Warm-up, which is not counted.
     pub warm_up: Duration,
-    /// What is counted.
+    /// Measured window.
     pub window: Duration,
-    /// How long after that is waited for what has not started or is not settled.
+    /// How long to wait after the window for tasks that have not started or are not settled.
     pub patience: Duration,
-    /// How many daemons.
+    /// Number of daemons.
     pub daemons: usize,
     /// Their settings, without `LAPSED__`.
     pub settings: &'a [(&'a str, &'a str)],
-    /// What falls due beside them when the window begins, and is in their way.
+    /// Competing slow tasks that fall due when the window begins.
     pub beside: Option<Beside>,
-    /// Expired events are switched off, and they cannot switch them on.
+    /// Expired events are off, and the daemons cannot switch them on.
     pub deaf: bool,
-    /// Redis is stopped once everything is written.
+    /// Redis is stopped after everything is written.
     pub redis_down: bool,
-    /// The daemon starts when everything is written, and its audit is not waited for.
+    /// The daemon starts after everything is written, and its audit runs during the measurement.
     pub audit: bool,
 }
 
 impl Plan<'_> {
-    /// So many tasks for one daemon, as it is configured; nothing before them, beside them or in their way.
+    /// `count` tasks for one daemon as configured, without warm-up, backlog or competing tasks.
     pub fn new(label: String, count: u32, arrivals: Arrivals, window: Duration) -> Self {
         Self {
             label,
@@ -119,7 +119,7 @@ impl Plan<'_> {
         }
     }
 
-    /// As [`new`](Self::new), so many a second for as long as the warm-up and the window take.
+    /// As [`new`](Self::new), with `rate` tasks per second during warm-up and window.
     pub fn evenly(
         label: String,
         rate: u32,
@@ -133,7 +133,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Does it.
+    /// Runs the plan.
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Results> {
         let total = self.backlog + self.count;
         let first = environment.take_numbers(total);
@@ -196,7 +196,7 @@ impl Plan<'_> {
             .audit
             .then(|| audit_of(environment, &daemons))
             .flatten();
-        // What arrived last is told with the next line.
+        // The next progress line includes the last arrivals.
         sleep(2 * PROGRESS_EVERY).await;
         let events = events(&daemons).saturating_sub(events_before);
         let mut record = Record::empty(total as usize);
@@ -274,7 +274,7 @@ impl Plan<'_> {
         workload::write(environment, first..first + self.backlog, due, &bar).await
     }
 
-    /// Writes them, and then those beside them, so that the first falls due when all are written.
+    /// Writes the tasks, then the competing ones, so that the first is due after all are written.
     async fn write_tasks(
         &self,
         environment: &mut Environment,
@@ -310,7 +310,7 @@ impl Plan<'_> {
         Ok((first_due, written, beside))
     }
 
-    /// Until the window is over, and everything is run and settled or patience is at an end.
+    /// Waits until the window is over and all tasks are settled, or until patience ends.
     async fn follow(
         &self,
         environment: &Environment,
@@ -329,7 +329,7 @@ impl Plan<'_> {
             }
             sleep_at_most(window_end_us.saturating_sub(now_us)).await;
         };
-        // What falls due after the backlog is gone need not be waited for.
+        // Tasks due after the backlog is drained need not be waited for.
         let deadline_us = match self.backlog {
             0 => deadline_us,
             _ => deadline_us.min(costs.span_us.1 + micros(LINGER)),
@@ -341,8 +341,8 @@ impl Plan<'_> {
         Ok(costs)
     }
 
-    /// Whether everything that costs are counted for is done: a backlog or a burst costs until it is worked off, a
-    /// steady rate while it is steady.
+    /// Whether the measured work is done: a backlog or a burst is measured until it is drained, a steady rate during
+    /// its window.
     fn is_counted(&self, so_far: Progress, window_is_over: bool) -> bool {
         match self.arrivals {
             _ if self.backlog > 0 => so_far.backlog_started >= u64::from(self.backlog),
@@ -352,12 +352,12 @@ impl Plan<'_> {
     }
 
     fn is_complete(&self, so_far: Progress) -> bool {
-        // Those beside them may go on.
+        // Competing tasks may continue.
         let idle = so_far.running == 0 || self.beside.is_some();
         so_far.started >= u64::from(self.backlog) + u64::from(self.count) && idle
     }
 
-    /// All daemons together; an error if one has ended.
+    /// Total progress of all daemons; an error if one has ended.
     fn look_at(&self, daemons: &mut [Daemon]) -> anyhow::Result<Progress> {
         let mut together = Progress::default();
         for daemon in daemons {
@@ -371,7 +371,7 @@ impl Plan<'_> {
     }
 }
 
-/// The audits of these daemons: from the first's begin to the last's end.
+/// Audits of these daemons: from the first start to the last end.
 fn audit_of(environment: &Environment, daemons: &[Daemon]) -> Option<Audit> {
     let us = |at: Instant| environment.now_us().saturating_sub(micros(at.elapsed()));
     let progress = || daemons.iter().map(Daemon::progress);
@@ -383,7 +383,7 @@ fn audit_of(environment: &Environment, daemons: &[Daemon]) -> Option<Audit> {
     })
 }
 
-/// As long as daemons need to say something new, but not beyond a moment that lies ahead.
+/// Sleeps for one progress interval, but not beyond a moment `us` ahead.
 async fn sleep_at_most(us: u64) {
     let span = match us {
         0 => PROGRESS_EVERY,

@@ -1,4 +1,4 @@
-//! What daemons and servers cost between two moments.
+//! Meter: costs of daemons and servers between two moments.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::environment::Environment;
 use super::process::Daemon;
 use super::usage::{cpu_time, resident, resident_peak};
 
-/// Runs from its beginning to its end.
+/// A running measurement of costs.
 pub struct Meter {
     begun: Instant,
     begun_us: u64,
@@ -20,7 +20,7 @@ pub struct Meter {
     database: Option<Watched>,
 }
 
-/// A process, and what was read of it.
+/// A process and its readings.
 #[derive(Clone, Copy)]
 struct Watched {
     pid: u32,
@@ -28,10 +28,10 @@ struct Watched {
     resident_max: u64,
 }
 
-/// What was used.
+/// Measured costs.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// From when to when, in microseconds since 1970.
+    /// Start and end, in microseconds since 1970.
     pub span_us: (u64, u64),
     /// All daemons together.
     pub daemon: Option<Cost>,
@@ -39,20 +39,20 @@ pub struct Costs {
     pub redis: Option<Cost>,
     /// The private database.
     pub database: Option<Cost>,
-    /// The most that one daemon ever had, in bytes.
+    /// Peak resident memory of a daemon, in bytes.
     pub daemon_peak: Option<u64>,
-    /// What the servers counted.
+    /// Counters of the servers.
     pub counts: Counts,
 }
 
-/// What a process used.
+/// Costs of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     /// CPU time.
     pub cpu: Duration,
-    /// Percent of one core.
+    /// CPU time in percent of one core.
     pub cpu_percent: f64,
-    /// The most that was seen, in bytes.
+    /// Maximum resident memory of all samples, in bytes.
     pub resident_max: u64,
 }
 
@@ -81,7 +81,7 @@ impl Watched {
 }
 
 impl Meter {
-    /// Begins now.
+    /// Starts measuring.
     pub async fn begin(
         environment: &Environment,
         mut counters: Counters,
@@ -103,7 +103,7 @@ impl Meter {
         })
     }
 
-    /// Looks at memory; to be called every now and then.
+    /// Samples memory; to be called regularly.
     pub fn sample(&mut self) {
         let daemons = self.daemons.iter_mut();
         for watched in daemons.chain(&mut self.redis).chain(&mut self.database) {
@@ -111,7 +111,7 @@ impl Meter {
         }
     }
 
-    /// Ends now.
+    /// Ends measuring.
     pub async fn end(&mut self, environment: &Environment) -> anyhow::Result<Costs> {
         self.sample();
         let elapsed = self.begun.elapsed();

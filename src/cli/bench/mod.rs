@@ -1,8 +1,8 @@
-//! `lapsed bench`: measures an installation, or one that it starts for the purpose.
+//! `lapsed bench`: benchmarks an installation, or private servers started for the run.
 //!
-//! The process that measures writes the tasks and waits; daemons under measurement are processes of their own
-//! ([`daemon`]), so that what they cost is theirs. [`measure`] is one run from the first row written to what every
-//! daemon remembers; the scenarios differ in what they ask of it and in what they report.
+//! The measuring process writes the tasks and waits. Measured daemons are separate processes ([`daemon`]), so that
+//! their costs are separate too. [`measure`] is one run, from writing the first row to the records of all daemons.
+//! The scenarios differ in their plans and in what they report.
 
 mod adopt;
 mod burst;
@@ -60,7 +60,7 @@ impl Bench {
         let common = scenario.common().clone();
         let (name, options) = scenario.describe();
         let (pending, rows) = scenario.workload();
-        // From now on neither ends this process before it has cleaned up.
+        // From here on, both signals end this process only after cleaning up.
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let choice = Choice {
@@ -119,7 +119,7 @@ impl Scenario {
     }
 }
 
-/// What single options cannot say of themselves.
+/// Checks combinations of options.
 fn check(scenario: &Scenario) -> anyhow::Result<()> {
     let (pending, rows) = scenario.workload();
     if rows - u64::from(pending) > u64::from(workload::FAR) {
@@ -145,7 +145,7 @@ fn check(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error that ends the program with the exit code of wrong usage.
+/// A usage error, with its exit code.
 fn usage(message: &str) -> anyhow::Error {
     let problem = config::Problem {
         path: String::new(),
@@ -157,7 +157,7 @@ fn usage(message: &str) -> anyhow::Error {
     .into()
 }
 
-/// What its reader has to know of the figures.
+/// Notes on how to read the results.
 fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
     let clock = if environment.is_private() {
         "lateness: from the due millisecond to the handler's first instruction, both on this host's clock, to the microsecond"

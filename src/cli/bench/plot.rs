@@ -1,4 +1,4 @@
-//! How lateness is distributed, as a picture: cumulative, over logarithmic milliseconds.
+//! Plot of the lateness distribution: cumulative, over logarithmic milliseconds.
 
 use std::fmt::Write;
 
@@ -6,18 +6,18 @@ use super::samples::Samples;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
-/// The axes' frame: left, top, right, bottom.
+/// Frame of the axes: left, top, right, bottom.
 const FRAME: (f64, f64, f64, f64) = (56.0, 44.0, 736.0, 344.0);
-/// Points of a curve.
+/// Points per curve.
 const POINTS: usize = 300;
-/// Told apart also by those who see fewer colours (after Okabe and Ito), on white and on black.
+/// Palette for color-blind readers (after Okabe and Ito), on white and on black.
 const COLORS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888",
 ];
-/// Curves with a name beside them; more are drawn, but not named.
+/// Maximum number of curves with a name; more are drawn without one.
 const NAMED: usize = 8;
 
-/// Milliseconds between two powers of ten.
+/// Ticks in milliseconds between two powers of ten.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Scale {
     from_exp: i32,
@@ -53,7 +53,7 @@ impl Scale {
     }
 }
 
-/// A tenth of a millisecond is the left end: nothing is earlier than that in earnest.
+/// The axis starts at a tenth of a millisecond: smaller values are noise.
 fn log_ms(us: u64) -> f64 {
     (us.max(100) as f64 / 1000.0).log10()
 }
@@ -125,7 +125,7 @@ fn draw_curve(svg: &mut String, scale: Scale, at: usize, name: &str, samples: &S
     let mut before = 0.0;
     for (us, share) in samples.cumulative(POINTS) {
         let x = scale.x(us);
-        // A step: until this moment nobody more had started.
+        // A step: no further task had started until this moment.
         let _ = write!(points, "{x:.1},{:.1} {x:.1},{:.1} ", y(before), y(share));
         before = share;
     }

@@ -1,4 +1,4 @@
-//! A daemon under measurement, seen from the process that measures: started, waited for, stopped.
+//! Process of a measured daemon: start, wait, stop.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,53 +14,53 @@ use tokio::time::{Instant, timeout};
 use super::daemon::StartClock;
 use super::recorder::Record;
 
-/// How long a daemon may take until the ledger answers it and events reach it.
+/// Time limit until the ledger answers a daemon and events reach it.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long its first audit may take: beyond this it is measured beside it.
+/// Time limit of its first audit; a longer one overlaps with the measurement.
 const AUDITED_WITHIN: Duration = Duration::from_secs(300);
 
-/// How long it may take to stop; its drain timeout is shorter.
+/// Time limit of stopping; its drain timeout is shorter.
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Variables of the environment that would stand above those set here.
+/// Environment variables that would override those set here.
 const OVERRIDING: [&str; 2] = ["LAPSED__REDIS__URL_FILE", "LAPSED__LEDGER__URL_FILE"];
 
-/// What a daemon is to be started with.
+/// Parameters of a daemon.
 pub struct Order<'a> {
-    /// The configuration file, if one was named.
+    /// The configuration file, if one was given.
     pub config: Option<&'a Path>,
-    /// `LAPSED__..` settings that stand above it.
+    /// `LAPSED__..` settings that override it.
     pub settings: &'a [(String, String)],
-    /// The tasks it is to remember.
+    /// The tasks that it records.
     pub tasks: Numbers,
-    /// By which clock.
+    /// Clock of the records.
     pub clock: StartClock,
 }
 
 /// Numbers of tasks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Numbers {
-    /// Of the first.
+    /// First number.
     pub first: u32,
-    /// How many.
+    /// Count.
     pub count: u32,
-    /// How many of them, from the first on, are a backlog.
+    /// How many of the first ones are a backlog.
     pub backlog: u32,
-    /// How long tasks of the slow class take, if there are any beside these.
+    /// Run time of competing slow tasks, if there are any.
     pub slow_ms: Option<u64>,
 }
 
-/// How far a daemon is.
+/// Progress of a daemon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
-    /// When the ledger answered, and events were heard.
+    /// When the ledger answered and the subscription was up.
     pub ready: Option<Instant>,
     /// When its first audit was over.
     pub audited: Option<Instant>,
     /// Tasks started.
     pub started: u64,
-    /// Runs that go on or are not settled.
+    /// Runs in progress or not settled.
     pub running: u64,
     /// Tasks of the backlog that have started.
     pub backlog_started: u64,
@@ -111,7 +111,7 @@ impl Daemon {
         for name in OVERRIDING {
             command.env_remove(name);
         }
-        // What its faults are is measured; warnings about them only tear up the progress bar.
+        // Its faults show in the results; warnings would only break the progress bar.
         if std::env::var_os("LAPSED_LOG").is_none() {
             command.env("LAPSED_LOG", "off");
         }
@@ -130,28 +130,28 @@ impl Daemon {
         })
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// How far it is, at most a fifth of a second ago.
+    /// Its progress, at most a fifth of a second old.
     pub fn progress(&self) -> Progress {
         *self.progress.borrow()
     }
 
-    /// Waits until it is as punctual as it can be; `deaf` ones never hear events.
+    /// Waits until it is ready and audited; a `deaf` daemon never receives events.
     pub async fn ready(&mut self, deaf: bool) -> anyhow::Result<()> {
         if !deaf {
             self.listens().await?;
         }
-        // Without Redis no audit ends; it is not worth more waiting then.
+        // Without Redis no audit ends; waiting longer is pointless.
         self.reached(AUDITED_WITHIN, |progress| progress.audited.is_some())
             .await?;
         Ok(())
     }
 
-    /// Waits until the ledger answers it and it hears events: its audit begins then.
+    /// Waits until the ledger answers and the subscription is up: then its audit begins.
     pub async fn listens(&mut self) -> anyhow::Result<()> {
         let ready = self.reached(READY_WITHIN, |progress| progress.ready.is_some());
         if !ready.await? {
@@ -163,7 +163,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether it gets there in time; an error if it ends before.
+    /// Whether the condition holds in time; an error if the daemon ends first.
     async fn reached(
         &mut self,
         within: Duration,
@@ -182,7 +182,7 @@ impl Daemon {
         bail!("a daemon ended with {status}; set LAPSED_LOG=info to see why")
     }
 
-    /// Whether it still lives.
+    /// Fails if it has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait().context("look after a daemon")? {
             None => Ok(()),
@@ -192,12 +192,12 @@ impl Daemon {
         }
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL; returns when it is gone.
     pub async fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("kill a daemon")
     }
 
-    /// Stops it gracefully and answers what it remembers.
+    /// Stops it gracefully and returns its record.
     pub async fn stop(mut self) -> anyhow::Result<Record> {
         self.stdin
             .write_all(b"stop\n")
@@ -214,7 +214,7 @@ impl Daemon {
     }
 }
 
-/// Follows what a daemon says until it ends.
+/// Reads the output of a daemon until it ends.
 async fn listen(stdout: ChildStdout, tell: watch::Sender<Progress>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {

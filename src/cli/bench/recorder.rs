@@ -1,4 +1,4 @@
-//! When each task first started and how often it ran: what a daemon under measurement remembers, five bytes a task.
+//! Recorder of a measured daemon: first start and number of runs of each task, in five bytes per task.
 
 use std::io;
 use std::path::Path;
@@ -9,25 +9,25 @@ use anyhow::{Context, ensure};
 /// Bytes before the tasks in a saved record.
 const HEADER: usize = 16;
 
-/// Written by any number of runs at once, without a lock.
+/// Recorder that concurrent runs write without a lock.
 pub struct Recorder {
-    /// Numbers of tasks are counted from here.
+    /// First task number.
     first: u32,
-    /// Microseconds since 1970; starts are kept as what has passed since.
+    /// Microseconds since 1970; starts are kept relative to it.
     base_us: u64,
     /// Microseconds since `base_us` + 1; 0 = never started.
     starts: Vec<AtomicU32>,
     runs: Vec<AtomicU8>,
-    /// Runs of numbers that are not among those expected.
+    /// Runs of unexpected numbers.
     strays: AtomicU64,
     started: AtomicU64,
-    /// The first so many are a backlog, of which is known at any time how much is left.
+    /// Size of the backlog, which are the first tasks.
     backlog: usize,
     backlog_started: AtomicU64,
 }
 
 impl Recorder {
-    /// For the `count` tasks from number `first`, the first `backlog` of which are a backlog.
+    /// Creates a recorder for `count` tasks from number `first`; the first `backlog` of them are a backlog.
     pub fn new(first: u32, count: u32, backlog: u32, base_us: u64) -> Self {
         Self {
             first,
@@ -41,7 +41,7 @@ impl Recorder {
         }
     }
 
-    /// A task has started.
+    /// Records the start of a task.
     pub fn start(&self, number: u32, now_us: u64) {
         let slot = number
             .checked_sub(self.first)
@@ -71,7 +71,7 @@ impl Recorder {
         self.backlog_started.load(Ordering::Relaxed)
     }
 
-    /// Writes everything down.
+    /// Writes the record to a file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -88,19 +88,19 @@ impl Recorder {
     }
 }
 
-/// What one daemon, or several together, remembered.
+/// Record of one or several daemons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// First start of each task in microseconds since 1970, in the order of their numbers.
     pub starts_us: Vec<Option<u64>>,
-    /// Runs of each.
+    /// Number of runs of each.
     pub runs: Vec<u32>,
-    /// Runs of tasks that nobody expected.
+    /// Runs of unexpected tasks.
     pub strays: u64,
 }
 
 impl Record {
-    /// Nothing has run.
+    /// A record without runs.
     pub fn empty(count: usize) -> Self {
         Self {
             starts_us: vec![None; count],
@@ -136,7 +136,7 @@ impl Record {
         })
     }
 
-    /// Takes in what another daemon ran of the same tasks.
+    /// Merges the record of another daemon for the same tasks.
     pub fn merge(&mut self, other: Self) {
         for (start, theirs) in self.starts_us.iter_mut().zip(other.starts_us) {
             *start = match (*start, theirs) {

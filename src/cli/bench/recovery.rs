@@ -1,4 +1,4 @@
-//! A backlog that is overdue when the daemon starts, while tasks go on falling due.
+//! Scenario `recovery`: an overdue backlog at the start of the daemon, while new tasks fall due.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Recovery {
             let last = drained.iter().max().copied().unwrap_or(0);
             let seconds = (last.saturating_sub(first)).max(1) as f64 / 1e6;
             let per_s = drained.len() as f64 / seconds;
-            // What falls due after the backlog is gone says nothing about it.
+            // Tasks due after the backlog is drained are not affected by it.
             let lateness = results.lateness(last);
             let stat = |name, value| Stat { name, value };
             let own = vec![

@@ -1,4 +1,4 @@
-//! The end of a measurement: a table or one JSON document on stdout, and the plot.
+//! Report: a table or one JSON document on stdout, and the plot.
 
 use std::path::Path;
 
@@ -13,29 +13,29 @@ use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value, medians};
 use crate::cli::output::{Output, say};
 
-/// Columns of a table beside the names: more do not fit a terminal.
+/// Maximum number of value columns: more do not fit a terminal.
 const COLUMNS: usize = 6;
 
-/// What a scenario has found out.
+/// Results of a scenario.
 #[derive(Default)]
 pub struct Report {
     pub rows: Vec<Row>,
-    /// Curves of the plot, where lateness was measured.
+    /// Curves of the plot, if lateness was measured.
     pub curves: Vec<(String, Samples)>,
-    /// What stands for the whole, beside the rows.
+    /// Statistics over all rows.
     pub summary: Vec<Stat>,
 }
 
-/// What a reader must know of the measurement.
+/// Description of the benchmark.
 pub struct Heading {
     pub scenario: &'static str,
     pub options: Json,
-    /// By which clock starts were measured, and other things that the figures depend on.
+    /// Notes on the clock and other conditions of the results.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Adds a run of many: figures that only its scenario has, those that every run has, and how late its tasks were.
+    /// Adds a run: statistics of its scenario, common statistics, and the lateness of its tasks.
     pub fn add(
         &mut self,
         run: u32,
@@ -53,7 +53,7 @@ impl Report {
         self.curves.push((curve, lateness));
     }
 
-    /// Prints it, and draws the plot.
+    /// Prints the report and writes the plot.
     pub fn publish(
         &self,
         heading: &Heading,
@@ -101,7 +101,7 @@ impl Report {
     }
 }
 
-/// A figure to a line, a run to a column.
+/// One statistic per line, one run per column.
 fn table(columns: &[&Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -129,7 +129,7 @@ fn table(columns: &[&Row]) -> String {
     table.trim_fmt()
 }
 
-/// The figures that every run has.
+/// Statistics that every run has.
 fn stats(results: &Results, lateness: &Samples, tasks_per_s: f64) -> Vec<Stat> {
     let mut stats = lateness_stats(lateness);
     let count = |name, value| Stat {
@@ -208,7 +208,7 @@ fn costs(results: &Results) -> Vec<Stat> {
     ]
 }
 
-/// As the bars of the documentation count them: a million bytes.
+/// Megabytes: a million bytes, as in the documentation.
 pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }

@@ -1,58 +1,58 @@
-//! What is known after a run: when each task started, how often it ran, and what that cost.
+//! Results of a run: start times, number of runs, and costs.
 
 use super::measure::Arrivals;
 use super::meter::Costs;
 use super::recorder::Record;
 use super::samples::{Lateness, Samples};
 
-/// The audit of a daemon, in microseconds since 1970.
+/// Audit of a daemon, in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct Audit {
-    /// When it began.
+    /// Start.
     pub from_us: u64,
-    /// When it ended, if it did.
+    /// End, if it has ended.
     pub until_us: Option<u64>,
 }
 
-/// What came of a run. Moments are in microseconds since 1970.
+/// Results of a run. Moments are in microseconds since 1970.
 pub struct Results {
-    /// What people call it.
+    /// Label in the report.
     pub label: String,
-    /// How tasks fell due.
+    /// Distribution of due times.
     pub arrivals: Arrivals,
-    /// How many were overdue from the start.
+    /// Number of tasks that were overdue at the start.
     pub backlog: usize,
-    /// When the first of the others fell due.
+    /// Due time of the first other task.
     pub first_due_us: u64,
-    /// From when to when is counted.
+    /// Measured window.
     pub window_us: (u64, u64),
     /// When watching ended.
     pub watched_until_us: u64,
-    /// The first audit, where it was not waited for.
+    /// The first audit, if it ran during the measurement.
     pub audit: Option<Audit>,
-    /// How far the clock of the starts may be off.
+    /// Error bound of the clock of the starts.
     pub clock_error_us: u64,
-    /// What the daemons remember.
+    /// Merged record of the daemons.
     pub record: Record,
-    /// Rows that are done.
+    /// Number of done rows.
     pub done: u64,
-    /// Tasks beside them that are done.
+    /// Number of done competing tasks.
     pub beside_done: u64,
-    /// When the last row of the measured ones was settled.
+    /// When the last measured row was settled.
     pub settled_us: u64,
-    /// What it cost.
+    /// Costs.
     pub costs: Costs,
     /// Keyspace events that Redis delivered to all daemons, from before the tasks were written to the end.
     pub events: u64,
 }
 
 impl Results {
-    /// What people call this run of several.
+    /// Label of this repetition.
     pub fn name_of(&self, run: u32) -> String {
         format!("{} #{run}", self.label)
     }
 
-    /// Due time of the task at this place among those that are no backlog.
+    /// Due time of the task at this index, not counting the backlog.
     fn due_us(&self, index: usize) -> u64 {
         self.first_due_us
             + self
@@ -70,7 +70,7 @@ impl Results {
         &self.record.starts_us[..self.backlog]
     }
 
-    /// First starts of all.
+    /// First starts of all tasks.
     pub fn all_starts(&self) -> impl Iterator<Item = u64> {
         self.record.starts_us.iter().flatten().copied()
     }
@@ -90,7 +90,7 @@ impl Results {
         Samples::new(counted)
     }
 
-    /// Tasks that started before their due millisecond, those that were not to start at all included.
+    /// Tasks that started before their due millisecond, including unexpected ones.
     pub fn early(&self) -> u64 {
         let early = self.starts().iter().enumerate().filter(|(index, start)| {
             start.is_some_and(|start| start + self.clock_error_us < self.due_us(*index))
@@ -98,8 +98,8 @@ impl Results {
         early.count() as u64 + self.record.strays
     }
 
-    /// Tasks that fell due, and had not started when watching ended. What falls due beside a backlog counts while
-    /// there is one.
+    /// Due tasks that had not started when watching ended. New tasks beside a backlog count only until the backlog is
+    /// drained.
     pub fn lost(&self) -> u64 {
         let until = match self.backlog {
             0 => u64::MAX,
@@ -136,7 +136,7 @@ impl Results {
         behind.count()
     }
 
-    /// Tasks that started, but are not done.
+    /// Tasks that started but are not done.
     pub fn unsettled(&self) -> u64 {
         let started = self.all_starts().count() as u64;
         started.saturating_sub(self.done)
@@ -154,7 +154,7 @@ impl Results {
             .count()
     }
 
-    /// Memory that the records of these tasks take in each daemon, in bytes.
+    /// Memory of the recorder in each daemon, in bytes.
     pub fn recorder_bytes(&self) -> u64 {
         self.record.runs.len() as u64 * 5
     }

@@ -1,25 +1,25 @@
 //! Exact percentiles of lateness.
 
-/// How late one task was, in microseconds.
+/// Lateness of one task, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lateness {
-    /// It started.
+    /// The task started.
     Started(u64),
-    /// It had not started so long after its due time, and then nobody looked any more.
+    /// The task had not started this long after its due time, when watching ended.
     MoreThan(u64),
 }
 
-/// The lateness of many tasks.
+/// Sorted lateness of many tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// Ascending, each by what is known of it at least; and whether that is all that is known.
+    /// Ascending lower bounds, and whether each is only a lower bound.
     sorted_us: Vec<(u64, bool)>,
-    /// The least of those of which no more is known.
+    /// The smallest value that is only a lower bound.
     open_from_us: Option<u64>,
 }
 
 impl Samples {
-    /// One for each task.
+    /// Creates samples, one per task.
     pub fn new(all: impl IntoIterator<Item = Lateness>) -> Self {
         let known = all.into_iter().map(|lateness| match lateness {
             Lateness::Started(us) => (us, false),
@@ -34,13 +34,13 @@ impl Samples {
         }
     }
 
-    /// How many tasks there are, those that never started included.
+    /// Number of tasks, including those that never started.
     pub fn len(&self) -> usize {
         self.sorted_us.len()
     }
 
-    /// The smallest lateness that is not exceeded by `percent` of all (nearest rank). It may be more than that if
-    /// tasks that had not started might be among the later ones. `None` if there are no tasks.
+    /// Percentile by nearest rank. It is a lower bound if a task with at most this value had not started: its lateness
+    /// may be larger. `None` if there are no tasks.
     pub fn percentile(&self, percent: f64) -> Option<Lateness> {
         let rank = (percent / 100.0 * self.len() as f64 - 1e-9).ceil().max(1.0) as usize;
         let (us, _) = *self.sorted_us.get(rank - 1)?;
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(samples.len(), 4);
         assert_eq!(samples.percentile(50.0), Some(Started(3)));
         assert_eq!(samples.percentile(75.0), Some(MoreThan(5)));
-        // It started after 9, but the other may have taken longer.
+        // This one started after 9, but the other may have taken longer.
         assert_eq!(samples.max(), Some(MoreThan(9)));
     }
 

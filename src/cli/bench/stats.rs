@@ -1,46 +1,46 @@
-//! What is reported of a run: named figures, for people and for programs, and medians of them.
+//! Statistics of a run: named values as text and JSON, and their medians.
 
 use serde_json::{Map, Value as Json};
 
-/// A figure's value.
+/// Value of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// Cannot be known here.
+    /// Not known here.
     Unknown,
-    /// Counted exactly; of several runs the largest stands.
+    /// Exact count; several runs are combined by their maximum.
     Count(u64),
-    /// Measured; of several runs the median stands. The second is how many decimals are worth printing.
+    /// Measured value and its number of decimals; several runs are combined by their median.
     Measured(f64, usize),
-    /// More milliseconds than this: it had not happened when watching ended.
+    /// More than this many milliseconds: it had not happened when watching ended.
     MoreThanMs(f64),
-    /// Of several runs, whether it held in all.
+    /// Whether a condition held; of several runs, whether it held in all.
     Held(bool),
 }
 
-/// A name and a value.
+/// A named statistic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stat {
     pub name: &'static str,
     pub value: Value,
 }
 
-/// Everything about one run, or the median of several.
+/// Statistics of one run, or the medians of several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// What was measured: rows of the same label are repetitions.
     pub label: String,
-    /// Which repetition, from 1; `None` for the median.
+    /// Number of the repetition, from 1; `None` for medians.
     pub run: Option<u32>,
     pub stats: Vec<Stat>,
 }
 
 impl Value {
-    /// A measured value, where it is known.
+    /// A measured value, if it is known.
     pub fn measured(value: Option<f64>, decimals: usize) -> Self {
         value.map_or(Self::Unknown, |value| Self::Measured(value, decimals))
     }
 
-    /// As people read it.
+    /// Formats the value as text.
     pub fn text(self) -> String {
         match self {
             Self::Unknown => "-".to_owned(),
@@ -53,7 +53,7 @@ impl Value {
 
     fn json(self) -> Json {
         match self {
-            // What is longer than the measurement is no number; `lost` says how many there are.
+            // A lower bound is not a number in JSON; `lost` counts such tasks.
             Self::Unknown | Self::MoreThanMs(_) => Json::Null,
             Self::Count(count) => Json::from(count),
             Self::Measured(value, decimals) => {
@@ -66,7 +66,7 @@ impl Value {
 }
 
 impl Row {
-    /// One object: label, run, and a field for each figure.
+    /// One JSON object: label, run, and a field for each statistic.
     pub fn json(&self) -> Json {
         let Self { label, run, stats } = self;
         let mut object = Map::new();
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-/// For each label, in the order in which they come, what stands for all its rows.
+/// Combines the rows of each label, in order of appearance.
 pub fn medians(rows: &[Row]) -> Vec<Row> {
     let mut labels: Vec<&str> = Vec::new();
     for row in rows {
@@ -107,7 +107,7 @@ pub fn medians(rows: &[Row]) -> Vec<Row> {
         .collect()
 }
 
-/// What stands for several values of one figure.
+/// Combines several values of one statistic.
 fn together(values: Vec<Value>) -> Value {
     let counts: Option<Vec<u64>> = values
         .iter()
@@ -130,7 +130,7 @@ fn together(values: Vec<Value>) -> Value {
     let middle = values.len() / 2;
     match (values.get(middle), values.len() % 2) {
         (Some(value), 1) => *value,
-        // Of an even number, the mean of the two in the middle.
+        // For an even number, the mean of the two middle values.
         (Some(Value::Measured(upper, decimals)), _) => match values[middle - 1] {
             Value::Measured(lower, _) => Value::Measured((lower + upper) / 2.0, *decimals),
             other => other,

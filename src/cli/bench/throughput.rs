@@ -1,4 +1,4 @@
-//! Whether a rate is held: tasks fall due at it whether or not the daemons keep up.
+//! Scenario `throughput`: whether daemons keep up with a fixed rate of due tasks.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::options::Throughput;
 use super::report::Report;
 use super::stats::{Stat, Value};
 
-/// How long what is behind at the end may take: then it counts as lost.
+/// How long to wait for tasks that are behind at the end; then they count as lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A rate is held while less than this much of it is behind.
+/// A rate is held if the daemons are less than this far behind.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 impl Throughput {

@@ -1,11 +1,11 @@
-//! What processes cost: CPU time and memory, from `/proc`.
+//! Resource usage of processes from `/proc`: CPU time and memory.
 
 use std::time::Duration;
 
-/// CPU time that a process has used since its start; `None` if it is gone.
+/// CPU time of a process since its start; `None` if it is gone.
 pub fn cpu_time(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands in parentheses and may contain anything.
+    // The program name is in parentheses and may contain any character.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     // Counted from 1 in proc(5): utime is the 14th field, stime the 15th; the name was the 2nd.
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
@@ -18,7 +18,7 @@ pub fn resident(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmRSS:")
 }
 
-/// The most resident memory the process ever had, in bytes.
+/// Peak resident memory, in bytes.
 pub fn resident_peak(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmHWM:")
 }

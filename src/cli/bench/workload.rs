@@ -1,4 +1,4 @@
-//! Writes the tasks by the path of every producer: rows and armed keys, in bulk.
+//! Workload: writes tasks like any producer, rows and armed keys in bulk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use super::daemon::{CLASS, METHOD};
 use super::environment::Environment;
 use super::progress::bar;
 
-/// Tasks of one call.
+/// Tasks per call.
 pub const BATCH: u32 = 500;
 
-/// Calls at a time.
+/// Concurrent calls.
 const LOADERS: usize = 4;
 
-/// Tasks that do not fall due while anything is measured are numbered from here.
+/// First number of far tasks, which do not fall due during the measurement.
 pub const FAR: u32 = 3_000_000_000;
 
-/// They fall due from this long on ..
+/// Earliest due time of far tasks, from now.
 const FAR_FROM: Duration = Duration::from_secs(24 * 3600);
 
-/// .. over this span.
+/// Span of the due times of far tasks.
 const FAR_SPAN_MS: u64 = 23 * 24 * 3600 * 1000;
 
-/// How a set of tasks was written.
+/// Result of writing a set of tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct Written {
     /// Smallest and largest row id.
     pub rows: (u64, u64),
-    /// Tasks whose key Redis did not take.
+    /// Tasks whose key Redis did not accept.
     pub unarmed: u64,
-    /// How long it took.
+    /// Duration of writing.
     pub took: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Written {
     }
 }
 
-/// A task of a measurement.
+/// The task of a number.
 pub fn task(number: u32) -> Task {
     task_of(CLASS, number)
 }
@@ -57,13 +57,13 @@ fn task_of(class: &str, number: u32) -> Task {
     Task::new(class, METHOD, [number]).expect("class, method and a number fit the grammar")
 }
 
-/// When a far task falls due; neighbours lie far apart, as with tasks of real users.
+/// Due time of a far task. Consecutive numbers are far apart, as with tasks of real users.
 pub fn far_due(now: UnixMs, number: u32) -> UnixMs {
     let spread = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) % FAR_SPAN_MS;
     now.plus(FAR_FROM + Duration::from_millis(spread))
 }
 
-/// Writes the far tasks that merely are there.
+/// Writes the far tasks.
 pub async fn write_far(environment: &Environment, pending: u32) -> anyhow::Result<Written> {
     let now = environment.client.now().await?;
     let bar = bar("pending", u64::from(pending));
@@ -100,7 +100,7 @@ pub async fn write_of(
     let calls = batches.map(|first| {
         let last = numbers.end.min(first.saturating_add(BATCH));
         let (client, due) = (environment.client.clone(), Arc::clone(&due));
-        // A task of its own: making statements is work for every core.
+        // In a spawned task: building statements is CPU work.
         let call = environment.writers.spawn(async move {
             let tasks = (first..last)
                 .map(|number| Ok((task_of(class, number), Due::at(due(number))?)))
@@ -117,7 +117,7 @@ pub async fn write_of(
         unarmed: 0,
         took: Duration::ZERO,
     };
-    // Nothing is spawned before its turn: the iterator is lazy.
+    // The iterator is lazy: calls are spawned one by one.
     let mut done = futures_util::stream::iter(calls).buffer_unordered(LOADERS);
     while let Some(made) = done.try_next().await? {
         bar.inc(made.len() as u64);
