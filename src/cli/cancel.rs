@@ -1,4 +1,4 @@
-//! `lapsed cancel`: one task, or all that fit.
+//! `lapsed cancel`: cancels one task, or all matching tasks.
 
 use std::process::ExitCode;
 
@@ -103,7 +103,7 @@ async fn cancel_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::R
         |standing: &Standing| standing.state == State::Cancelled && !standing.deleted;
     let was_cancelled = before.iter().flatten().any(is_cancelled);
     let mut report = CancelReport::default();
-    // Even of one that is cancelled already: its key may have stayed behind.
+    // Also for a cancelled task: its key may still be in Redis.
     match adapters.client().cancel_key(key).await? {
         CancelAnswer::Cancelled if was_cancelled => {
             output.print(&report, format!("`{key}` is cancelled already"))?;

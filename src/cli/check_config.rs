@@ -1,4 +1,4 @@
-//! `lapsed check-config`: what is configured, and what of it can have no effect.
+//! `lapsed check-config`: shows the configuration and warns of entries without effect.
 
 use std::process::ExitCode;
 
@@ -49,7 +49,7 @@ pub fn run(config: &Config, source: &ConfigSource, output: Output) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// What speaks against a series of the configuration ever running, if anything does.
+/// Why a recurring task of the configuration never runs, if so.
 fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
     let RecurringConfig {
         key, recurrence, ..
@@ -68,7 +68,7 @@ fn doubt(config: &Config, series: &RecurringConfig) -> Option<String> {
     Some(format!("`{key}` of `[[recurring]]` {doubt}"))
 }
 
-/// Warnings of routes that match nothing, because an earlier route matches all that they match.
+/// Warnings about routes that are never used because an earlier route matches all their keys.
 fn unreachable_routes(routes: &[RouteConfig]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (number, route) in routes.iter().enumerate() {
@@ -85,8 +85,8 @@ fn unreachable_routes(routes: &[RouteConfig]) -> Vec<String> {
     warnings
 }
 
-/// Whether one pattern certainly matches every key that the other one matches. Finds the common cases only: the same
-/// pattern, one that matches everything, and a plain beginning such as `^Order@` before `^Order@close`.
+/// Whether one pattern matches every key that the other one matches. Finds the common cases only: the same
+/// pattern, one that matches everything, and a plain prefix such as `^Order@` before `^Order@close`.
 fn covers(pattern: &str, other: &str) -> bool {
     const EVERYTHING: [&str; 8] = ["", ".", "^", "^.", ".*", "^.*", ".*$", "^.*$"];
     if pattern == other || EVERYTHING.contains(&pattern) {
@@ -102,7 +102,7 @@ fn covers(pattern: &str, other: &str) -> bool {
     is_beginning && !rest.starts_with(['?', '*', '{', '+', '|']) && !has_alternative(rest)
 }
 
-/// Whether the pattern may have an alternative outside of parentheses.
+/// Whether the pattern may have a `|` outside of parentheses.
 fn has_alternative(pattern: &str) -> bool {
     if !pattern.contains('|') {
         return false;
@@ -112,7 +112,7 @@ fn has_alternative(pattern: &str) -> bool {
         match c {
             '(' => depth += 1,
             ')' => depth -= 1,
-            // What follows may be quoted.
+            // The following characters may be quoted.
             '[' | '\\' => return true,
             '|' if depth == 0 => return true,
             _ => {}

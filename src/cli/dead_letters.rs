@@ -1,4 +1,4 @@
-//! The commands about dead tasks: bring them back, throw them away.
+//! `lapsed redrive` and `lapsed discard`: commands for dead tasks.
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -140,10 +140,10 @@ async fn dry_run_of_one(
     }
 }
 
-/// What is done to all dead tasks that fit.
+/// A bulk command on all matching dead tasks.
 struct Many {
     verb: &'static str,
-    /// Whether they are there afterwards, and may be kept back.
+    /// Whether the tasks still exist afterwards and may be paused or held.
     stays: bool,
     which: Which,
 }
@@ -213,7 +213,7 @@ impl Many {
     }
 }
 
-/// `500/s`, or the number alone.
+/// Parses `500/s` or `500`.
 fn rate(text: &str) -> Result<NonZeroU32, String> {
     let number = text.trim().strip_suffix("/s").unwrap_or(text);
     number.trim().parse().map_err(|_| {

@@ -1,4 +1,4 @@
-//! Which tasks are meant: the options that `list`, `redrive` and `discard` share.
+//! Filter options of `list`, `redrive` and `discard`.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// The filter, without limit; ages are counted from `now`, on the ledger's clock.
+    /// Builds the filter without a limit. Ages count back from `now`, on the ledger's clock.
     pub fn filter(self, now: UnixMs) -> ListFilter {
         let Self {
             class,
@@ -70,7 +70,7 @@ impl Filters {
         }
     }
 
-    /// As [`filter`](Self::filter); the ledger is asked for its time only if that matters.
+    /// As [`filter`](Self::filter); reads the ledger's clock only if an age is given.
     pub async fn resolve(self, tasks: &TaskClient) -> anyhow::Result<ListFilter> {
         let now = match self.older_than.or(self.newer_than) {
             Some(_) => tasks.now().await?,
@@ -80,7 +80,7 @@ impl Filters {
     }
 }
 
-/// A text that says something: an empty one, as of a variable that is not set, would fit everything.
+/// Refuses an empty text, e.g. of an unset shell variable: it would match everything.
 pub fn some_text(text: &str) -> Result<String, &'static str> {
     match text {
         "" => Err("it is empty, which matches everything: expected some text"),
@@ -88,7 +88,7 @@ pub fn some_text(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A length of time that leaves something out.
+/// Parses a positive age.
 fn age(text: &str) -> Result<Duration, String> {
     let age = duration(text)?;
     match age.is_zero() {
@@ -97,7 +97,7 @@ fn age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A length of time with its unit.
+/// Parses a duration with its unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_length(text).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `lapsed listen`: the daemon as a process: signals, HTTP, systemd.
+//! `lapsed listen`: the daemon process with signals, HTTP and systemd.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,10 +18,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How often systemd is told how things are, unless its watchdog wants it more often.
+/// Interval of systemd status messages, unless the watchdog requires a shorter one.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
-/// Time for open HTTP connections to end, once the engine has stopped.
+/// Time for open HTTP connections to end after the engine has stopped.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -45,7 +45,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     let status = engine.status()?;
     let router = Arc::clone(&engine.parts()?.router);
     let stop = CancellationToken::new();
-    // HTTP outlives the engine: probes and scrapes are answered while runs in progress end.
+    // HTTP stops after the engine: probes and scrapes are answered while runs end.
     let stop_http = CancellationToken::new();
 
     tracing::info!(
@@ -100,7 +100,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first SIGTERM or SIGINT stops gracefully, the second at once.
+/// The first SIGTERM or SIGINT shuts down gracefully, the second exits at once.
 fn stop_on_signals(
     stop: CancellationToken,
     status: Handle,
@@ -126,8 +126,8 @@ fn stop_on_signals(
     })
 }
 
-/// SIGHUP takes the routes, the recurring tasks and the retention of the configuration as it is now, and names what
-/// else has changed since the start; a broken one changes nothing.
+/// SIGHUP reloads the routes, the recurring tasks and the retention, and logs which other sections have changed. An
+/// invalid configuration changes nothing.
 fn reload_on_hangup(
     router: Arc<Router>,
     status: Handle,
@@ -168,7 +168,7 @@ fn reload_on_hangup(
     })
 }
 
-/// Ready once the ledger answers; then a line of status, and the watchdog's due.
+/// Reports readiness once the ledger answers, then status lines and watchdog pings.
 async fn tell_systemd(status: Handle) {
     while !status.ledger_answers() {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -187,7 +187,7 @@ async fn tell_systemd(status: Handle) {
             ", ledger does not answer"
         };
         let line = format!("{} running{listening}{ledger}", status.running());
-        // That this task gets its turn says that the runtime lives; an outage of a server is no reason to restart.
+        // This task running proves that the runtime lives; a server outage is no reason to restart.
         let _ = sd_notify::notify(&[NotifyState::Status(&line), NotifyState::Watchdog]);
         tokio::time::sleep(every).await;
     }

@@ -1,4 +1,4 @@
-//! `lapsed migrate`
+//! `lapsed migrate`: creates or adopts the ledger table.
 
 use std::process::ExitCode;
 
@@ -72,7 +72,7 @@ impl Migrate {
     }
 }
 
-/// A step for programs.
+/// A step as JSON.
 fn told(step: &Step, method: Method, table: &TableName, done: bool) -> Value {
     json!({
         "step": step.to_string(), "sql": step.statement(table), "algorithm": method.algorithm(),

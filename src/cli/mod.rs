@@ -1,4 +1,4 @@
-//! The command line. Data goes to stdout, everything else to stderr.
+//! Command line. Data goes to stdout, everything else to stderr.
 
 mod bench;
 mod bulk;
@@ -33,11 +33,11 @@ use tracing_subscriber::EnvFilter;
 
 use self::output::Output;
 
-/// Failed at run time.
+/// Exit code: failed at run time.
 pub const EXIT_FAILED: u8 = 1;
-/// Wrong usage, or a configuration that cannot be used.
+/// Exit code: wrong usage or invalid configuration.
 const EXIT_USAGE: u8 = 2;
-/// `doctor` found an error.
+/// Exit code: `doctor` found an error.
 const EXIT_SICK: u8 = 3;
 
 /// Delayed tasks on the Redis and MySQL you already have.
@@ -155,7 +155,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it looks at many rows, for a person who waits.
+    /// Whether it reads many rows and may take longer.
     fn is_patient(&self) -> bool {
         matches!(
             self,
@@ -170,7 +170,7 @@ impl Command {
 }
 
 impl Cli {
-    /// Does what was asked.
+    /// Runs the command and returns the exit code.
     pub async fn run(self) -> ExitCode {
         self.global.start_log();
         let source = ConfigSource::find(self.global.config.as_deref());
@@ -191,7 +191,7 @@ impl Cli {
 
     async fn dispatch(self, source: &ConfigSource) -> anyhow::Result<ExitCode> {
         if let Command::Completions { shell } = self.command {
-            // Into memory first: the generator has no patience with a reader that goes away.
+            // Into memory first: the generator panics on a closed pipe.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Self::command(), "lapsed", &mut script);
             output::say(String::from_utf8_lossy(&script).trim_end())?;
@@ -233,7 +233,7 @@ impl Cli {
 }
 
 impl Command {
-    /// Warns of variables that are not read, and says when nothing but the defaults is in use.
+    /// Warns about ignored variables, and notes if only the built-in defaults are in use.
     fn tell_about_configuration(&self, source: &ConfigSource) {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let names: Vec<String> = names.collect();
@@ -263,8 +263,8 @@ impl Command {
     }
 }
 
-/// Whether the error may come from reading another configuration than was meant: the file cannot be used, or the
-/// server that it names refuses or does not answer.
+/// Whether the error may come from a wrong configuration source: the file is invalid, or its server refuses or does
+/// not answer.
 fn depends_on_configuration(error: &anyhow::Error) -> bool {
     let is_of_server = |error: &LedgerError| {
         matches!(
@@ -286,7 +286,7 @@ fn depends_on_configuration(error: &anyhow::Error) -> bool {
     of_client || of_engine || of_ledger || error.downcast_ref::<ConfigError>().is_some()
 }
 
-/// Whether it is what was said that cannot be, in the configuration or on the command line, whatever the ledger holds.
+/// Whether the error is in the configuration or the command line, whatever the ledger contains.
 fn is_callers(error: &anyhow::Error) -> bool {
     let of_client = error.downcast_ref::<ClientError>().is_some_and(|error| {
         matches!(
@@ -308,17 +308,17 @@ fn is_callers(error: &anyhow::Error) -> bool {
     of_client || of_ledger || error.downcast_ref::<ConfigError>().is_some()
 }
 
-/// Wrong usage that only shows when options are taken together.
+/// Reports wrong usage that clap cannot detect.
 fn usage(message: &str) -> anyhow::Result<ExitCode> {
     eprintln!("error: {message}");
     Ok(ExitCode::from(EXIT_USAGE))
 }
 
-/// An error and what caused it, leaving out what a text above has said already.
+/// Text of an error and its causes, without repetitions.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        // A driver's text often is a prefix of its own and then what we have said.
+        // A driver's text often is a prefix and then a text that is already shown.
         let news = cause.rsplit(": ").next().unwrap_or_default();
         if !text.contains(news) {
             let colon = if text.is_empty() { "" } else { ": " };
@@ -329,7 +329,7 @@ fn chain(error: &anyhow::Error) -> String {
 }
 
 impl Global {
-    /// `LAPSED_LOG` takes the filter of tracing, such as `info` or `lapsed::engine=debug`.
+    /// Starts logging. `LAPSED_LOG` is a filter of tracing, e.g. `info` or `lapsed::engine=debug`.
     fn start_log(&self) {
         let filter = std::env::var("LAPSED_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
         let filter = EnvFilter::try_new(&filter).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! Data on stdout, for people or for programs.
+//! Output of data on stdout, as text or JSON.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use super::recurrence_options;
 
-/// How data is printed.
+/// Output format.
 #[derive(Clone, Copy)]
 pub struct Output {
-    /// As JSON, a value to a line.
+    /// JSON, one value per line.
     pub json: bool,
 }
 
 impl Output {
-    /// One value: as JSON, or as its text for people.
+    /// Prints one value: as JSON, or as text.
     pub fn print<T: Serialize>(self, value: &T, text: impl Display) -> anyhow::Result<()> {
         let line = if self.json {
             serde_json::to_string(value)?
@@ -28,7 +28,7 @@ impl Output {
         say(&line)
     }
 
-    /// Many tasks, and what keeps them from starting, and rows whose key is no task key: JSON lines, or a table.
+    /// Prints tasks, whether they are paused or held, and rows with a malformed key: as JSON lines or a table.
     pub fn tasks(
         self,
         tasks: &[TaskRecord],
@@ -78,7 +78,7 @@ impl Output {
         say(&table.trim_fmt())
     }
 
-    /// Dead tasks: what people want to know of these.
+    /// Prints dead tasks, with the columns that matter for them.
     pub fn dead(self, tasks: &[TaskRecord]) -> anyhow::Result<()> {
         if self.json {
             return self.tasks(tasks, &[], &Paused::default());
@@ -104,7 +104,7 @@ impl Output {
     }
 }
 
-/// A task, and what keeps it from starting.
+/// A task, and whether it is paused or held.
 #[derive(Serialize)]
 pub struct Listed<'a> {
     #[serde(flatten)]
@@ -113,20 +113,20 @@ pub struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// Nothing keeps back what runs or has finished.
+    /// Running and finished tasks are never kept back.
     pub fn new(task: &'a TaskRecord, paused: &Paused) -> Self {
         let waits = matches!(task.state, State::Pending | State::Waiting);
         let kept_back = paused.hinders(&task.key, task.due).filter(|_| waits);
         Self { task, kept_back }
     }
 
-    /// Whether something does.
+    /// Whether it is paused or held.
     pub fn is_kept_back(&self) -> bool {
         self.kept_back.is_some()
     }
 }
 
-/// A row whose key is no task key, marked as such.
+/// A row with a malformed key, marked as such.
 #[derive(Serialize)]
 pub struct Malformed<'a> {
     #[serde(flatten)]
@@ -142,7 +142,7 @@ impl<'a> Malformed<'a> {
         }
     }
 
-    /// A field to a line.
+    /// Formats one field per line.
     pub fn lines(&self) -> String {
         let MalformedRow {
             id,
@@ -164,7 +164,7 @@ impl<'a> Malformed<'a> {
     }
 }
 
-/// One task, a field to a line; what is not set is left out.
+/// Formats a task, one field per line; unset fields are left out.
 pub fn task_lines(task: &TaskRecord) -> String {
     let TaskRecord {
         id,
@@ -233,7 +233,7 @@ pub fn task_lines(task: &TaskRecord) -> String {
     lines.chain(history).collect::<Vec<_>>().join("\n")
 }
 
-/// An entry of the history in a line.
+/// Formats an entry of the history in one line.
 fn mishap_line(mishap: &Mishap) -> String {
     let Mishap {
         how,
@@ -259,7 +259,7 @@ fn mishap_line(mishap: &Mishap) -> String {
         1 => line += " after 1 crash",
         _ => line += &format!(" after {crashes} crashes"),
     }
-    // Some errors begin with what has just been said: `expired: ..`.
+    // Some errors start with the same word: `expired: ..`.
     let error = error
         .strip_prefix(how.as_str())
         .map_or(&error[..], |rest| rest.strip_prefix(": ").unwrap_or(error));
@@ -275,9 +275,9 @@ fn occurrences(task: &TaskRecord) -> Option<String> {
     (!occurrences.is_empty()).then(|| occurrences.join(", "))
 }
 
-/// The first line of an error in the history; marked where it went on.
+/// The first line of an error in the history, marked if it was cut.
 fn beginning(text: &str) -> String {
-    /// Most bytes of a character, less one: where the ledger cuts, it leaves out no more.
+    /// Maximum bytes of a character, less one: the ledger cuts at a character boundary.
     const SPARE: usize = 3;
     let first = text.lines().next().unwrap_or_default();
     let was_cut = text.len() + SPARE >= HISTORY_ERROR_BYTES_MAX;
@@ -287,7 +287,7 @@ fn beginning(text: &str) -> String {
     }
 }
 
-/// What was written by others may break lines.
+/// Escapes control characters in texts of other programs.
 fn on_one_line(text: &str) -> String {
     let shown = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -306,7 +306,7 @@ fn first_line(text: &str) -> String {
         .collect()
 }
 
-/// A line on stdout; a reader that has gone away (`| head`) is no error worth a word.
+/// Prints a line on stdout. A closed pipe (`| head`) ends the program silently.
 pub fn say(line: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{line}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(beginning("connection refused\n"), "connection refused");
         assert_eq!(beginning("one\ntwo"), "one..");
         assert_eq!(beginning(&"x".repeat(496)).len(), 496);
-        // As much as the ledger keeps: there was more.
+        // The full length that the ledger keeps: there was more.
         assert!(beginning(&"x".repeat(HISTORY_ERROR_BYTES_MAX)).ends_with("x.."));
     }
 }

@@ -63,7 +63,7 @@ impl PauseTasks {
     }
 }
 
-/// Whether some route looks as if it were for tasks of this class, and method.
+/// Whether a route seems to match tasks of this class and method.
 fn has_route(config: &Config, scope: &Scope) -> bool {
     let name = scope.to_string();
     let examples = [name.clone(), format!("{name}@x"), format!("{name}@x@x")];
@@ -124,7 +124,7 @@ impl Resume {
     }
 }
 
-/// What was lifted, and that in words.
+/// Result of lifting a pause, with its text.
 struct Lifted {
     was: Option<Pause>,
     text: String,
@@ -156,7 +156,7 @@ async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
     Ok(Lifted { was, text })
 }
 
-/// Lists what is paused and held.
+/// Lists pauses and holds.
 pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     let pauses = Adapters::new(config)?.ledger.all().await?;
     if output.json {
@@ -187,7 +187,7 @@ pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is paused, each in a line, for the counts.
+/// Lines about active pauses, for `stats`.
 pub fn lines(pauses: &[Pause]) -> impl Iterator<Item = String> {
     let lines = pauses.iter().map(|pause| match pause.kind {
         PauseKind::Pause => Some(format!("paused: {}, {}", pause.scope, pause.origin())),
@@ -201,7 +201,7 @@ pub fn lines(pauses: &[Pause]) -> impl Iterator<Item = String> {
     lines.flatten()
 }
 
-/// Warns of what may keep back tasks of this class and method; `None` is any. `now` is the ledger's.
+/// Warns about pauses that may affect tasks of this class and method; `None` is any. `now` is the ledger's time.
 pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now: UnixMs) {
     let meets = |name: Option<&str>, asked: Option<&str>| {
         name.is_none() || asked.is_none() || name == asked
@@ -226,7 +226,7 @@ pub fn warn_of(pauses: &[Pause], class: Option<&str>, method: Option<&str>, now:
     }
 }
 
-/// What keeps a pending task from starting, for programs and for people.
+/// The pause or hold that keeps a pending task from starting, as JSON and as text.
 pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option<String>) {
     let hindrance = Paused::of(pauses).hinders(key, due);
     let kind = match hindrance {
@@ -244,7 +244,7 @@ pub fn kept_back(pauses: &[Pause], key: &TaskKey, due: UnixMs) -> (Value, Option
     (json!(hindrance), text)
 }
 
-/// What will keep a task from starting that is due then, as said after what was done with it; `now` is the ledger's.
+/// As [`kept_back`] for a task due at `due`, as the end of a sentence. `now` is the ledger's time.
 pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) -> (Value, String) {
     let (kept_back, why) = kept_back(pauses, key, due);
     let Some(why) = why else {
@@ -263,9 +263,9 @@ pub fn stays_pending(pauses: &[Pause], key: &TaskKey, due: UnixMs, now: UnixMs) 
     (kept_back, format!(", {but}: {why}"))
 }
 
-/// Whether every daemon has taken note of a pause by then.
+/// Whether every daemon knows of a pause by then.
 fn is_known(pause: &Pause, then: UnixMs) -> bool {
-    /// 2 s from when `pause` has answered, and that may take a while.
+    /// 2 s after `pause` has returned, which may take a while.
     const NOTED_AFTER: Duration = Duration::from_secs(3);
     then >= pause.since.plus(NOTED_AFTER)
 }
@@ -277,7 +277,7 @@ fn named(scope: &Scope) -> String {
     }
 }
 
-/// Who runs this command, for people who look at it later.
+/// The operator, `user@host`, as recorded with a pause.
 fn operator() -> String {
     let names = ["SUDO_USER", "USER", "LOGNAME"];
     let user = names
@@ -291,8 +291,8 @@ fn operator() -> String {
     }
 }
 
-/// As [`stays_pending`], of what is paused now. Who only creates tasks need not be allowed to read that: then nothing is
-/// said.
+/// As [`stays_pending`] with the current pauses. A user who may only create tasks may lack the privilege to read
+/// them: then the text is empty.
 pub async fn stays_pending_now(adapters: &Adapters, key: &TaskKey, due: UnixMs) -> (Value, String) {
     let pauses = adapters.ledger.all().await.unwrap_or_default();
     let now = adapters.ledger.now().await.unwrap_or(due);

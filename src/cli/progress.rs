@@ -1,4 +1,4 @@
-//! How far a command is that works through many tasks.
+//! Progress of commands that work through many tasks.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -10,22 +10,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// How often a log hears how far it is.
+/// Interval of progress lines if stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How often the bar of a terminal moves.
+/// Refresh interval of the bar on a terminal.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
-/// How far it is: a bar on stderr for a person, a line now and then for a log. Ctrl-C stops the work after a batch.
+/// Progress on stderr: a bar on a terminal, else occasional lines. Ctrl-C stops the work after a batch.
 pub struct Progress {
     bar: ProgressBar,
-    /// Of how many; `None`: that is not known.
+    /// Total number; `None`: unknown.
     total: Option<u64>,
     count: AtomicU64,
-    /// Somebody wants it to stop where it is.
+    /// Set by Ctrl-C.
     interrupted: Arc<AtomicBool>,
     watch: AbortHandle,
-    /// When a line was last written, if there is no bar.
+    /// Time of the last line, if there is no bar.
     said: Mutex<Instant>,
 }
 
@@ -55,17 +55,17 @@ impl Progress {
         }
     }
 
-    /// What was shown last.
+    /// The last count shown.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has pressed Ctrl-C.
+    /// Whether Ctrl-C was pressed.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Shows it; says whether to go on.
+    /// Shows the count; returns whether to continue.
     pub fn show(&self, count: u64) -> ControlFlow<()> {
         self.count.store(count, Ordering::Relaxed);
         self.bar.set_position(count);
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// The work is over: the bar goes, and Ctrl-C is not watched any more.
+    /// Removes the bar and stops watching for Ctrl-C.
     pub fn finish(&self) {
         self.watch.abort();
         self.bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! `lapsed prune`: forget finished tasks.
+//! `lapsed prune`: deletes finished tasks.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use super::output::Output;
 use super::progress::Progress;
 use super::usage;
 
-/// How long a dry run counts rows of one state.
+/// Time limit for counting rows of one state in a dry run.
 const COUNT_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! How a task comes again, as people say it: options of `schedule`, fields of a bulk line, and what `show` tells.
+//! Recurrence options of `schedule` and of bulk lines, and the recurrence in `show`.
 
 use clap::{Args, ValueEnum};
 use lapsed::Recurrence;
@@ -6,10 +6,10 @@ use lapsed::ledger::TaskRecord;
 use lapsed::task::{CATCH_UP_LIMIT, CatchUp, Due, Overlap, Said, Terms, UnixMs};
 use serde::Deserialize;
 
-/// How many occurrences `show` tells.
+/// Number of occurrences that `show` prints.
 const TOLD: usize = 3;
 
-/// Options of `schedule`, and fields of a bulk line.
+/// Recurrence options of `schedule`, and fields of a bulk line.
 #[derive(Args, Clone, Default, PartialEq)]
 pub struct RecurrenceOptions {
     /// Repeat at this interval, e.g. 15m. First run at --in or --at, else one interval from now
@@ -78,7 +78,7 @@ impl From<OverlapArg> for Overlap {
 }
 
 impl RecurrenceOptions {
-    /// The recurrence that is asked for, if one is; `first` is what else was said about when.
+    /// Builds the recurrence, if there is one. `first` is the time from `--in` or `--at`.
     pub fn resolve(self, first: Option<Due>, now: UnixMs) -> Result<Option<Recurrence>, String> {
         if !self.is_recurring() {
             return match self {
@@ -109,13 +109,13 @@ impl RecurrenceOptions {
         Ok(Some(recurrence))
     }
 
-    /// Whether it is to come again.
+    /// Whether the task recurs.
     pub fn is_recurring(&self) -> bool {
         self.every.is_some() || self.cron.is_some()
     }
 }
 
-/// How a task comes again, for people; what cannot be read says why.
+/// Describes a stored recurrence; if it is invalid, the reason.
 pub fn summary(stored: &str) -> String {
     match stored.parse::<Recurrence>() {
         Ok(recurrence) => recurrence.summary(),
@@ -123,7 +123,7 @@ pub fn summary(stored: &str) -> String {
     }
 }
 
-/// The next occurrences of a task that comes again and has not ended.
+/// Next occurrences of an unfinished recurring task.
 pub fn occurrences(task: &TaskRecord) -> Vec<UnixMs> {
     let recurrence = task.recurrence.as_deref().map(str::parse::<Recurrence>);
     let Some(Ok(recurrence)) = recurrence else {

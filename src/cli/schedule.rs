@@ -1,4 +1,4 @@
-//! `lapsed schedule`: one task by options; many from a file are in `bulk`.
+//! `lapsed schedule`: creates one task from options. `bulk` creates many from a file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ impl Schedule {
             Ok(task) => task,
             Err(problem) => return usage(&problem),
         };
-        // What cannot be is said before anything is connected.
+        // Invalid options are reported before connecting.
         if let Err(problem) = options.clone().resolve(due, UnixMs(1)) {
             return usage(&problem);
         }
@@ -123,7 +123,7 @@ impl Schedule {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The task that the options describe.
+    /// Builds the task from the options.
     fn task(self, secret: Option<Secret>) -> Result<Task, String> {
         if self.when.due().is_none() && !self.recurrence.is_recurring() {
             return Err("schedule needs `--in DUR` or `--at RFC3339`, or `--every DUR` or `--cron EXPR` for a recurring task".to_owned());
@@ -149,7 +149,7 @@ impl Schedule {
     }
 }
 
-/// Says what creating a task came to.
+/// Prints the result of creating a task.
 async fn tell(
     adapters: &Adapters,
     key: &TaskKey,
@@ -215,7 +215,7 @@ fn read_secret(file: &Path) -> anyhow::Result<Secret> {
     Ok(Secret::from(secret))
 }
 
-/// No more than a payload may have, however much there is.
+/// Reads at most the maximum size of a payload.
 fn read_some(from: impl Read, bytes: Option<u64>) -> anyhow::Result<String> {
     let limit = PAYLOAD_BYTES_MAX as u64;
     let mut text = String::new();

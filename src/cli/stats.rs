@@ -1,4 +1,4 @@
-//! `lapsed stats`: how many tasks are in which state, and how late.
+//! `lapsed stats`: counts tasks by state, class and method, with their lateness.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use super::filters::duration;
 use super::output::{Output, say};
 use super::pauses;
 
-/// Most classes and methods in the table; JSON has all.
+/// Maximum number of methods in the table; JSON has all.
 const METHODS_SHOWN: usize = 50;
 
 #[derive(Args)]
@@ -56,7 +56,7 @@ impl Stats {
                     begin_page()?;
                 }
                 show(output, &survey, &pauses)?;
-                // The ledger has other work: looking takes half of the time at most.
+                // The ledger has other work: queries take at most half of the time.
                 tokio::time::sleep(every.saturating_sub(took).max(took)).await;
             }
         };
@@ -72,7 +72,7 @@ async fn look(ledger: &MysqlLedger) -> anyhow::Result<(Survey, Vec<Pause>)> {
     Ok((survey, ledger.all().await?))
 }
 
-/// On a terminal, over the page before; elsewhere behind it.
+/// On a terminal, overwrites the previous page; elsewhere, appends.
 fn begin_page() -> anyhow::Result<()> {
     const CLEAR: &str = "\x1b[2J\x1b[H";
     say(match std::io::stdout().is_terminal() {
@@ -95,7 +95,7 @@ fn show(output: Output, survey: &Survey, pauses: &[Pause]) -> anyhow::Result<()>
 
 fn counts(survey: &Survey) -> String {
     let counts = survey.counts.by_state();
-    // Where there are none, few want to hear of them.
+    // The count of malformed rows is shown only if there are any.
     let shown = counts
         .iter()
         .filter(|(state, count)| *state != "malformed" || *count > 0);

@@ -1,26 +1,26 @@
-//! A task as people describe it, whether by options or in a line of a file.
+//! Options of a task, from the command line or a bulk line.
 
 use lapsed::config::Secret;
 use lapsed::task::TaskKey;
 use lapsed::{IfPending, Task};
 
-/// What is said about a task beside when it falls due.
+/// All options of a task except its due time.
 pub struct TaskOptions {
     pub key: TaskKey,
-    /// JSON.
+    /// Payload as JSON.
     pub payload: Option<String>,
     pub tag: Option<String>,
-    /// Runs, not retries.
+    /// Maximum number of runs, including the first.
     pub max_attempts: Option<u16>,
     pub if_pending: IfPending,
-    /// One of many with this key.
+    /// Whether the key is made unique by a suffix.
     pub unique: bool,
-    /// The trace it belongs to.
+    /// W3C trace context.
     pub traceparent: Option<String>,
 }
 
 impl TaskOptions {
-    /// The task, signed where there is a secret; else what does not fit.
+    /// Builds the task, signed if there is a secret.
     pub fn task(self, secret: Option<Secret>) -> Result<Task, String> {
         let Self {
             key,

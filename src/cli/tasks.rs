@@ -1,4 +1,4 @@
-//! The commands about one task that is there.
+//! Commands on one existing task: `reschedule`, `ttl`, `run`, `redrive` and `show`.
 
 use std::process::ExitCode;
 
@@ -57,7 +57,7 @@ impl Reschedule {
     }
 }
 
-/// What `redrive` does, in words and as a field.
+/// Participle of `redrive`, in texts and as a JSON field.
 const REDRIVEN: &str = "redriven";
 
 #[derive(Args)]
@@ -121,7 +121,7 @@ impl OneKey {
     }
 }
 
-/// `show` takes a key that is no task key, too: some program may have written a row with it.
+/// `show` also accepts a malformed key: another program may have written a row with it.
 #[derive(Args)]
 pub struct Show {
     /// Task key: Class@method[@argument]*
@@ -164,7 +164,7 @@ impl Show {
         output: Output,
         error: KeyError,
     ) -> anyhow::Result<ExitCode> {
-        // The key itself comes first of those that begin with it.
+        // In key order, the key itself comes before longer keys with this prefix.
         let filter = ListFilter {
             prefix: Some(self.key.clone()).filter(|key| !key.is_empty()),
             limit: 1,
@@ -185,7 +185,7 @@ impl Show {
     }
 }
 
-/// A task as JSON, and if it comes again, when.
+/// A task as JSON, with the next occurrences if it recurs.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]

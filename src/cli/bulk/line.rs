@@ -1,4 +1,4 @@
-//! A line of the file: a task as a JSON object.
+//! Parses a bulk line: a task as a JSON object.
 
 use lapsed::config::Secret;
 use lapsed::task::{Due, ScheduleError, TaskKey, UnixMs};
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::cli::recurrence_options::{CatchUpArg, OverlapArg, RecurrenceOptions};
 use crate::cli::task_options::TaskOptions;
 
-/// Longest line that is read: a payload, escaped, and some.
+/// Maximum length of a line: an escaped payload and the other fields.
 const LINE_BYTES_MAX: usize = 512 * 1024;
 
 /// One line of the file.
@@ -20,7 +20,7 @@ struct Line {
     key: String,
     r#in: Option<String>,
     at: Option<String>,
-    /// As it is written: a number may have more digits than any type here.
+    /// Kept as written: a number may have more digits than a Rust type.
     payload: Option<Box<RawValue>>,
     tag: Option<String>,
     max_attempts: Option<u16>,
@@ -52,7 +52,7 @@ impl Wanted {
     }
 }
 
-/// Reads a line, or says what is wrong with it.
+/// Parses a line, or describes what is wrong with it.
 pub fn parse(
     text: &[u8],
     secret: Option<&Secret>,
@@ -102,7 +102,7 @@ pub fn parse(
     Ok(Wanted::Once(task, due))
 }
 
-/// When it falls due, if the line says so.
+/// Due time of the line, if it has one.
 fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Option<Due>, String> {
     let due: Result<Due, ScheduleError> = match (delay, moment) {
         (Some(delay), None) => Due::parse_delay(delay),
@@ -113,7 +113,7 @@ fn due_of(delay: Option<&str>, moment: Option<&str>) -> Result<Option<Due>, Stri
     due.map(Some).map_err(|error| error.to_string())
 }
 
-/// Why a line is none, by the name of the field if it is one that does not fit.
+/// Describes why a line is invalid, by the name of the field if possible.
 fn not_a_task(text: &[u8], error: &serde_json::Error) -> String {
     const TEXTS: [&str; 10] = [
         "key",

@@ -1,4 +1,4 @@
-//! `lapsed schedule --file`: a task to a line.
+//! `lapsed schedule --file`: creates one task per line.
 
 mod line;
 
@@ -18,10 +18,10 @@ use self::line::Wanted;
 use super::output::Output;
 use super::{EXIT_FAILED, chain, usage};
 
-/// What some programs begin a file of UTF-8 with.
+/// Byte order mark, which some programs write at the start of a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Tasks of one statement.
+/// Tasks per statement.
 const BATCH: usize = 500;
 
 #[derive(Default)]
@@ -35,20 +35,19 @@ struct Tally {
     first_unrouted: Option<TaskKey>,
 }
 
-/// Tasks that wait for company on their way to the ledger.
+/// Tasks that are collected for one statement.
 struct Batch<'a> {
     tasks: &'a TaskClient,
     bar: &'a ProgressBar,
     waiting: Vec<(Task, Due)>,
-    /// Which line each is from, and its key.
+    /// Line number and key of each.
     places: Vec<(u64, TaskKey)>,
     tally: Tally,
     routes: &'a [RouteConfig],
 }
 
 impl Batch<'_> {
-    /// Takes what line `number` asks for. Lines take effect in their order: the last one about a key is the one that
-    /// stands.
+    /// Adds the task of line `number`. Lines take effect in their order: the last line of a key wins.
     async fn take(&mut self, wanted: Wanted, number: u64) -> anyhow::Result<()> {
         self.note_route(wanted.key());
         match wanted {
@@ -109,7 +108,7 @@ impl Batch<'_> {
     }
 }
 
-/// Schedules every line that can be; says which ones cannot, and why.
+/// Schedules the valid lines, and reports the invalid ones with their number.
 pub async fn schedule(
     file: &Path,
     secret: Option<Secret>,
@@ -208,7 +207,7 @@ async fn open(file: &Path) -> anyhow::Result<(Box<dyn AsyncBufRead + Unpin>, Opt
     Ok((Box::new(BufReader::new(open)), bytes))
 }
 
-/// Shown on stderr, and only to a person.
+/// Progress bar on stderr, only on a terminal.
 fn progress(bytes: Option<u64>) -> ProgressBar {
     let template = "{bar:40} {bytes}/{total_bytes} {eta}";
     let style = ProgressStyle::with_template(template).expect("the template is constant");
