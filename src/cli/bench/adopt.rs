@@ -7,12 +7,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::daemon::PROGRESS_EVERY;
 use super::environment::Environment;
-use super::meter::{Cost, Meter};
+use super::meter::Meter;
 use super::options::{Adopt, arriving};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::recorder::Record;
-use super::report::{Report, lateness_stats, megabytes};
+use super::report::{Report, lateness_stats};
 use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value};
 use super::workload::task;
@@ -65,23 +65,19 @@ impl Adopt {
             let costs = meter.end(environment).await?;
             let record = daemon.stop().await?;
             let (own, lateness) = judge(&armed, &record, watched_us);
-            let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
-            let rss = costs.daemon.map(|cost| megabytes(cost.resident_max));
-            let per_task = |count: Option<u64>| {
-                Value::measured(count.map(|all| all as f64 / f64::from(count_of(&armed))), 3)
-            };
+            let per_task = |count| Value::ratio(count, f64::from(count_of(&armed)), 3);
             let mut stats = own;
             stats.extend(lateness_stats(&lateness));
             stats.extend(
                 [
-                    ("daemon_cpu_percent", cpu(costs.daemon)),
-                    ("redis_cpu_percent", cpu(costs.redis)),
-                    ("database_cpu_percent", cpu(costs.database)),
-                    ("daemon_rss_mb", Value::measured(rss, 1)),
+                    ("daemon_cpu_percent", Value::cpu(costs.daemon, 1)),
+                    ("redis_cpu_percent", Value::cpu(costs.redis, 1)),
+                    ("database_cpu_percent", Value::cpu(costs.database, 1)),
+                    ("daemon_rss_mb", Value::rss(costs.daemon)),
                     ("sql_per_task", per_task(Some(costs.counts.sql))),
                     ("redis_per_task", per_task(costs.counts.redis)),
                 ]
-                .map(|(name, value)| Stat { name, value }),
+                .map(|(name, value)| Stat::new(name, value)),
             );
             let label = format!("{}/s", self.rate);
             report.curves.push((format!("{label} #{run}"), lateness));
@@ -162,7 +158,7 @@ fn judge(armed: &Armed, record: &Record, watched_us: u64) -> (Vec<Stat>, Samples
         ("duplicates", Value::Count(twice.map(u64::from).sum())),
         ("behind_s", Value::Measured(behind_s, 1)),
     ]
-    .map(|(name, value)| Stat { name, value });
+    .map(|(name, value)| Stat::new(name, value));
     let lateness = record.starts_us.iter().zip(&armed.due_us);
     let lateness = lateness.map(|(start, due)| match start {
         Some(start) => Lateness::Started(start.saturating_sub(*due)),

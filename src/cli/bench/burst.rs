@@ -39,10 +39,9 @@ impl Burst {
                 let us = last.saturating_sub(results.first_due_us).max(1);
                 f64::from(self.tasks) / (us as f64 / 1e6)
             });
-            let stat = |name, value| Stat { name, value };
             let own = vec![
-                stat("all_started_ms", since_due(last)),
-                stat("all_settled_ms", since_due(results.all_settled_us())),
+                Stat::new("all_started_ms", since_due(last)),
+                Stat::new("all_settled_ms", since_due(results.all_settled_us())),
             ];
             let curve = (results.name_of(run), lateness);
             report.add(run, &results, own, per_s, curve);

@@ -6,7 +6,7 @@ use lapsed::ledger::CancelFilter;
 use tokio::time::Instant;
 
 use super::environment::Environment;
-use super::meter::{Cost, Meter};
+use super::meter::Meter;
 use super::options::Cancel;
 use super::progress::{bar, spinner};
 use super::report::Report;
@@ -71,24 +71,19 @@ impl Cancel {
             report.running,
             report.locked
         );
-        let stat = |name, value| Stat { name, value };
-        let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
         let seconds = took.as_secs_f64();
-        let per_task = |count: Option<u64>| {
-            let count = count.filter(|_| report.cancelled > 0);
-            Value::measured(count.map(|count| count as f64 / report.cancelled as f64), 3)
-        };
+        let per_task = |count| Value::ratio(count, report.cancelled as f64, 3);
         let stats = vec![
-            stat("cancelled", Value::Count(report.cancelled)),
-            stat("seconds", Value::Measured(seconds, 3)),
-            stat(
+            Stat::count("cancelled", report.cancelled),
+            Stat::new("seconds", Value::Measured(seconds, 3)),
+            Stat::new(
                 "cancelled_per_s",
                 Value::Measured(report.cancelled as f64 / seconds, 0),
             ),
-            stat("redis_cpu_percent", cpu(costs.redis)),
-            stat("database_cpu_percent", cpu(costs.database)),
-            stat("sql_per_task", per_task(Some(costs.counts.sql))),
-            stat("redis_per_task", per_task(costs.counts.redis)),
+            Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 1)),
+            Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
+            Stat::new("sql_per_task", per_task(Some(costs.counts.sql))),
+            Stat::new("redis_per_task", per_task(costs.counts.redis)),
         ];
         Ok(Row {
             label: "by tag".to_owned(),

@@ -68,10 +68,7 @@ impl Daemons {
             ratios
         };
         let throughput = ratio(|turn| Some(turn.tasks_per_s));
-        let stat = |name, value: Option<f64>| Stat {
-            name,
-            value: Value::measured(value, 3),
-        };
+        let stat = |name, value| Stat::new(name, Value::measured(value, 3));
         report.summary = vec![
             stat("tasks_per_s_ratio_median", median(&throughput)),
             stat("tasks_per_s_ratio_min", throughput.first().copied()),
@@ -85,10 +82,7 @@ impl Daemons {
                 "events_per_task_ratio_median",
                 median(&ratio(|turn| Some(turn.events))),
             ),
-            Stat {
-                name: "duplicates_in_all",
-                value: Value::Count(duplicates),
-            },
+            Stat::count("duplicates_in_all", duplicates),
         ];
         Ok(report)
     }
@@ -131,19 +125,13 @@ impl PerTask {
     }
 
     fn stats(&self) -> Vec<Stat> {
-        let us = |name, value| Stat {
-            name,
-            value: Value::measured(value, 1),
-        };
+        let us = |name, value| Stat::new(name, Value::measured(value, 1));
         vec![
             us("daemons_cpu_us_per_task", self.daemons),
             us("redis_cpu_us_per_task", self.redis),
             us("database_cpu_us_per_task", self.database),
             us("cpu_us_per_task", self.cpu()),
-            Stat {
-                name: "redis_events_per_task",
-                value: Value::Measured(self.events, 2),
-            },
+            Stat::new("redis_events_per_task", Value::Measured(self.events, 2)),
         ]
     }
 }

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::Environment;
-use super::meter::{Cost, Costs, Meter};
+use super::meter::{Costs, Meter};
 use super::options::Enqueue;
 use super::process::Numbers;
 use super::progress::spinner;
-use super::report::{Report, megabytes};
+use super::report::Report;
 use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value};
 use super::usage::cpu_time;
@@ -134,38 +134,31 @@ fn stats(
 ) -> Vec<Stat> {
     let calls = Samples::new(all.calls);
     let seconds = took.as_secs_f64();
-    let stat = |name, value| Stat { name, value };
     let ms = |call: Option<Lateness>| match call {
         Some(Lateness::Started(us) | Lateness::MoreThan(us)) => {
             Value::Measured(us as f64 / 1000.0, 3)
         }
         None => Value::Unknown,
     };
-    let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
-    let rss =
-        |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
-    let per_task = |count: Option<u64>| {
-        let count = count.filter(|_| all.rows > 0);
-        Value::measured(count.map(|count| count as f64 / all.rows as f64), 3)
-    };
+    let per_task = |count| Value::ratio(count, all.rows as f64, 3);
     vec![
-        stat("callers", Value::Count(u64::from(way.callers))),
-        stat("batch", Value::Count(u64::from(way.batch))),
-        stat("rows", Value::Count(all.rows)),
-        stat("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
-        stat("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
-        stat("call_p50_ms", ms(calls.percentile(50.0))),
-        stat("call_p99_ms", ms(calls.percentile(99.0))),
-        stat("call_max_ms", ms(calls.max())),
-        stat("creator_cpu_percent", Value::measured(own_percent, 1)),
-        stat("daemon_cpu_percent", cpu(costs.daemon)),
-        stat("redis_cpu_percent", cpu(costs.redis)),
-        stat("database_cpu_percent", cpu(costs.database)),
-        stat("daemon_rss_mb", rss(costs.daemon)),
-        stat("redis_rss_mb", rss(costs.redis)),
-        stat("database_rss_mb", rss(costs.database)),
-        stat("sql_per_task", per_task(Some(costs.counts.sql))),
-        stat("redis_per_task", per_task(costs.counts.redis)),
+        Stat::count("callers", u64::from(way.callers)),
+        Stat::count("batch", u64::from(way.batch)),
+        Stat::count("rows", all.rows),
+        Stat::new("rows_per_s", Value::Measured(all.rows as f64 / seconds, 0)),
+        Stat::new("keys_per_s", Value::Measured(all.keys as f64 / seconds, 0)),
+        Stat::new("call_p50_ms", ms(calls.percentile(50.0))),
+        Stat::new("call_p99_ms", ms(calls.percentile(99.0))),
+        Stat::new("call_max_ms", ms(calls.max())),
+        Stat::new("creator_cpu_percent", Value::measured(own_percent, 1)),
+        Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 1)),
+        Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 1)),
+        Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
+        Stat::new("daemon_rss_mb", Value::rss(costs.daemon)),
+        Stat::new("redis_rss_mb", Value::rss(costs.redis)),
+        Stat::new("database_rss_mb", Value::rss(costs.database)),
+        Stat::new("sql_per_task", per_task(Some(costs.counts.sql))),
+        Stat::new("redis_per_task", per_task(costs.counts.redis)),
     ]
 }
 

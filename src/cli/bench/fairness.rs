@@ -6,7 +6,7 @@ use super::environment::Environment;
 use super::measure::{Beside, Plan};
 use super::options::Fairness;
 use super::report::Report;
-use super::stats::{Stat, Value};
+use super::stats::Stat;
 
 /// How long to wait after the window for tasks that have not started.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,10 +32,7 @@ impl Fairness {
             .await?;
             let lateness = results.lateness(u64::MAX);
             let per_s = results.started_in_window() as f64 / self.duration.as_secs_f64();
-            let own = vec![Stat {
-                name: "slow_done",
-                value: Value::Count(results.beside_done),
-            }];
+            let own = vec![Stat::count("slow_done", results.beside_done)];
             let curve = (results.name_of(run), lateness);
             report.add(run, &results, own, per_s, curve);
         }

@@ -4,12 +4,12 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon::PROGRESS_EVERY;
 use super::environment::Environment;
-use super::meter::{Cost, Meter};
+use super::meter::Meter;
 use super::options::Idle;
 use super::process::Numbers;
 use super::progress::spinner;
-use super::report::{Report, megabytes};
-use super::stats::{Row, Stat, Value};
+use super::report::Report;
+use super::stats::{Row, Stat, Value, megabytes};
 
 impl Idle {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
@@ -33,26 +33,20 @@ impl Idle {
             watching.finish_and_clear();
             daemon.stop().await?;
             let seconds = self.duration.as_secs_f64();
-            let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 2);
-            let rss = |cost: Option<Cost>| {
-                Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1)
-            };
-            let per_s =
-                |count: Option<u64>| Value::measured(count.map(|count| count as f64 / seconds), 2);
-            let stat = |name, value| Stat { name, value };
+            let per_s = |count| Value::ratio(count, seconds, 2);
             let stats = vec![
-                stat("daemon_cpu_percent", cpu(costs.daemon)),
-                stat("redis_cpu_percent", cpu(costs.redis)),
-                stat("database_cpu_percent", cpu(costs.database)),
-                stat("daemon_rss_mb", rss(costs.daemon)),
-                stat(
+                Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 2)),
+                Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 2)),
+                Stat::new("database_cpu_percent", Value::cpu(costs.database, 2)),
+                Stat::new("daemon_rss_mb", Value::rss(costs.daemon)),
+                Stat::new(
                     "daemon_rss_peak_mb",
                     Value::measured(costs.daemon_peak.map(megabytes), 1),
                 ),
-                stat("redis_rss_mb", rss(costs.redis)),
-                stat("database_rss_mb", rss(costs.database)),
-                stat("sql_per_s", per_s(Some(costs.counts.sql))),
-                stat("redis_per_s", per_s(costs.counts.redis)),
+                Stat::new("redis_rss_mb", Value::rss(costs.redis)),
+                Stat::new("database_rss_mb", Value::rss(costs.database)),
+                Stat::new("sql_per_s", per_s(Some(costs.counts.sql))),
+                Stat::new("redis_per_s", per_s(costs.counts.redis)),
             ];
             report.rows.push(Row {
                 label: "idle".to_owned(),

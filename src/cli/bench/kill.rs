@@ -77,15 +77,14 @@ impl Kill {
         let (all_done, _) = environment.settled(rows).await?;
         second.stop().await?;
         environment.forget_pending(rows).await?;
-        let stat = |name, value| Stat { name, value };
         Ok(Row {
             label: format!("{} of {} ms", self.tasks, self.takes.as_millis()),
             run: Some(run),
             stats: vec![
-                stat("done_before", Value::Count(done)),
-                stat("leased_at_death", Value::Count(leased)),
-                stat("undone", Value::Count(u64::from(self.tasks) - all_done)),
-                stat("all_done_after_s", Value::Measured(took.as_secs_f64(), 2)),
+                Stat::count("done_before", done),
+                Stat::count("leased_at_death", leased),
+                Stat::count("undone", u64::from(self.tasks) - all_done),
+                Stat::new("all_done_after_s", Value::Measured(took.as_secs_f64(), 2)),
             ],
         })
     }

@@ -97,6 +97,6 @@ fn audited(results: &Results) -> (u64, Vec<Stat>) {
         Some(until_us) => Value::Measured(seconds(until_us), 1),
         None => Value::MoreThanMs(seconds(results.watched_until_us) * 1e3),
     };
-    let name = "audit_s";
-    (until_us.unwrap_or(u64::MAX), vec![Stat { name, value }])
+    let stat = Stat::new("audit_s", value);
+    (until_us.unwrap_or(u64::MAX), vec![stat])
 }

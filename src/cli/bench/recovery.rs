@@ -31,15 +31,11 @@ impl Recovery {
             let per_s = drained.len() as f64 / seconds;
             // Tasks due after the backlog is drained are not affected by it.
             let lateness = results.lateness(last);
-            let stat = |name, value| Stat { name, value };
             let own = vec![
-                stat("drained", Value::Count(drained.len() as u64)),
-                stat(
-                    "undrained",
-                    Value::Count((backlog.len() - drained.len()) as u64),
-                ),
-                stat("drained_per_s", Value::Measured(per_s, 0)),
-                stat("drained_in_s", Value::Measured(seconds, 1)),
+                Stat::count("drained", drained.len() as u64),
+                Stat::count("undrained", (backlog.len() - drained.len()) as u64),
+                Stat::new("drained_per_s", Value::Measured(per_s, 0)),
+                Stat::new("drained_in_s", Value::Measured(seconds, 1)),
             ];
             let curve = (format!("newly due #{run}"), lateness);
             report.add(run, &results, own, per_s, curve);

@@ -6,11 +6,10 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
-use super::meter::Cost;
 use super::plot;
 use super::results::Results;
 use super::samples::{Lateness, Samples};
-use super::stats::{Row, Stat, Value, medians};
+use super::stats::{Row, Stat, Value, medians, megabytes};
 use crate::cli::output::{Output, say};
 
 /// Maximum number of value columns: more do not fit a terminal.
@@ -132,18 +131,13 @@ fn table(columns: &[&Row]) -> String {
 /// Statistics that every run has.
 fn stats(results: &Results, lateness: &Samples, tasks_per_s: f64) -> Vec<Stat> {
     let mut stats = lateness_stats(lateness);
-    let count = |name, value| Stat {
-        name,
-        value: Value::Count(value),
-    };
-    stats.push(count("early", results.early()));
-    stats.push(count("lost", results.lost()));
-    stats.push(count("duplicates", results.duplicates()));
-    stats.push(count("unsettled", results.unsettled()));
-    stats.push(Stat {
-        name: "tasks_per_s",
-        value: Value::Measured(tasks_per_s, 0),
-    });
+    stats.extend([
+        Stat::count("early", results.early()),
+        Stat::count("lost", results.lost()),
+        Stat::count("duplicates", results.duplicates()),
+        Stat::count("unsettled", results.unsettled()),
+        Stat::new("tasks_per_s", Value::Measured(tasks_per_s, 0)),
+    ]);
     stats.extend(costs(results));
     stats
 }
@@ -162,18 +156,11 @@ pub fn lateness_stats(samples: &Samples) -> Vec<Stat> {
         ("p99_ms", 99.0),
         ("p99.9_ms", 99.9),
     ];
-    let mut stats = vec![Stat {
-        name: "samples",
-        value: Value::Count(samples.len() as u64),
-    }];
-    stats.extend(percentiles.map(|(name, percent)| Stat {
-        name,
-        value: value(samples.percentile(percent)),
-    }));
-    stats.push(Stat {
-        name: "max_ms",
-        value: value(samples.max()),
-    });
+    let mut stats = vec![Stat::count("samples", samples.len() as u64)];
+    stats.extend(
+        percentiles.map(|(name, percent)| Stat::new(name, value(samples.percentile(percent)))),
+    );
+    stats.push(Stat::new("max_ms", value(samples.max())));
     stats
 }
 
@@ -182,33 +169,21 @@ fn costs(results: &Results) -> Vec<Stat> {
     let costs = &results.costs;
     let (from, to) = costs.span_us;
     let tasks = results.started_between(from, to);
-    let per_task = |count: Option<u64>| {
-        let count = count.filter(|_| tasks > 0);
-        Value::measured(count.map(|count| count as f64 / tasks as f64), 3)
-    };
-    let cpu = |cost: Option<Cost>| Value::measured(cost.map(|cost| cost.cpu_percent), 1);
-    let rss =
-        |cost: Option<Cost>| Value::measured(cost.map(|cost| megabytes(cost.resident_max)), 1);
+    let per_task = |count| Value::ratio(count, tasks as f64, 3);
     let peak = Value::measured(costs.daemon_peak.map(megabytes), 1);
-    let stat = |name, value| Stat { name, value };
     vec![
-        stat("daemon_cpu_percent", cpu(costs.daemon)),
-        stat("redis_cpu_percent", cpu(costs.redis)),
-        stat("database_cpu_percent", cpu(costs.database)),
-        stat("daemon_rss_mb", rss(costs.daemon)),
-        stat("daemon_rss_peak_mb", peak),
-        stat(
+        Stat::new("daemon_cpu_percent", Value::cpu(costs.daemon, 1)),
+        Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 1)),
+        Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
+        Stat::new("daemon_rss_mb", Value::rss(costs.daemon)),
+        Stat::new("daemon_rss_peak_mb", peak),
+        Stat::new(
             "recorder_mb",
             Value::Measured(megabytes(results.recorder_bytes()), 1),
         ),
-        stat("redis_rss_mb", rss(costs.redis)),
-        stat("database_rss_mb", rss(costs.database)),
-        stat("sql_per_task", per_task(Some(costs.counts.sql))),
-        stat("redis_per_task", per_task(costs.counts.redis)),
+        Stat::new("redis_rss_mb", Value::rss(costs.redis)),
+        Stat::new("database_rss_mb", Value::rss(costs.database)),
+        Stat::new("sql_per_task", per_task(Some(costs.counts.sql))),
+        Stat::new("redis_per_task", per_task(costs.counts.redis)),
     ]
-}
-
-/// Megabytes: a million bytes, as in the documentation.
-pub fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
 }

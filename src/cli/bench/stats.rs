@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::meter::Cost;
+
 /// Value of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
@@ -34,7 +36,33 @@ pub struct Row {
     pub stats: Vec<Stat>,
 }
 
+impl Stat {
+    pub fn new(name: &'static str, value: Value) -> Self {
+        Self { name, value }
+    }
+
+    pub fn count(name: &'static str, count: u64) -> Self {
+        Self::new(name, Value::Count(count))
+    }
+}
+
 impl Value {
+    /// CPU time in percent of one core.
+    pub fn cpu(cost: Option<Cost>, decimals: usize) -> Self {
+        Self::measured(cost.map(|cost| cost.cpu_percent), decimals)
+    }
+
+    /// Maximum resident memory in megabytes.
+    pub fn rss(cost: Option<Cost>) -> Self {
+        Self::measured(cost.map(|cost| megabytes(cost.resident_max)), 1)
+    }
+
+    /// A count divided by `total`, if both are known and `total` is not zero.
+    pub fn ratio(count: Option<u64>, total: f64, decimals: usize) -> Self {
+        let count = count.filter(|_| total > 0.0);
+        Self::measured(count.map(|count| count as f64 / total), decimals)
+    }
+
     /// A measured value, if it is known.
     pub fn measured(value: Option<f64>, decimals: usize) -> Self {
         value.map_or(Self::Unknown, |value| Self::Measured(value, decimals))
@@ -146,6 +174,11 @@ fn size(value: Value) -> f64 {
         Value::Count(count) => count as f64,
         Value::Unknown | Value::Held(_) => f64::INFINITY,
     }
+}
+
+/// Megabytes: a million bytes, as in the documentation.
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
 }
 
 /// `1234567.8` as `1,234,567.8`.

@@ -34,15 +34,14 @@ impl Throughput {
             let lateness = results.lateness(u64::MAX);
             let achieved = results.started_in_window() as f64 / seconds;
             let backlog_s = results.behind() as f64 / f64::from(self.rate);
-            let stat = |name, value| Stat { name, value };
             let own = vec![
-                stat(
+                Stat::new(
                     "offered_per_s",
                     Value::Measured(lateness.len() as f64 / seconds, 0),
                 ),
-                stat("achieved_per_s", Value::Measured(achieved, 0)),
-                stat("backlog_s", Value::Measured(backlog_s, 3)),
-                stat("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
+                Stat::new("achieved_per_s", Value::Measured(achieved, 0)),
+                Stat::new("backlog_s", Value::Measured(backlog_s, 3)),
+                Stat::new("held", Value::Held(backlog_s < BEHIND_MAX.as_secs_f64())),
             ];
             let curve = (results.name_of(run), lateness);
             report.add(run, &results, own, achieved, curve);
