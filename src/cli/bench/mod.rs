@@ -43,7 +43,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use self::daemon::BenchDaemon;
 use self::environment::{Choice, Environment};
 pub use self::options::Bench;
-use self::options::{Nets, Scenario};
+use self::options::{Nets, Scenario, with_options};
 use self::report::{Heading, Report};
 use super::output::Output;
 
@@ -103,19 +103,7 @@ impl Bench {
 
 impl Scenario {
     async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        match self {
-            Self::Lateness(options) => options.run(environment).await,
-            Self::Throughput(options) => options.run(environment).await,
-            Self::Burst(options) => options.run(environment).await,
-            Self::Enqueue(options) => options.run(environment).await,
-            Self::Recovery(options) => options.run(environment).await,
-            Self::Idle(options) => options.run(environment).await,
-            Self::Daemons(options) => options.run(environment).await,
-            Self::Fairness(options) => options.run(environment).await,
-            Self::Cancel(options) => options.run(environment).await,
-            Self::Kill(options) => options.run(environment).await,
-            Self::Adopt(options) => options.run(environment).await,
-        }
+        with_options!(self, |_, options| options.run(environment).await)
     }
 }
 

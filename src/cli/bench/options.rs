@@ -311,71 +311,66 @@ pub struct Adopt {
     pub common: Common,
 }
 
+/// The table of scenarios: evaluates an expression with the name and the options of any of them.
+macro_rules! with_options {
+    (@table $scenario:expr, $name:pat_param, $options:ident, $body:expr, $($variant:ident $text:literal,)*) => {
+        match $scenario {
+            $(Scenario::$variant($options) => {
+                let $name = $text;
+                $body
+            })*
+        }
+    };
+    ($scenario:expr, |$name:pat_param, $options:ident| $body:expr) => {
+        with_options!(
+            @table $scenario, $name, $options, $body,
+            Lateness "lateness",
+            Throughput "throughput",
+            Burst "burst",
+            Enqueue "enqueue",
+            Recovery "recovery",
+            Idle "idle",
+            Daemons "daemons",
+            Fairness "fairness",
+            Cancel "cancel",
+            Kill "kill",
+            Adopt "adopt",
+        )
+    };
+}
+pub(super) use with_options;
+
 impl Scenario {
     /// Options of every scenario.
     pub fn common(&self) -> &Common {
-        match self {
-            Self::Lateness(Lateness { common, .. })
-            | Self::Throughput(Throughput { common, .. })
-            | Self::Burst(Burst { common, .. })
-            | Self::Enqueue(Enqueue { common, .. })
-            | Self::Recovery(Recovery { common, .. })
-            | Self::Idle(Idle { common, .. })
-            | Self::Daemons(Daemons { common, .. })
-            | Self::Fairness(Fairness { common, .. })
-            | Self::Cancel(Cancel { common, .. })
-            | Self::Kill(Kill { common, .. })
-            | Self::Adopt(Adopt { common, .. }) => common,
-        }
+        with_options!(self, |_, options| &options.common)
     }
 
     /// Name and options of the scenario, for the report.
     pub fn describe(&self) -> (&'static str, serde_json::Result<serde_json::Value>) {
-        use serde_json::to_value;
-        match self {
-            Self::Lateness(options) => ("lateness", to_value(options)),
-            Self::Throughput(options) => ("throughput", to_value(options)),
-            Self::Burst(options) => ("burst", to_value(options)),
-            Self::Enqueue(options) => ("enqueue", to_value(options)),
-            Self::Recovery(options) => ("recovery", to_value(options)),
-            Self::Idle(options) => ("idle", to_value(options)),
-            Self::Daemons(options) => ("daemons", to_value(options)),
-            Self::Fairness(options) => ("fairness", to_value(options)),
-            Self::Cancel(options) => ("cancel", to_value(options)),
-            Self::Kill(options) => ("kill", to_value(options)),
-            Self::Adopt(options) => ("adopt", to_value(options)),
-        }
+        with_options!(self, |name, options| (name, serde_json::to_value(options)))
     }
 
     /// Number of pending tasks, and the maximum number of rows in all.
     pub fn workload(&self) -> (u32, u64) {
-        let runs = u64::from(self.common().runs);
-        let (pending, rows) = match self {
+        let pending = with_options!(self, |_, options| options.pending);
+        let rows = match self {
             Self::Lateness(it) => {
-                let nets = it.nets.len() as u64;
-                (
-                    it.pending,
-                    nets * arriving(it.rate, it.warm_up + it.duration),
-                )
+                it.nets.len() as u64 * arriving(it.rate, it.warm_up + it.duration)
             }
-            Self::Throughput(it) => (it.pending, arriving(it.rate, it.warm_up + it.duration)),
-            Self::Burst(it) => (it.pending, u64::from(it.tasks)),
+            Self::Throughput(it) => arriving(it.rate, it.warm_up + it.duration),
+            Self::Burst(it) => u64::from(it.tasks),
             // Bulk is the fastest of the three.
-            Self::Enqueue(it) => (it.pending, arriving(100_000, it.duration)),
-            Self::Recovery(it) => (
-                it.pending,
-                u64::from(it.tasks) + arriving(it.rate, it.duration),
-            ),
-            Self::Idle(it) => (it.pending, 0),
-            Self::Daemons(it) => (it.pending, 2 * u64::from(it.pairs) * u64::from(it.tasks)),
-            Self::Fairness(it) => (
-                it.pending,
-                u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
-            ),
-            Self::Cancel(it) => (it.pending, u64::from(it.tasks)),
-            Self::Kill(it) => (it.pending, u64::from(it.tasks)),
-            Self::Adopt(it) => (it.pending, arriving(it.rate, it.duration)),
+            Self::Enqueue(it) => arriving(100_000, it.duration),
+            Self::Recovery(it) => u64::from(it.tasks) + arriving(it.rate, it.duration),
+            Self::Idle(_) => 0,
+            Self::Daemons(it) => 2 * u64::from(it.pairs) * u64::from(it.tasks),
+            Self::Fairness(it) => u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
+            Self::Cancel(it) => u64::from(it.tasks),
+            Self::Kill(it) => u64::from(it.tasks),
+            Self::Adopt(it) => arriving(it.rate, it.duration),
         };
+        let runs = u64::from(self.common().runs);
         (pending, u64::from(pending) + runs * rows)
     }
 }
