@@ -99,9 +99,9 @@ pub trait Ledger: Send + Sync {
     ) -> Result<Option<Arming>, LedgerError>;
 
     /// Notes in the row of a series that a configuration wants it
-    /// ([`Recurrence::standing`](crate::task::Recurrence::standing)); nothing else of it changes. Tells whether it did:
+    /// ([`Recurrence::configured`](crate::task::Recurrence::configured)); nothing else of it changes. Tells whether it did:
     /// not if that is no longer what was seen.
-    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError>;
+    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError>;
 
     /// Moves a pending task to another due time. One that comes again goes on behind the occurrence that was moved.
     async fn reschedule(&self, key: &TaskKey, due: UnixMs)

@@ -3,7 +3,7 @@
 //! A series is one row. What is decided here was seen before it is written, so the ledger writes it only over what was
 //! seen: of several daemons that bring the same configuration one writes, and the others find it written.
 //!
-//! A row that a configuration wants says so ([`Recurrence::standing`]), from when a daemon first sees it: when it has
+//! A row that a configuration wants says so ([`Recurrence::configured`]), from when a daemon first sees it: when it has
 //! ended, that row is all that keeps the next start from beginning it anew, so that retention leaves it.
 
 use super::{Ledger, LedgerError, NewTask, Standing};
@@ -42,7 +42,7 @@ pub enum Insistence {
     Now,
     /// A configuration, at every start: one that was finished or called off stays so until the configuration says
     /// something else, and one that is being run is left alone until it has ended.
-    Standing,
+    Configured,
 }
 
 /// What [`establish`] came to.
@@ -95,12 +95,12 @@ pub async fn establish(
         let keeps_due = match (plan, &row) {
             (Plan::Write { keeps_due }, _) => keeps_due,
             (Plan::Leave(left), Some(row)) => return Ok(left.of(&row.standing)),
-            (Plan::Note, Some(row)) => {
-                // Whether or not it is noted: what the row says now decides.
-                ledger.note_standing(row).await?;
+            (Plan::Mark, Some(row)) => {
+                // Marked or not, the row as it is now decides.
+                ledger.mark_configured(row).await?;
                 continue;
             }
-            (Plan::Leave(_) | Plan::Note, None) => {
+            (Plan::Leave(_) | Plan::Mark, None) => {
                 unreachable!("only what is there is left alone")
             }
         };
@@ -145,7 +145,7 @@ pub async fn establish(
 enum Plan {
     Leave(Left),
     /// It is right, but does not say yet that a configuration wants it.
-    Note,
+    Mark,
     Write {
         keeps_due: bool,
     },
@@ -186,12 +186,12 @@ fn plan(
     let is_same = stored.is_some_and(|stored| wanted.is_same_as(stored))
         && (payload, tag, max_attempts) == (&task.payload, &task.tag, &task.max_attempts);
     let finished = standing.state.is_finished() || standing.cancelling;
-    let is_noted = stored.is_some_and(Recurrence::is_standing);
+    let is_marked = stored.is_some_and(Recurrence::is_configured);
     match (is_same, finished, insistence) {
-        (true, _, Insistence::Standing) if !is_noted => Plan::Note,
+        (true, _, Insistence::Configured) if !is_marked => Plan::Mark,
         (true, false, _) => Plan::Leave(Left::Unchanged),
-        (true, true, Insistence::Standing) => Plan::Leave(Left::Ended),
-        (_, _, Insistence::Standing) if standing.state == State::Running => {
+        (true, true, Insistence::Configured) => Plan::Leave(Left::Ended),
+        (_, _, Insistence::Configured) if standing.state == State::Running => {
             Plan::Leave(Left::Running)
         }
         (_, finished, _) => Plan::Write {
@@ -213,10 +213,10 @@ fn begun(
         None => wanted.clone(),
     };
     match insistence {
-        Insistence::Now if stored.is_some_and(Recurrence::is_standing) => {
-            wanted.anchored(now).standing()
+        Insistence::Now if stored.is_some_and(Recurrence::is_configured) => {
+            wanted.anchored(now).configured()
         }
         Insistence::Now => wanted.anchored(now),
-        Insistence::Standing => wanted.standing(),
+        Insistence::Configured => wanted.configured(),
     }
 }

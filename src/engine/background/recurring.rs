@@ -77,7 +77,7 @@ impl Recurring {
         let key = &wanted.key;
         let ledger = &*self.deps.ledger;
         let task = task_of(wanted);
-        match establish(ledger, &task, Insistence::Standing).await {
+        match establish(ledger, &task, Insistence::Configured).await {
             Ok(Established::Begun(arming)) => self.tell_series(key, "begun", arming.due),
             Ok(Established::Changed { arming, .. }) => self.tell_series(key, "changed", arming.due),
             Ok(Established::Unchanged(arming, _)) => {

@@ -124,7 +124,7 @@ impl Catalog for MemoryLedger {
         let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
             .rows
             .values()
-            .filter(|row| row.status == status && !row.is_standing())
+            .filter(|row| row.status == status && !row.is_configured())
             .map(|row| (row.due_at(), row.id, since(row)))
             .collect();
         rows.sort_unstable();
@@ -175,7 +175,7 @@ impl Catalog for MemoryLedger {
             let goes = book.rows.get(id).is_some_and(|row| {
                 row.status != Status::Unprocessed
                     && row.state(now) == prune.state
-                    && !row.is_standing()
+                    && !row.is_configured()
                     && now.since(row.finished()) >= youngest
             });
             goes && book.remove(*id)

@@ -186,10 +186,10 @@ impl Ledger for MemoryLedger {
         })
     }
 
-    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
         let mut book = self.book();
         let row = book.rows.get_mut(&seen.standing.arming.row);
-        Ok(row.is_some_and(|row| row.note_standing(seen)))
+        Ok(row.is_some_and(|row| row.mark_configured(seen)))
     }
 
     async fn reschedule(

@@ -303,20 +303,20 @@ impl Row {
     }
 
     /// If its recurrence still is what was seen.
-    pub(super) fn note_standing(&mut self, seen: &SeriesRow) -> bool {
+    pub(super) fn mark_configured(&mut self, seen: &SeriesRow) -> bool {
         let stored = self.recurrence.as_ref().map(ToString::to_string);
         let is_seen = stored.is_some() && stored == seen.recurrence;
         if is_seen {
-            self.recurrence = self.recurrence.take().map(Recurrence::standing);
+            self.recurrence = self.recurrence.take().map(Recurrence::configured);
         }
         is_seen
     }
 
     /// Whether it stays for as long as nobody deletes it: a configuration would begin it anew.
-    pub(super) fn is_standing(&self) -> bool {
+    pub(super) fn is_configured(&self) -> bool {
         self.recurrence
             .as_ref()
-            .is_some_and(Recurrence::is_standing)
+            .is_some_and(Recurrence::is_configured)
     }
 
     /// Since when it is finished, if it is.

@@ -336,8 +336,8 @@ impl Ledger for MysqlLedger {
         retried!(self, |conn| self.recur_once(conn, task, over))
     }
 
-    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
-        self.note_standing_of(seen).await
+    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        self.mark_configured_of(seen).await
     }
 
     async fn reschedule(

@@ -333,8 +333,8 @@ pub const RECUR_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET max_attempt
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND sts = ? AND recurrence <=> ? \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
-/// `note_standing`: of a row whose recurrence still is what was seen. Primary key.
-pub const NOTE_STANDING: &str =
+/// `mark_configured`: of a row whose recurrence still is what was seen. Primary key.
+pub const MARK_CONFIGURED: &str =
     "UPDATE `{t}` FORCE INDEX (PRIMARY) SET recurrence = ? WHERE id = ? AND recurrence = ?";
 
 /// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
@@ -446,7 +446,7 @@ pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status
 
 /// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is
 /// surplus has an age of its own. Ends where rows have not been due for long enough. The row of a series that a
-/// configuration wants ([`Recurrence::standing`](crate::Recurrence::standing)) says that it has ended: without it, it
+/// configuration wants ([`Recurrence::configured`](crate::Recurrence::configured)) says that it has ended: without it, it
 /// would be begun anew. Range on `ix_due`.
 pub const FINISHED: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \

@@ -17,13 +17,13 @@ impl MysqlLedger {
         rows.first().map(rows::series).transpose().map_err(error)
     }
 
-    pub(super) async fn note_standing_of(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+    pub(super) async fn mark_configured_of(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
         let Some((stored, recurrence)) = seen.stored() else {
             return Ok(false);
         };
-        let noted = recurrence.standing().to_string();
+        let noted = recurrence.configured().to_string();
         retried!(self, |conn| {
-            let update = statement(self.queries.plain(queries::NOTE_STANDING))
+            let update = statement(self.queries.plain(queries::MARK_CONFIGURED))
                 .bind(noted.clone())
                 .bind(seen.standing.arming.row)
                 .bind(stored.to_owned());

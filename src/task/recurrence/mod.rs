@@ -62,7 +62,7 @@ pub struct Recurrence {
     /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
     moved_from: Option<UnixMs>,
     /// A configuration wants it, at every start of a daemon.
-    standing: bool,
+    configured: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Recurrence {
             catch_up_max: CATCH_UP_MAX,
             overlap: Overlap::default(),
             moved_from: None,
-            standing: false,
+            configured: false,
         }
     }
 
@@ -230,16 +230,16 @@ impl Recurrence {
     /// Notes that a configuration wants it at every start: its row is kept when it has ended, since without it the next
     /// start would begin it anew.
     #[must_use]
-    pub fn standing(self) -> Self {
+    pub fn configured(self) -> Self {
         Self {
-            standing: true,
+            configured: true,
             ..self
         }
     }
 
     /// Whether a configuration wants it, or did once.
-    pub fn is_standing(&self) -> bool {
-        self.standing
+    pub fn is_configured(&self) -> bool {
+        self.configured
     }
 
     /// As it is after that occurrence.
@@ -325,7 +325,7 @@ impl Recurrence {
             },
             times: None,
             moved_from: stored.moved_from,
-            standing: stored.standing,
+            configured: stored.configured,
             ..self.clone()
         };
         like_stored == *stored

@@ -33,9 +33,9 @@ struct Stored {
     /// Milliseconds; written by the statement that moves an occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_from: Option<i64>,
-    /// Looked for by the statements that prune.
-    #[serde(default, skip_serializing_if = "is_default")]
-    standing: bool,
+    /// The statements that prune search for this name.
+    #[serde(rename = "standing", default, skip_serializing_if = "is_default")]
+    configured: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -63,7 +63,7 @@ impl fmt::Display for Recurrence {
             catch_up_max: (self.catch_up_max != CATCH_UP_MAX).then_some(self.catch_up_max),
             overlap: self.overlap,
             moved_from: self.moved_from.map(|moment| moment.0),
-            standing: self.standing,
+            configured: self.configured,
         };
         f.write_str(&serde_json::to_string(&stored).map_err(|_| fmt::Error)?)
     }
@@ -84,7 +84,7 @@ impl FromStr for Recurrence {
             catch_up_max,
             overlap,
             moved_from,
-            standing,
+            configured,
         } = serde_json::from_str(text).map_err(|error| RecurrenceError::Json(error.to_string()))?;
         let said = Said {
             every: every.as_deref(),
@@ -102,7 +102,7 @@ impl FromStr for Recurrence {
         }
         Ok(Self {
             moved_from: moved_from.map(UnixMs),
-            standing,
+            configured,
             ..recurrence.catch_up(catch_up).overlap(overlap)
         })
     }

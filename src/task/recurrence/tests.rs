@@ -168,12 +168,12 @@ fn more_times_than_there_will_ever_be_end_with_the_last() {
 
 #[test]
 fn who_wants_a_series_is_stored_and_makes_no_other_one() {
-    let (ours, theirs) = (every("15m").standing(), every("15m"));
+    let (ours, theirs) = (every("15m").configured(), every("15m"));
     assert!(ours.to_string().contains("\"standing\":true"), "{ours}");
     assert!(!theirs.to_string().contains("standing"), "{theirs}");
     assert_eq!(ours.to_string().parse::<Recurrence>().unwrap(), ours);
     assert!(ours.is_same_as(&theirs) && theirs.is_same_as(&ours));
-    assert!(ours.moved(UnixMs(1)).settled().is_standing());
+    assert!(ours.moved(UnixMs(1)).settled().is_configured());
 }
 
 #[test]

@@ -131,8 +131,8 @@ impl Ledger for Faulty {
         self.inner.recur(task, over).await
     }
 
-    async fn note_standing(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
-        self.inner.note_standing(seen).await
+    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
+        self.inner.mark_configured(seen).await
     }
 
     async fn reschedule(

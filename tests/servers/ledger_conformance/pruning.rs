@@ -43,7 +43,7 @@ async fn prune_ended(
         for key in keys {
             // Ended already when a daemon sees it for the first time.
             let seen = series(ledger, key).await;
-            assert!(ledger.note_standing(&seen).await.unwrap());
+            assert!(ledger.mark_configured(&seen).await.unwrap());
         }
     }
     let finished = ledger.find(&keys[2]).await.unwrap().unwrap().finished;

@@ -116,29 +116,29 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
 ) {
     let key = key("series-configured", 1);
     let (seldom, often) = (wanted(&key, 86_400), wanted(&key, 43_200));
-    let standing = Insistence::Standing;
-    let begun = establish(ledger, &seldom, standing).await.unwrap();
+    let configured = Insistence::Configured;
+    let begun = establish(ledger, &seldom, configured).await.unwrap();
     let Established::Begun(arming) = begun else {
         panic!("{begun:?}")
     };
     assert_eq!(arming.due.0 % 86_400_000, 0, "counted from the epoch");
-    let again = establish(ledger, &seldom, standing).await.unwrap();
+    let again = establish(ledger, &seldom, configured).await.unwrap();
     assert_eq!(again, Established::Unchanged(arming, State::Pending));
 
     let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     let claimed = claim(ledger, now, LEASE).await.unwrap();
-    let left = establish(ledger, &often, standing).await.unwrap();
+    let left = establish(ledger, &often, configured).await.unwrap();
     assert_eq!(left, Established::Running(now));
     let settled = settle(ledger, &claimed, go_on(arming.due, None)).await;
     assert_eq!(settled, Settled::Applied, "its result counts");
-    let changed = establish(ledger, &often, standing).await.unwrap();
+    let changed = establish(ledger, &often, configured).await.unwrap();
     assert!(
         matches!(changed, Established::Changed { .. }),
         "{changed:?}"
     );
-    let noted = often.recurrence.map(Recurrence::standing);
+    let noted = often.recurrence.map(Recurrence::configured);
     assert_eq!(Some(recurrence(ledger, &key).await), noted);
 }
 
@@ -146,16 +146,16 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
     ledger: &(impl Ledger + Catalog),
 ) {
     let key = key("series-ended", 1);
-    let standing = Insistence::Standing;
-    let begun = establish(ledger, &wanted(&key, 86_400), standing).await;
+    let configured = Insistence::Configured;
+    let begun = establish(ledger, &wanted(&key, 86_400), configured).await;
     assert!(matches!(begun, Ok(Established::Begun(_))));
     cancel(ledger, &key).await;
-    let ended = establish(ledger, &wanted(&key, 86_400), standing).await;
+    let ended = establish(ledger, &wanted(&key, 86_400), configured).await;
     let Ok(Established::Ended(_, State::Cancelled)) = ended else {
         panic!("{ended:?}")
     };
     assert_eq!(state(ledger, &key).await, State::Cancelled);
-    let other = establish(ledger, &wanted(&key, 3_600), standing).await;
+    let other = establish(ledger, &wanted(&key, 3_600), configured).await;
     assert!(matches!(other, Ok(Established::Begun(_))), "{other:?}");
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
@@ -199,19 +199,19 @@ async fn a_series_that_a_configuration_finds_says_so_from_then_on(
     let key = key("series-found", 1);
     let wanted = wanted(&key, 3_600);
     establish(ledger, &wanted, Insistence::Now).await.unwrap();
-    assert!(!recurrence(ledger, &key).await.is_standing());
+    assert!(!recurrence(ledger, &key).await.is_configured());
     cancel(ledger, &key).await;
     for _ in 0..2 {
-        let ended = establish(ledger, &wanted, Insistence::Standing).await;
+        let ended = establish(ledger, &wanted, Insistence::Configured).await;
         assert!(matches!(ended, Ok(Established::Ended(_, State::Cancelled))));
-        assert!(recurrence(ledger, &key).await.is_standing());
+        assert!(recurrence(ledger, &key).await.is_configured());
     }
     let begun = establish(ledger, &wanted, Insistence::Now).await;
     let Ok(Established::Begun(arming)) = begun else {
         panic!("{begun:?}")
     };
-    assert!(recurrence(ledger, &key).await.is_standing());
-    let found = establish(ledger, &wanted, Insistence::Standing).await;
+    assert!(recurrence(ledger, &key).await.is_configured());
+    let found = establish(ledger, &wanted, Insistence::Configured).await;
     assert_eq!(
         found.unwrap(),
         Established::Unchanged(arming, State::Pending)
@@ -225,13 +225,13 @@ async fn noting_that_a_configuration_wants_a_series_changes_nothing_else(
     let arming = hourly(ledger, &key).await;
     let before = ledger.find(&key).await.unwrap().unwrap();
     let seen = series(ledger, &key).await;
-    assert!(ledger.note_standing(&seen).await.unwrap());
+    assert!(ledger.mark_configured(&seen).await.unwrap());
     assert!(
-        !ledger.note_standing(&seen).await.unwrap(),
+        !ledger.mark_configured(&seen).await.unwrap(),
         "it is not what was seen any more"
     );
     let noted = recurrence(ledger, &key).await;
-    assert!(noted.is_standing());
+    assert!(noted.is_configured());
     let after = ledger.find(&key).await.unwrap().unwrap();
     assert_eq!(
         TaskRecord {

@@ -110,7 +110,7 @@ async fn every_statement_can_be_prepared() {
         queries::RECUR_NEW,
         queries::RECUR_SAME,
         queries::RECUR_OVER,
-        queries::NOTE_STANDING,
+        queries::MARK_CONFIGURED,
         queries::GIVE_BACK,
         queries::TIDY,
         queries::RESCHEDULE,
