@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use lapsed::client::{CancelReport, WouldCancel};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, Standing};
+use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, Lookup};
 use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
@@ -99,8 +99,7 @@ async fn cancel_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::R
     let adapters = Adapters::new(config)?;
     adapters.ledger.check().await?;
     let before = adapters.ledger.look_up(std::slice::from_ref(key)).await?;
-    let is_cancelled =
-        |standing: &Standing| standing.state == State::Cancelled && !standing.deleted;
+    let is_cancelled = |lookup: &Lookup| lookup.state == State::Cancelled && !lookup.deleted;
     let was_cancelled = before.iter().flatten().any(is_cancelled);
     let mut report = CancelReport::default();
     // Also for a cancelled task: its key may still be in Redis.

@@ -301,18 +301,18 @@ impl TaskClient {
     /// [`ClientError`].
     pub async fn pttl(&self, key: &TaskKey) -> Result<Option<u64>, ClientError> {
         let now = self.now().await?;
-        let standing = self
+        let lookup = self
             .ledger
             .look_up(std::slice::from_ref(key))
             .await?
             .into_iter()
             .next()
             .flatten();
-        Ok(match standing {
+        Ok(match lookup {
             None => None,
-            Some(standing) if standing.state.is_finished() => None,
-            Some(standing) if standing.state == State::Running => Some(0),
-            Some(standing) => u64::try_from(standing.due_at.since(now).as_millis()).ok(),
+            Some(lookup) if lookup.state.is_finished() => None,
+            Some(lookup) if lookup.state == State::Running => Some(0),
+            Some(lookup) => u64::try_from(lookup.due_at.since(now).as_millis()).ok(),
         })
     }
 

@@ -18,7 +18,7 @@ use super::queue::fair::Taken;
 use super::queue::route_load::RoutePermit;
 use super::undelete;
 use crate::handler::Route;
-use crate::ledger::{Claim, LedgerError, Standing};
+use crate::ledger::{Claim, LedgerError, Lookup};
 use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
 use crate::timer::{Alarm, Cause, Seen, Sighting, Signal, Source};
 
@@ -208,15 +208,15 @@ impl Claimer {
             return Ok(Vec::new());
         }
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
-        let standings = self.deps.ledger.look_up(&keys).await?;
+        let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
         let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), Vec::new());
-        for (signal, standing) in signals.into_iter().zip(standings) {
-            let Some(standing) = standing else {
+        for (signal, lookup) in signals.into_iter().zip(lookups) {
+            let Some(lookup) = lookup else {
                 without_row.extend(self.to_be_adopted(signal));
                 continue;
             };
-            let Standing {
+            let Lookup {
                 arming,
                 state,
                 due_at,
@@ -224,7 +224,7 @@ impl Claimer {
                 cancelling: _,
                 origin: _,
                 stamp: _,
-            } = standing;
+            } = lookup;
             let is_event = signal.source == Source::Event;
             let revived =
                 deleted && is_event && undelete::undelete_expired(&self.deps, arming).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Standing;
+use super::Lookup;
 use crate::task::{Arming, TaskKey, UnixMs};
 
 /// A key that vanishes no longer than this before its due time may as well have expired.
@@ -20,7 +20,7 @@ pub struct Foundling {
     /// Whether the task is from a key now: a deletion of the key then cancels it. Otherwise it stays what it was.
     pub from_key: bool,
     /// The row that was there when this was decided.
-    pub over: Option<Standing>,
+    pub over: Option<Lookup>,
 }
 
 /// What [`Ledger::adopt`](super::Ledger::adopt) came to, for one key.

@@ -17,13 +17,13 @@ mod error;
 mod foundling;
 mod lease_scan;
 mod listing;
+mod lookup;
 pub mod memory;
 pub mod migrate;
 pub mod mysql;
 mod pauses;
 pub mod recurring;
 mod settlement;
-mod standing;
 mod survey;
 
 use std::time::Duration;
@@ -44,12 +44,12 @@ pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::listing::{
     ListCursor, ListFilter, ListOrder, ListPage, MalformedRow, Picked, StateFilter,
 };
+pub use self::lookup::{Lookup, Stamp};
 pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
 use self::recurring::SeriesRow;
 pub use self::settlement::{Ruling, Settled, Settlement};
-pub use self::standing::{Stamp, Standing};
 pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
 use crate::task::{Arming, KeyBuckets, TaskKey, UnixMs};
@@ -126,7 +126,7 @@ pub trait Ledger: Send + Sync {
     ) -> Result<CancelPage, LedgerError>;
 
     /// Where these keys stand, in their order; `None` for a key without a row.
-    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError>;
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError>;
 
     /// A page of pending tasks by due time.
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
@@ -183,7 +183,7 @@ pub trait Ledger: Send + Sync {
     /// Cancels an adopted task whose key was heard to be deleted at this moment: only if it was adopted, is not recurring, is
     /// as it was seen, and falls due in more than [`WITHDRAW_AHEAD`]. It may wait for a retry, or behind a run. Tells
     /// whether it did.
-    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError>;
+    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError>;
 
     /// Takes back the deletion of a row by a legacy program that has since armed the key again
     /// (`sts = 0` where `sts = 1` and `status = 0`); not a [cancellation](Self::cancel). Tells whether it did.

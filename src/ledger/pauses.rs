@@ -83,10 +83,10 @@ pub(super) fn check_reason(reason: &str) -> Result<(), LedgerError> {
 }
 
 /// Refuses one more than there may be.
-pub(super) fn check_room(standing: usize) -> Result<(), LedgerError> {
-    if standing >= PAUSES_MAX {
+pub(super) fn check_room(pauses: usize) -> Result<(), LedgerError> {
+    if pauses >= PAUSES_MAX {
         return Err(LedgerError::Invalid(format!(
-            "{standing} pauses stand, expected fewer than {PAUSES_MAX}: resume some, or pause whole classes"
+            "{pauses} pauses stand, expected fewer than {PAUSES_MAX}: resume some, or pause whole classes"
         )));
     }
     Ok(())

@@ -6,7 +6,7 @@
 //! A row that a configuration wants says so ([`Recurrence::configured`]), from when a daemon first sees it: when it has
 //! ended, that row is all that keeps the next start from beginning it anew, so that retention leaves it.
 
-use super::{Ledger, LedgerError, NewTask, Standing};
+use super::{Ledger, LedgerError, Lookup, NewTask};
 use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
 /// How often somebody else may have been faster.
@@ -16,7 +16,7 @@ const ROUNDS_MAX: u32 = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesRow {
     /// Where it stands.
-    pub standing: Standing,
+    pub lookup: Lookup,
     /// As stored, JSON. `None`: its row is that of a task that runs once.
     pub recurrence: Option<String>,
     /// JSON.
@@ -91,10 +91,10 @@ pub async fn establish(
             None => Plan::Write { keeps_due: false },
             Some(row) => plan(task, wanted, row, stored.as_ref(), insistence),
         };
-        let standing = row.as_ref().map(|row| &row.standing);
+        let lookup = row.as_ref().map(|row| &row.lookup);
         let keeps_due = match (plan, &row) {
             (Plan::Write { keeps_due }, _) => keeps_due,
-            (Plan::Leave(left), Some(row)) => return Ok(left.of(&row.standing)),
+            (Plan::Leave(left), Some(row)) => return Ok(left.of(&row.lookup)),
             (Plan::Mark, Some(row)) => {
                 // Marked or not, the row as it is now decides.
                 ledger.mark_configured(row).await?;
@@ -105,8 +105,7 @@ pub async fn establish(
             }
         };
         // What has begun there before does not begin there once more.
-        let has_begun = standing
-            .is_some_and(|standing| Some(standing.arming.due) == wanted.start())
+        let has_begun = lookup.is_some_and(|lookup| Some(lookup.arming.due) == wanted.start())
             || stored
                 .as_ref()
                 .is_some_and(|stored| stored.start() == wanted.start());
@@ -115,8 +114,8 @@ pub async fn establish(
             _ => now,
         };
         let recurrence = begun(wanted, stored.as_ref(), insistence, now);
-        let right = standing
-            .map(|standing| standing.arming.due)
+        let right = lookup
+            .map(|lookup| lookup.arming.due)
             .filter(|due| keeps_due && *due > now && recurrence.has(*due));
         let due = right.or_else(|| recurrence.next(behind));
         let due = due.ok_or_else(|| invalid(RecurrenceError::Over))?;
@@ -126,10 +125,10 @@ pub async fn establish(
             ..task.clone()
         };
         if let Some(arming) = ledger.recur(&task, row.as_ref()).await? {
-            return Ok(match standing {
-                Some(standing) if !standing.state.is_finished() => Established::Changed {
+            return Ok(match lookup {
+                Some(lookup) if !lookup.state.is_finished() => Established::Changed {
                     arming,
-                    older_run: standing.state == State::Running,
+                    older_run: lookup.state == State::Running,
                 },
                 _ => Established::Begun(arming),
             });
@@ -159,8 +158,8 @@ enum Left {
 }
 
 impl Left {
-    fn of(self, standing: &Standing) -> Established {
-        let (arming, state) = (standing.arming, standing.state);
+    fn of(self, lookup: &Lookup) -> Established {
+        let (arming, state) = (lookup.arming, lookup.state);
         match self {
             Self::Unchanged => Established::Unchanged(arming, state),
             Self::Running => Established::Running(arming),
@@ -177,7 +176,7 @@ fn plan(
     insistence: Insistence,
 ) -> Plan {
     let SeriesRow {
-        standing,
+        lookup,
         recurrence: _,
         payload,
         tag,
@@ -185,17 +184,17 @@ fn plan(
     } = row;
     let is_same = stored.is_some_and(|stored| wanted.is_same_as(stored))
         && (payload, tag, max_attempts) == (&task.payload, &task.tag, &task.max_attempts);
-    let finished = standing.state.is_finished() || standing.cancelling;
+    let finished = lookup.state.is_finished() || lookup.cancelling;
     let is_marked = stored.is_some_and(Recurrence::is_configured);
     match (is_same, finished, insistence) {
         (true, _, Insistence::Configured) if !is_marked => Plan::Mark,
         (true, false, _) => Plan::Leave(Left::Unchanged),
         (true, true, Insistence::Configured) => Plan::Leave(Left::Ended),
-        (_, _, Insistence::Configured) if standing.state == State::Running => {
+        (_, _, Insistence::Configured) if lookup.state == State::Running => {
             Plan::Leave(Left::Running)
         }
         (_, finished, _) => Plan::Write {
-            keeps_due: !finished && standing.state != State::Running,
+            keeps_due: !finished && lookup.state != State::Running,
         },
     }
 }

@@ -227,12 +227,7 @@ impl World {
         self.write(seen, key, self.now).await;
     }
 
-    async fn write(
-        &mut self,
-        seen: Option<lapsed::ledger::Standing>,
-        key: Countdown,
-        heard: UnixMs,
-    ) {
+    async fn write(&mut self, seen: Option<lapsed::ledger::Lookup>, key: Countdown, heard: UnixMs) {
         let booked = seen.as_ref().map(|row| row.booked());
         if adoption(booked.as_ref(), &key, self.now) == Adoption::Leave {
             return;

@@ -246,11 +246,11 @@ async fn what_somebody_else_holds_is_left_alone_and_delays_no_other() {
         lease: HOUR,
     };
     kit.set_now(START.plus(secs(1)));
-    let standing = kit
+    let lookup = kit
         .ledger()
         .look_up(&["Job@ok@held".parse().unwrap()])
         .await;
-    let arming = standing.unwrap()[0].clone().unwrap().arming;
+    let arming = lookup.unwrap()[0].clone().unwrap().arming;
     let claims = kit.ledger().claim(&[arming], &claimant).await.unwrap();
     assert_eq!(claims.len(), 1);
     kit.set_now(START);

@@ -8,7 +8,7 @@ use crate::engine::candidates::Candidates;
 use crate::engine::candidates::Ready;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::ledger::{Adopted, Foundling, LedgerError, Standing};
+use crate::ledger::{Adopted, Foundling, LedgerError, Lookup};
 use crate::membership::Elder;
 use crate::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
@@ -163,13 +163,13 @@ impl Adopter {
     /// What the ledger lacks of these; keys that were deleted are dealt with.
     async fn compare(&self, sightings: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
         let keys: Vec<TaskKey> = sightings.iter().map(|seen| seen.key.clone()).collect();
-        let standings = self.deps.ledger.look_up(&keys).await?;
+        let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
         let mut wanted = Vec::new();
-        for (sighting, standing) in sightings.into_iter().zip(standings) {
+        for (sighting, lookup) in sightings.into_iter().zip(lookups) {
             match sighting.seen {
                 Seen::Armed(key) => {
-                    let booked = standing.as_ref().map(Standing::booked);
+                    let booked = lookup.as_ref().map(Lookup::booked);
                     let reason = match adoption(booked.as_ref(), &key, now) {
                         Adoption::Leave => {
                             self.deps.metrics.dropped("known", 1);
@@ -191,21 +191,21 @@ impl Adopter {
                         _ => Doubt::None,
                     };
                     wanted.push(Wanted {
-                        row: foundling(&sighting.key, &key, standing, now),
+                        row: foundling(&sighting.key, &key, lookup, now),
                         sighting,
                         reason,
                         doubt,
                     });
                 }
                 // Its event may be about the arming that the row is of, and late.
-                Seen::Expired(_) if standing.is_some() => self.deps.metrics.dropped("known", 1),
+                Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped("known", 1),
                 Seen::Expired(due) => wanted.push(Wanted {
                     row: foundling(&sighting.key, &Countdown::expired(due, due), None, now),
                     sighting,
                     reason: "expired",
                     doubt: Doubt::None,
                 }),
-                Seen::Disarmed(heard) => self.withdraw(&sighting.key, standing, heard).await?,
+                Seen::Disarmed(heard) => self.withdraw(&sighting.key, lookup, heard).await?,
             }
         }
         Ok(wanted)
@@ -317,11 +317,11 @@ impl Adopter {
     async fn withdraw(
         &self,
         key: &TaskKey,
-        standing: Option<Standing>,
+        lookup: Option<Lookup>,
         heard: UnixMs,
     ) -> Result<(), LedgerError> {
         let now = self.deps.ledger.clock().now();
-        let adopted = standing.filter(|row| {
+        let adopted = lookup.filter(|row| {
             let booked = row.booked();
             let waits = matches!(row.state, State::Pending | State::Waiting)
                 || (row.state == State::Running && row.arming.due > now);
@@ -362,7 +362,7 @@ impl Adopter {
 }
 
 /// The row for a key.
-fn foundling(key: &TaskKey, seen: &Countdown, over: Option<Standing>, now: UnixMs) -> Foundling {
+fn foundling(key: &TaskKey, seen: &Countdown, over: Option<Lookup>, now: UnixMs) -> Foundling {
     Foundling {
         key: key.clone(),
         due: seen.to_be_written(),

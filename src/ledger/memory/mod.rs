@@ -23,8 +23,8 @@ use super::recurring::SeriesRow;
 use super::{
     Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
     DuePage, DuePlace, DueScan, FoundLease, Foundling, IfPending, Known, Lease, LeasePage, Ledger,
-    LedgerError, NewTask, NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled,
-    Settlement, Standing, Stands, Upcoming, WITHDRAW_AHEAD, Window,
+    LedgerError, Lookup, NewTask, NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled,
+    Settlement, Stands, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{
@@ -188,7 +188,7 @@ impl Ledger for MemoryLedger {
 
     async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
         let mut book = self.book();
-        let row = book.rows.get_mut(&seen.standing.arming.row);
+        let row = book.rows.get_mut(&seen.lookup.arming.row);
         Ok(row.is_some_and(|row| row.mark_configured(seen)))
     }
 
@@ -261,11 +261,11 @@ impl Ledger for MemoryLedger {
         Ok(page)
     }
 
-    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
-        let mut standing = |key: &TaskKey| book.of_key(key).map(|row| row.standing(now));
-        Ok(keys.iter().map(&mut standing).collect())
+        let mut lookup = |key: &TaskKey| book.of_key(key).map(|row| row.lookup(now));
+        Ok(keys.iter().map(&mut lookup).collect())
     }
 
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
@@ -421,7 +421,7 @@ impl Ledger for MemoryLedger {
                     row.origin = Origin::Key;
                     Adopted::Written(row.arming())
                 }
-                (Some(row), Some(over)) if row.stands_as(over, now) => {
+                (Some(row), Some(over)) if row.is_unchanged_since(over, now) => {
                     row.adopt(*due, heard, *from_key);
                     Adopted::Written(row.arming())
                 }
@@ -431,11 +431,11 @@ impl Ledger for MemoryLedger {
         Ok(keys.iter().map(&mut adopt).collect())
     }
 
-    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError> {
+    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
         let now = self.clock.now();
         let mut book = self.book();
         let row = book.rows.get_mut(&seen.arming.row).filter(|row| {
-            row.stands_as(seen, now)
+            row.is_unchanged_since(seen, now)
                 && row.origin == Origin::Key
                 && row.recurrence.is_none()
                 && row.status == Status::Unprocessed

@@ -2,7 +2,7 @@
 
 use super::row::{Row, Status};
 use crate::ledger::recurring::SeriesRow;
-use crate::ledger::{ListFilter, Stamp, Standing, StateFilter, TaskRecord};
+use crate::ledger::{ListFilter, Lookup, Stamp, StateFilter, TaskRecord};
 use crate::task::{Envelope, Origin, State, UnixMs};
 
 impl Row {
@@ -84,7 +84,7 @@ impl Row {
 
     pub(super) fn series(&self, now: UnixMs) -> SeriesRow {
         SeriesRow {
-            standing: self.standing(now),
+            lookup: self.lookup(now),
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
             payload: self.payload.clone(),
             tag: self.tag.clone(),
@@ -92,9 +92,9 @@ impl Row {
         }
     }
 
-    pub(super) fn standing(&self, now: UnixMs) -> Standing {
+    pub(super) fn lookup(&self, now: UnixMs) -> Lookup {
         let called_off = self.status == Status::Unprocessed && self.deleted;
-        Standing {
+        Lookup {
             arming: self.arming(),
             state: self.state(now),
             due_at: self.due_at(),

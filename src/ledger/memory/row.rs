@@ -2,7 +2,7 @@
 
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{
-    CancelAnswer, Claimant, FoundLease, IfPending, NewTask, Owner, REDRIVEN_AGO, Standing, Upcoming,
+    CancelAnswer, Claimant, FoundLease, IfPending, Lookup, NewTask, Owner, REDRIVEN_AGO, Upcoming,
 };
 use crate::task::{
     Arming, How, Mishap, Origin, PAYLOAD_READ_MAX, Reason, Recurrence, State, TaskKey, UnixMs,
@@ -87,12 +87,12 @@ impl Row {
     }
 
     /// Whether nothing has happened to it since it was looked at. A retry may have fallen due meanwhile.
-    pub(super) fn stands_as(&self, seen: &Standing, now: UnixMs) -> bool {
+    pub(super) fn is_unchanged_since(&self, seen: &Lookup, now: UnixMs) -> bool {
         let pending = |state| match state {
             State::Waiting => State::Pending,
             state => state,
         };
-        let present = self.standing(now);
+        let present = self.lookup(now);
         present.arming == seen.arming
             && pending(present.state) == pending(seen.state)
             && present.deleted == seen.deleted
@@ -285,7 +285,7 @@ impl Row {
     /// As wanted, if it still is what was seen.
     pub(super) fn recur(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
         let recurrence = self.recurrence.as_ref().map(ToString::to_string);
-        if !self.stands_as(&seen.standing, now) || recurrence != seen.recurrence {
+        if !self.is_unchanged_since(&seen.lookup, now) || recurrence != seen.recurrence {
             return false;
         }
         let open = self.status == Status::Unprocessed && !self.deleted;

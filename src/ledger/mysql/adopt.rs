@@ -7,7 +7,7 @@ use super::connection::{
     Conn, Statement, error, is_about_data, is_deadlock, is_duplicate, is_locked, statement,
 };
 use super::queries;
-use crate::ledger::{Adopted, Foundling, LedgerError, Standing, WITHDRAW_AHEAD};
+use crate::ledger::{Adopted, Foundling, LedgerError, Lookup, WITHDRAW_AHEAD};
 use crate::task::{Arming, State, UnixMs};
 
 /// Connections that write at once. Each statement is a transaction, and those that commit together share the
@@ -93,7 +93,7 @@ impl MysqlLedger {
             let row = conn.insert(insert).await?;
             return Ok(Adopted::Written(Arming { row, due: *due }));
         };
-        let Standing {
+        let Lookup {
             arming,
             state,
             due_at: _,
@@ -130,7 +130,7 @@ impl MysqlLedger {
         })
     }
 
-    pub(super) fn withdrawal(&self, seen: &Standing, heard: UnixMs) -> Statement<'static> {
+    pub(super) fn withdrawal(&self, seen: &Lookup, heard: UnixMs) -> Statement<'static> {
         statement(self.queries.plain(queries::WITHDRAW))
             .bind(heard.0)
             .bind(seen.arming.row)

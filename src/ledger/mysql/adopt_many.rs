@@ -72,10 +72,10 @@ impl MysqlLedger {
         written: &mut HashMap<TaskKey, Arming>,
     ) -> Result<(), LedgerError> {
         let keys: Vec<&str> = batch.iter().map(|found| found.key.as_str()).collect();
-        let standings = self.standings(conn, &keys).await.map_err(error)?;
+        let lookups = self.look_up_rows(conn, &keys).await.map_err(error)?;
         for found in batch {
-            let standing = standings.get(found.key.as_str());
-            let arming = standing.map(|row| row.standing().arming);
+            let lookup = lookups.get(found.key.as_str());
+            let arming = lookup.map(|row| row.lookup().arming);
             let arming = arming.filter(|arming| arming.due == found.due);
             written.extend(arming.map(|arming| (found.key.clone(), arming)));
         }

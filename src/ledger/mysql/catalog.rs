@@ -99,8 +99,8 @@ impl MysqlLedger {
     ) -> sqlx::Result<NudgeAnswer> {
         let update = statement(self.queries.plain(template));
         let update = times.iter().fold(update, |update, time| update.bind(*time));
-        let (matched, standing) = self.change(conn, update, key).await?;
-        Ok(match standing {
+        let (matched, lookup) = self.change(conn, update, key).await?;
+        Ok(match lookup {
             None => NudgeAnswer::Unknown,
             Some(row) if matched => NudgeAnswer::Due(row.arming),
             Some(row) => NudgeAnswer::Refused(row.state()),

@@ -17,11 +17,11 @@ impl MysqlLedger {
             conn.execute(self.creation(sql, &tasks)).await?;
         }
         let keys: Vec<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
-        let standings = self.standings(conn, &keys).await?;
+        let lookups = self.look_up_rows(conn, &keys).await?;
         tasks
             .iter()
             .map(|task| {
-                standings
+                lookups
                     .get(task.key.as_str())
                     .map(|row| row.created(task))
                     .ok_or(sqlx::Error::RowNotFound)

@@ -38,7 +38,7 @@ use self::facts::KnownFacts;
 use self::locks::Locks;
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::{Queries, padded};
-use self::rows::StandingRow;
+use self::rows::LookupRow;
 pub use self::transaction::TaskTransaction;
 pub(crate) use self::transaction::{Ending, TransactionError};
 use super::migrate;
@@ -46,8 +46,7 @@ use super::recurring::SeriesRow;
 use super::{
     Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
     DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
-    LedgerError, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Standing,
-    Upcoming,
+    LedgerError, Lookup, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Upcoming,
 };
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
@@ -215,18 +214,18 @@ impl MysqlLedger {
 
     /// Where keys stand; those without a row are left out. A key that the server refuses has none: it is asked about the
     /// others without it.
-    async fn standings(
+    async fn look_up_rows(
         &self,
         conn: &mut Conn,
         keys: &[&str],
-    ) -> sqlx::Result<HashMap<String, StandingRow>> {
+    ) -> sqlx::Result<HashMap<String, LookupRow>> {
         let charset = self.charset_for(conn, keys).await?;
         let fitting = keys.iter().copied().filter(|key| charset.holds(key));
         let mut parts: Vec<Vec<&str>> = vec![fitting.collect()];
-        let mut standings = HashMap::with_capacity(keys.len());
+        let mut lookups = HashMap::with_capacity(keys.len());
         while let Some(mut part) = parts.pop() {
-            match self.standings_of(conn, &part).await {
-                Ok(found) => standings.extend(found.into_iter().map(|row| (row.key.clone(), row))),
+            match self.look_up_rows_of(conn, &part).await {
+                Ok(found) => lookups.extend(found.into_iter().map(|row| (row.key.clone(), row))),
                 Err(error) if is_about_data(&error) => {
                     self.facts.forget();
                     let half = part.split_off(part.len() / 2);
@@ -237,20 +236,24 @@ impl MysqlLedger {
                 Err(error) => return Err(error),
             }
         }
-        Ok(standings)
+        Ok(lookups)
     }
 
-    async fn standings_of(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<Vec<StandingRow>> {
+    async fn look_up_rows_of(
+        &self,
+        conn: &mut Conn,
+        keys: &[&str],
+    ) -> sqlx::Result<Vec<LookupRow>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
         let keys = padded(keys);
-        let question = self.queries.with_keys(queries::STANDING, keys.len());
+        let question = self.queries.with_keys(queries::LOOKUP, keys.len());
         let question = keys.iter().fold(statement(question), |question, key| {
             question.bind((*key).to_owned())
         });
         let rows = conn.fetch(question).await?;
-        rows.iter().map(StandingRow::read).collect()
+        rows.iter().map(LookupRow::read).collect()
     }
 }
 
@@ -366,16 +369,16 @@ impl Ledger for MysqlLedger {
         self.cancel_one_page(filter, before, dry_run).await
     }
 
-    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let mut found = Vec::with_capacity(keys.len());
         let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
         for batch in texts.chunks(BATCH_MAX) {
-            let standings = self.standings(&mut conn, batch).await.map_err(error)?;
+            let lookups = self.look_up_rows(&mut conn, batch).await.map_err(error)?;
             found.extend(
                 batch
                     .iter()
-                    .map(|key| standings.get(*key).map(StandingRow::standing)),
+                    .map(|key| lookups.get(*key).map(LookupRow::lookup)),
             );
         }
         Ok(found)
@@ -434,7 +437,7 @@ impl Ledger for MysqlLedger {
         self.adopt_all(keys).await
     }
 
-    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError> {
+    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
         let withdraw = || self.withdrawal(seen, heard);
         let matched = retried!(self, |conn| conn.execute(withdraw()))?;
         Ok(matched > 0)
@@ -458,16 +461,16 @@ impl MysqlLedger {
         conn: &mut Conn,
         update: connection::Statement<'static>,
         key: &TaskKey,
-    ) -> sqlx::Result<(bool, Option<StandingRow>)> {
+    ) -> sqlx::Result<(bool, Option<LookupRow>)> {
         if !self.can_hold(conn, key).await? {
             return Ok((false, None));
         }
         let matched = conn.execute(update.bind(key.to_string())).await?;
-        let standing = self
-            .standings(conn, &[key.as_str()])
+        let lookup = self
+            .look_up_rows(conn, &[key.as_str()])
             .await?
             .remove(key.as_str());
-        Ok((matched > 0, standing))
+        Ok((matched > 0, lookup))
     }
 
     async fn reschedule_once(
@@ -477,8 +480,8 @@ impl MysqlLedger {
         due: UnixMs,
     ) -> sqlx::Result<RescheduleAnswer> {
         let update = statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0);
-        let (matched, standing) = self.change(conn, update, key).await?;
-        Ok(match standing {
+        let (matched, lookup) = self.change(conn, update, key).await?;
+        Ok(match lookup {
             None => RescheduleAnswer::Unknown,
             Some(row) if matched => RescheduleAnswer::Moved(row.arming),
             Some(row) => match row.state() {
@@ -504,10 +507,10 @@ impl MysqlLedger {
                 .fold(update, |update, key| update.bind((*key).to_owned())),
         )
         .await?;
-        let standings = self.standings(conn, keys).await?;
+        let lookups = self.look_up_rows(conn, keys).await?;
         Ok(keys
             .iter()
-            .map(|key| rows::cancel_answer(standings.get(*key)))
+            .map(|key| rows::cancel_answer(lookups.get(*key)))
             .collect())
     }
 }

@@ -86,7 +86,7 @@ const MARKED: &str = "retry_at = VALUES(retry_at)";
 pub const CREATE_ROW: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, {mark}, GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time))";
 
 /// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
-pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+pub const LOOKUP: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
        CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
@@ -94,7 +94,7 @@ pub const STANDING: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS
        CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
 
-/// Behind [`STANDING`] in a transaction that may have read before: as the rows are now. The statement before it has locked
+/// Behind [`LOOKUP`] in a transaction that may have read before: as the rows are now. The statement before it has locked
 /// them.
 pub const AS_IT_IS_NOW: &str = " LOCK IN SHARE MODE";
 

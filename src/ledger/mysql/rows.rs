@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::super::recurring::SeriesRow;
 use super::super::{
-    CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, MalformedRow, NewTask, Owner, Stamp,
-    Standing, Stands, TaskRecord, Upcoming,
+    CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, Lookup, MalformedRow, NewTask, Owner,
+    Stamp, Stands, TaskRecord, Upcoming,
 };
 use super::cancel::Cancellable;
 use crate::task::{
@@ -94,8 +94,8 @@ pub(super) fn not_cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)>
     Ok((id(row)?, answer_of(state)))
 }
 
-/// A row of the query `STANDING`.
-pub(super) struct StandingRow {
+/// A row of the query `LOOKUP`.
+pub(super) struct LookupRow {
     pub key: String,
     pub arming: Arming,
     due_at: UnixMs,
@@ -108,7 +108,7 @@ pub(super) struct StandingRow {
     stamp: Stamp,
 }
 
-impl StandingRow {
+impl LookupRow {
     pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
         Ok(Self {
             key: row.try_get("key")?,
@@ -132,9 +132,9 @@ impl StandingRow {
         state(self.status, self.deleted, self.leased, self.waiting)
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn lookup(&self) -> Lookup {
         let called_off = self.status == 0 && self.deleted;
-        Standing {
+        Lookup {
             arming: self.arming,
             state: self.state(),
             due_at: self.due_at,
@@ -170,7 +170,7 @@ fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
 }
 
 /// What a cancellation came to, from what is seen after it.
-pub(super) fn cancel_answer(after: Option<&StandingRow>) -> CancelAnswer {
+pub(super) fn cancel_answer(after: Option<&LookupRow>) -> CancelAnswer {
     after.map_or(CancelAnswer::Unknown, |row| answer_of(row.state()))
 }
 
@@ -250,7 +250,7 @@ pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Res
 /// A row of the query `SERIES`.
 pub(super) fn series(row: &MySqlRow) -> sqlx::Result<SeriesRow> {
     Ok(SeriesRow {
-        standing: StandingRow::read(row)?.standing(),
+        lookup: LookupRow::read(row)?.lookup(),
         recurrence: row.try_get("recurrence")?,
         payload: row.try_get("payload")?,
         tag: row.try_get("tag")?,

@@ -25,7 +25,7 @@ impl MysqlLedger {
         retried!(self, |conn| {
             let update = statement(self.queries.plain(queries::MARK_CONFIGURED))
                 .bind(noted.clone())
-                .bind(seen.standing.arming.row)
+                .bind(seen.lookup.arming.row)
                 .bind(stored.to_owned());
             conn.execute(update)
         })
@@ -68,9 +68,9 @@ impl MysqlLedger {
         task: &NewTask,
         seen: &SeriesRow,
     ) -> sqlx::Result<Option<Arming>> {
-        let (standing, due) = (&seen.standing, task.due);
-        let called_off = standing.deleted || standing.cancelling;
-        let status = match standing.state {
+        let (lookup, due) = (&seen.lookup, task.due);
+        let called_off = lookup.deleted || lookup.cancelling;
+        let status = match lookup.state {
             State::Pending | State::Waiting | State::Running => 0i64,
             State::Cancelled if called_off => 0,
             State::Done => 1,
@@ -78,7 +78,7 @@ impl MysqlLedger {
             State::Cancelled => 3,
         };
         let open = status == 0 && !called_off;
-        let template = match open && standing.arming.due == due {
+        let template = match open && lookup.arming.due == due {
             true => queries::RECUR_SAME,
             false => queries::RECUR_OVER,
         };
@@ -88,13 +88,13 @@ impl MysqlLedger {
             .bind(task.payload.clone())
             .bind(task.recurrence.as_ref().map(ToString::to_string))
             .bind(due.0)
-            .bind(standing.arming.row)
-            .bind(standing.arming.due.0)
+            .bind(lookup.arming.row)
+            .bind(lookup.arming.due.0)
             .bind(status)
             .bind(i64::from(called_off || status == 3))
             .bind(seen.recurrence.clone())
-            .bind(i64::from(standing.state == State::Running));
-        let row = standing.arming.row;
+            .bind(i64::from(lookup.state == State::Running));
+        let row = lookup.arming.row;
         Ok((conn.execute(update).await? > 0).then_some(Arming { row, due }))
     }
 }

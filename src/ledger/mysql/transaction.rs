@@ -4,7 +4,7 @@ use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
 
 use super::connection::{Statement, error, statement};
 use super::queries;
-use super::rows::{SettledRow, StandingRow, cancel_answer};
+use super::rows::{LookupRow, SettledRow, cancel_answer};
 use super::settle::GoingOn;
 use super::{MysqlLedger, padded};
 use crate::ledger::{CancelAnswer, Created, Lease, LedgerError, NewTask};
@@ -197,11 +197,11 @@ impl MysqlLedger {
                 .map_err(error)?;
         }
         let keys: Vec<&str> = keys.into_iter().map(TaskKey::as_str).collect();
-        let standings = self.standings_in(connection, &keys).await?;
+        let lookups = self.look_up_rows_in(connection, &keys).await?;
         tasks
             .iter()
             .map(|task| {
-                standings
+                lookups
                     .iter()
                     .find(|row| row.key == task.key.as_str())
                     .map(|row| row.created(task))
@@ -225,26 +225,25 @@ impl MysqlLedger {
         let update = self.queries.with_keys(queries::CANCEL, 1);
         let update = statement(self.in_others_session(update).await?).bind(key.to_string());
         update.execute(&mut *tx).await.map_err(error)?;
-        let standings = self.standings_in(tx, &[key.as_str()]).await?;
-        Ok(cancel_answer(standings.first()))
+        let lookups = self.look_up_rows_in(tx, &[key.as_str()]).await?;
+        Ok(cancel_answer(lookups.first()))
     }
 
     /// Where keys stand, in the caller's own transaction. The rows are locked: the transaction may have read before, and
     /// would see them as they were then, or not at all.
-    async fn standings_in(
+    async fn look_up_rows_in(
         &self,
         tx: &mut MySqlConnection,
         keys: &[&str],
-    ) -> Result<Vec<StandingRow>, LedgerError> {
+    ) -> Result<Vec<LookupRow>, LedgerError> {
         let keys = padded(keys);
-        let question =
-            self.queries.with_keys(queries::STANDING, keys.len()) + queries::AS_IT_IS_NOW;
+        let question = self.queries.with_keys(queries::LOOKUP, keys.len()) + queries::AS_IT_IS_NOW;
         let question = statement(self.in_others_session(question).await?);
         let question = keys
             .iter()
             .fold(question, |question, key| question.bind((*key).to_owned()));
         let rows = question.fetch_all(tx).await.map_err(error)?;
-        let standings = rows.iter().map(StandingRow::read);
-        standings.collect::<Result<_, _>>().map_err(error)
+        let lookups = rows.iter().map(LookupRow::read);
+        lookups.collect::<Result<_, _>>().map_err(error)
     }
 }

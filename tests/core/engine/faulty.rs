@@ -12,8 +12,8 @@ use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
     Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
     DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
-    LedgerError, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer, Ruling,
-    Settled, Settlement, Standing, Upcoming,
+    LedgerError, Lookup, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer,
+    Ruling, Settled, Settlement, Upcoming,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
 use tokio::time::Instant;
@@ -156,7 +156,7 @@ impl Ledger for Faulty {
         self.inner.cancel_page(filter, before, dry_run).await
     }
 
-    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Standing>>, LedgerError> {
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
         if self.faults.look_up_fails.load(Ordering::SeqCst) {
             return Err(unavailable());
         }
@@ -247,7 +247,7 @@ impl Ledger for Faulty {
         }
     }
 
-    async fn withdraw(&self, seen: &Standing, heard: UnixMs) -> Result<bool, LedgerError> {
+    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
         self.inner.withdraw(seen, heard).await
     }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Adopted, CancelAnswer, Catalog, Foundling, Ledger, NewTask, Ruling, Settled, Standing,
+    Adopted, CancelAnswer, Catalog, Foundling, Ledger, Lookup, NewTask, Ruling, Settled,
 };
 use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
-    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, pass,
-    record, retry_at, settle, standing, state,
+    LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, lookup,
+    pass, record, retry_at, settle, state,
 };
 
 rules! {
@@ -31,7 +31,7 @@ pub async fn adopt(
     ledger: &impl Ledger,
     key: &TaskKey,
     due: UnixMs,
-    over: Option<Standing>,
+    over: Option<Lookup>,
 ) -> Adopted {
     let found = Foundling {
         key: key.clone(),
@@ -69,14 +69,14 @@ async fn a_key_without_a_row_is_adopted_once(ledger: &(impl Ledger + Catalog)) {
         .map(written)
         .collect();
     for (key, arming) in keys.iter().zip(armings) {
-        let row = standing(ledger, key).await.unwrap();
+        let row = lookup(ledger, key).await.unwrap();
         assert_eq!((row.arming, row.state), (arming, State::Pending));
         assert_eq!((row.arming.due, row.origin), (due, Origin::Key));
         assert!(record(ledger, key).await.adopted);
     }
     let again = adopt(ledger, &keys[0], in_ms(ledger, 90_000).await, None).await;
     assert_eq!(again, Adopted::Overtaken);
-    assert_eq!(standing(ledger, &keys[0]).await.unwrap().arming.due, due);
+    assert_eq!(lookup(ledger, &keys[0]).await.unwrap().arming.due, due);
 }
 
 async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
@@ -93,7 +93,7 @@ async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
     }
     let mut seen = Vec::new();
     for key in [&moved, &cancelled, &claimed] {
-        seen.push(standing(ledger, key).await.unwrap());
+        seen.push(lookup(ledger, key).await.unwrap());
     }
     ledger
         .reschedule(&moved, in_ms(ledger, 70_000).await)
@@ -101,7 +101,7 @@ async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
         .unwrap();
     cancel(ledger, &cancelled).await;
     assert!(claim(ledger, seen[2].arming, LEASE).await.is_some());
-    let running = standing(ledger, &claimed).await.unwrap();
+    let running = lookup(ledger, &claimed).await.unwrap();
     cancel(ledger, &claimed).await;
     for (key, over) in [&moved, &cancelled, &claimed, &claimed]
         .into_iter()
@@ -112,7 +112,7 @@ async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
             Adopted::Overtaken,
             "{key}"
         );
-        assert_ne!(standing(ledger, key).await.unwrap().arming.due, later);
+        assert_ne!(lookup(ledger, key).await.unwrap().arming.due, later);
     }
 }
 
@@ -127,11 +127,11 @@ async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_
         ..NewTask::new(key.clone(), in_ms(ledger, -10).await)
     };
     ledger.create(&[task]).await.unwrap();
-    let seen = standing(ledger, &key).await.unwrap();
+    let seen = lookup(ledger, &key).await.unwrap();
     let claim = claim(ledger, seen.arming, LEASE).await.unwrap();
     let at = in_ms(ledger, 60_000).await;
     settle(ledger, &claim, retry_at(at)).await;
-    let waiting = standing(ledger, &key).await.unwrap();
+    let waiting = lookup(ledger, &key).await.unwrap();
     assert_eq!(waiting.state, State::Waiting);
     let due = in_ms(ledger, 30_000).await;
     let arming = written(adopt(ledger, &key, due, Some(waiting)).await);
@@ -154,7 +154,7 @@ async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_
 async fn adopting_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catalog)) {
     let key = key("adopting_during_a_run_supersedes_that_run", 1);
     let run = claim_due(ledger, &key, LEASE).await;
-    let running = standing(ledger, &key).await.unwrap();
+    let running = lookup(ledger, &key).await.unwrap();
     let arming = written(adopt(ledger, &key, in_ms(ledger, 5).await, Some(running)).await);
     pass(ledger, arming.due).await;
     assert!(
@@ -184,7 +184,7 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Cat
         if state == State::Cancelled {
             cancel(ledger, key).await;
         } else {
-            let seen = standing(ledger, key).await.unwrap();
+            let seen = lookup(ledger, key).await.unwrap();
             let run = claim(ledger, seen.arming, LEASE).await.unwrap();
             let ruling = match state {
                 State::Done => Ruling::Complete,
@@ -192,7 +192,7 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Cat
             };
             settle(ledger, &run, ruling).await;
         }
-        let finished = standing(ledger, key).await.unwrap();
+        let finished = lookup(ledger, key).await.unwrap();
         assert_eq!(finished.state, state);
         let due = in_ms(ledger, 60_000).await;
         written(adopt(ledger, key, due, Some(finished)).await);
@@ -223,8 +223,8 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(
 
     let pending = key(rule, "pending");
     let arming = written(adopt(ledger, &pending, far, None).await);
-    let seen = standing(ledger, &pending).await.unwrap();
-    let older = Standing {
+    let seen = lookup(ledger, &pending).await.unwrap();
+    let older = Lookup {
         arming: Arming {
             due: UnixMs(far.0 - 1),
             ..arming
@@ -236,7 +236,7 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(
     assert!(!withdrawn, "another arming");
     assert!(ledger.withdraw(&seen, heard).await.unwrap());
     assert!(!ledger.withdraw(&seen, heard).await.unwrap(), "once");
-    let row = standing(ledger, &pending).await.unwrap();
+    let row = lookup(ledger, &pending).await.unwrap();
     assert_eq!(
         (row.state, row.origin),
         (State::Cancelled, Origin::DeletedKey)
@@ -244,12 +244,12 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(
     assert_eq!(row.stamp.changed, heard);
     let again = written(adopt(ledger, &pending, far, Some(row)).await);
     assert_eq!(again, arming);
-    let row = standing(ledger, &pending).await.unwrap();
+    let row = lookup(ledger, &pending).await.unwrap();
     assert_eq!((row.state, row.origin), (State::Pending, Origin::Key));
 }
 
 async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
-    let seen = standing(ledger, key).await.unwrap();
+    let seen = lookup(ledger, key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
     ledger.withdraw(&seen, heard).await.unwrap()
 }
@@ -263,20 +263,20 @@ async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &(impl Ledg
         pass(ledger, arming.due).await;
         let run = claim(ledger, arming, LEASE).await.unwrap();
         if behind {
-            let running = standing(ledger, &key).await.unwrap();
+            let running = lookup(ledger, &key).await.unwrap();
             assert!(!withdraw(ledger, &key).await, "its own run has begun");
             let next = written(adopt(ledger, &key, far, Some(running)).await);
             assert!(withdraw(ledger, &key).await);
-            let row = standing(ledger, &key).await.unwrap();
+            let row = lookup(ledger, &key).await.unwrap();
             assert_eq!((row.state, row.cancelling), (State::Running, true));
             let settled = settle(ledger, &run, Ruling::Complete).await;
             assert_eq!(settled, Settled::Superseded);
-            assert_eq!(standing(ledger, &key).await.unwrap().arming, next);
+            assert_eq!(lookup(ledger, &key).await.unwrap().arming, next);
         } else {
             settle(ledger, &run, retry_at(far)).await;
             assert!(withdraw(ledger, &key).await);
         }
-        let row = standing(ledger, &key).await.unwrap();
+        let row = lookup(ledger, &key).await.unwrap();
         assert_eq!(
             (row.state, row.origin, row.deleted),
             (State::Cancelled, Origin::DeletedKey, false)
@@ -292,7 +292,7 @@ async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &(impl Ledger + Cat
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
     let settled = settle(ledger, &run, Ruling::Complete).await;
     assert_eq!(settled, Settled::Superseded);
-    let row = standing(ledger, &key).await.unwrap();
+    let row = lookup(ledger, &key).await.unwrap();
     assert_eq!((row.state, row.deleted), (State::Cancelled, false));
     assert!(!ledger.revive(row.arming).await.unwrap());
 }
@@ -325,7 +325,7 @@ async fn every_change_of_an_arming_is_stamped(ledger: &(impl Ledger + Catalog)) 
     let key = key(rule, 1);
     let mut last = UnixMs(0);
     let mut is_stamped = async |what: &str, stamped: bool| {
-        let row = standing(ledger, &key).await.unwrap();
+        let row = lookup(ledger, &key).await.unwrap();
         let changed = row.stamp.changed;
         assert!(changed >= row.stamp.created, "{what}");
         match stamped {
@@ -386,10 +386,10 @@ async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(
         due: in_ms(ledger, 5_000).await,
         heard: in_ms(ledger, 0).await,
         from_key: false,
-        over: standing(ledger, &key).await,
+        over: lookup(ledger, &key).await,
     };
     let arming = written(ledger.adopt(&[found]).await.unwrap().remove(0));
-    let row = standing(ledger, &key).await.unwrap();
+    let row = lookup(ledger, &key).await.unwrap();
     assert_eq!((row.arming, row.origin), (arming, Origin::Row));
 }
 
@@ -398,5 +398,5 @@ async fn creating_over_an_adopted_task_makes_it_the_programs(ledger: &(impl Ledg
     let key = key(rule, 1);
     written(adopt(ledger, &key, in_ms(ledger, 60_000).await, None).await);
     create(ledger, &key, 70_000).await;
-    assert_eq!(standing(ledger, &key).await.unwrap().origin, Origin::Row);
+    assert_eq!(lookup(ledger, &key).await.unwrap().origin, Origin::Row);
 }

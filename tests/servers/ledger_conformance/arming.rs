@@ -217,10 +217,10 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &(impl Ledger + Cata
         [3, 1, 2]
     );
     let keys = [key("order", 2), key("order", "nobody"), key("order", 3)];
-    let standings = ledger.look_up(&keys).await.unwrap();
-    assert_eq!(standings[0].as_ref().unwrap().arming, created[2].arming);
-    assert!(standings[1].is_none());
-    assert_eq!(standings[2].as_ref().unwrap().arming, created[0].arming);
+    let lookups = ledger.look_up(&keys).await.unwrap();
+    assert_eq!(lookups[0].as_ref().unwrap().arming, created[2].arming);
+    assert!(lookups[1].is_none());
+    assert_eq!(lookups[2].as_ref().unwrap().arming, created[0].arming);
     let armings: Vec<Arming> = created.iter().map(|created| created.arming).collect();
     let claims = ledger.claim(&armings, &by(LEASE)).await.unwrap();
     let rulings = [Ruling::Complete, bury(), Ruling::Release];

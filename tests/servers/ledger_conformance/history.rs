@@ -4,8 +4,8 @@ use lapsed::ledger::{Catalog, Ledger, Ruling, Settled, TaskRecord};
 use lapsed::task::{Arming, HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::rig::{
-    LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, mishap, record, settle,
-    standing,
+    LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, lookup, mishap, record,
+    settle,
 };
 
 rules! {
@@ -32,7 +32,7 @@ async fn fail(ledger: &(impl Ledger + Catalog), key: &TaskKey, entry: Mishap) {
 }
 
 pub async fn arming_of(ledger: &impl Ledger, key: &TaskKey) -> Arming {
-    standing(ledger, key).await.unwrap().arming
+    lookup(ledger, key).await.unwrap().arming
 }
 
 fn attempts(record: &TaskRecord) -> Vec<u16> {

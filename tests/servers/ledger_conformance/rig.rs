@@ -5,8 +5,8 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, NewTask, Ruling, Settled, Settlement,
-    Standing, TaskRecord,
+    CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, Lookup, NewTask, Ruling, Settled,
+    Settlement, TaskRecord,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{Arming, How, Mishap, Reason, State, TaskKey, UnixMs};
@@ -104,7 +104,7 @@ pub async fn settle(ledger: &impl Ledger, claim: &Claim, ruling: Ruling) -> Sett
 }
 
 pub async fn state(ledger: &impl Ledger, key: &TaskKey) -> State {
-    standing(ledger, key).await.expect("it has a row").state
+    lookup(ledger, key).await.expect("it has a row").state
 }
 
 pub async fn cancel(ledger: &impl Ledger, key: &TaskKey) -> CancelAnswer {
@@ -147,7 +147,7 @@ pub fn bury_for(reason: Reason, error: &str) -> Ruling {
 }
 
 /// Where the task stands, as a claim would see it.
-pub async fn standing(ledger: &impl Ledger, key: &TaskKey) -> Option<Standing> {
+pub async fn lookup(ledger: &impl Ledger, key: &TaskKey) -> Option<Lookup> {
     ledger
         .look_up(std::slice::from_ref(key))
         .await

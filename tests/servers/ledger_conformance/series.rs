@@ -10,7 +10,7 @@ use lapsed::task::{Arming, How, Mishap, Recurrence, State, TaskKey, UnixMs};
 
 use crate::ledger_conformance::adoption::{adopt, written};
 use crate::ledger_conformance::rig::{
-    LEASE, bury, cancel, claim, create, in_ms, key, mishap, pass, record, settle, standing, state,
+    LEASE, bury, cancel, claim, create, in_ms, key, lookup, mishap, pass, record, settle, state,
 };
 
 rules! {
@@ -256,10 +256,10 @@ async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl 
 async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger + Catalog)) {
     let key = key("series-withdrawn", 1);
     hourly(ledger, &key).await;
-    let over = standing(ledger, &key).await;
+    let over = lookup(ledger, &key).await;
     let due = in_ms(ledger, 60_000).await;
     written(adopt(ledger, &key, due, over).await);
-    let seen = standing(ledger, &key).await.unwrap();
+    let seen = lookup(ledger, &key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
     assert!(!ledger.withdraw(&seen, heard).await.unwrap());
     assert_eq!(state(ledger, &key).await, State::Pending);

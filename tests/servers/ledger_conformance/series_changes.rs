@@ -9,9 +9,7 @@ use lapsed::ledger::{
 };
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs};
 
-use crate::ledger_conformance::rig::{
-    LEASE, cancel, claim, create, key, record, retry_at, settle, standing, state,
-};
+use crate::ledger_conformance::rig::{LEASE, cancel, claim, create, key, lookup, record, retry_at, settle, state};
 use crate::ledger_conformance::series::{go_on, hourly, recurrence, series};
 
 rules! {
@@ -248,7 +246,7 @@ async fn noting_that_a_configuration_wants_a_series_changes_nothing_else(
             .unwrap(),
         RescheduleAnswer::Moved(_)
     ));
-    let arming = standing(ledger, &key).await.unwrap().arming;
+    let arming = lookup(ledger, &key).await.unwrap().arming;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     let next = UnixMs(arming.due.0 + 3_600_000);
     settle(ledger, &claimed, go_on(next, None)).await;

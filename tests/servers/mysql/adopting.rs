@@ -58,14 +58,14 @@ async fn many_new_keys_are_written_in_few_statements() {
     assert!(statements <= 40, "{statements} statements");
     // Each answer is about its key.
     let keys: Vec<TaskKey> = all.iter().map(|found| found.key.clone()).collect();
-    let standings = ledger.look_up(&keys).await.unwrap();
+    let lookups = ledger.look_up(&keys).await.unwrap();
     let mut ids = HashSet::new();
-    for ((answer, standing), found) in answers.iter().zip(standings).zip(&all) {
+    for ((answer, lookup), found) in answers.iter().zip(lookups).zip(&all) {
         let Adopted::Written(arming) = answer else {
             panic!("{answer:?}");
         };
-        let standing = standing.expect("a row");
-        assert_eq!((arming, arming.due), (&standing.arming, found.due));
+        let lookup = lookup.expect("a row");
+        assert_eq!((arming, arming.due), (&lookup.arming, found.due));
         ids.insert(arming.row);
     }
     assert_eq!(ids.len(), 1_000);

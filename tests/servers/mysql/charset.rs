@@ -49,8 +49,8 @@ async fn a_key_that_does_not_fit_touches_no_other() {
         ledger.create(&[task]).await.unwrap();
         let keys = ["Order@close@1", EMOJI, "Order@close@2"].map(key);
 
-        let standings = ledger.look_up(&keys).await.unwrap();
-        let there: Vec<bool> = standings.iter().map(Option::is_some).collect();
+        let lookups = ledger.look_up(&keys).await.unwrap();
+        let there: Vec<bool> = lookups.iter().map(Option::is_some).collect();
         assert_eq!(there, [true, false, false], "{charset}");
 
         let adopted = ledger.adopt(&[found(EMOJI), found("Order@close@2")]).await;

@@ -44,9 +44,9 @@ async fn creations_at_the_same_time_share_statements() {
         made.len()
     );
     let keys: Vec<TaskKey> = made.iter().map(|(key, _)| key.clone()).collect();
-    let standings = ledger.look_up(&keys).await.unwrap();
-    for ((key, arming), standing) in made.iter().zip(standings) {
-        assert_eq!(standing.unwrap().arming, *arming, "{key}");
+    let lookups = ledger.look_up(&keys).await.unwrap();
+    for ((key, arming), lookup) in made.iter().zip(lookups) {
+        assert_eq!(lookup.unwrap().arming, *arming, "{key}");
     }
 }
 
@@ -145,9 +145,6 @@ async fn of_a_key_that_a_call_names_twice_the_later_stands() {
         task(4, far, "333"),
     ];
     ledger.create(&tasks).await.unwrap();
-    let standings = ledger.look_up(&[tasks[0].key.clone()]).await.unwrap();
-    assert_eq!(
-        standings[0].as_ref().unwrap().arming.due,
-        UnixMs(far + 1_000)
-    );
+    let lookups = ledger.look_up(&[tasks[0].key.clone()]).await.unwrap();
+    assert_eq!(lookups[0].as_ref().unwrap().arming.due, UnixMs(far + 1_000));
 }

@@ -152,8 +152,8 @@ async fn a_creation_that_reaches_the_server_late_does_not_come_after_its_repetit
     proxy.let_go();
     // Longer than a statement takes.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let standing = ledger.look_up(&[task(0).key]).await.unwrap().remove(0);
-    assert_eq!(standing.unwrap().arming.due, UnixMs(9_000_000_001_000));
+    let lookup = ledger.look_up(&[task(0).key]).await.unwrap().remove(0);
+    assert_eq!(lookup.unwrap().arming.due, UnixMs(9_000_000_001_000));
 }
 
 #[tokio::test]

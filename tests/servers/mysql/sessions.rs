@@ -97,7 +97,7 @@ async fn milliseconds_are_kept_whatever_a_division_is_rounded_to() {
         .await
         .unwrap();
     let keys = [TaskKey::parse("Order@throttle").unwrap(), other];
-    for standing in ledger.look_up(&keys).await.unwrap() {
-        assert_eq!(standing.unwrap().arming.due, DUE);
+    for lookup in ledger.look_up(&keys).await.unwrap() {
+        assert_eq!(lookup.unwrap().arming.due, DUE);
     }
 }

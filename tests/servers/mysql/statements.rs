@@ -56,8 +56,8 @@ async fn every_statement_can_be_prepared() {
         queries.create(2, IfPending::Move),
         queries.create(2, IfPending::Keep),
         queries.create(2, IfPending::Refuse),
-        queries.with_keys(queries::STANDING, 2),
-        queries.with_keys(queries::STANDING, 2) + queries::AS_IT_IS_NOW,
+        queries.with_keys(queries::LOOKUP, 2),
+        queries.with_keys(queries::LOOKUP, 2) + queries::AS_IT_IS_NOW,
         queries.with_keys(queries::ADOPT_LOOK, 2),
         queries.adopt_many(2),
         queries.with_keys(queries::CANCEL, 2),
@@ -166,7 +166,7 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         .await
         .unwrap();
     let expected = [
-        (queries.with_keys(queries::STANDING, 8), "uk_key"),
+        (queries.with_keys(queries::LOOKUP, 8), "uk_key"),
         (queries.with_keys(queries::ADOPT_LOOK, 8), "uk_key"),
         (queries.with_rows(queries::CLAIM, 8), "PRIMARY"),
         (queries.with_rows(queries::CLAIMED, 8), "PRIMARY"),

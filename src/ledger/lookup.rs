@@ -1,10 +1,10 @@
-//! Where a task stands.
+//! Look-up: the state of one key in the ledger.
 
 use crate::task::{Arming, Booked, Origin, State, UnixMs};
 
-/// Where a key stands, as [`Ledger::look_up`](super::Ledger::look_up) sees it.
+/// Result of [`Ledger::look_up`](super::Ledger::look_up) for a key that has a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct Lookup {
     /// The arming.
     pub arming: Arming,
     /// Its state.
@@ -33,7 +33,7 @@ pub struct Stamp {
     pub finished: Option<UnixMs>,
 }
 
-impl Standing {
+impl Lookup {
     /// What adoption asks about it.
     pub fn booked(&self) -> Booked {
         Booked {
