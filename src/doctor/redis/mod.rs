@@ -55,7 +55,10 @@ pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Read
 }
 
 /// Running daemons that share the ledger; `None` if they are not visible.
-async fn members(config: &Config, server: &Inspection) -> Result<Option<Vec<Heartbeat>>, RedisError> {
+async fn members(
+    config: &Config,
+    server: &Inspection,
+) -> Result<Option<Vec<Heartbeat>>, RedisError> {
     if !config.fleet.share {
         return Ok(None);
     }

@@ -9,7 +9,9 @@ use lapsed::ledger::{
 };
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs};
 
-use crate::ledger_conformance::rig::{LEASE, cancel, claim, create, key, lookup, record, retry_at, settle, state};
+use crate::ledger_conformance::rig::{
+    LEASE, cancel, claim, create, key, lookup, record, retry_at, settle, state,
+};
 use crate::ledger_conformance::series::{go_on, hourly, recurrence, series};
 
 rules! {
