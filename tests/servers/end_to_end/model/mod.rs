@@ -108,7 +108,8 @@ impl Trial {
         if plan.disturbances.keeps_keys {
             redis = redis.set("appendonly", "yes").set("appendfsync", "always");
         }
-        let rig = Setup::new("ledger.max_connections = 6")
+        // A busy machine must not make a daemon give up its link: a `DEL` in between is lost.
+        let rig = Setup::new("ledger.max_connections = 6\nredis.response_timeout = '10s'")
             .redis(redis)
             .start()
             .await;
