@@ -10,7 +10,7 @@ help: ## show this help
 
 demo: ## see it work: an auction closes on time, on a private Redis and MySQL
 	@scripts/install-servers
-	$(CARGO) run --locked --release --example auction
+	$(CARGO) run --locked --release --no-default-features --features demo --bin auction
 
 test: ## every test, doc tests too
 	@scripts/install-servers
@@ -19,10 +19,11 @@ test: ## every test, doc tests too
 		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status
 
-lint: ## formatting, clippy, doc warnings, licences and banned crates
+lint: ## formatting, clippy, features, doc warnings, licences and banned crates
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
+	$(CARGO) clippy --locked --all-targets --all-features -- -D warnings
+	@scripts/check-features
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked --all-features
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
 		echo "$(CARGO) deny --offline check bans licenses sources"; \
 		$(CARGO) deny --offline check bans licenses sources; \
@@ -31,7 +32,7 @@ lint: ## formatting, clippy, doc warnings, licences and banned crates
 	fi
 
 doc: ## the API documentation, in target/doc
-	$(CARGO) doc --no-deps --locked
+	$(CARGO) doc --no-deps --locked --all-features
 
 clean: ## remove target/
 	$(CARGO) clean

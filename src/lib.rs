@@ -105,19 +105,24 @@
 //! | [`sandbox`] | private servers for tests, demos and measurements | nothing |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+// What only the ledger in MySQL calls.
+#![cfg_attr(not(feature = "mysql"), allow(dead_code))]
 
 pub mod client;
 pub mod clock;
 pub mod compose;
 pub mod config;
+#[cfg(feature = "cli")]
 pub mod doctor;
 pub mod engine;
 pub mod handler;
+#[cfg(feature = "http")]
 pub mod http;
 pub mod ledger;
 pub mod limiter;
 pub mod membership;
 pub mod redis;
+#[cfg(feature = "sandbox")]
 pub mod sandbox;
 pub mod task;
 pub mod telemetry;
@@ -125,11 +130,16 @@ pub mod testing;
 pub mod timer;
 pub mod trace;
 
-pub use client::{CalledOff, ClientError, IntoDue, Made, Task, TaskClient, Unarmed};
+#[cfg(feature = "mysql")]
+pub use client::{CalledOff, Unarmed};
+pub use client::{ClientError, IntoDue, Made, Task, TaskClient};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
-pub use handler::{HandlerError, HandlerRegistry, MysqlTask, TaskContext};
+#[cfg(feature = "mysql")]
+pub use handler::MysqlTask;
+pub use handler::{HandlerError, HandlerRegistry, TaskContext};
 pub use ledger::IfPending;
+#[cfg(feature = "mysql")]
 pub use ledger::mysql::TaskTransaction;
 pub use task::{Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};

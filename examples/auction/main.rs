@@ -1,7 +1,7 @@
 //! Auctions that end on time, whatever happens to the daemon that ends them.
 //!
 //! ```text
-//! cargo run --release --example auction
+//! make demo
 //! ```
 //!
 //! It starts a Redis and a MariaDB of its own, opens auctions from Rust and in the way of the PHP listener's base
@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
         None => show().await,
         Some("worker") if args.len() == 3 => worker::run(Path::new(&args[2])).await.map(|()| true),
         Some(_) => Err(anyhow::anyhow!(
-            "expected no arguments: cargo run --release --example auction"
+            "expected no arguments: make demo"
         )),
     };
     match result {

@@ -11,11 +11,14 @@ use lapsed::compose::Adapters;
 use lapsed::config::ConfigSource;
 use lapsed::engine::Handle;
 use lapsed::handler::Router;
+#[cfg(feature = "http")]
 use lapsed::http::{self, Pages};
 use lapsed::{Config, HandlerRegistry};
 use sd_notify::NotifyState;
+#[cfg(feature = "http")]
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Interval of systemd status messages, unless the watchdog requires a shorter one.
@@ -58,28 +61,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         configuration = %ConfigSource::find(file.as_deref()),
         "starting"
     );
-    let http = match config.http.listen {
-        Some(address) => {
-            let listener = TcpListener::bind(address).await;
-            let listener = listener.with_context(|| {
-                format!("listen on `{address}` (`http.listen`; \"\" switches HTTP off)")
-            })?;
-            if let Ok(address) = listener.local_addr() {
-                tracing::info!(http.address = %address, "serving HTTP");
-            }
-            let pages = Pages {
-                status: status.clone(),
-                metrics: Arc::clone(&adapters.metrics),
-                tokens: config.http.tokens.into(),
-            };
-            Some(tokio::spawn(http::serve(
-                listener,
-                pages,
-                stop_http.clone().cancelled_owned(),
-            )))
-        }
-        None => None,
-    };
+    let http = serve_http(&config, &adapters, status.clone(), stop_http.clone()).await?;
     let helpers = [
         tokio::spawn(stop_on_signals(stop.clone(), status.clone())?),
         tokio::spawn(reload_on_hangup(router, status.clone(), started, file)?),
@@ -98,6 +80,45 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     adapters.ledger.close().await;
     result?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves HTTP if the configuration has an address for it, until `stop` is cancelled.
+#[cfg(feature = "http")]
+async fn serve_http(
+    config: &Config,
+    adapters: &Adapters,
+    status: Handle,
+    stop: CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<std::io::Result<()>>>> {
+    let Some(address) = config.http.listen else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("listen on `{address}` (`http.listen`; \"\" switches HTTP off)")
+    })?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(http.address = %address, "serving HTTP");
+    }
+    let pages = Pages {
+        status,
+        metrics: Arc::clone(&adapters.metrics),
+        tokens: config.http.tokens.clone().into(),
+    };
+    let serving = http::serve(listener, pages, stop.cancelled_owned());
+    Ok(Some(tokio::spawn(serving)))
+}
+
+#[cfg(not(feature = "http"))]
+async fn serve_http(
+    config: &Config,
+    _: &Adapters,
+    _: Handle,
+    _: CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<std::io::Result<()>>>> {
+    if let Some(address) = config.http.listen {
+        tracing::warn!(http.address = %address, "not serving HTTP: this build lacks the feature `http`");
+    }
+    Ok(None)
 }
 
 /// The first SIGTERM or SIGINT shuts down gracefully, the second exits at once.

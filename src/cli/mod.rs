@@ -1,5 +1,6 @@
 //! Command line. Data goes to stdout, everything else to stderr.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod bulk;
 mod cancel;
@@ -141,8 +142,10 @@ enum Command {
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
     /// Benchmark this installation, or private servers started for the run
+    #[cfg(feature = "bench")]
     Bench(bench::Bench),
     /// The daemon process of a benchmark
+    #[cfg(feature = "bench")]
     #[command(hide = true)]
     BenchDaemon(bench::BenchDaemon),
     /// Validate the configuration
@@ -224,7 +227,9 @@ impl Cli {
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => sweep::run(config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
+            #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,
+            #[cfg(feature = "bench")]
             Command::BenchDaemon(daemon) => daemon.run(&config).await,
             Command::CheckConfig => check_config::run(&config, source, output),
             Command::Completions { .. } => unreachable!("answered above"),
@@ -248,14 +253,12 @@ impl Command {
                 }
             }
         }
-        let says_so_itself = matches!(
-            self,
-            Self::Listen(_)
-                | Self::Doctor(_)
-                | Self::CheckConfig
-                | Self::Bench(_)
-                | Self::BenchDaemon(_)
-        );
+        let says_so_itself = match self {
+            Self::Listen(_) | Self::Doctor(_) | Self::CheckConfig => true,
+            #[cfg(feature = "bench")]
+            Self::Bench(_) | Self::BenchDaemon(_) => true,
+            _ => false,
+        };
         let is_set = names.iter().any(|name| name.starts_with("LAPSED__"));
         if *source == ConfigSource::Defaults && !is_set && !says_so_itself {
             eprintln!("note: configuration: {source}");

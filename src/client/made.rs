@@ -1,12 +1,8 @@
 //! What creating a task came to.
 
-use std::sync::Arc;
-
 use super::ClientError;
-use super::arming::arm;
-use crate::ledger::{Created, Ledger, Stands};
+use crate::ledger::{Created, Stands};
 use crate::task::{Arming, State, TaskKey, UnixMs};
-use crate::timer::Timer;
 
 /// What creating a task came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,28 +81,4 @@ pub enum NotArmed {
     BeyondHorizon,
     /// The task was there and is left as it is, its key too.
     LeftAsItIs,
-}
-
-/// A task created in the caller's own transaction: arm it after the commit.
-#[must_use = "call `arm()` after the commit; without it the task starts up to 2 s late"]
-#[derive(Clone)]
-pub struct Unarmed {
-    pub(super) created: Created,
-    pub(super) key: TaskKey,
-    pub(super) timer: Arc<dyn Timer>,
-    pub(super) ledger: Arc<dyn Ledger>,
-}
-
-impl Unarmed {
-    /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
-    /// if the transaction was rolled back, the signal leads to nothing.
-    pub async fn arm(self) -> Made {
-        let not_armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
-        Made::new(self.created, not_armed.into_iter().next().flatten())
-    }
-
-    /// The arming that stands once the transaction is committed.
-    pub fn arming(&self) -> Arming {
-        self.created.arming
-    }
 }

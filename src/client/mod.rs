@@ -10,13 +10,14 @@ mod pauses;
 mod pruning;
 mod recurring;
 mod task;
+#[cfg(feature = "mysql")]
+mod transactions;
 mod unique;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use sqlx::MySqlConnection;
 
 pub use crate::ledger::Stands;
 use crate::ledger::{CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
@@ -28,11 +29,12 @@ use self::arming::arm;
 use self::creations::Creations;
 pub use self::endings::{DeadCount, Pace};
 pub use self::error::ClientError;
-pub use self::made::{Made, NotArmed, Unarmed};
+pub use self::made::{Made, NotArmed};
 pub use self::many::{CancelReport, WouldCancel};
 pub use self::pruning::Pruning;
-pub use self::recurring::CalledOff;
 pub use self::task::{IntoDue, Task};
+#[cfg(feature = "mysql")]
+pub use self::transactions::{CalledOff, Unarmed};
 
 /// Creates tasks and asks about them. Cloning is cheap; clones share their connections, and what they create at the
 /// same time goes into one statement.
@@ -203,39 +205,6 @@ impl TaskClient {
         Ok(made.into_iter().flatten().collect())
     }
 
-    /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create); the transaction can then only be rolled back, but after [`ClientError::Exists`], which
-    /// has written nothing.
-    pub async fn create_in(
-        &self,
-        tx: &mut MySqlConnection,
-        task: Task,
-        due: impl IntoDue,
-    ) -> Result<Unarmed, ClientError> {
-        let mysql = self
-            .ledger
-            .as_mysql()
-            .ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
-        let tasks = self.resolve(vec![(task, due.into_due()?)]).await?;
-        let created = mysql.create_in(tx, &tasks).await?;
-        let (task, created) = tasks
-            .into_iter()
-            .zip(created)
-            .next()
-            .expect("one answer for one task");
-        if let Some(exists) = ClientError::if_refused(&task.key, &created) {
-            return Err(exists);
-        }
-        Ok(Unarmed {
-            created,
-            key: task.key,
-            timer: Arc::clone(&self.timer),
-            ledger: Arc::clone(&self.ledger),
-        })
-    }
-
     /// Calls a task off. One that is being run is not stopped, but not tried again either.
     ///
     /// # Errors
@@ -335,10 +304,7 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn now(&self) -> Result<UnixMs, ClientError> {
-        match self.ledger.as_mysql() {
-            Some(mysql) => Ok(mysql.now().await?),
-            None => Ok(self.ledger.clock().now()),
-        }
+        Ok(self.ledger.now().await?)
     }
 
     async fn resolve(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<NewTask>, ClientError> {

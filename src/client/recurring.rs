@@ -1,15 +1,10 @@
-//! Tasks that come again, and tasks called off in the caller's own transaction.
-
-use std::sync::Arc;
-
-use sqlx::MySqlConnection;
+//! Tasks that come again.
 
 use super::arming::arm;
 use super::{ClientError, Made, NotArmed, Task, TaskClient};
 use crate::ledger::recurring::{Established, Insistence, establish};
-use crate::ledger::{CancelAnswer, Created, IfPending, NewTask, Stands};
-use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, TaskKey, UnixMs};
-use crate::timer::Timer;
+use crate::ledger::{Created, IfPending, NewTask, Stands};
+use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
 
 impl TaskClient {
     /// Creates a task that comes again, or makes the one of this key come like this from now on.
@@ -106,56 +101,5 @@ impl TaskClient {
             Some(_) => Ok(()),
             None => Err(RecurrenceError::Over.into()),
         }
-    }
-
-    /// Calls a task off in the caller's own transaction on the ledger's database: it is off if and only if that
-    /// commits. Ask the answer to [`disarm`](CalledOff::disarm) its key then.
-    ///
-    /// The row is locked until the transaction ends: a daemon that wants to run the task waits for that, or lets it be
-    /// until then.
-    ///
-    /// # Errors
-    /// [`ClientError`]; the transaction can then only be rolled back.
-    pub async fn cancel_in(
-        &self,
-        tx: &mut MySqlConnection,
-        key: &TaskKey,
-    ) -> Result<CalledOff, ClientError> {
-        let mysql = self
-            .ledger
-            .as_mysql()
-            .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
-        Ok(CalledOff {
-            answer: mysql.cancel_in(tx, key).await?,
-            key: key.clone(),
-            timer: Arc::clone(&self.timer),
-        })
-    }
-}
-
-/// A task called off in the caller's own transaction: disarm it after the commit.
-#[must_use = "call `disarm()` after the commit; without it the key expires in vain"]
-#[derive(Clone)]
-pub struct CalledOff {
-    answer: CancelAnswer,
-    key: TaskKey,
-    timer: Arc<dyn Timer>,
-}
-
-impl CalledOff {
-    /// What it comes to once the transaction is committed. [`CancelAnswer::Running`] says that a run of it has begun:
-    /// whoever must not lose against that rolls back.
-    pub fn answer(&self) -> CancelAnswer {
-        self.answer
-    }
-
-    /// Deletes the key. If this is never called, it expires when the task would have fallen due, and leads to nothing.
-    pub async fn disarm(self) -> CancelAnswer {
-        if matches!(self.answer, CancelAnswer::Cancelled | CancelAnswer::Running)
-            && let Err(error) = self.timer.disarm(std::slice::from_ref(&self.key)).await
-        {
-            tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
-        }
-        self.answer
     }
 }

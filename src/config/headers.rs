@@ -3,8 +3,7 @@
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use toml::{Table, Value};
 
-use super::reader::{Problems, Reader};
-use super::webhook::read_file;
+use super::reader::{Problems, Reader, read_file};
 
 impl Reader {
     /// `headers = { name = "value", other = { file = "path" } }`

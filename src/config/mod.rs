@@ -4,9 +4,11 @@
 //! with the path of its key and what was expected.
 
 mod delivery;
+#[cfg(feature = "webhook")]
 mod egress_policy;
 mod error;
 mod exec;
+#[cfg(feature = "webhook")]
 mod headers;
 mod limits;
 mod overlay;
@@ -18,10 +20,13 @@ mod retry;
 mod routes;
 mod secret;
 mod sections;
+#[cfg(feature = "webhook")]
 mod signing_key;
 mod source;
 mod suggestions;
+#[cfg(feature = "webhook")]
 mod url_template;
+#[cfg(feature = "webhook")]
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -38,6 +43,7 @@ use crate::task::RetryPolicy;
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
+#[cfg(feature = "webhook")]
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
@@ -45,15 +51,19 @@ pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;
+#[cfg(feature = "mysql")]
 pub(crate) use self::sections::ENCODE;
 pub use self::sections::{
     AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig,
     SentinelConfig, SweepConfig,
 };
+#[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
 pub use self::source::{ConfigSource, SEARCH_PATHS};
 pub use self::suggestions::{MisspelledVariable, misspelled_variables};
+#[cfg(feature = "webhook")]
 pub use self::url_template::UrlTemplate;
+#[cfg(feature = "webhook")]
 pub use self::webhook::WebhookConfig;
 
 /// All settings.

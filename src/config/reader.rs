@@ -143,11 +143,61 @@ impl Reader {
         Self { table, path }
     }
 
+    /// A text under this name, or in the file that is named under `<name>_file`.
+    pub(super) fn text_or_file(&mut self, key: &str, p: &mut Problems) -> Option<Option<String>> {
+        let by_file = format!("{key}_file");
+        let direct = self.texts(key, p);
+        let file = self.texts(&by_file, p);
+        match (&direct?[..], &file?[..]) {
+            ([], []) => Some(None),
+            ([text], []) => Some(Some(text.clone())),
+            ([], [path]) => self.parsed(&by_file, read_file(path), p).map(Some),
+            _ => {
+                let expected = format!("expected one text in one of `{key}` and `{by_file}`");
+                p.add(&self.path, expected);
+                None
+            }
+        }
+    }
+
+    /// A text, or an array of them; none if there is no such key.
+    pub(super) fn texts(&mut self, key: &str, p: &mut Problems) -> Option<Vec<String>> {
+        let values = match self.table.remove(key) {
+            None => Vec::new(),
+            Some(Value::Array(values)) => values,
+            Some(value) => vec![value],
+        };
+        let texts = values.into_iter().map(|value| match value {
+            Value::String(text) => Ok(text),
+            // What was found may be a secret.
+            _ => Err("expected a text, or an array of texts".to_owned()),
+        });
+        let texts = texts.collect();
+        self.parsed(key, texts, p)
+    }
+
+    pub(super) fn parsed<T>(
+        &self,
+        key: &str,
+        result: Result<T, String>,
+        p: &mut Problems,
+    ) -> Option<T> {
+        result.map_err(|problem| p.add(&self.at(key), problem)).ok()
+    }
+
     pub(super) fn done(self, problems: &mut Problems) {
         for key in self.table.keys() {
             let meant = suggestions::key(&self.path, key);
             problems.add(&self.at(key), Problems::unknown(meant));
         }
+    }
+}
+
+/// Reads a file, without trailing white space.
+pub(super) fn read_file(path: &str) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim_end().to_owned()),
+        Err(error) => Err(format!("cannot read `{path}`: {error}")),
     }
 }
 

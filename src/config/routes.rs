@@ -8,7 +8,9 @@ use toml::Value;
 
 use super::reader::{Problems, Reader};
 use super::retry::RetryKeys;
-use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret, WebhookConfig};
+#[cfg(feature = "webhook")]
+use super::WebhookConfig;
+use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret};
 use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN, TaskKey};
 
 /// One entry of `[[routes]]`.
@@ -45,6 +47,7 @@ pub enum TargetConfig {
     /// A program.
     Exec(ExecConfig),
     /// An HTTP request.
+    #[cfg(feature = "webhook")]
     Webhook(Box<WebhookConfig>),
     /// A stream, a list or a channel in Redis.
     Delivery(DeliveryConfig),
@@ -57,6 +60,7 @@ impl std::fmt::Display for TargetConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exec(exec) => write!(f, "exec {}", exec.program),
+            #[cfg(feature = "webhook")]
             Self::Webhook(webhook) => write!(f, "webhook {}, {}", webhook.url, webhook.signed()),
             Self::Delivery(delivery) => delivery.fmt(f),
             Self::Log => f.write_str("log"),
@@ -273,6 +277,16 @@ impl Reader {
                 self.section("log", p).done(p);
                 Some(TargetConfig::Log)
             }
+            #[cfg(not(feature = "webhook"))]
+            "webhook" => {
+                p.add(
+                    &self.at("webhook"),
+                    "needs a build with the feature `webhook`".to_owned(),
+                );
+                self.table.remove(name);
+                None
+            }
+            #[cfg(feature = "webhook")]
             "webhook" => {
                 let webhook = self.section("webhook", p).webhook(p);
                 let keep_result = self.optional("keep_result", p).unwrap_or(false);

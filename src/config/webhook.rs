@@ -6,10 +6,9 @@ use std::time::Duration;
 use http::header::HeaderMap;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use toml::Value;
 
 use super::egress_policy::EgressPolicy;
-use super::reader::{Problems, Reader};
+use super::reader::{Problems, Reader, read_file};
 use super::signing_key::SigningKey;
 use super::url_template::UrlTemplate;
 
@@ -179,56 +178,6 @@ impl Reader {
         });
         let read: Result<Vec<_>, String> = read.collect();
         self.parsed("ca_file", read, p).map(|found| found.concat())
-    }
-
-    /// Reads a text from this key, or from the file named by `<key>_file`.
-    pub(super) fn text_or_file(&mut self, key: &str, p: &mut Problems) -> Option<Option<String>> {
-        let by_file = format!("{key}_file");
-        let direct = self.texts(key, p);
-        let file = self.texts(&by_file, p);
-        match (&direct?[..], &file?[..]) {
-            ([], []) => Some(None),
-            ([text], []) => Some(Some(text.clone())),
-            ([], [path]) => self.parsed(&by_file, read_file(path), p).map(Some),
-            _ => {
-                let expected = format!("expected one text in one of `{key}` and `{by_file}`");
-                p.add(&self.path, expected);
-                None
-            }
-        }
-    }
-
-    /// Reads a text or an array of texts; empty if the key is missing.
-    pub(super) fn texts(&mut self, key: &str, p: &mut Problems) -> Option<Vec<String>> {
-        let values = match self.table.remove(key) {
-            None => Vec::new(),
-            Some(Value::Array(values)) => values,
-            Some(value) => vec![value],
-        };
-        let texts = values.into_iter().map(|value| match value {
-            Value::String(text) => Ok(text),
-            // The value found may be a secret.
-            _ => Err("expected a text, or an array of texts".to_owned()),
-        });
-        let texts = texts.collect();
-        self.parsed(key, texts, p)
-    }
-
-    pub(super) fn parsed<T>(
-        &self,
-        key: &str,
-        result: Result<T, String>,
-        p: &mut Problems,
-    ) -> Option<T> {
-        result.map_err(|problem| p.add(&self.at(key), problem)).ok()
-    }
-}
-
-/// Reads a file, without trailing white space.
-pub(super) fn read_file(path: &str) -> Result<String, String> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(text.trim_end().to_owned()),
-        Err(error) => Err(format!("cannot read `{path}`: {error}")),
     }
 }
 

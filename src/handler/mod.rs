@@ -15,8 +15,10 @@ mod registry;
 mod router;
 mod targets;
 mod timing;
+#[cfg(feature = "mysql")]
 mod transaction;
 mod verify;
+#[cfg(feature = "webhook")]
 mod webhook;
 
 pub use args::{FromArg, FromArgs};
@@ -28,6 +30,7 @@ pub use middleware::{Layers, Middleware, Next};
 pub use registry::HandlerRegistry;
 pub use router::{Route, Router};
 pub use timing::Timing;
+#[cfg(feature = "mysql")]
 pub use transaction::MysqlTask;
 pub use verify::VerifyPayload;
 

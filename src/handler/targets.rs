@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+#[cfg(feature = "webhook")]
 use reqwest::Client;
 
 use super::Handler;
 use super::delivery::Delivery;
 use super::exec::Exec;
 use super::log_target::Log;
+#[cfg(feature = "webhook")]
 use super::webhook::{ClientKey, Webhook};
 use crate::config::{Config, RedisConfig, TargetConfig};
 use crate::redis::{Commands, Deliveries, Endpoint};
@@ -17,6 +19,7 @@ use crate::redis::{Commands, Deliveries, Endpoint};
 /// Makes targets.
 #[derive(Default)]
 pub(super) struct Targets {
+    #[cfg(feature = "webhook")]
     clients: Kept<ClientKey, Client>,
     servers: Kept<String, Deliveries>,
 }
@@ -24,12 +27,14 @@ pub(super) struct Targets {
 impl Targets {
     /// The targets of all routes, in their order. What none of them uses any more is closed.
     pub(super) fn of(&mut self, config: &Config) -> Vec<Arc<dyn Handler>> {
+        #[cfg(feature = "webhook")]
         self.clients.begin();
         self.servers.begin();
         let targets = config.routes.iter().map(|route| &route.target);
         let targets = targets
             .map(|target| self.target(target, &config.redis))
             .collect();
+        #[cfg(feature = "webhook")]
         self.clients.end();
         self.servers.end();
         targets
@@ -39,6 +44,7 @@ impl Targets {
         match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
             TargetConfig::Log => Arc::new(Log),
+            #[cfg(feature = "webhook")]
             TargetConfig::Webhook(webhook) => {
                 let key = ClientKey::of(webhook);
                 let client = self.clients.take(key, ClientKey::build);

@@ -19,7 +19,9 @@ mod lease_scan;
 mod listing;
 mod lookup;
 pub mod memory;
+#[cfg(feature = "mysql")]
 pub mod migrate;
+#[cfg(feature = "mysql")]
 pub mod mysql;
 mod pauses;
 pub mod recurring;
@@ -63,6 +65,11 @@ pub trait Ledger: Send + Sync {
     /// Asks the ledger for its time, so that [`clock`](Self::clock) follows; tells whether the ledger answers.
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError>;
 
+    /// The ledger's time, for what counts from now. A ledger on another machine is asked for it if it was not lately.
+    async fn now(&self) -> Result<UnixMs, LedgerError> {
+        Ok(self.clock().now())
+    }
+
     /// Whether the ledger can be used as it is: reachable, schema up to date, rights granted. Who also wants to know
     /// what is paused asks for [that](Pauses::all).
     async fn check(&self) -> Result<(), LedgerError>;
@@ -71,6 +78,7 @@ pub trait Ledger: Send + Sync {
     fn pauses(&self) -> &dyn Pauses;
 
     /// The MySQL adapter, if this is one: handlers and producers join their own transactions to it.
+    #[cfg(feature = "mysql")]
     fn as_mysql(&self) -> Option<&mysql::MysqlLedger> {
         None
     }

@@ -3,6 +3,7 @@
 //! A limiter counts starts and nothing else: it knows no task and no ledger. What it grants may be lost (a claim that
 //! another daemon won, a daemon that dies), so that a little less than the rate may start, but never more.
 
+#[cfg(feature = "mysql")]
 pub mod ledger_limiter;
 mod memory;
 pub mod redis_limiter;

@@ -36,6 +36,7 @@ use tokio::time::Instant;
 use self::connection::{Conn, Pools, error, is_about_data, statement};
 use self::facts::KnownFacts;
 use self::locks::Locks;
+#[cfg(feature = "cli")]
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::{Queries, padded};
 use self::rows::LookupRow;
@@ -261,6 +262,10 @@ impl MysqlLedger {
 impl Ledger for MysqlLedger {
     fn clock(&self) -> &LedgerClock {
         &self.clock
+    }
+
+    async fn now(&self) -> Result<UnixMs, LedgerError> {
+        MysqlLedger::now(self).await
     }
 
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {

@@ -1,4 +1,4 @@
-//! The composition root of the library: the one place besides `main` that names concrete adapters.
+//! The adapters of a configuration: the ledger in MySQL, the timer, the membership and the limiter in Redis.
 
 use std::sync::Arc;
 
@@ -6,15 +6,12 @@ use crate::client::TaskClient;
 use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
 use crate::handler::{HandlerRegistry, Router};
-use crate::ledger::Ledger;
-use crate::ledger::memory::MemoryLedger;
+use crate::ledger::Ledger as _;
 use crate::ledger::mysql::MysqlLedger;
 use crate::limiter::ledger_limiter::LedgerLimiter;
 use crate::limiter::redis_limiter::RedisLimiter;
-use crate::limiter::{MemoryLimiter, RateLimiter};
-use crate::membership::Membership;
-use crate::membership::MemoryMembership;
-use crate::membership::RedisMembership;
+use crate::limiter::RateLimiter;
+use crate::membership::{Membership, MemoryMembership, RedisMembership};
 use crate::redis::{Events, LedgerName};
 use crate::telemetry::Metrics;
 use crate::timer::Timer;
@@ -112,26 +109,6 @@ pub(crate) fn name_of(ledger: &LedgerConfig) -> String {
     let url = ledger.url.expose().split('?').next().unwrap_or_default();
     let database = url.rsplit('/').next().unwrap_or_default();
     format!("{database}.{}", ledger.table)
-}
-
-/// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.
-///
-/// Its clock is tokio's: a test that pauses time decides when tasks fall due. Nothing survives the process.
-pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskClient) {
-    let ledger = Arc::new(MemoryLedger::default());
-    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
-    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer))
-        .with_catalog(Arc::clone(&ledger) as _);
-    let parts = Parts {
-        catalog: Some(Arc::clone(&ledger) as _),
-        ledger,
-        timer,
-        membership: Arc::new(MemoryMembership::default()),
-        limiter: Arc::new(MemoryLimiter::default()),
-        router: Arc::new(Router::new(handlers, config)),
-        metrics: Arc::new(Metrics::default()),
-    };
-    (Engine::with_parts(parts, config), tasks)
 }
 
 impl Engine {

@@ -1,0 +1,42 @@
+//! The composition root of the library: the one place besides `main` that names concrete adapters.
+
+#[cfg(feature = "mysql")]
+mod mysql;
+
+use std::sync::Arc;
+
+#[cfg(feature = "mysql")]
+pub use self::mysql::Adapters;
+#[cfg(feature = "cli")]
+pub(crate) use self::mysql::name_of;
+use crate::client::TaskClient;
+use crate::config::Config;
+use crate::engine::{Engine, Parts};
+use crate::handler::{HandlerRegistry, Router};
+use crate::ledger::Ledger;
+use crate::ledger::memory::MemoryLedger;
+use crate::limiter::MemoryLimiter;
+use crate::membership::MemoryMembership;
+use crate::telemetry::Metrics;
+use crate::timer::Timer;
+use crate::timer::ledger_poll::LedgerPoll;
+
+/// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.
+///
+/// Its clock is tokio's: a test that pauses time decides when tasks fall due. Nothing survives the process.
+pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskClient) {
+    let ledger = Arc::new(MemoryLedger::default());
+    let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer))
+        .with_catalog(Arc::clone(&ledger) as _);
+    let parts = Parts {
+        catalog: Some(Arc::clone(&ledger) as _),
+        ledger,
+        timer,
+        membership: Arc::new(MemoryMembership::default()),
+        limiter: Arc::new(MemoryLimiter::default()),
+        router: Arc::new(Router::new(handlers, config)),
+        metrics: Arc::new(Metrics::default()),
+    };
+    (Engine::with_parts(parts, config), tasks)
+}
