@@ -47,9 +47,7 @@ async fn main() -> ExitCode {
     let result = match args.get(1).map(String::as_str) {
         None => show().await,
         Some("worker") if args.len() == 3 => worker::run(Path::new(&args[2])).await.map(|()| true),
-        Some(_) => Err(anyhow::anyhow!(
-            "expected no arguments: make demo"
-        )),
+        Some(_) => Err(anyhow::anyhow!("expected no arguments: make demo")),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

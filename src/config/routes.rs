@@ -6,10 +6,10 @@ use std::time::Duration;
 use regex::Regex;
 use toml::Value;
 
-use super::reader::{Problems, Reader};
-use super::retry::RetryKeys;
 #[cfg(feature = "webhook")]
 use super::WebhookConfig;
+use super::reader::{Problems, Reader};
+use super::retry::RetryKeys;
 use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret};
 use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN, TaskKey};
 
