@@ -1,4 +1,4 @@
-//! Adoption: a key that some program armed with a bare `SETEX` gets its row, is moved, or is called off.
+//! Adoption: writes, moves or cancels the rows of keys that programs armed or deleted without a row of their own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,39 +13,39 @@ use crate::membership::Elder;
 use crate::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
-/// Keys of one look-up.
+/// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
 
-/// How long to wait when the ledger did not answer.
+/// Pause when the ledger does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// When a row that another session has locked is tried again.
+/// Delay before a row that another session has locked is tried again.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is asked whether those who act first are there, and how long the answer may take.
+/// Interval of the check whether the daemons that act first are alive, and timeout of its answer.
 const ELDERS_ASKED_AGAIN: Duration = Duration::from_millis(250);
 const ELDERS_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long a fresh look at keys may take.
+/// Timeout for inspecting keys again.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a stopping engine may take for the keys that wait.
+/// Time that a stopping engine spends on the waiting keys.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a key is judged whose row changes while that is done.
+/// Maximum number of times a key is compared whose row changes meanwhile.
 const ROUNDS: usize = 3;
 
-/// A row to be written for a key, and why: for the metrics.
+/// A row to be written for a key, with the reason for the metrics.
 struct Wanted {
     sighting: Sighting,
     row: Foundling,
     reason: &'static str,
-    /// Whether it is to be looked at before it is believed.
+    /// Whether the key is to be inspected again first.
     doubt: Doubt,
 }
 
 impl Wanted {
-    /// When it was heard, if that may have been before the last word on its row.
+    /// When the evidence was heard, if the last change of its row may be newer.
     fn doubted_since(&self) -> Option<UnixMs> {
         match self.sighting.seen {
             Seen::Armed(seen) if self.doubt != Doubt::None => seen.heard,
@@ -54,14 +54,14 @@ impl Wanted {
     }
 }
 
-/// Whether evidence is younger than the last word on its row.
+/// Doubt whether evidence is younger than the last change of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doubt {
-    /// It is, by the clocks.
+    /// The evidence is younger by the clocks.
     None,
-    /// A fresh look may show that it is not.
+    /// The evidence counts unless a new inspection disproves it.
     Some,
-    /// Only a fresh look can show that it is.
+    /// The evidence counts only if a new inspection confirms it.
     Much,
 }
 
@@ -73,8 +73,8 @@ pub struct Adopter {
 }
 
 impl Adopter {
-    /// Handles sightings when their time has come, until the engine stops; then the rest at once, since nobody may
-    /// hear of these keys again.
+    /// Handles adoption candidates when they are due, until the engine stops. Then handles the rest at once, since
+    /// these keys may never be heard of again.
     pub async fn run(self: Arc<Self>) {
         let ready = async || self.candidates.ready(BATCH).await;
         while let Some(ready) = self
@@ -87,7 +87,7 @@ impl Adopter {
             let batch = self.without_the_elders(ready).await;
             if let Err(error) = self.adopt(batch.clone()).await {
                 self.deps.ledger_failed("adopt keys", &error);
-                // Doing it twice changes nothing.
+                // Adoption is idempotent.
                 self.candidates.put_back(batch, OUTAGE_PAUSE);
                 let pause = tokio::time::sleep(OUTAGE_PAUSE);
                 self.deps
@@ -104,11 +104,11 @@ impl Adopter {
                 }
             }
         };
-        // A daemon that cannot stop is worse: the next one goes through the keys that are still there.
+        // A daemon that cannot stop is worse: the next daemon goes through the keys that still exist.
         let _ = tokio::time::timeout(REST_TIMEOUT, rest).await;
     }
 
-    /// Leaves to other daemons what they act on first, as long as they are there.
+    /// Leaves candidates to the daemons that act on them first, as long as these are alive. Returns the others.
     async fn without_the_elders(&self, ready: Vec<Ready>) -> Vec<Sighting> {
         let mut there = HashMap::new();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -144,7 +144,7 @@ impl Adopter {
         !matches!(hears, Ok(Ok(false)))
     }
 
-    /// Compares keys with the ledger, and writes what it lacks. Tells how many rows were written.
+    /// Compares keys with the ledger, and writes missing rows. Returns the number of rows written.
     pub async fn adopt(&self, mut sightings: Vec<Sighting>) -> Result<usize, LedgerError> {
         let mut written = 0;
         for _ in 0..ROUNDS {
@@ -160,7 +160,7 @@ impl Adopter {
         Ok(written)
     }
 
-    /// What the ledger lacks of these; keys that were deleted are dealt with.
+    /// Compares keys with the ledger. Returns the rows to be written; withdraws the tasks of deleted keys.
     async fn compare(&self, sightings: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
         let keys: Vec<TaskKey> = sightings.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.deps.ledger.look_up(&keys).await?;
@@ -197,7 +197,7 @@ impl Adopter {
                         doubt,
                     });
                 }
-                // Its event may be about the arming that the row is of, and late.
+                // The event may be a late one about the row's own arming.
                 Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped("known", 1),
                 Seen::Expired(due) => wanted.push(Wanted {
                     row: foundling(&sighting.key, &Countdown::expired(due, due), None, now),
@@ -211,8 +211,8 @@ impl Adopter {
         Ok(wanted)
     }
 
-    /// Looks once more at keys that may have been armed before the last word on their rows. If that word reached Redis,
-    /// as a deletion or as a key of ours, they are gone.
+    /// Inspects keys again that may have been armed before the last change of their rows. If that change reached Redis,
+    /// as a deletion or as a key of ours, these keys are gone.
     async fn without_the_doubtful(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
         let doubtful = wanted
             .iter()
@@ -248,7 +248,8 @@ impl Adopter {
         believed
     }
 
-    /// Tells how many rows were written, and which sightings are to be judged again, since their rows have changed.
+    /// Writes rows. Returns the number written, and the candidates to be compared again because their rows have
+    /// changed.
     async fn write_wanted(
         &self,
         wanted: Vec<Wanted>,
@@ -289,7 +290,8 @@ impl Adopter {
         Ok((written, overtaken))
     }
 
-    /// Their keys are armed already. What is far ahead is the look-ahead's.
+    /// Has the timer expect adopted tasks due soon, and signals due ones. Their keys are armed already; the look-ahead
+    /// handles tasks that are due later.
     fn expect_adopted(&self, armings: Vec<(TaskKey, Arming)>) {
         let now = self.deps.ledger.clock().now();
         let horizon = now.plus(self.deps.nudge.horizon);
@@ -312,8 +314,8 @@ impl Adopter {
         }
     }
 
-    /// A key was deleted: that cancels a task which was adopted from it, unless something was said about it since, and
-    /// no other. It may wait for a retry, or behind a run.
+    /// Cancels the task of a deleted key, if the task was adopted from that key and has not changed since. The task may
+    /// wait for a retry, or behind a run.
     async fn withdraw(
         &self,
         key: &TaskKey,
@@ -333,15 +335,15 @@ impl Adopter {
         };
         if withdrawn {
             self.deps.metrics.withdrawn();
-            tracing::debug!(task.key = %key, "called off: its key was deleted");
+            tracing::debug!(task.key = %key, "task cancelled: its key was deleted");
         } else {
             self.deps.metrics.dropped("not_withdrawn", 1);
         }
         Ok(())
     }
 
-    /// Keys that the table cannot hold are left alone, and touch no other. It stays so until somebody changes the
-    /// table.
+    /// Drops a key that the table cannot store, without affecting others. Such keys are dropped until a person changes
+    /// the table.
     fn unfit(&self, key: &TaskKey, why: &str) {
         self.deps.metrics.dropped("unfit_key", 1);
         if let Some(held_back) = self.deps.warnings.admit("unfit key") {
@@ -361,13 +363,13 @@ impl Adopter {
     }
 }
 
-/// The row for a key.
+/// The adoption request for a key.
 fn foundling(key: &TaskKey, seen: &Countdown, over: Option<Lookup>, now: UnixMs) -> Foundling {
     Foundling {
         key: key.clone(),
         due: seen.to_be_written(),
         heard: seen.heard.unwrap_or(now),
-        // A key of ours that somebody gave another expiry leaves the task what it was.
+        // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),
         over,
     }

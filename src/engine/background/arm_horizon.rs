@@ -1,7 +1,8 @@
-//! The horizon of arming. Where there is one, a task that falls due later has no key yet; this arms it when its time
-//! comes near. Nothing is held in memory: the ledger is read on from where the last pass ended, page by page.
+//! Arm horizon: arms far-future tasks when their due time comes within the horizon.
 //!
-//! What lies within the horizon already is the audit's: at the start, and when Redis has lost something.
+//! With a horizon, a task that falls due later has no key yet. Nothing is kept in memory: each pass reads the ledger
+//! page by page from where the last pass ended. Tasks already within the horizon belong to the audit: at start, and
+//! when Redis has lost keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use crate::timer::{Alarm, ArmMode};
 const PACE_LEAST: Duration = Duration::from_millis(50);
 const PACE_MOST: Duration = Duration::from_secs(30);
 
-/// How much is read again: whoever creates a task tells by another reading of the ledger's clock whether it lies
-/// beyond.
+/// Span that is read again: the creator of a task decides by its own reading of the ledger's clock whether the task
+/// lies beyond the horizon.
 const OVERLAP: Duration = Duration::from_secs(2);
 
-/// How much is read again when tasks have changed hands: so long ago their owner may have died.
+/// Span that is read again when ownership has changed: the former owner may have died this long ago.
 const HANDED_ON: Duration = Duration::from_secs(60);
 
 /// Rows of one step.
@@ -31,7 +32,7 @@ const PAGE: u32 = 250;
 #[derive(Debug)]
 struct Edge {
     at: UnixMs,
-    /// Among whom the tasks were divided.
+    /// The daemons among which the tasks are divided.
     division: OwnerSet,
 }
 
@@ -41,7 +42,7 @@ pub struct ArmHorizon {
 }
 
 impl ArmHorizon {
-    /// Arms what comes within the timer's horizon, until the engine stops; at once over where there is none.
+    /// Arms tasks as they come within the timer's horizon, until the engine stops. Returns at once without a horizon.
     pub async fn run(self) {
         let Some(horizon) = self.deps.timer.horizon() else {
             return;
@@ -55,14 +56,15 @@ impl ArmHorizon {
             loop {
                 tokio::time::sleep(self.deps.jittered(pace)).await;
                 if let Err(error) = self.read_to_horizon(&mut edge, horizon).await {
-                    self.deps.ledger_failed("arm what comes near", &error);
+                    self.deps
+                        .ledger_failed("arm tasks within the horizon", &error);
                 }
             }
         };
         self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// One pass. Where it breaks off the next one goes on.
+    /// Runs one pass. If it breaks off, the next pass continues from there.
     async fn read_to_horizon(&self, edge: &mut Edge, horizon: Duration) -> Result<(), LedgerError> {
         let division = self.deps.ownership.owner_set();
         if division != edge.division {
@@ -80,14 +82,16 @@ impl ArmHorizon {
             };
             let page = self.deps.ledger.scan(scan).await?;
             let rows = page.rows.into_iter();
-            // Another daemon's are armed by that one, and what nobody can run by all of them.
+            // Each daemon arms its own tasks; all daemons arm the tasks that none of them can run.
             let ours = rows.filter(|row| self.deps.ownership.owns(&row.key));
             let alarms: Vec<Alarm> = ours.map(Alarm::from).collect();
             if !alarms.is_empty() {
                 match self.deps.timer.arm(&alarms, ArmMode::IfMissing).await {
-                    Ok(armed) => tracing::debug!(keys = armed.written, "armed what came near"),
+                    Ok(armed) => {
+                        tracing::debug!(keys = armed.written, "armed tasks within the horizon")
+                    }
                     Err(error) => {
-                        tracing::debug!(%error, "could not arm what came near; the next pass tries again");
+                        tracing::debug!(%error, "could not arm tasks within the horizon; the next pass tries again");
                         return Ok(());
                     }
                 }

@@ -1,8 +1,8 @@
-//! The audit: goes through every future task, arms what the timer has lost, and brings back what a legacy
-//! program deleted and created again. Beside the sweep, not before it: a million keys take a while.
+//! Audit: compares every future task with the armed keys, arms keys that the timer has lost, adopts keys without a row,
+//! and undeletes tasks that a legacy program deleted and created again.
 //!
-//! What falls due soon is looked at first. Then come the keys, some of which may have been armed while no daemon
-//! listened and have no row yet, and then all other tasks.
+//! The audit runs beside the sweep, not before it: a million keys take a while. Tasks due soon are checked first, then
+//! the keys, some of which may have been armed while no daemon listened and have no row yet, then all other tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,36 +18,36 @@ use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
 use crate::timer::{Alarm, ArmMode, Cause};
 
-/// How long the first audit waits for a subscription.
+/// Maximum time that the first audit waits for a subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long after it broke off an audit goes on from there.
+/// An audit that broke off less than this ago continues where it stopped.
 const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
 
-/// When it goes on if nobody asks for it before.
+/// Delay before an audit that broke off continues, unless another is requested before.
 const BROKEN_OFF_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long to wait when the ledger did not answer.
+/// Pause when the ledger does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Tasks due within this are looked at before the keys.
+/// Tasks due within this are checked before the keys.
 const SOON: Duration = Duration::from_secs(3600);
 
-/// Rows of one step. A step is short, so that a task that falls due meanwhile waits for little of it.
+/// Rows of one step. A step is short, so that a task that falls due meanwhile is hardly delayed.
 const PAGE: u32 = 250;
 
-/// What one audit found and did.
+/// Report of one audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct AuditReport {
-    /// Future tasks that were looked at.
+    /// Number of future tasks checked.
     pub pending: usize,
-    /// Keys armed again.
+    /// Number of keys armed again.
     pub rearmed: usize,
-    /// Rows that a legacy program had deleted and armed again.
+    /// Number of undeleted rows, which a legacy program had deleted and armed again.
     pub revived: usize,
-    /// Rows written for keys that other programs had armed.
+    /// Number of rows written for keys that other programs had armed.
     pub adopted: usize,
-    /// Whether it came to its end: it breaks off when the timer does not answer.
+    /// True if the audit finished. It breaks off when the timer does not answer.
     pub complete: bool,
 }
 
@@ -71,13 +71,13 @@ impl AuditReport {
     }
 }
 
-/// What an audit does next.
+/// The next step of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Step {
     /// Tasks due soon.
     #[default]
     Soon,
-    /// The keys that are armed.
+    /// The armed keys.
     Keys,
     /// All other tasks.
     Later,
@@ -85,24 +85,24 @@ enum Step {
     End,
 }
 
-/// How far an audit has come.
+/// Progress of an audit.
 #[derive(Debug, Default)]
 pub struct Progress {
     report: AuditReport,
     step: Step,
-    /// The row after which it goes on.
+    /// The row after which the audit continues.
     after: Option<(UnixMs, u64)>,
-    /// Where it goes on among the keys.
+    /// The position in the keys at which the audit continues.
     cursor: Option<u64>,
-    /// When it began, on the ledger's clock.
+    /// When the audit began, on the ledger's clock.
     began: Option<UnixMs>,
-    /// When it broke off.
+    /// When the audit broke off.
     broke_off: Option<Instant>,
 }
 
 impl Progress {
-    /// What is left to do after `self` broke off. All, if that was long ago, or the timer has lost its data since. All
-    /// keys, if some may have been armed unheard since.
+    /// Progress with which an audit resumes after `self` broke off. Starts over if that was long ago or the timer has
+    /// lost its data since. Starts over with the keys if some may have been armed unheard since.
     fn go_on(self, cause: Cause) -> Self {
         let lately = |at: Instant| at.elapsed() < BROKEN_OFF_KEPT;
         match self.broke_off {
@@ -124,16 +124,16 @@ impl Progress {
     }
 }
 
-/// An audit that is asked for.
+/// A request for an audit.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     cause: Cause,
-    /// An audit by another daemon does if it began after this.
+    /// An audit by another daemon satisfies the request if it began after this.
     since: UnixMs,
 }
 
 impl Request {
-    /// Both in one.
+    /// Merges two requests.
     fn with(self, other: Self) -> Self {
         Self {
             cause: self.cause.or_more_urgent(other.cause),
@@ -150,7 +150,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Audits when asked to, until the engine stops: at once when Redis is another one, else at most once a minute.
+    /// Audits when activated, until the engine stops: at once when Redis has changed, else at most once a minute.
     pub async fn run(self) {
         let work = async {
             let mut last: Option<Instant> = None;
@@ -176,7 +176,7 @@ impl Audit {
                         last = Some(began);
                         self.lock.turn_over(began_at).await;
                         progress.report.tell(cause);
-                        // A sentinel that expired meanwhile asks for no more than this audit has done.
+                        // This audit also satisfies the request of a sentinel that expired meanwhile.
                         self.deps.activate.audit.withdraw(Cause::Sentinel);
                     }
                     Err(error) => {
@@ -191,18 +191,18 @@ impl Audit {
         self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// Waits until an audit is asked for.
+    /// Waits until an audit is requested.
     async fn audit_requested(&self) -> Request {
         let cause = self.deps.activate.audit.activated().await;
         let since = self.lock.serves_since(cause);
         Request { cause, since }
     }
 
-    /// Waits until it is time for another audit. Answers what is asked for by then.
+    /// Waits until it is time for another audit. Returns the merged requests up to then.
     async fn rest_after(&self, last: Option<Instant>, request: Request) -> Request {
         match last {
             Some(last) => self.wait_turn(last + AUDIT_EVERY, request).await,
-            // What is armed before there is a subscription would need another one.
+            // Keys armed before the subscription would need another audit.
             None if self.deps.timer.is_listening() == Some(false) => {
                 let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
                 self.wait_turn(subscribed, request).await
@@ -211,7 +211,7 @@ impl Audit {
         }
     }
 
-    /// Until then, or until something happens that does not wait.
+    /// Waits until `turn`, or until a request arrives that does not wait. Returns the merged requests.
     async fn wait_turn(&self, turn: Instant, mut request: Request) -> Request {
         let is_first = request.cause == Cause::Start;
         while request.cause != Cause::RedisChanged {
@@ -226,16 +226,16 @@ impl Audit {
         request
     }
 
-    /// One audit for somebody who waits for it.
+    /// Runs one audit for a caller that waits for it.
     pub async fn audit_now(&self) -> Result<AuditReport, LedgerError> {
         let mut progress = Progress::default();
         self.audit(Cause::Asked, &mut progress).await?;
         Ok(progress.report)
     }
 
-    /// Goes through every future task that the timer arms by now, arms what it has lost, and adopts keys that the
-    /// ledger lacks. On a failure, of the ledger or (without an error) of the timer, `progress` tells where to go on;
-    /// also when a more urgent audit is asked for.
+    /// Checks every future task that the timer arms by now, arms keys that the timer has lost, and adopts keys that the
+    /// ledger lacks. If the ledger fails, the timer fails (which is not an error here) or a more urgent audit is
+    /// requested, `progress` records where to continue.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
         progress.report.revived += undelete::undelete_armed(&self.deps, DELAY_MAX).await?;
         let mut prolonged = Instant::now();
@@ -243,7 +243,7 @@ impl Audit {
             Cause::Asked => Pace::without_rests(),
             _ => Pace::begin(),
         };
-        // What lies beyond is armed as it comes near.
+        // Tasks beyond the horizon are armed as they come within it.
         let horizon = self.deps.timer.horizon();
         let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
         while progress.step != Step::End {
@@ -279,7 +279,7 @@ impl Audit {
         Ok(())
     }
 
-    /// A page of the tasks due within `span`: arms those that the timer has lost.
+    /// Checks a page of the tasks due within `span`, and arms those that the timer has lost.
     async fn arm_lost(&self, span: Duration, progress: &mut Progress) -> Result<Page, LedgerError> {
         let scan = DueScan {
             window: Window::Ahead(span),
@@ -293,7 +293,7 @@ impl Audit {
             match self.deps.timer.arm(&alarms, ArmMode::IfMissing).await {
                 Ok(armed) => progress.report.rearmed += armed.written,
                 Err(error) => {
-                    tracing::warn!(%error, "audit stopped: the timer does not answer; the next connection has it go on");
+                    tracing::warn!(%error, "audit stopped: the timer does not answer; it continues on the next connection");
                     return Ok(Page::Failed);
                 }
             }
@@ -306,7 +306,7 @@ impl Audit {
         })
     }
 
-    /// A page of the keys: adopts those that the ledger lacks, armed while no daemon listened.
+    /// Checks a page of the keys, and adopts those that the ledger lacks, armed while no daemon listened.
     async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
         if !self.deps.router.adopts_any() {
             return Ok(Page::Last);
@@ -321,9 +321,9 @@ impl Audit {
             Ok(page) => page,
             Err(error) => {
                 if let Some(held_back) = self.deps.failures.admit("go through the keys") {
-                    tracing::warn!(%error, held_back, "keys that were armed without a row may be left; the next audit goes through them again");
+                    tracing::warn!(%error, held_back, "some keys armed without a row may not be adopted; the next audit checks them again");
                 }
-                // What is refused is refused the next time, too.
+                // A refused command is refused the next time, too.
                 return Ok(match error.is_transient() {
                     true => Page::Failed,
                     false => Page::Last,
@@ -339,19 +339,19 @@ impl Audit {
     }
 }
 
-/// What came of one page.
+/// Result of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Page {
-    /// There are more.
+    /// More pages follow.
     More,
-    /// It was the last.
+    /// This was the last page.
     Last,
-    /// The timer did not answer: the page is to be done again.
+    /// The timer did not answer: the page is to be repeated.
     Failed,
 }
 
 impl Page {
-    /// After the last page comes `next`. Answers whether the audit goes on.
+    /// Proceeds to `next` after the last page. Returns true if the audit continues.
     fn then(self, next: Step, progress: &mut Progress) -> bool {
         if self == Self::Last {
             progress.step = next;

@@ -1,4 +1,4 @@
-//! Whose turn it is to audit: where several daemons would, one does. A courtesy: at worst two audit.
+//! Audit lock: lets one daemon audit where several would. Advisory: at worst two audit.
 
 use std::time::Duration;
 
@@ -10,26 +10,27 @@ use crate::task::UnixMs;
 use crate::timer::Cause;
 use std::sync::Arc;
 
-/// Audits are at least so far apart, unless Redis is another one.
+/// Minimum interval between audits, unless Redis has changed.
 pub const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
-/// How long a request for the audit lock may take.
+/// Timeout for a request for the audit lock.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// When to ask first whether another daemon is through with its audit.
+/// First pause before asking again whether another daemon has finished its audit.
 const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
 
-/// How often a long audit says that it still goes on.
+/// Interval at which a long audit renews its lock.
 const TURN_PROLONGED: Duration = Duration::from_secs(20);
 
-/// Lets one daemon audit where several would. A courtesy: at worst two audit.
+/// Lets one daemon audit where several would. Advisory: at worst two audit.
 pub struct AuditLock {
     pub deps: Arc<Deps>,
 }
 
 impl AuditLock {
-    /// After when an audit by another daemon has to begin to serve. All hear the same sentinels. For anything else it
-    /// has to begin from now on: of what this daemon has not heard, an earlier one may have seen nothing.
+    /// Earliest start of an audit by another daemon that makes this daemon's audit unnecessary. All daemons hear the
+    /// same sentinels, so for a sentinel it is [`AUDIT_EVERY`] ago. For any other cause it is now: an earlier audit may
+    /// have missed what this daemon has not heard.
     pub fn serves_since(&self, cause: Cause) -> UnixMs {
         let back = match cause {
             Cause::Sentinel => AUDIT_EVERY,
@@ -39,7 +40,7 @@ impl AuditLock {
         UnixMs(now.0.saturating_sub(back.as_millis() as i64))
     }
 
-    /// Waits until it is our turn to audit; false when an audit by another daemon serves.
+    /// Waits until this daemon may audit. Returns false if an audit by another daemon makes that unnecessary.
     pub async fn our_turn(&self, since: UnixMs) -> bool {
         let mut pause = TURN_ASKED_AGAIN;
         loop {
@@ -58,8 +59,8 @@ impl AuditLock {
         }
     }
 
-    /// Waits so long, and longer while this member seems to be gone. Answers whether it is: it has not shown itself for
-    /// as long as its note was believed, and as long again.
+    /// Waits for `pause`, and longer while this member seems to be gone. Returns true if the member is gone: its
+    /// heartbeat has expired, and no new one has arrived for another [`LIFETIME`].
     async fn is_gone_within(&self, holder: MemberId, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut gone_since: Option<Instant> = None;
@@ -84,18 +85,18 @@ impl AuditLock {
     }
 
     async fn release(&self, holder: MemberId) {
-        tracing::info!("a daemon died while it audited: taking over");
+        tracing::info!("a daemon died during its audit: taking over");
         let released = self.deps.membership.unlock_audit(holder);
         if !matches!(
             tokio::time::timeout(TURN_PATIENCE, released).await,
             Ok(Ok(()))
         ) {
-            tracing::debug!("could not take over the turn to audit");
+            tracing::debug!("could not take over the audit lock");
             tokio::time::sleep(TURN_ASKED_AGAIN).await;
         }
     }
 
-    /// Takes or prolongs the turn. Where that cannot be asked, each daemon audits.
+    /// Takes or renews the lock. If the membership store does not answer, each daemon audits.
     async fn turn(&self, since: UnixMs) -> AuditLockState {
         let wanted = self.audit_of(since);
         let taken = self
@@ -105,7 +106,7 @@ impl AuditLock {
         match tokio::time::timeout(TURN_PATIENCE, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "not known whose turn it is to audit");
+                tracing::debug!(%error, "could not take the audit lock: auditing without it");
                 AuditLockState::Acquired
             }
             Err(_) => AuditLockState::Acquired,
@@ -131,7 +132,7 @@ impl AuditLock {
         }
     }
 
-    /// A long audit says now and then that it still goes on.
+    /// Renews the lock of a long audit, at most once per [`TURN_PROLONGED`].
     pub async fn keep_turn(&self, prolonged: &mut Instant) {
         if prolonged.elapsed() >= TURN_PROLONGED {
             *prolonged = Instant::now();

@@ -1,4 +1,4 @@
-//! Gauges: tasks by state, and signals that wait.
+//! Gauges: tasks by state, and waiting signals by route.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
 use crate::ledger::{Catalog, LedgerError, SurveyLimits};
 
-/// How often tasks are counted for the metrics, if counting is quick.
+/// Minimum interval between counts of tasks.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
 
-/// Counting may take a hundredth of the time.
+/// Counting takes at most one part in this many of the time.
 const COUNT_SHARE: u32 = 100;
 
 /// Counts the tasks of each state.
@@ -22,8 +22,8 @@ pub struct TaskGauges {
 }
 
 impl TaskGauges {
-    /// Keeps the gauges of tasks by state fresh, as often as counting is cheap. Each daemon asks how long the oldest
-    /// overdue task has waited; one of them counts.
+    /// Updates the gauges of tasks by state, less often if counting is slow. Each daemon reads how long the oldest
+    /// overdue task has waited; one daemon counts.
     pub async fn run(self) {
         let Some(catalog) = self.deps.catalog.clone() else {
             return;
@@ -31,7 +31,7 @@ impl TaskGauges {
         let work = async {
             loop {
                 let asked = Instant::now();
-                // A gauge that cannot be read says nothing about whether tasks can be run.
+                // A failed count says nothing about whether tasks can run.
                 if let Err(error) = self.count_tasks(&*catalog).await {
                     self.deps.log_failure("count tasks", &error);
                 }
@@ -57,20 +57,20 @@ impl TaskGauges {
     }
 }
 
-/// Counts the signals that wait on each route.
+/// Counts the waiting signals of each route.
 pub struct QueueGauges {
     pub deps: Arc<Deps>,
     pub queue: Arc<SignalQueue>,
 }
 
 impl QueueGauges {
-    /// Keeps the gauges of waiting signals fresh, until the engine stops.
+    /// Updates the gauges of waiting signals every second, until the engine stops.
     pub async fn run(self) {
         const EVERY: Duration = Duration::from_secs(1);
         let work = async {
             let mut shown = HashMap::new();
             loop {
-                // A route that is gone has nothing any more.
+                // A removed route shows zero.
                 shown.values_mut().for_each(|count| *count = 0);
                 shown.extend(self.queue.waiting_by_route());
                 for (route, count) in &shown {

@@ -1,8 +1,8 @@
-//! The look-ahead: keeps in memory what falls due in the next seconds, so that the timer can be exact about it.
+//! Look-ahead: keeps in memory the tasks that fall due in the next seconds, so that the timer can be exact about them.
 //!
-//! Rows are read once, when the horizon reaches them. What is near is looked at again each time, because rows
-//! are created and moved in place; but of a row that is known, only its index entry is read. Where several daemons
-//! share the tasks, each reads the rows of its own buckets; what it has read and is not its own now, it keeps.
+//! Each row is read once, when the horizon reaches it. The near part of the horizon is read again in each pass, because
+//! rows are created and moved in place; of a known row, only the index entry is read. Where several daemons share the
+//! tasks, each reads the rows of its own buckets, and keeps rows that it has read and no longer owns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,51 +17,51 @@ use crate::membership::OwnerSet;
 use crate::task::{KeyBuckets, UnixMs};
 use crate::timer::Alarm;
 
-/// How far it reads anew each time, at least until it comes again.
+/// Minimum span that each pass reads again. It covers at least the time until the next pass.
 const NEAR: Duration = Duration::from_secs(2);
 
-/// Most rows that are known at once: with more in sight, it looks less far. The timer holds a few more, for what it
-/// learns by itself.
+/// Maximum number of known rows: with more rows in the horizon, the look-ahead reads less far. The timer keeps a few
+/// more, which it learns of by itself.
 const KNOWN_MAX: usize = 150_000;
 
-/// Rows of one page: whole ones, and of index entries.
+/// Rows of one page, and index entries of one page.
 const PAGE: u32 = 1_000;
 const GLANCE_PAGE: u32 = 10_000;
 
-/// What was read, and how far that goes.
+/// The known rows, and how far they reach.
 #[derive(Debug)]
 struct Ahead {
     known: HashMap<u64, Known>,
-    /// The last row that was read, in the order of due times.
+    /// The last row read, in the order of due times.
     edge: Option<(UnixMs, u64)>,
-    /// Of which buckets everything up to the edge is known.
+    /// The buckets of which every row up to the edge is known.
     read: KeyBuckets,
-    /// Those that may hold tasks of ours.
+    /// The buckets that may contain this daemon's tasks.
     own: KeyBuckets,
-    /// Among whom the rows were divided.
+    /// The daemons among which the tasks are divided.
     division: OwnerSet,
-    /// By which routes they were judged.
+    /// The number of the reload that the routes come from.
     reloads: u64,
-    /// When one of these two changed.
+    /// When the division or the routes changed last.
     changed: Instant,
 }
 
-/// A row that was read.
+/// A known row.
 #[derive(Debug)]
 struct Known {
     due: UnixMs,
-    /// For the timer, if the task becomes ours, or can be run here one day.
+    /// Passed to the timer if this daemon comes to own the task and to have a route for it.
     aside: Option<Alarm>,
 }
 
-/// Tells the timer what falls due in the next seconds.
+/// Has the timer expect the tasks that fall due in the next seconds.
 pub struct LookAhead {
     pub deps: Arc<Deps>,
 }
 
 impl LookAhead {
-    /// Looks ahead every `sweep.interval`, until the engine stops. Beside the sweep and not behind it: a backlog must
-    /// not make what falls due now late.
+    /// Looks ahead every `sweep.interval`, until the engine stops. Runs beside the sweep and not behind it: a backlog
+    /// must not delay tasks that fall due now.
     pub async fn run(self) {
         let work = async {
             let mut ahead = Ahead::default();
@@ -99,7 +99,7 @@ impl LookAhead {
         Ok(())
     }
 
-    /// After a change of ownership or routes: what was set aside and is ours now goes to the timer. Nothing is read.
+    /// After a change of ownership or routes, passes known rows that are now ours to the timer. Reads nothing.
     fn judge_again(&self, ahead: &mut Ahead) {
         let (division, reloads) = (self.deps.ownership.owner_set(), self.deps.router.reloads());
         if division == ahead.division && reloads == ahead.reloads {
@@ -116,12 +116,12 @@ impl LookAhead {
         }
     }
 
-    /// What has become ours and was not read by us, up to the edge.
+    /// Reads the rows of newly owned buckets up to the edge.
     async fn read_gained(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
         let gained = ahead.own.without(&ahead.read);
         if gained.is_empty() {
-            // A member that is full now and then takes and gives back its tasks every few seconds. When what was known
-            // at the last change has fallen due, nothing would be read twice.
+            // A member that is full at times gives up and takes back its tasks every few seconds. The read buckets
+            // shrink only after the rows known at the last change have fallen due, so that no row is read twice.
             if ahead.changed.elapsed() >= self.deps.nudge.horizon && ahead.read != ahead.own {
                 ahead.read = ahead.own.clone();
             }
@@ -137,14 +137,14 @@ impl LookAhead {
         Ok(())
     }
 
-    /// What is new within `span`.
+    /// Reads new rows within `span`.
     async fn read_news(&self, ahead: &mut Ahead, span: Duration) -> Result<(), LedgerError> {
         let among = ahead.read.clone();
         self.read_within(ahead, &among, span).await?;
         Ok(())
     }
 
-    /// What is not known yet of these buckets. Answers how far it came, if there was no room for more.
+    /// Reads unknown rows of these buckets within `span`. Returns the position reached if there was no room for more.
     async fn read_within(
         &self,
         ahead: &mut Ahead,
@@ -168,7 +168,7 @@ impl LookAhead {
         }
     }
 
-    /// What the horizon has reached since the last time, as far as there is room for it.
+    /// Reads the rows that the horizon has reached since the last pass, as far as there is room.
     async fn read_on(
         &self,
         ahead: &mut Ahead,
@@ -220,7 +220,7 @@ impl LookAhead {
         }
     }
 
-    /// Whether it is ours, and can be run here.
+    /// True if this daemon owns the task and has a route for it.
     fn is_ours(&self, alarm: &Alarm) -> bool {
         self.deps.ownership.owns(&alarm.key) && self.deps.router.find(&alarm.key).is_some()
     }
@@ -245,7 +245,7 @@ impl Ahead {
         self.known.get(&row).is_some_and(|known| known.due == due)
     }
 
-    /// Forgets what lies furthest ahead, if more is known than may be: it is read again when it is near.
+    /// Forgets the rows furthest ahead if there are more than [`KNOWN_MAX`]. They are read again when they are near.
     fn shrink(&mut self) {
         if self.known.len() <= KNOWN_MAX {
             return;
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_too_much_is_in_sight_the_furthest_is_forgotten() {
+    fn rows_furthest_ahead_are_forgotten_above_the_bound() {
         let mut ahead = Ahead::default();
         let due = |row: u64| UnixMs(i64::try_from(row / 2).unwrap());
         let known = |row| Known {

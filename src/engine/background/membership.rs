@@ -10,26 +10,26 @@ use crate::engine::queue::SignalQueue;
 use crate::membership::{Capabilities, Change, Heartbeat, LIFETIME, REFRESH, Readiness};
 use crate::task::UnixMs;
 
-/// A daemon without a free slot for so long is full.
+/// A daemon without a free slot for this long is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
 
-/// A full one is ready again when this part of its slots is free, so that it does not go to and fro.
+/// A full daemon is ready again when one in this many of its slots is free, so that it does not flap.
 const ROOM: usize = 8;
 
-/// How long an exchange of heartbeats may take.
+/// Timeout for an exchange of heartbeats.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a stopping daemon goes on while the others read that it goes.
+/// Time that a stopping daemon keeps working while the others learn that it leaves.
 const HAND_OVER: Duration = Duration::from_millis(1_200);
 
-/// Shows this daemon to the others, and keeps the ownership of tasks up to date.
+/// Publishes this daemon's heartbeat, and keeps task ownership up to date.
 pub struct MembershipTask {
     pub deps: Arc<Deps>,
     pub queue: Arc<SignalQueue>,
 }
 
 impl MembershipTask {
-    /// Shows this daemon to the others and looks at them, every second. Never returns.
+    /// Exchanges heartbeats with the other daemons every second. Never returns.
     pub async fn run(&self) {
         let mut readiness = Readiness::Ready;
         let since = self.deps.ledger.clock().now();
@@ -71,8 +71,8 @@ impl MembershipTask {
                     );
                 }
             }
-            Ok(Err(error)) => tracing::debug!(%error, "the other daemons are not known"),
-            Err(_) => tracing::debug!("the other daemons are not known: no answer in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "could not exchange heartbeats"),
+            Err(_) => tracing::debug!("could not exchange heartbeats: no answer in time"),
         }
         self.deps.metrics.members(self.deps.ownership.members());
     }
@@ -89,7 +89,7 @@ impl MembershipTask {
             self.deps.timer.judge_again();
         }
         if owners {
-            // What has become ours may fall due before the next look-ahead.
+            // Newly owned tasks may fall due before the next look-ahead.
             self.deps.activate.look_ahead.notify_one();
         }
         if joined.is_empty() && left.is_empty() {
@@ -122,7 +122,7 @@ impl MembershipTask {
         if free >= enough {
             return Readiness::Ready;
         }
-        // Where slots are short, they are all taken at most instants; only if none comes free it is full.
+        // Under load all slots are taken most of the time. The daemon is full only if none becomes free.
         let waited = timeout(FULL_AFTER, self.queue.has_free_slot());
         if before != Readiness::Full && waited.await.is_ok() {
             Readiness::Ready
@@ -131,8 +131,8 @@ impl MembershipTask {
         }
     }
 
-    /// Whether signals wait all the while for nothing but slots that are left to other routes: they would start sooner
-    /// elsewhere.
+    /// True if throughout [`FULL_AFTER`] some signals wait only for slots that are reserved for other routes: other
+    /// daemons would start them sooner.
     async fn stays_crowded(&self) -> bool {
         const LOOKS: u32 = 20;
         for _ in 0..LOOKS {
@@ -144,12 +144,12 @@ impl MembershipTask {
         true
     }
 
-    /// Tells the others that this daemon goes, and goes on working until they have had the time to hear it.
+    /// Tells the other daemons that this one leaves, and keeps working until they have had time to learn it.
     pub async fn hand_over(&self) {
         self.deps.lifecycle.leaving.cancel();
         if self.deps.ownership.members() > 1 {
             let time = HAND_OVER.min(self.deps.config.drain_timeout);
-            // What breaks now does not come to a graceful end.
+            // A panic cuts the wait short.
             self.deps
                 .lifecycle
                 .broken

@@ -1,4 +1,5 @@
-//! What runs beside the main path. Each task is a value with its own state; all are started and supervised here.
+//! Background tasks, which run beside the main path. Each is a value with its own state; all are started and supervised
+//! here.
 
 pub mod adoption;
 pub mod arm_horizon;
@@ -43,9 +44,9 @@ use super::sink::TimerSink;
 pub struct Background {
     deps: Arc<Deps>,
     sink: TimerSink,
-    /// Shows this daemon to the others. Runs until the last run is settled.
+    /// Membership heartbeat. Runs until the last run is settled.
     pub membership: Arc<MembershipTask>,
-    /// Reads what is paused.
+    /// Reads the pauses.
     pub pauses: PauseReader,
     /// Compares the armed keys with the ledger.
     pub audit: Audit,
@@ -62,7 +63,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// The tasks beside this pipeline.
+    /// Creates the background tasks of a pipeline.
     pub fn new(
         pipeline: &Pipeline,
         handle: &Handle,
@@ -133,8 +134,8 @@ impl Background {
         }
     }
 
-    /// Starts all but the heartbeat. They end when the engine stops. A panic in any of them ends the engine, except in
-    /// those that only count or prune.
+    /// Starts all background tasks except the heartbeat. They end when the engine stops. A panic in a task ends the
+    /// engine, except in those that only count or prune.
     pub fn start(self, tasks: &TaskTracker) {
         let Self {
             deps,

@@ -1,4 +1,4 @@
-//! Keeps what is known of the pauses fresh.
+//! Pause reader: reads the pauses from the ledger about once a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::ledger::{LedgerError, PauseAnswer};
 use crate::task::Pause;
 use crate::timer::Cause;
 
-/// How often pauses are read, counted from when they were asked for.
+/// Interval between reads of the pauses, counted from the start of a read.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// When they are asked for again after a failure.
+/// Delay before the next read after a failure.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
-/// Held tasks are counted so far, for the log.
+/// Maximum number of held tasks counted for the log.
 const COUNTED_MAX: u32 = 100_000;
 
-/// Reads what is paused, about once a second.
+/// Reads the pauses about once a second.
 #[derive(Clone)]
 pub struct PauseReader {
     pub deps: Arc<Deps>,
@@ -28,7 +28,7 @@ pub struct PauseReader {
 }
 
 impl PauseReader {
-    /// Keeps what is known of the pauses fresh, until the engine stops.
+    /// Reads the pauses about once a second, until the engine stops.
     pub async fn run(self) {
         let work = async {
             loop {
@@ -40,7 +40,7 @@ impl PauseReader {
                     }
                     Err(error) => {
                         self.deps
-                            .ledger_failed("read what is paused, so nothing starts", &error);
+                            .ledger_failed("read the pauses, so nothing starts", &error);
                         Instant::now() + READ_AGAIN
                     }
                 };
@@ -50,7 +50,7 @@ impl PauseReader {
         self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// Asks the ledger what is paused.
+    /// Reads the pauses from the ledger.
     pub async fn read(&self) -> Result<(), LedgerError> {
         let asked = Instant::now();
         let pauses = self.deps.ledger.pauses().all().await?;
@@ -81,12 +81,12 @@ impl PauseReader {
             tracing::info!(scope, kind, since = %pause.since, "pause lifted");
         }
         if now.paused.lets_go_of(&before.paused) {
-            // What fell due meanwhile has been signalled, and dropped.
+            // The signals of tasks that fell due meanwhile were dropped.
             self.deps.activate.sweep.activate(Cause::Asked);
         }
     }
 
-    /// Before anything is claimed: what was due before now waits for review.
+    /// Holds overdue tasks for review, before anything is claimed.
     pub async fn hold_overdue(&self) -> Result<(), LedgerError> {
         let pauses = self.deps.ledger.pauses();
         let reason = "started with `hold_overdue`";
@@ -98,7 +98,7 @@ impl PauseReader {
         if already {
             tracing::warn!(overdue, or_more, due_before = %before, by = pause.by, "tasks were held for review already: that hold stands");
         } else {
-            tracing::warn!(overdue, or_more, due_before = %before, "tasks are held for review, those that come again among them: see `lapsed list --state overdue` (`--recurring`), let them go with `lapsed resume --held`");
+            tracing::warn!(overdue, or_more, due_before = %before, "tasks are held for review, recurring ones included: see `lapsed list --state overdue` (`--recurring`), let them go with `lapsed resume --held`");
         }
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Starts for routes that have a rate: asked for before the claim, for a batch at a time, and beside the dispatchers,
-//! who never wait for it.
+//! Rate limits: requests starts for rate-limited routes before the claim, a batch at a time. Workers never wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,28 +14,28 @@ use crate::engine::queue::fair::{Held, SetAside, StartsWanted};
 use crate::limiter::{LimiterError, MemoryLimiter};
 use crate::task::Grant;
 
-/// Most starts asked for at once: those of one claim.
+/// Maximum number of starts requested at once: those of one claim.
 const BATCH_MAX: usize = 512;
 
-/// Rest before more is asked for, where less was granted than wanted: starts come in small batches then, and not
-/// singly.
+/// Minimum rest before the next request if fewer starts were granted than wanted, so that starts are granted in small
+/// batches and not singly.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long to wait for a slot.
+/// Pause when no slot is free.
 const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 
-/// When a limiter that did not answer is asked again.
+/// Delay before a limiter that did not answer is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Where every daemon takes its own share, while nothing is known of what the others take.
+/// Local rate limits: each daemon takes its own share while the shared limiter does not answer.
 #[derive(Debug, Default)]
 pub struct LocalRates {
     local: MemoryLimiter,
-    /// Until when the limiter is not asked, by route.
+    /// Time until which the limiter is not asked, by route.
     alone_until: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
-/// Fetches starts for routes that have a rate.
+/// Fetches starts for rate-limited routes.
 pub struct RateLimits {
     pub deps: Arc<Deps>,
     pub queue: Arc<SignalQueue>,
@@ -46,13 +45,13 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Sees to it that routes with a rate get the starts that are theirs, until the engine stops.
+    /// Fetches starts for the routes that need them, until the engine stops.
     pub async fn run(self: Arc<Self>) {
         let work = async {
             loop {
                 for want in self.queue.starts_wanted().await {
                     let limits = Arc::clone(&self);
-                    // A slow answer about one route is no reason for the others to wait.
+                    // A slow answer about one route must not delay the others.
                     self.deps.lifecycle.spawn(async move {
                         let asking = limits.fetch_starts(want);
                         limits.deps.lifecycle.until_stopped(asking).await;
@@ -65,12 +64,12 @@ impl RateLimits {
 
     async fn fetch_starts(&self, want: StartsWanted) {
         let free = self.queue.free_slots();
-        // Starts that wait for slots would be lost to every other daemon.
+        // Starts that wait for slots would be lost to the other daemons.
         if free == 0 || self.queue.held(&want.name) == Some(Held::Slots) {
             tokio::time::sleep(NO_SLOT_PAUSE).await;
             return self.queue.end_request(&want.name);
         }
-        // What is paused starts nothing, so no start is taken for it.
+        // A paused task does not start, so no start is requested for it.
         self.pauses.fresh().await;
         let SetAside { signals, startable } =
             self.queue.set_aside(&want.name, BATCH_MAX, |signal| {
@@ -94,7 +93,7 @@ impl RateLimits {
         self.queue.end_request(&want.name);
     }
 
-    /// Asks the limiter; if it does not answer, takes of this daemon's share.
+    /// Takes starts from the limiter or, if it does not answer, from this daemon's share.
     async fn starts(&self, want: &StartsWanted, wanted: u32) -> Grant {
         let StartsWanted { name, rate } = want;
         let members = u32::try_from(self.deps.ownership.members()).unwrap_or(u32::MAX);
@@ -138,13 +137,13 @@ impl LocalRates {
         until.get(name).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Answers whether that is new.
+    /// Stops asking the limiter about a route for [`ASK_AGAIN_AFTER`]. Returns true if it was asked until now.
     fn leave_alone(&self, name: &Arc<str>) -> bool {
         let until = Instant::now() + ASK_AGAIN_AFTER;
         self.alone_until().insert(Arc::clone(name), until).is_none()
     }
 
-    /// The limiter has answered. Answers whether that is new.
+    /// Records that the limiter answered. Returns true if it had failed before.
     fn is_back(&self, name: &str) -> bool {
         self.alone_until().remove(name).is_some()
     }

@@ -1,5 +1,7 @@
-//! What dead daemons left behind: their leases are found by a scan, ended at once if the process is known to be gone,
-//! and watched until they run out if not. So a task starts again soon after its lease, whatever the sweep is busy with.
+//! Recovery: finds the leases of dead daemons, so that their tasks run again.
+//!
+//! A scan finds the leases. They are ended at once if the process is known to be gone, else watched until they expire.
+//! So a task starts again soon after its lease, without waiting for the sweep.
 //!
 //! A scan reads every due row once. It runs at start, when a member vanished, after an outage of the ledger, and by one
 //! member once in a lease: never each second.
@@ -21,24 +23,24 @@ use crate::ledger::{FoundLease, LedgerError, Upcoming};
 use crate::task::{Arming, UnixMs};
 use crate::timer::{Signal, Source};
 
-/// Most names of daemons that one scan looks into.
+/// Maximum number of daemon names that one scan checks.
 const NAMES_MAX: usize = 1_000;
 
-/// Rest between two looks.
+/// Rest between two checks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// A lease is looked at so long after its end.
+/// Delay after a lease's end before it is checked.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// Members that do not own a task leave it to its owner for so long.
+/// Time for which members leave a task to its owner.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// A statement of a dead daemon may still have been on its way when its leases were read: they are read again after so
-/// long, and so often.
+/// Delay and number of repeated scans after dead daemons were found: a statement of a dead daemon may still have been
+/// on its way when its leases were read.
 const SCAN_AGAIN: Duration = Duration::from_secs(2);
 const SCANS_AGAIN: u32 = 2;
 
-/// Scans that nothing asked for take this part of the time at most.
+/// Scans without a request take at most one part in this many of the time.
 const SCAN_SHARE: u32 = 20;
 
 /// Recovers the tasks of dead daemons.
@@ -85,8 +87,8 @@ impl Recovery {
         }
     }
 
-    /// Until a scan is asked for, or one is due that nothing has asked for. One member does those for all. Answers
-    /// which.
+    /// Waits until a scan is requested or the next regular scan is due. One member does the regular scans for all.
+    /// Returns true if the scan was requested.
     async fn rest_between_scans(&self, took: Duration) -> bool {
         sleep(took.max(TRY_AGAIN).min(self.deps.config.lease / 4)).await;
         let unasked = self.deps.config.lease.max(took * SCAN_SHARE);
@@ -98,8 +100,8 @@ impl Recovery {
         }
     }
 
-    /// Goes through the leases of all due rows: at once if it was asked for, else with rests. Tells whether some were
-    /// of dead daemons.
+    /// Scans the leases of all due rows: without rests if the scan was requested, else with rests. Returns true if some
+    /// leases belong to dead daemons.
     async fn scan_leases_once(&self, asked: bool) -> Result<bool, LedgerError> {
         let mut gone = HashMap::new();
         let mut ended = 0;
@@ -115,7 +117,7 @@ impl Recovery {
                 .filter(|lease| !own.contains(&(lease.row, lease.owner)))
                 .partition(|lease| self.is_gone(&lease.daemon, &mut gone));
             let at_end = |lease: &FoundLease| (lease.until.plus(MARGIN), lease.row, Look::First);
-            // Those of the dead, too: their rows may be locked now.
+            // Leases of dead daemons are watched, too: their rows may be locked now.
             self.watch.watch(others.iter().chain(&dead).map(at_end));
             if !dead.is_empty() {
                 found_dead = true;
@@ -144,7 +146,7 @@ impl Recovery {
         Ok(found_dead)
     }
 
-    /// Whether the process of this daemon is gone, as this scan knows it.
+    /// True if the process of this daemon is gone. The result is cached for this scan.
     fn is_gone(&self, daemon: &str, known: &mut HashMap<String, bool>) -> bool {
         if let Some(gone) = known.get(daemon) {
             return *gone;
@@ -171,7 +173,7 @@ impl Recovery {
         }
     }
 
-    /// Hands in what is free of the rows whose time has come. What is still leased is somebody's.
+    /// Signals the rows due for a check that are free. Rows still leased belong to another run.
     async fn look_at_leases(&self) {
         let now = self.deps.ledger.clock().now();
         let taken = self.watch.take(now);
@@ -202,15 +204,14 @@ impl Recovery {
                 }
             }
             Err(error) => {
-                self.deps
-                    .ledger_failed("look at leases that ran out", &error);
+                self.deps.ledger_failed("check expired leases", &error);
                 let again = taken.into_iter().map(|(row, look)| (later, row, look));
                 self.watch.watch(again);
             }
         }
     }
 
-    /// Signals a task that a dead daemon has left, unless its owner is to do so first. Answers when to look again.
+    /// Signals the task of a dead daemon, unless the task's owner is to do so first. Returns the next check, if any.
     fn take_up(&self, row: Upcoming, look: Look, now: UnixMs) -> Option<(UnixMs, u64, Look)> {
         let Upcoming {
             key,
@@ -231,7 +232,7 @@ impl Recovery {
         };
         match self.queue.push_as(class, signal) {
             Err(Refused::Full) => Some((now.plus(TRY_AGAIN), row, look)),
-            // Its route has more than it can start: it waits in the backlog of that.
+            // If the route is held, the task waits in the route's backlog.
             Err(Refused::Held) | Ok(()) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Recurring tasks of the configuration: scheduled at start, and whenever the configuration is read again.
+//! Configured recurring tasks: scheduled at start, and whenever the configuration is reloaded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::task::{TaskKey, UnixMs};
 use crate::timer::Alarm;
 
-/// When a series is asked for again that is being run just now, or that the ledger could not take.
+/// Delay before a recurring task is scheduled again that is running, or that the ledger could not write.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Keeps the recurring tasks of the configuration scheduled.
@@ -23,12 +23,12 @@ pub struct Recurring {
 }
 
 impl Recurring {
-    /// Keeps scheduled what `wanted` says.
+    /// Creates the task that keeps the recurring tasks in `wanted` scheduled.
     pub fn new(deps: Arc<Deps>, wanted: watch::Receiver<Vec<RecurringConfig>>) -> Self {
         Self { deps, wanted }
     }
 
-    /// Sees to it that the series of the configuration are there, at the start and whenever it was read again.
+    /// Schedules the configured recurring tasks, at start and whenever the configuration is reloaded.
     pub async fn run(self) {
         let mut wanted = self.wanted.clone();
         let work = async {
@@ -72,7 +72,7 @@ impl Recurring {
         self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// Whether nothing is left to be done about it.
+    /// Schedules a recurring task. Returns false if that is to be tried again.
     async fn is_established(&self, wanted: &RecurringConfig) -> bool {
         let key = &wanted.key;
         let ledger = &*self.deps.ledger;
@@ -105,7 +105,7 @@ impl Recurring {
         if self.deps.router.find(key).is_none() {
             tracing::warn!(
                 task.class_method = key.class_method(),
-                "nothing here runs this recurring task"
+                "no handler and no route here runs this recurring task"
             );
         }
     }
@@ -120,7 +120,8 @@ impl Recurring {
     }
 }
 
-/// It is somebody's work, and may be scheduled elsewhere too: nobody but a person ends it.
+/// Warns about recurring tasks that are no longer configured. They may be scheduled elsewhere too, so only a person
+/// ends them.
 fn tell_removed<'a>(keys: impl Iterator<Item = &'a TaskKey>) {
     for key in keys {
         tracing::warn!(
@@ -130,7 +131,7 @@ fn tell_removed<'a>(keys: impl Iterator<Item = &'a TaskKey>) {
     }
 }
 
-/// The task that a recurring task of the configuration is. Its due time is decided when it is written.
+/// The task of a configured recurring task. Its due time is decided when it is written.
 fn task_of(configured: &RecurringConfig) -> NewTask {
     let RecurringConfig {
         key,

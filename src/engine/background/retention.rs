@@ -1,4 +1,4 @@
-//! Forgetting finished tasks, as the configuration says: few at a time and far apart, so that no task is late for it.
+//! Retention: prunes finished tasks as configured, in small batches far apart, so that no task is late because of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +12,37 @@ use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
 use crate::task::{State, TaskKey};
 use crate::timer::Remaining;
 
-/// Rows that one statement looks at.
+/// Rows that one statement examines.
 const BATCH: u32 = 500;
 
-/// How often old rows are looked for: not often where they are kept for long.
+/// Minimum and maximum interval between passes. Rows kept for longer are looked for less often.
 const EVERY_MIN: Duration = Duration::from_secs(10);
 const EVERY_MAX: Duration = Duration::from_secs(600);
 
-/// What is kept for a week is looked for every ten minutes, what is kept for an hour every 36 seconds.
+/// The interval is this fraction of the retention: rows kept for an hour are looked for every 36 seconds, rows kept for
+/// a week every ten minutes ([`EVERY_MAX`]).
 const EVERY_SHARE: u32 = 100;
 
-/// Batches whose keys are asked for together, before the first of them is deleted.
+/// Number of batches whose keys are checked together, before the first of them is deleted.
 const PAGES: usize = 40;
 
-/// By then the events of keys that Redis has just dropped were judged, by every daemon.
+/// Time after which every daemon has handled the events of keys that Redis has just dropped.
 const EVENTS_TAKE: Duration = Duration::from_secs(2);
-/// After so long a pass begins anew, from the oldest rows, and retention counts as behind.
+/// Time limit of a pass. The next pass starts over from the oldest rows, and retention counts as behind.
 const PASS_MAX: Duration = Duration::from_secs(60);
 
-/// Batches that delete nothing are apart, too: they read.
+/// Rest between batches, also between those that delete nothing: they read.
 const REST: Duration = Duration::from_millis(20);
 
-/// Prunes finished tasks that are old enough.
+/// Prunes finished tasks that are past their retention.
 pub struct Retention {
     pub deps: Arc<Deps>,
     pub configured: watch::Receiver<RetentionConfig>,
 }
 
 impl Retention {
-    /// Deletes what is old enough, again and again, as the configuration says then. One daemon of many does it; that
-    /// two do for a while is harmless.
+    /// Prunes in passes, each by the current configuration, until the engine stops. One daemon of several does it; two
+    /// at a time are harmless.
     pub async fn run(self) {
         let Some(catalog) = self.deps.catalog.clone() else {
             return;
@@ -74,8 +75,8 @@ impl Retention {
         self.deps.lifecycle.until_stopped(work).await;
     }
 
-    /// Until all that is old enough is gone, the configuration says something else, or [`PASS_MAX`] is over. Some
-    /// batches of each state in turn, so that none keeps another from being pruned. Answers whether there is more.
+    /// Prunes until no more rows are past their retention, the configuration changes, or [`PASS_MAX`] has passed. Takes
+    /// some batches of each state in turn, so that no state blocks another. Returns true if more rows are left.
     async fn forget(
         &self,
         catalog: &dyn Catalog,
@@ -146,14 +147,14 @@ impl Retention {
             self.deps.metrics.prune_behind(prune.state, true);
             tell(prune.state, *forgotten);
             if let Some(held_back) = self.deps.failures.admit("keep up with retention") {
-                tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are old enough than `retention.rate` lets go");
+                tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are past their retention than `retention.rate` allows to prune");
             }
         }
         Ok(!passes.is_empty())
     }
 
-    /// The next pages of rows that may be forgotten: those whose keys are gone. A row outlives its key, so that the
-    /// event of a key that Redis drops late finds that its task has finished. To ask for the keys makes Redis drop
+    /// Returns the next pages of rows that may be pruned: those whose keys are gone. A row outlives its key, so that
+    /// the event of a key that Redis drops late finds that its task has finished. Checking the keys makes Redis drop
     /// those that are due; their events have arrived when this returns. `None` while Redis does not answer.
     async fn without_keys(
         &self,
@@ -191,7 +192,7 @@ impl Retention {
 
     async fn whose_keys_are_gone(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
         if !self.deps.router.adopts_any() {
-            // No key begins anything here.
+            // No key is adopted here.
             return Some(rows.into_iter().map(|(row, _)| row).collect());
         }
         let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
@@ -206,14 +207,14 @@ impl Retention {
     }
 }
 
-/// One line about what is gone.
+/// Logs the number of pruned rows.
 fn tell(state: State, rows: u64) {
     if rows > 0 {
-        tracing::info!(%state, rows, "forgot finished tasks that were old enough");
+        tracing::info!(%state, rows, "pruned finished tasks past their retention");
     }
 }
 
-/// How long to wait between two looks.
+/// Interval between two passes.
 fn every(retention: &RetentionConfig) -> Duration {
     let ages = [retention.done, retention.dead, retention.cancelled];
     let shortest = ages.into_iter().flatten().min();
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_for_long_is_not_looked_for_often() {
+    fn a_longer_retention_is_checked_less_often() {
         let config = |text: &str| crate::Config::from_toml(text).unwrap().retention;
         let seconds = |text: &str| every(&config(text)).as_secs();
         assert_eq!(seconds("retention.done = '60s'"), 10);

@@ -1,4 +1,4 @@
-//! What makes lost events harmless: each second, the sweep of what is overdue.
+//! Sweep: finds overdue tasks each second, which makes lost events harmless.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,65 +17,66 @@ use crate::timer::{Signal, Source};
 /// Rows of one page.
 pub const PAGE: u32 = 1_000;
 
-/// Most pages of one scan; the next one goes on from there, or finds them again.
+/// Maximum number of pages of one scan. The next scan continues from there, or finds the rows again.
 pub const PAGES_MAX: usize = 32;
 
-/// What fell due less than this ago is being claimed just now, on the signal of a timer.
+/// Tasks that fell due less than this ago are left alone: a timer's signal is having them claimed.
 const SWEEP_GRACE: Duration = Duration::from_millis(500);
 
-/// When others come in for a task whose owner has not claimed it: the next in line, and then everybody else.
+/// Lateness at which other daemons take over a task that its owner has not claimed: first the second in rank, then all
+/// others.
 const NEXT_GRACE: Duration = Duration::from_millis(1_000);
 const OTHERS_GRACE: Duration = Duration::from_millis(1_250);
 
-/// Sweeps for their sake are so far apart, at least. Added to the last grace it is well below 2 s.
+/// Minimum pause between sweeps that take over tasks of others. Added to the last grace it is well below 2 s.
 const RIPE_PAUSE: Duration = Duration::from_millis(250);
 
-/// Most tasks of others that one sweep takes over.
+/// Maximum number of tasks of others that one sweep takes over.
 const TAKEN_OVER_MAX: usize = 4_000;
 
-/// Most tasks that one sweep passes by because their routes have more than they can start: what is behind them is
-/// looked for, but not all at once.
+/// Maximum number of tasks that one sweep skips because their routes are held. The tasks behind them are looked for,
+/// but not all at once.
 const PASSED_BY_MAX: usize = 8 * PAGE as usize;
 
-/// How long one sweep goes through old rows among which many are paused; the next one goes on from there.
+/// Time limit for scanning old rows among which many are paused. The next sweep continues from there.
 const AROUND_PAUSED: Duration = Duration::from_millis(100);
 
-/// Rest between two sweeps, at least.
+/// Minimum rest between two sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often the ledger's clock is read.
+/// Interval between reads of the ledger's clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
-/// What one sweep found.
+/// Report of one sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct SweepReport {
-    /// Overdue tasks that were handed in.
+    /// Number of overdue tasks found.
     pub overdue: usize,
-    /// Overdue rows whose key is no task key.
+    /// Number of overdue rows whose key is not a task key.
     pub foreign: usize,
 }
 
-/// Where the scans are.
+/// Positions of the scans.
 #[derive(Debug, Default)]
 struct Cursors {
-    /// The sweep goes round: due rows that nothing here can run are passed by.
+    /// Position of the scan for the oldest rows. The scan goes round, so that due rows without a route here are passed.
     sweep: Option<(UnixMs, u64)>,
     clock_read: Option<Instant>,
-    /// The log says that there are rows whose key is no task key.
+    /// True once the log has reported rows whose key is not a task key.
     told_of_foreign: bool,
-    /// When somebody else's task will have waited for long enough, if the last sweep saw one.
+    /// Time until a task of another daemon may be taken over, if the last sweep saw one.
     ripe_in: Option<Duration>,
 }
 
-/// What a sweep has seen so far.
+/// Findings of a sweep so far.
 #[derive(Debug, Default)]
 struct Seen {
     report: SweepReport,
-    /// Tasks that others have left waiting.
+    /// Tasks that their owners have left waiting.
     of_others: Vec<(SignalClass, Signal)>,
-    /// When the next one of these will be.
+    /// Time until the next such task may be taken over.
     ripe_in: Option<Duration>,
-    /// Tasks of routes that can start none of them soon.
+    /// Number of tasks skipped because their routes are held.
     passed_by: usize,
 }
 
@@ -87,15 +88,15 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Reconciles every `sweep.interval`, and at once when asked to, until the engine stops.
+    /// Sweeps every `sweep.interval`, and at once when activated, until the engine stops.
     pub async fn run(self) {
         let mut cursors = Cursors::default();
         let work = async {
             loop {
                 self.sweep(&mut cursors).await;
-                // However often somebody asks.
+                // Even if activated more often.
                 tokio::time::sleep(SWEEP_PAUSE).await;
-                // Asked means something; unasked it is the promise that nothing waits longer than this.
+                // Without an activation, the interval bounds how long an overdue task waits.
                 let interval = self.deps.jittered(self.deps.sweep.interval);
                 let ripe_in = cursors.ripe_in.take().unwrap_or(interval);
                 let pause = interval.min(ripe_in.max(RIPE_PAUSE));
@@ -110,7 +111,7 @@ impl Sweep {
     }
 
     async fn sweep(&self, cursors: &mut Cursors) {
-        // Results that are known but not yet written come first: their rows only look overdue.
+        // Unwritten settlements come first: their rows only look overdue.
         if self.deps.health.settlements_wait() {
             return;
         }
@@ -139,9 +140,9 @@ impl Sweep {
         Ok(())
     }
 
-    /// Hands in what is overdue: from where the last sweep stopped, and a page of the newest, so that a backlog
-    /// that cannot be worked off does not hide what fell due just now. Our own first; what others have left waiting
-    /// when all is seen.
+    /// Signals overdue tasks: a page of the newest, then the oldest from where the last sweep stopped, so that a long
+    /// backlog does not hide tasks that fell due just now. This daemon's own tasks come first; tasks that others have
+    /// left waiting are taken over at the end.
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
         let mut seen = Seen::default();
         let newest = DueScan {
@@ -151,7 +152,7 @@ impl Sweep {
         };
         let paused = self.pauses.paused();
         let has_room = self.has_room();
-        // A daemon at its limit takes nothing from others, so it does not read their rows.
+        // A daemon at its limit takes over no tasks of others, so it does not read their rows.
         let among = match has_room {
             true => KeyBuckets::all(),
             false => self.deps.ownership.own_buckets(),
@@ -211,7 +212,7 @@ impl Sweep {
         Ok(report)
     }
 
-    /// A page of what is overdue and may start, of these buckets at least.
+    /// Scans a page of overdue tasks that may start, at least those of these buckets.
     async fn scan_overdue(
         &self,
         scan: DueScan,
@@ -226,13 +227,13 @@ impl Sweep {
         if !paused.is_empty() {
             return ledger.pauses().scan_unpaused(scan, paused).await;
         }
-        // In a burst most of what is overdue waits here already.
+        // In a burst, most overdue tasks already wait in the queue.
         let known = |row: u64, _| self.queue.contains_row(row);
         ledger.scan_news(scan, among, &known).await
     }
 
-    /// Whether there is more room for runs here than there are tasks that wait for it: who is at its limit does not
-    /// take from others.
+    /// True if there are more free slots than fresh signals that could start: a daemon at its limit takes over no tasks
+    /// of others.
     fn has_room(&self) -> bool {
         !self.queue.is_crowded()
             && self.queue.free_slots() > self.queue.startable(SignalClass::Fresh)
@@ -272,7 +273,7 @@ impl Sweep {
                     }
                     continue;
                 }
-                // Who is at its limit does not take from others.
+                // A route at its limit takes over no tasks of others.
                 _ if self.queue.held(&route.name).is_some() => continue,
                 1 => NEXT_GRACE,
                 _ => OTHERS_GRACE,
@@ -286,19 +287,19 @@ impl Sweep {
         }
     }
 
-    /// Takes over what others have left waiting; of a backlog only when our own part of it is handed in, and from its
-    /// other end, since its owner may be at it.
+    /// Takes over tasks that others have left waiting. Tasks of a backlog are taken over only when this daemon's own
+    /// part is signalled, and from the other end, since their owner may be working on it.
     fn take_over(&self, of_others: Vec<(SignalClass, Signal)>, backlog_too: bool) {
         for (class, signal) in of_others.into_iter().rev() {
             if class == SignalClass::Fresh || backlog_too {
-                // What there is no room for is found again.
+                // Without room the signal is dropped; the next sweep finds the task again.
                 self.queue.push_as(class, signal).unwrap_or(());
             }
         }
     }
 }
 
-/// Counts what is overdue, and signals nothing: for `lapsed sweep`.
+/// Counts overdue tasks without signalling them, for `lapsed sweep`.
 ///
 /// # Errors
 /// [`LedgerError`].
