@@ -142,7 +142,7 @@ fn tasks_are_armed_however_far_ahead_unless_there_is_a_horizon() {
     assert_eq!(Config::default().redis.arm_horizon, None);
     let hour = Config::from_toml("redis.arm_horizon = '1h'").unwrap();
     assert_eq!(hour.redis.arm_horizon, Some(Duration::from_secs(3_600)));
-    for refused in ["'59s'", "'0s'", "'for ever'", "60", "false"] {
+    for refused in ["'59s'", "'0s'", "'forever'", "60", "false"] {
         assert_eq!(
             problems(&format!("redis.arm_horizon = {refused}")),
             [

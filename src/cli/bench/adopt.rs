@@ -40,7 +40,7 @@ impl Adopt {
                 count,
                 ..Numbers::default()
             };
-            let waiting = spinner("the daemon starts, and audits".to_owned());
+            let waiting = spinner("waiting for the first audit of the daemon".to_owned());
             let mut daemon = environment.daemon(numbers, &[], false)?;
             daemon.ready(false).await?;
             waiting.finish_and_clear();

@@ -42,7 +42,7 @@ impl Enqueue {
         let mut report = Report::default();
         let mut daemon = None;
         if !self.no_daemon {
-            let waiting = spinner("the daemon starts, and audits".to_owned());
+            let waiting = spinner("waiting for the first audit of the daemon".to_owned());
             let mut beside = environment.daemon(Numbers::default(), &[], false)?;
             beside.ready(false).await?;
             waiting.finish_and_clear();

@@ -273,7 +273,7 @@ impl Environment {
             .arg(&["on", ">deaf", "~*", "&*", "+@all", "-config"])
             .exec_async(&mut redis)
             .await
-            .context("set the notify flags of the private redis")
+            .context("set the notification flags of the private redis")
     }
 
     /// Kills the private Redis.
@@ -323,7 +323,7 @@ impl Environment {
             .bind(rows.1)
             .execute(&mut sql)
             .await
-            .context("delete what did not run")?;
+            .context("delete rows that did not run")?;
         Ok(())
     }
 

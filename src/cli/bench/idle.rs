@@ -16,7 +16,7 @@ impl Idle {
         let mut report = Report::default();
         for run in 1..=self.common.runs {
             let mut daemon = environment.daemon(Numbers::default(), &[], false)?;
-            let waiting = spinner("the daemon starts, and audits".to_owned());
+            let waiting = spinner("waiting for the first audit of the daemon".to_owned());
             daemon.ready(false).await?;
             waiting.finish_and_clear();
             let counters = environment.counters().await?;

@@ -253,7 +253,10 @@ impl Plan<'_> {
     }
 
     async fn await_ready(&self, daemons: &mut [Daemon]) -> anyhow::Result<()> {
-        let spinner = spinner(format!("{}: the daemon starts, and audits", self.label));
+        let spinner = spinner(format!(
+            "{}: waiting for the first audit of the daemon",
+            self.label
+        ));
         for daemon in daemons {
             daemon.ready(self.deaf).await?;
         }

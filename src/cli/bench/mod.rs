@@ -127,7 +127,7 @@ fn check(scenario: &Scenario) -> anyhow::Result<()> {
             .any(|nets| needs_own_redis.contains(nets))
     {
         return Err(usage(
-            "`--nets nudge` and `--nets sweep` switch expired events off, which only servers of one's own allow: add `--private`",
+            "`--nets nudge` and `--nets sweep` switch expired events off, which is allowed on private servers only: add `--private`",
         ));
     }
     Ok(())
@@ -150,12 +150,12 @@ fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
     let clock = if environment.is_private() {
         "lateness: from the due millisecond to the handler's first instruction, both on this host's clock, to the microsecond"
     } else {
-        "lateness: on the database's clock as the daemon follows it, to about 2 ms; early means more than 2 ms early"
+        "lateness: on the database's clock as the daemon follows it, accurate to about 2 ms; early means more than 2 ms early"
     };
     let counts = if environment.is_private() {
         "sql: `Questions` of the database (no pings, no preparing); redis: `INFO commandstats` without INFO; both during the measured span"
     } else {
-        "sql, redis: as the servers count, so whatever other clients did is in it; CPU and memory of the servers are not known"
+        "sql, redis: counted by the servers, other clients included; CPU and memory of the servers are not known"
     };
     let recorder = "recorder_mb: the measurement's own memory, which is part of the daemon's";
     let notes: &[&str] = match scenario {

@@ -75,7 +75,7 @@ text {{ fill: #333 }} .grid {{ stroke: #888; stroke-opacity: .25 }} .frame {{ st
 @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} }}
 </style>
 <title>{title}</title>
-<text x="{x}" y="24" font-size="15" font-weight="600">{title}: share of tasks started within so many milliseconds of their due time</text>
+<text x="{x}" y="24" font-size="15" font-weight="600">{title}: share of tasks started, by milliseconds after the due time</text>
 "##,
         title = escape(title),
         x = FRAME.0,
