@@ -19,10 +19,10 @@ pub(super) struct Runner {
 
 /// The server stopped answering: its remaining checks are skipped. The finding has been added.
 #[derive(Debug)]
-pub(super) struct Silent;
+pub(super) struct Unresponsive;
 
 /// Why a query failed.
-pub(super) enum Trouble {
+pub(super) enum QueryError {
     /// The connection is lost.
     Lost(String),
     /// The server refuses this query.
@@ -48,19 +48,19 @@ impl Runner {
     }
 
     /// Runs the query that `checks` need. A refusal adds a note for each of them and returns `None`.
-    pub(super) async fn learn<T, E: Into<Trouble>>(
+    pub(super) async fn query<T, E: Into<QueryError>>(
         &mut self,
         checks: &[&'static str],
         question: impl Future<Output = Result<T, E>>,
-    ) -> Result<Option<T>, Silent> {
+    ) -> Result<Option<T>, Unresponsive> {
         let why = match self.bounded(question).await {
             Some(Ok(answer)) => return Ok(Some(answer)),
             Some(Err(error)) => match error.into() {
-                Trouble::Refused(why) => {
+                QueryError::Refused(why) => {
                     self.add(checks.iter().map(|check| Finding::unknown(check, &why)));
                     return Ok(None);
                 }
-                Trouble::Lost(why) => why,
+                QueryError::Lost(why) => why,
             },
             None => "no answer in time".to_owned(),
         };
@@ -70,11 +70,11 @@ impl Runner {
                 "check the server, then run `lapsed doctor` again: the remaining checks were skipped",
             ),
         ]);
-        Err(Silent)
+        Err(Unresponsive)
     }
 }
 
-impl From<RedisError> for Trouble {
+impl From<RedisError> for QueryError {
     fn from(error: RedisError) -> Self {
         match error {
             RedisError::Unreachable(_) | RedisError::Loading(_) => Self::Lost(words(&error)),
@@ -83,7 +83,7 @@ impl From<RedisError> for Trouble {
     }
 }
 
-impl From<sqlx::Error> for Trouble {
+impl From<sqlx::Error> for QueryError {
     fn from(error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::Database(_)
@@ -96,7 +96,7 @@ impl From<sqlx::Error> for Trouble {
     }
 }
 
-impl From<MigrateError> for Trouble {
+impl From<MigrateError> for QueryError {
     fn from(error: MigrateError) -> Self {
         match error {
             MigrateError::Sql { source, .. } => source.into(),

@@ -17,7 +17,7 @@ use tracing::log::LevelFilter;
 
 use super::Finding;
 use super::clocks::Reading;
-use super::runner::{Runner, Silent, words};
+use super::runner::{Runner, Unresponsive, words};
 use crate::Config;
 use crate::ledger::mysql::{ENGINE_SESSION, MysqlLedger, queries};
 use crate::task::{TableName, UnixMs};
@@ -82,12 +82,12 @@ async fn examine_server(
     table: &TableName,
     conn: &mut MySqlConnection,
     runner: &mut Runner,
-) -> Result<Option<Reading>, Silent> {
+) -> Result<Option<Reading>, Unresponsive> {
     let settings = async {
         sqlx::raw_sql(ENGINE_SESSION).execute(&mut *conn).await?;
         sqlx::raw_sql(IMPATIENT).execute(&mut *conn).await
     };
-    let session = runner.learn(&[SESSION], settings).await?;
+    let session = runner.query(&[SESSION], settings).await?;
     if session.is_some() {
         let found = "READ COMMITTED, lock waits end after 1 s";
         runner.add([Finding::ok(SESSION, found)]);
@@ -95,13 +95,13 @@ async fn examine_server(
     let fresh = sqlx::raw_sql(FRESH_SIZES).execute(&mut *conn);
     // A server without this setting refuses the statement, which does not matter.
     if runner.bounded(fresh).await.is_none() {
-        return Err(Silent);
+        return Err(Unresponsive);
     }
 
     let reading = Reading::take(clock(conn));
-    let reading = runner.learn(&[CLOCK], reading).await?;
+    let reading = runner.query(&[CLOCK], reading).await?;
 
-    let asked = runner.learn(&server::CHECKS, Variables::read(conn)).await?;
+    let asked = runner.query(&server::CHECKS, Variables::read(conn)).await?;
     let limits = &config.ledger;
     if let Some(variables) = &asked {
         runner.add(server::judge(variables, limits.max_connections));

@@ -4,7 +4,7 @@ use sqlx::{MySqlConnection, Row};
 
 use super::{is_about_rights, statement};
 use crate::doctor::Finding;
-use crate::doctor::runner::{Runner, Silent};
+use crate::doctor::runner::{Runner, Unresponsive};
 use crate::ledger::mysql::queries::Queries;
 
 const PAUSES: &str = "ledger.pauses";
@@ -25,11 +25,11 @@ pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
     runner: &mut Runner,
-) -> Result<(), Silent> {
-    let Some(standing) = runner.learn(&[PAUSES], count(conn, queries)).await? else {
+) -> Result<(), Unresponsive> {
+    let Some(standing) = runner.query(&[PAUSES], count(conn, queries)).await? else {
         return Ok(());
     };
-    let Some(refused) = runner.learn(&[PAUSES], refused(conn, queries)).await? else {
+    let Some(refused) = runner.query(&[PAUSES], refused(conn, queries)).await? else {
         return Ok(());
     };
     runner.add([judge(queries, standing, &refused)]);

@@ -5,7 +5,7 @@ use sqlx::MySqlConnection;
 use super::{is_about_rights, number, statement};
 use crate::config::{Config, TimerKind};
 use crate::doctor::Finding;
-use crate::doctor::runner::{Runner, Silent};
+use crate::doctor::runner::{Runner, Unresponsive};
 use crate::ledger::mysql::queries::Queries;
 
 const RATES: &str = "ledger.rates";
@@ -31,11 +31,11 @@ pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
     runner: &mut Runner,
-) -> Result<(), Silent> {
+) -> Result<(), Unresponsive> {
     if config.timer != TimerKind::LedgerPoll {
         return Ok(());
     }
-    let lack = runner.learn(&[RATES], lack(conn, queries)).await?;
+    let lack = runner.query(&[RATES], lack(conn, queries)).await?;
     let rated = config
         .routes
         .iter()

@@ -4,7 +4,7 @@ use sqlx::MySqlConnection;
 
 use super::{is_about_rights, number, statement};
 use crate::doctor::Finding;
-use crate::doctor::runner::{Runner, Silent};
+use crate::doctor::runner::{Runner, Unresponsive};
 use crate::ledger::mysql::queries::Queries;
 
 const READ_BACK: &str = "ledger.read_back";
@@ -21,8 +21,8 @@ pub(super) async fn examine(
     conn: &mut MySqlConnection,
     queries: &Queries,
     runner: &mut Runner,
-) -> Result<(), Silent> {
-    let read = runner.learn(&[READ_BACK], read_back(conn, queries)).await?;
+) -> Result<(), Unresponsive> {
+    let read = runner.query(&[READ_BACK], read_back(conn, queries)).await?;
     runner.add(read.map(judge));
     Ok(())
 }

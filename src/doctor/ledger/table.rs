@@ -12,7 +12,7 @@ use super::read_back;
 use super::server::Variables;
 use crate::Config;
 use crate::doctor::Finding;
-use crate::doctor::runner::{Runner, Silent};
+use crate::doctor::runner::{Runner, Unresponsive};
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::migrate::{self, MigrateError};
 use crate::ledger::mysql::queries::{self, Queries};
@@ -28,9 +28,9 @@ pub(super) async fn examine(
     conn: &mut MySqlConnection,
     variables: Option<&Variables>,
     runner: &mut Runner,
-) -> Result<(), Silent> {
+) -> Result<(), Unresponsive> {
     let queries = Queries::new(table);
-    let shape = match runner.learn(&[SHAPE], look(conn, table)).await? {
+    let shape = match runner.query(&[SHAPE], look(conn, table)).await? {
         Some(shape) => shape,
         None => return Ok(()),
     };
@@ -40,11 +40,11 @@ pub(super) async fn examine(
     }
 
     let charset = runner
-        .learn(&[KEY_CHARSET], key_charset(conn, table))
+        .query(&[KEY_CHARSET], key_charset(conn, table))
         .await?;
     runner.add(charset.map(|charset| judge_key_charset(table, &charset)));
-    let identity = runner.learn(&[GRANTS], identity(conn)).await?;
-    let refused = runner.learn(&[GRANTS], refused(conn, &queries)).await?;
+    let identity = runner.query(&[GRANTS], identity(conn)).await?;
+    let refused = runner.query(&[GRANTS], refused(conn, &queries)).await?;
     if let (Some(identity), Some(refused)) = (identity, refused) {
         let deletes = !config.retention.is_off();
         runner.add(grants(table, &identity, &refused, deletes));
@@ -53,24 +53,24 @@ pub(super) async fn examine(
         pauses::examine(conn, &queries, runner).await?;
         rates::examine(config, conn, &queries, runner).await?;
         read_back::examine(conn, &queries, runner).await?;
-        let plan = runner.learn(&[INDEX], explain(conn, &queries)).await?;
+        let plan = runner.query(&[INDEX], explain(conn, &queries)).await?;
         runner.add(plan.map(|plan| judge_plan(table, plan.as_ref())));
     }
     let indexes = key_indexes(conn, table);
-    if let Some(indexes) = runner.learn(&[LEGACY_INDEX], indexes).await? {
+    if let Some(indexes) = runner.query(&[LEGACY_INDEX], indexes).await? {
         runner.add(legacy_index(table, &indexes));
     }
     let next_id = next_id(conn, table, &queries);
-    if let Some(Some((next, column_type))) = runner.learn(&[ID], next_id).await? {
+    if let Some(Some((next, column_type))) = runner.query(&[ID], next_id).await? {
         runner.add([id_capacity(table, next, &column_type)]);
     }
-    let size = runner.learn(&[BUFFER_POOL], size(conn, table)).await?;
+    let size = runner.query(&[BUFFER_POOL], size(conn, table)).await?;
     let pool = variables.and_then(|variables| variables.number("innodb_buffer_pool_size"));
     runner.add(size.map(|size| buffer_pool(size, pool)));
     if shape.is_ok() {
         let router = Router::new(HandlerRegistry::new(), config);
         let backlog = Backlog::read(conn, &queries, &router);
-        let backlog = runner.learn(&[BACKLOG], backlog).await?;
+        let backlog = runner.query(&[BACKLOG], backlog).await?;
         runner.add(backlog.map(|backlog| backlog.judge()));
     }
     Ok(())

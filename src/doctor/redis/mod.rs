@@ -10,7 +10,7 @@ mod rights;
 mod server;
 
 use super::clocks::Reading;
-use super::runner::{Runner, Silent};
+use super::runner::{Runner, Unresponsive};
 use super::{Finding, Severity};
 use crate::compose::name_of;
 use crate::config::{Config, TimerKind};
@@ -87,7 +87,7 @@ async fn examine_server(
     config: &Config,
     endpoint: Endpoint,
     runner: &mut Runner,
-) -> Result<Option<Reading>, Silent> {
+) -> Result<Option<Reading>, Unresponsive> {
     let commands = Commands::new(endpoint.clone());
     let server = Inspection::new(commands);
     let found = runner.bounded(server.time()).await;
@@ -99,18 +99,18 @@ async fn examine_server(
     }
 
     let of_info = [VERSION, ROLE, CLUSTER, EVICTION, PERSISTENCE, LATENESS];
-    let info = runner.learn(&of_info, server.info()).await?;
+    let info = runner.query(&of_info, server.info()).await?;
     if let Some(info) = &info {
         runner.add([version(info), role(info), cluster(info)]);
     }
 
     let events = Events::wanted_by(config);
     let flags = server.settings(&[FLAGS]);
-    if let Some(settings) = runner.learn(&[NOTIFICATIONS], flags).await? {
+    if let Some(settings) = runner.query(&[NOTIFICATIONS], flags).await? {
         runner.add(notifications(settings.raw(FLAGS), events));
     }
     let channel = endpoint.channel(EventKind::Expired);
-    let members = runner.learn(&[DAEMONS], members(config, &server)).await?;
+    let members = runner.query(&[DAEMONS], members(config, &server)).await?;
     let running = match &members {
         Some(members) => {
             runner.add([listeners::daemons(members.as_deref())]);
@@ -121,17 +121,17 @@ async fn examine_server(
         None => 0,
     };
     // Before this program subscribes itself.
-    let listeners = runner.learn(&[LISTENERS], server.listeners(&channel));
+    let listeners = runner.query(&[LISTENERS], server.listeners(&channel));
     if let Some(listeners) = listeners.await? {
         runner.add([listeners::judge(&channel, &listeners, running)]);
     }
     let refused = refused(&server, &endpoint, &config.redis.key_prefix);
-    if let Some(refused) = runner.learn(&[RIGHTS], refused).await? {
+    if let Some(refused) = runner.query(&[RIGHTS], refused).await? {
         runner.add(rights(&channel, &refused));
     }
     if events == Events::ExpiredAndArmings {
         let refused = refused_to_adopt(&server, &endpoint);
-        if let Some(refused) = runner.learn(&[ADOPTION], refused).await? {
+        if let Some(refused) = runner.query(&[ADOPTION], refused).await? {
             runner.add([adoption(&endpoint, refused.as_ref())]);
         }
     }
@@ -139,7 +139,7 @@ async fn examine_server(
         runner.add([eviction(info)]);
     }
     let limit = server.settings(&[BUFFER_LIMIT]);
-    if let Some(settings) = runner.learn(&[OUTPUT_BUFFER], limit).await? {
+    if let Some(settings) = runner.query(&[OUTPUT_BUFFER], limit).await? {
         runner.add([output_buffer(settings.raw(BUFFER_LIMIT))]);
     }
     if let Some(info) = &info {
@@ -155,6 +155,6 @@ async fn examine_server(
         let between = config.sentinel.interval;
         runner.add(audits(info, endpoint.database(), between));
     }
-    let reading = runner.learn(&[CLOCK], Reading::take(server.time()));
+    let reading = runner.query(&[CLOCK], Reading::take(server.time()));
     reading.await
 }
