@@ -162,7 +162,7 @@ mod tests {
         };
         assert_eq!(
             malformed.judge().found,
-            "4 tasks are overdue, the oldest for 2 h: 0 have a route here and run as soon as a daemon has a free slot, unless paused, 0 have none and stay; 4 of them never run, since their key is no task key: `a`, `b\\n`, `c` and more"
+            "4 tasks are overdue, the oldest for 2 h: 0 have a route here and run as soon as a daemon has a free slot, unless paused, 0 have none and stay; 4 of them never run because their key is malformed: `a`, `b\\n`, `c` and more"
         );
         let one = Backlog {
             with_route: 1,

@@ -120,7 +120,7 @@ mod tests {
             ("master_port", "6379"),
         ]);
         let replica = role(&info);
-        assert_is(&replica, Severity::Error, "never says `expired`");
+        assert_is(&replica, Severity::Error, "publishes no `expired`");
         assert!(replica.remedy.unwrap().contains("10.0.0.7:6379"));
         assert_is(
             &role(&Facts::default()),

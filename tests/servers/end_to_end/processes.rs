@@ -285,7 +285,7 @@ async fn at_sighup_the_daemon_takes_the_routes_as_they_are_now() {
     daemon.until_logged("no handler and no route").await;
     std::fs::write(daemon.config(), "nonsense").unwrap();
     daemon.signal(Signal::HUP);
-    daemon.until_logged("configuration cannot be used").await;
+    daemon.until_logged("configuration is invalid").await;
     std::fs::write(daemon.config(), new_routes).unwrap();
     daemon.signal(Signal::HUP);
     rig.until_done(1).await;
