@@ -55,7 +55,7 @@ impl Migrate {
             }
             Progress::Skipped(step) => eprintln!(
                 "  skipped: this user may not create it and cannot see whether it exists; if it does not, migrate as a user with {}",
-                step.rights()
+                step.privileges()
             ),
             _ => {}
         };

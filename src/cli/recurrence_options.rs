@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use lapsed::Recurrence;
 use lapsed::ledger::TaskRecord;
-use lapsed::task::{CATCH_UP_LIMIT, CatchUp, Due, Overlap, Said, Terms, UnixMs};
+use lapsed::task::{self, CATCH_UP_LIMIT, CatchUp, Due, Overlap, RecurrenceInput, UnixMs};
 use serde::Deserialize;
 
 /// Number of occurrences that `show` prints.
@@ -89,15 +89,15 @@ impl RecurrenceOptions {
                 ),
             };
         }
-        let said = Said {
+        let input = RecurrenceInput {
             every: self.every.as_deref(),
             cron: self.cron.as_deref(),
             tz: self.tz.as_deref(),
         };
-        let rule = said.rule().map_err(|error| error.to_string())?;
+        let rule = input.rule().map_err(|error| error.to_string())?;
         let until = self.until.as_deref().map(Due::parse_moment).transpose();
         let until = until.map_err(|error| format!("`until`: {error}"))?;
-        let terms = Terms {
+        let options = task::RecurrenceOptions {
             start: first.map(|first| first.resolve(now)),
             until: until.map(|until| until.resolve(now)),
             times: self.times,
@@ -105,7 +105,7 @@ impl RecurrenceOptions {
             catch_up_max: self.catch_up_max,
             overlap: self.overlap.map(Overlap::from),
         };
-        let recurrence = terms.apply(rule).map_err(|error| error.to_string())?;
+        let recurrence = options.apply(rule).map_err(|error| error.to_string())?;
         Ok(Some(recurrence))
     }
 
@@ -133,7 +133,7 @@ pub fn occurrences(task: &TaskRecord) -> Vec<UnixMs> {
         return Vec::new();
     }
     let mut occurrences = vec![task.due];
-    let mut last = recurrence.goes_on_behind(task.due);
+    let mut last = recurrence.continues_after(task.due);
     while occurrences.len() < TOLD
         && let Some(next) = recurrence.next(last)
     {

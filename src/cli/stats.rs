@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Catalog, MethodFigures, Pauses, Survey, SurveyLimits};
+use lapsed::ledger::{Catalog, DetailedStats, DetailedStatsLimits, MethodStats, Pauses};
 use lapsed::task::Pause;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,20 +42,20 @@ impl Stats {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let ledger = Adapters::new(config)?.ledger;
         let Some(every) = self.watch else {
-            let (survey, pauses) = look(&ledger).await?;
-            show(output, &survey, &pauses)?;
+            let (stats, pauses) = look(&ledger).await?;
+            show(output, &stats, &pauses)?;
             return Ok(ExitCode::SUCCESS);
         };
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let watching = async {
             loop {
                 let asked = Instant::now();
-                let (survey, pauses) = look(&ledger).await?;
+                let (stats, pauses) = look(&ledger).await?;
                 let took = asked.elapsed();
                 if !output.json {
                     begin_page()?;
                 }
-                show(output, &survey, &pauses)?;
+                show(output, &stats, &pauses)?;
                 // The ledger has other work: queries take at most half of the time.
                 tokio::time::sleep(every.saturating_sub(took).max(took)).await;
             }
@@ -67,9 +67,9 @@ impl Stats {
     }
 }
 
-async fn look(ledger: &MysqlLedger) -> anyhow::Result<(Survey, Vec<Pause>)> {
-    let survey = ledger.survey(SurveyLimits::default()).await?;
-    Ok((survey, ledger.all().await?))
+async fn look(ledger: &MysqlLedger) -> anyhow::Result<(DetailedStats, Vec<Pause>)> {
+    let stats = ledger.stats(DetailedStatsLimits::default()).await?;
+    Ok((stats, ledger.all().await?))
 }
 
 /// On a terminal, overwrites the previous page; elsewhere, appends.
@@ -81,26 +81,26 @@ fn begin_page() -> anyhow::Result<()> {
     })
 }
 
-fn show(output: Output, survey: &Survey, pauses: &[Pause]) -> anyhow::Result<()> {
-    let mut value = serde_json::to_value(survey)?;
+fn show(output: Output, stats: &DetailedStats, pauses: &[Pause]) -> anyhow::Result<()> {
+    let mut value = serde_json::to_value(stats)?;
     value["pauses"] = json!(pauses);
-    let mut lines = vec![counts(survey)];
-    if !survey.methods.is_empty() {
+    let mut lines = vec![counts(stats)];
+    if !stats.methods.is_empty() {
         lines.push(String::new());
-        lines.push(methods(survey));
+        lines.push(methods(stats));
     }
     lines.extend(pauses::lines(pauses));
     output.print(&value, lines.join("\n"))
 }
 
-fn counts(survey: &Survey) -> String {
-    let counts = survey.counts.by_state();
+fn counts(stats: &DetailedStats) -> String {
+    let counts = stats.counts.by_state();
     // The count of malformed rows is shown only if there are any.
     let shown = counts
         .iter()
         .filter(|(state, count)| *state != "malformed" || *count > 0);
     let lines = shown.map(|(state, count)| {
-        let more = if survey.at_least.contains(state) {
+        let more = if stats.at_least.contains(state) {
             "+"
         } else {
             ""
@@ -108,17 +108,17 @@ fn counts(survey: &Survey) -> String {
         format!("{state:<10} {count:>12}{more}")
     });
     let mut lines: Vec<String> = lines.collect();
-    if survey.counts.overdue > 0 {
-        let oldest = seconds(survey.counts.overdue_ms_max);
+    if stats.counts.overdue > 0 {
+        let oldest = seconds(stats.counts.overdue_ms_max);
         lines.push(format!("the oldest is {oldest} s overdue"));
     }
-    if !survey.at_least.is_empty() {
+    if !stats.at_least.is_empty() {
         lines.push("+: there may be more; counting stopped at a limit".to_owned());
     }
     lines.join("\n")
 }
 
-fn methods(survey: &Survey) -> String {
+fn methods(stats: &DetailedStats) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
@@ -128,15 +128,15 @@ fn methods(survey: &Survey) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for figures in survey.methods.iter().take(METHODS_SHOWN) {
+    for figures in stats.methods.iter().take(METHODS_SHOWN) {
         table.add_row(row(figures));
     }
     let mut text = table.trim_fmt();
-    let left = survey.methods.len().saturating_sub(METHODS_SHOWN);
+    let left = stats.methods.len().saturating_sub(METHODS_SHOWN);
     if left > 0 {
         text += &format!("\nand {left} more: `--json` has all");
     }
-    if survey
+    if stats
         .methods
         .iter()
         .any(|figures| figures.due_to_done.is_some())
@@ -145,8 +145,8 @@ fn methods(survey: &Survey) -> String {
                  P50, P99 and MAX are seconds from due to done";
     }
     for (of, which) in [
-        (survey.methods_of, "unfinished"),
-        (survey.methods_of_dead, "dead"),
+        (stats.methods_of, "unfinished"),
+        (stats.methods_of_dead, "dead"),
     ] {
         if let Some(of) = of {
             text += &format!(
@@ -157,8 +157,8 @@ fn methods(survey: &Survey) -> String {
     text
 }
 
-fn row(figures: &MethodFigures) -> [String; 11] {
-    let MethodFigures {
+fn row(figures: &MethodStats) -> [String; 11] {
+    let MethodStats {
         name,
         pending,
         waiting,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Catalog, Ledger, ListFilter, NudgeAnswer, Pauses, RescheduleAnswer};
+use lapsed::ledger::{Catalog, Ledger, ListFilter, Pauses, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{KeyError, Paused, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde::Serialize;
@@ -96,12 +96,12 @@ impl OneKey {
     async fn tell_due(
         &self,
         adapters: &Adapters,
-        answer: NudgeAnswer,
+        answer: RunNowAnswer,
         verb: &str,
         output: Output,
     ) -> anyhow::Result<ExitCode> {
         match answer {
-            NudgeAnswer::Due(arming) => {
+            RunNowAnswer::Due(arming) => {
                 adapters.client().arm_again(&self.key, arming).await;
                 let (kept_back, but) = stays_pending_now(adapters, &self.key, arming.due).await;
                 let mut value = json!({ "id": arming.to_string(), "key": self.key.as_str(), "kept_back": kept_back });
@@ -115,8 +115,8 @@ impl OneKey {
                 )?;
                 Ok(ExitCode::SUCCESS)
             }
-            NudgeAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),
-            NudgeAnswer::Unknown => bail!("there is no task `{}`", self.key),
+            RunNowAnswer::Refused(state) => bail!("`{}` is {state} and cannot be {verb}", self.key),
+            RunNowAnswer::Unknown => bail!("there is no task `{}`", self.key),
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::pruning::EVENTS_TAKE;
 use super::{ClientError, TaskClient};
-use crate::ledger::{Catalog, ListFilter, ListPage, NudgeAnswer, Picked, TaskRecord};
+use crate::ledger::{Catalog, ListFilter, ListPage, Picked, RunNowAnswer, TaskRecord};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
@@ -88,9 +88,9 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, ClientError> {
+    pub async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, ClientError> {
         let answer = self.catalog()?.redrive(key).await?;
-        if let NudgeAnswer::Due(arming) = answer {
+        if let RunNowAnswer::Due(arming) = answer {
             self.arm_again(key, arming).await;
         }
         Ok(answer)

@@ -95,7 +95,7 @@ impl TaskClient {
         }
         recurrence.check_room(task.key())?;
         let now: UnixMs = self.ledger.clock().now();
-        let behind = recurrence.begins_behind(now);
+        let behind = recurrence.starts_after(now);
         match recurrence.clone().anchored(now).next(behind) {
             Some(due) if due.since(now) > DELAY_MAX => Err(ScheduleError::TooFar.into()),
             Some(_) => Ok(()),

@@ -7,7 +7,8 @@ use toml::Value;
 use super::RouteConfig;
 use super::reader::{Problems, Reader};
 use crate::task::{
-    CatchUp, Due, PAYLOAD_BYTES_MAX, Recurrence, Said, TAG_CHARS_MAX, TaskKey, Terms, UnixMs,
+    CatchUp, Due, PAYLOAD_BYTES_MAX, Recurrence, RecurrenceInput, RecurrenceOptions, TAG_CHARS_MAX,
+    TaskKey, UnixMs,
 };
 
 /// One entry of `[[recurring]]`.
@@ -78,19 +79,19 @@ impl Reader {
             self.optional("cron", p),
             self.optional("tz", p),
         );
-        let said = Said {
+        let input = RecurrenceInput {
             every: every.as_deref(),
             cron: cron.as_deref(),
             tz: tz.as_deref(),
         };
-        let recurrence = said
+        let recurrence = input
             .rule()
             .map_err(|error| p.add(&self.path, error.to_string()));
         let start = self.moment("start", p);
         let until = self.moment("until", p);
         let says_catch_up = self.table.contains_key("catch_up");
         let catch_up: Option<CatchUp> = self.optional("catch_up", p);
-        let terms = Terms {
+        let options = RecurrenceOptions {
             start,
             until,
             times: None,
@@ -100,7 +101,7 @@ impl Reader {
         };
         // An invalid value has been reported already.
         if catch_up.is_some() || !says_catch_up {
-            for problem in terms.problems() {
+            for problem in options.problems() {
                 p.add(&self.path, problem.to_string());
             }
         }
@@ -112,7 +113,7 @@ impl Reader {
         }
         let path = self.path.clone();
         self.done(p);
-        let recurrence = terms.apply(recurrence.ok()?).ok()?;
+        let recurrence = options.apply(recurrence.ok()?).ok()?;
         let key = key?;
         if let Err(error) = recurrence.check_room(&key) {
             p.add(&path, error.to_string());

@@ -45,7 +45,7 @@ async fn hand_on(deps: &Deps, claim: &Claim) -> Outcome {
         ..NewTask::new(key.clone(), due)
     };
     // Only if the task does not exist: an existing one was created before, and may have been cancelled since.
-    match deps.ledger.recur(&task, None).await {
+    match deps.ledger.write_series(&task, None).await {
         Ok(made) => {
             let alarm = |arming| Alarm {
                 key,

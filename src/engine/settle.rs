@@ -88,7 +88,7 @@ impl Settler {
         );
         match claim.occurrence(now) {
             Some(occurrence) => {
-                occurrence.go_on(verdict, matches!(outcome, Outcome::Poisoned), now)
+                occurrence.series_verdict(verdict, matches!(outcome, Outcome::Poisoned), now)
             }
             None => verdict,
         }
@@ -189,7 +189,7 @@ impl Settler {
         // echoes.
         let (done, open): (Vec<_>, Vec<_>) = finished.into_iter().partition(|(ended, verdict)| {
             matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed)
-                && !matches!(verdict, Verdict::GoOn { .. })
+                && !matches!(verdict, Verdict::NextOccurrence { .. })
         });
         self.queue.finish_settled(
             done.iter()
@@ -286,7 +286,7 @@ impl Settler {
                     arming: Some(claim.lease.arming),
                 })
             }
-            (Settled::Applied, Verdict::GoOn { next, died: _ }) => Some(Alarm {
+            (Settled::Applied, Verdict::NextOccurrence { next, died: _ }) => Some(Alarm {
                 key: claim.key.clone(),
                 due: *next,
                 arming: Some(Arming {
@@ -338,7 +338,7 @@ impl Settler {
             (_, Verdict::SnoozeUntil(at)) if wrote == Some(Settled::Applied) => {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
-            (Some(Settled::Applied), Verdict::GoOn { next, died }) => {
+            (Some(Settled::Applied), Verdict::NextOccurrence { next, died }) => {
                 self.tell_next_occurrence(ended, *next, died.as_ref());
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
@@ -419,7 +419,7 @@ impl Settler {
                 mishap: failed(error),
             },
             Verdict::Release => Ruling::Release,
-            Verdict::GoOn { next, died } => Ruling::GoOn {
+            Verdict::NextOccurrence { next, died } => Ruling::NextOccurrence {
                 next: *next,
                 // False if missed, handed on, or snoozed until after the next occurrence.
                 ran: died.is_some() || *outcome == Outcome::Succeeded,
@@ -446,7 +446,7 @@ fn runs_started(ended: &Ended) -> u16 {
 fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
     let succeeded = matches!(
         verdict,
-        Verdict::Complete | Verdict::GoOn { died: None, .. }
+        Verdict::Complete | Verdict::NextOccurrence { died: None, .. }
     );
     ended.claim.recurrence.is_some() && !succeeded
 }
@@ -456,7 +456,7 @@ fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
 fn has_data(ruling: &Ruling) -> bool {
     match ruling {
         Ruling::Complete | Ruling::Release => false,
-        Ruling::GoOn {
+        Ruling::NextOccurrence {
             error,
             mishap,
             result,

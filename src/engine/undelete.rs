@@ -61,7 +61,7 @@ async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, Ledger
     }
     let mut revived = Vec::new();
     for row in armed {
-        if deps.ledger.revive(row.arming).await? {
+        if deps.ledger.undelete(row.arming).await? {
             revived.push(Alarm::from(row));
         }
     }
@@ -81,7 +81,7 @@ async fn undelete_page(deps: &Deps, rows: Vec<Upcoming>) -> Result<usize, Ledger
 pub async fn undelete_expired(deps: &Deps, arming: Arming) -> Result<bool, LedgerError> {
     let now = deps.ledger.clock().now();
     let fits = arming.due <= now.plus(FITS) && now <= arming.due.plus(FITS);
-    Ok(fits && deps.ledger.revive(arming).await?)
+    Ok(fits && deps.ledger.undelete(arming).await?)
 }
 
 /// Returns the rows whose keys are armed for their due times. Without Redis there is no evidence, and the deletion

@@ -1,7 +1,20 @@
-//! Calling off many: which tasks, a page of them at a time.
+//! Cancelling tasks by key, or by filter a page at a time.
 
 use super::LedgerError;
-use crate::task::TaskKey;
+use crate::task::{State, TaskKey};
+
+/// Result of [`Ledger::cancel`](super::Ledger::cancel) for one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelAnswer {
+    /// It will not start.
+    Cancelled,
+    /// It is being run; no further attempt will start.
+    Running,
+    /// It had finished, in this state.
+    Finished(State),
+    /// There is no such task.
+    Unknown,
+}
 
 /// Which tasks to call off; everything that is set must fit, and something must be.
 ///

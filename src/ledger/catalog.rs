@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::listing::{ListFilter, ListPage, Picked};
-use super::{LedgerError, Survey, SurveyLimits};
+use super::{DetailedStats, DetailedStatsLimits, LedgerError};
 use crate::task::{Arming, JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
 /// A whole row, for people.
@@ -206,7 +206,7 @@ impl Stats {
 
 /// What [`Catalog::run_now`] and [`Catalog::redrive`] came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NudgeAnswer {
+pub enum RunNowAnswer {
     /// It is due; this is its arming.
     Due(Arming),
     /// Not in a state to do that: this is its state.
@@ -225,11 +225,17 @@ pub trait Catalog: Send + Sync + 'static {
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError>;
 
     /// Counts by state, class and method, of no more rows than the limits say; the answer tells where that was a part.
-    async fn survey(&self, limits: SurveyLimits) -> Result<Survey, LedgerError>;
+    async fn detailed_stats(
+        &self,
+        limits: DetailedStatsLimits,
+    ) -> Result<DetailedStats, LedgerError>;
 
-    /// The counts of a [survey](Self::survey) with its default limits: exact while there are fewer rows than those.
+    /// The counts of a [detailed_stats](Self::detailed_stats) with its default limits: exact while there are fewer rows than those.
     async fn stats(&self) -> Result<Stats, LedgerError> {
-        Ok(self.survey(SurveyLimits::default()).await?.counts)
+        Ok(self
+            .detailed_stats(DetailedStatsLimits::default())
+            .await?
+            .counts)
     }
 
     /// How long the oldest overdue task has waited, zero if none is overdue. Exact however many there are, and soon
@@ -238,11 +244,11 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// Makes a pending or waiting task due now. One that comes again runs once more than it would. One that a
     /// [hold](super::Pauses::hold) keeps back is held no longer: it gets a due time of its own, now.
-    async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
+    async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError>;
 
     /// Brings a dead task back to pending: the same due time, so the same stable id, and its history; its counters
     /// cleared, and what is counted from its beginning (lateness, deadline, expiry) counted from now.
-    async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError>;
+    async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError>;
 
     /// Dead tasks that fit, in the [order](ListFilter::order) of the filter; its `states` are not looked at. Ends early
     /// as [`list`](Self::list) does.

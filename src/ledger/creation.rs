@@ -1,4 +1,4 @@
-//! Creating a task: what is asked for, and what stands afterwards.
+//! Creating and rescheduling a task.
 
 use crate::task::{Arming, Recurrence, State, TaskKey, UnixMs};
 
@@ -113,4 +113,17 @@ impl Stands {
             IfPending::Refuse => Self::Refused,
         }
     }
+}
+
+/// Result of [`Ledger::reschedule`](super::Ledger::reschedule).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RescheduleAnswer {
+    /// It falls due at the new time; this is its new arming.
+    Moved(Arming),
+    /// It is being run.
+    Running,
+    /// It had finished, in this state.
+    Finished(State),
+    /// There is no such task.
+    Unknown,
 }

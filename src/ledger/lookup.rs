@@ -12,7 +12,7 @@ pub struct Lookup {
     /// When it may start: `end_time`, or the retry that lies ahead.
     pub due_at: UnixMs,
     /// Deleted by a program that knows only the seed's columns (`sts = 1`, `status = 0`): whether that
-    /// was a cancellation only Redis can tell. See [`Ledger::revive`](super::Ledger::revive).
+    /// was a cancellation only Redis can tell. See [`Ledger::undelete`](super::Ledger::undelete).
     pub deleted: bool,
     /// It is being run, and no further attempt will start.
     pub cancelling: bool,

@@ -7,14 +7,14 @@
 //! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
 //! that acts. Losing a race is an answer here, never an error.
 
-mod answer;
+mod adoption;
 mod cancellation;
 mod catalog;
 mod claim;
 mod creation;
+mod detailed_stats;
 mod due_scan;
 mod error;
-mod foundling;
 mod lease_scan;
 mod listing;
 mod lookup;
@@ -26,22 +26,21 @@ pub mod mysql;
 mod pauses;
 pub mod recurring;
 mod settlement;
-mod survey;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::answer::{CancelAnswer, RescheduleAnswer};
-pub use self::cancellation::{CancelCursor, CancelFilter, CancelPage};
+pub use self::adoption::{Adopted, AdoptionRequest, WITHDRAW_AHEAD};
+pub use self::cancellation::{CancelAnswer, CancelCursor, CancelFilter, CancelPage};
 pub use self::catalog::{
-    Catalog, NudgeAnswer, Prune, PruneCursor, Pruned, REDRIVEN_AGO, Stats, TaskRecord,
+    Catalog, Prune, PruneCursor, Pruned, REDRIVEN_AGO, RunNowAnswer, Stats, TaskRecord,
 };
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
-pub use self::creation::{Created, IfPending, NewTask, Stands};
+pub use self::creation::{Created, IfPending, NewTask, RescheduleAnswer, Stands};
+pub use self::detailed_stats::{DetailedStats, DetailedStatsLimits, LATELY, MethodStats, Spread};
 pub use self::due_scan::{DuePage, DueScan, Known, Upcoming, Window};
 pub use self::error::LedgerError;
-pub use self::foundling::{Adopted, Foundling, WITHDRAW_AHEAD};
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::listing::{
     ListCursor, ListFilter, ListOrder, ListPage, MalformedRow, Picked, StateFilter,
@@ -52,7 +51,6 @@ pub use self::pauses::{
 };
 use self::recurring::SeriesRow;
 pub use self::settlement::{Ruling, Settled, Settlement};
-pub use self::survey::{LATELY, MethodFigures, Spread, Survey, SurveyLimits};
 use crate::clock::LedgerClock;
 use crate::task::{Arming, KeyBuckets, TaskKey, UnixMs};
 
@@ -100,7 +98,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # If we crash right after
     /// As after [`create`](Self::create).
-    async fn recur(
+    async fn write_series(
         &self,
         task: &NewTask,
         over: Option<&SeriesRow>,
@@ -186,7 +184,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # If we crash right after
     /// The tasks exist, as after [`create`](Self::create). Adopting them again finds them there.
-    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError>;
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError>;
 
     /// Cancels an adopted task whose key was heard to be deleted at this moment: only if it was adopted, is not recurring, is
     /// as it was seen, and falls due in more than [`WITHDRAW_AHEAD`]. It may wait for a retry, or behind a run. Tells
@@ -195,5 +193,5 @@ pub trait Ledger: Send + Sync {
 
     /// Takes back the deletion of a row by a legacy program that has since armed the key again
     /// (`sts = 0` where `sts = 1` and `status = 0`); not a [cancellation](Self::cancel). Tells whether it did.
-    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError>;
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError>;
 }

@@ -110,7 +110,7 @@ pub async fn establish(
                 .as_ref()
                 .is_some_and(|stored| stored.start() == wanted.start());
         let behind = match insistence {
-            Insistence::Now if !has_begun => wanted.begins_behind(now),
+            Insistence::Now if !has_begun => wanted.starts_after(now),
             _ => now,
         };
         let recurrence = begun(wanted, stored.as_ref(), insistence, now);
@@ -124,7 +124,7 @@ pub async fn establish(
             recurrence: Some(recurrence),
             ..task.clone()
         };
-        if let Some(arming) = ledger.recur(&task, row.as_ref()).await? {
+        if let Some(arming) = ledger.write_series(&task, row.as_ref()).await? {
             return Ok(match lookup {
                 Some(lookup) if !lookup.state.is_finished() => Established::Changed {
                     arming,

@@ -51,7 +51,7 @@ pub enum Ruling {
     /// for missed.
     Release,
     /// Pending again under its next arming: another stable id, counters that begin anew.
-    GoOn {
+    NextOccurrence {
         /// When that is due; not the same time as that of the run.
         next: UnixMs,
         /// Whether the occurrence was run. One that was not leaves error and result of the one before where they are.
@@ -69,12 +69,14 @@ impl Ruling {
     /// Whether the run succeeded.
     pub fn is_success(&self) -> bool {
         match self {
-            Self::Complete | Self::CompleteWith(_) | Self::GoOn { error: None, .. } => true,
+            Self::Complete | Self::CompleteWith(_) | Self::NextOccurrence { error: None, .. } => {
+                true
+            }
             Self::RetryAt { .. }
             | Self::Snooze { .. }
             | Self::Bury { .. }
             | Self::Release
-            | Self::GoOn { error: Some(_), .. } => false,
+            | Self::NextOccurrence { error: Some(_), .. } => false,
         }
     }
 }

@@ -23,10 +23,9 @@ mod signature;
 mod size;
 mod state;
 mod table_name;
-mod terms;
 mod trace;
 
-pub use adoption::{Adoption, Booked, Countdown, Origin, adoption, is_younger};
+pub use adoption::{AdoptionDecision, Booked, Countdown, Origin, decide_adoption, is_younger};
 pub use arming::Arming;
 pub use bucket::{BUCKETS, KeyBucket, KeyBuckets};
 pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
@@ -43,8 +42,8 @@ pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
-    CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError, Said,
-    TIMES_MAX,
+    CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError,
+    RecurrenceInput, RecurrenceOptions, TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
@@ -56,5 +55,4 @@ pub use size::{
 };
 pub use state::State;
 pub use table_name::{TableName, TableNameError};
-pub use terms::Terms;
 pub use trace::{Traceparent, TraceparentError};

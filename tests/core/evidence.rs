@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Adopted, Claimant, Foundling, Ledger, NewTask, Ruling, Settlement};
-use lapsed::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
+use lapsed::ledger::{Adopted, AdoptionRequest, Claimant, Ledger, NewTask, Ruling, Settlement};
+use lapsed::task::{
+    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -229,7 +231,7 @@ impl World {
 
     async fn write(&mut self, seen: Option<lapsed::ledger::Lookup>, key: Countdown, heard: UnixMs) {
         let booked = seen.as_ref().map(|row| row.booked());
-        if adoption(booked.as_ref(), &key, self.now) == Adoption::Leave {
+        if decide_adoption(booked.as_ref(), &key, self.now) == AdoptionDecision::Leave {
             return;
         }
         if let Some(row) = booked.filter(|row| key.needs_a_look(row, self.now)) {
@@ -241,7 +243,7 @@ impl World {
                 return;
             }
         }
-        let found = Foundling {
+        let found = AdoptionRequest {
             key: self.key.clone(),
             due: key.to_be_written(),
             heard,

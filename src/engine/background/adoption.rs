@@ -8,9 +8,11 @@ use crate::engine::candidates::Candidates;
 use crate::engine::candidates::Ready;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::ledger::{Adopted, Foundling, LedgerError, Lookup};
+use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup};
 use crate::membership::Elder;
-use crate::task::{Adoption, Arming, Countdown, State, TaskKey, UnixMs, adoption, is_younger};
+use crate::task::{
+    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
+};
 use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
 
 /// Maximum number of keys of one look-up.
@@ -38,7 +40,7 @@ const ROUNDS: usize = 3;
 /// A row to be written for a key, with the reason for the metrics.
 struct Wanted {
     sighting: Sighting,
-    row: Foundling,
+    row: AdoptionRequest,
     reason: &'static str,
     /// Whether the key is to be inspected again first.
     doubt: Doubt,
@@ -170,16 +172,16 @@ impl Adopter {
             match sighting.seen {
                 Seen::Armed(key) => {
                     let booked = lookup.as_ref().map(Lookup::booked);
-                    let reason = match adoption(booked.as_ref(), &key, now) {
-                        Adoption::Leave => {
+                    let reason = match decide_adoption(booked.as_ref(), &key, now) {
+                        AdoptionDecision::Leave => {
                             self.deps.metrics.dropped("known", 1);
                             continue;
                         }
-                        Adoption::Insert if key.alive_at.is_none() => "expired",
-                        Adoption::Insert if key.heard.is_some() => "expire",
-                        Adoption::Insert => "scan",
-                        Adoption::Move => "moved",
-                        Adoption::Recreate => "again",
+                        AdoptionDecision::Insert if key.alive_at.is_none() => "expired",
+                        AdoptionDecision::Insert if key.heard.is_some() => "expire",
+                        AdoptionDecision::Insert => "scan",
+                        AdoptionDecision::Move => "moved",
+                        AdoptionDecision::Recreate => "again",
                     };
                     let doubt = match &booked {
                         Some(row) if key.needs_a_look(row, now) => {
@@ -191,7 +193,7 @@ impl Adopter {
                         _ => Doubt::None,
                     };
                     wanted.push(Wanted {
-                        row: foundling(&sighting.key, &key, lookup, now),
+                        row: adoption_request(&sighting.key, &key, lookup, now),
                         sighting,
                         reason,
                         doubt,
@@ -200,7 +202,7 @@ impl Adopter {
                 // The event may be a late one about the row's own arming.
                 Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped("known", 1),
                 Seen::Expired(due) => wanted.push(Wanted {
-                    row: foundling(&sighting.key, &Countdown::expired(due, due), None, now),
+                    row: adoption_request(&sighting.key, &Countdown::expired(due, due), None, now),
                     sighting,
                     reason: "expired",
                     doubt: Doubt::None,
@@ -257,7 +259,7 @@ impl Adopter {
         if wanted.is_empty() {
             return Ok((0, Vec::new()));
         }
-        let rows: Vec<Foundling> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
+        let rows: Vec<AdoptionRequest> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
         let answers = self.deps.ledger.adopt(&rows).await?;
         let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
         for (wanted, answer) in wanted.into_iter().zip(answers) {
@@ -364,8 +366,13 @@ impl Adopter {
 }
 
 /// The adoption request for a key.
-fn foundling(key: &TaskKey, seen: &Countdown, over: Option<Lookup>, now: UnixMs) -> Foundling {
-    Foundling {
+fn adoption_request(
+    key: &TaskKey,
+    seen: &Countdown,
+    over: Option<Lookup>,
+    now: UnixMs,
+) -> AdoptionRequest {
+    AdoptionRequest {
         key: key.clone(),
         due: seen.to_be_written(),
         heard: seen.heard.unwrap_or(now),

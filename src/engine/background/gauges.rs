@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::ledger::{Catalog, LedgerError, SurveyLimits};
+use crate::ledger::{Catalog, DetailedStatsLimits, LedgerError};
 
 /// Minimum interval between counts of tasks.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
@@ -45,9 +45,9 @@ impl TaskGauges {
         self.deps.metrics.overdue_for(catalog.overdue_for().await?);
         match self.deps.ownership.is_first() {
             true => {
-                let survey = catalog.survey(SurveyLimits::GAUGES).await?;
-                for (state, count) in survey.counts.by_state() {
-                    let at_least = survey.at_least.contains(&state);
+                let stats = catalog.detailed_stats(DetailedStatsLimits::GAUGES).await?;
+                for (state, count) in stats.counts.by_state() {
+                    let at_least = stats.at_least.contains(&state);
                     self.deps.metrics.counted(state, count, at_least);
                 }
             }

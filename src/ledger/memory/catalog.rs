@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::book::Book;
 use super::row::{NEVER, Row, Status};
+use super::table::Table;
 use crate::ledger::{
-    Catalog, LedgerError, ListCursor, ListFilter, ListOrder, ListPage, NudgeAnswer, Picked, Prune,
-    PruneCursor, Pruned, StateFilter, Survey, SurveyLimits, TaskRecord,
+    Catalog, DetailedStats, DetailedStatsLimits, LedgerError, ListCursor, ListFilter, ListOrder,
+    ListPage, Picked, Prune, PruneCursor, Pruned, RunNowAnswer, StateFilter, TaskRecord,
 };
 use crate::task::{Origin, Paused, Recurrence, State, TaskKey, UnixMs};
 
@@ -17,13 +17,13 @@ use crate::task::{Origin, Paused, Recurrence, State, TaskKey, UnixMs};
 impl Catalog for MemoryLedger {
     async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
         let now = self.clock.now();
-        Ok(self.book().of_key(key).map(|row| row.record(now)))
+        Ok(self.table().of_key(key).map(|row| row.record(now)))
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
         let now = self.clock.now();
-        let book = self.book();
-        let (rows, next) = fitting(&book, filter, now)?;
+        let table = self.table();
+        let (rows, next) = fitting(&table, filter, now)?;
         Ok(ListPage {
             tasks: rows.iter().map(|row| row.record(now)).collect(),
             next,
@@ -33,18 +33,18 @@ impl Catalog for MemoryLedger {
 
     async fn overdue_for(&self) -> Result<Duration, LedgerError> {
         let now = self.clock.now();
-        let book = self.book();
-        let overdue = book.rows.values().filter(|row| row.free_and_due(now));
+        let table = self.table();
+        let overdue = table.rows.values().filter(|row| row.free_and_due(now));
         let waited = overdue.map(|row| now.since(row.due_at()));
         Ok(waited.max().unwrap_or_default())
     }
 
-    async fn survey(&self, _: SurveyLimits) -> Result<Survey, LedgerError> {
-        Ok(self.survey_of(self.counts()))
+    async fn detailed_stats(&self, _: DetailedStatsLimits) -> Result<DetailedStats, LedgerError> {
+        Ok(self.detailed_stats_of(self.counts()))
     }
 
-    async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
-        let held_before = Paused::of(&self.book().pauses).held_before_of(key);
+    async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
+        let held_before = Paused::of(&self.table().pauses).held_before_of(key);
         Ok(self.mend(key, |row, now| {
             let pending = matches!(row.state(now), State::Pending | State::Waiting);
             if pending {
@@ -68,7 +68,7 @@ impl Catalog for MemoryLedger {
         }))
     }
 
-    async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+    async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         Ok(self.mend(key, Row::redrive))
     }
 
@@ -77,8 +77,8 @@ impl Catalog for MemoryLedger {
             states: vec![StateFilter::Is(State::Dead)],
             ..filter.clone()
         };
-        let book = self.book();
-        let (rows, next) = fitting(&book, &dead, self.clock.now())?;
+        let table = self.table();
+        let (rows, next) = fitting(&table, &dead, self.clock.now())?;
         Ok(Picked {
             rows: rows.iter().map(|row| row.id).collect(),
             next,
@@ -87,26 +87,26 @@ impl Catalog for MemoryLedger {
 
     async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let mut redrive = |id: &u64| book.rows.get_mut(id).is_some_and(|row| row.redrive(now));
+        let mut table = self.table();
+        let mut redrive = |id: &u64| table.rows.get_mut(id).is_some_and(|row| row.redrive(now));
         Ok(rows.iter().filter(|id| redrive(id)).count() as u64)
     }
 
     async fn dead_keys(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
-        let book = self.book();
-        let dead = rows.iter().filter_map(|id| book.rows.get(id));
+        let table = self.table();
+        let dead = rows.iter().filter_map(|id| table.rows.get(id));
         let dead = dead.filter(|row| row.status == Status::Dead);
         Ok(dead.map(|row| row.key.clone()).collect())
     }
 
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
-        let mut book = self.book();
+        let mut table = self.table();
         let mut discard = |id: &u64| {
-            let dead = book
+            let dead = table
                 .rows
                 .get(id)
                 .is_some_and(|row| row.status == Status::Dead);
-            dead && book.remove(*id)
+            dead && table.remove(*id)
         };
         Ok(rows.iter().filter(|id| discard(id)).count() as u64)
     }
@@ -119,9 +119,9 @@ impl Catalog for MemoryLedger {
             State::Cancelled => Status::Cancelled,
             State::Pending | State::Waiting | State::Running => return Ok(Pruned::default()),
         };
-        let mut book = self.book();
+        let mut table = self.table();
         let since = |row: &Row| row.due_at().max(row.finished());
-        let mut rows: Vec<(UnixMs, u64, UnixMs)> = book
+        let mut rows: Vec<(UnixMs, u64, UnixMs)> = table
             .rows
             .values()
             .filter(|row| row.status == status && !row.is_configured())
@@ -157,10 +157,10 @@ impl Catalog for MemoryLedger {
                 continue;
             }
             if prune.dry_run {
-                let key = book.rows.get(&row).map(|row| row.key.clone());
+                let key = table.rows.get(&row).map(|row| row.key.clone());
                 pruned.found.push((row, key));
             }
-            if prune.dry_run || book.remove(row) {
+            if prune.dry_run || table.remove(row) {
                 pruned.rows += 1;
             }
         }
@@ -169,24 +169,24 @@ impl Catalog for MemoryLedger {
 
     async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
+        let mut table = self.table();
         let youngest = Prune::AGE_MIN.min(prune.age.unwrap_or(Duration::MAX));
         let mut forget = |id: &u64| {
-            let goes = book.rows.get(id).is_some_and(|row| {
+            let goes = table.rows.get(id).is_some_and(|row| {
                 row.status != Status::Unprocessed
                     && row.state(now) == prune.state
                     && !row.is_configured()
                     && now.since(row.finished()) >= youngest
             });
-            goes && book.remove(*id)
+            goes && table.remove(*id)
         };
         Ok(rows.iter().filter(|id| forget(id)).count() as u64)
     }
 
     async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
         let now = self.clock.now();
-        let book = self.book();
-        let rows = book.rows.values();
+        let table = self.table();
+        let rows = table.rows.values();
         let finished = rows.filter(|row| row.status != Status::Unprocessed);
         let of_state = finished.filter(|row| row.state(now) == state);
         let mut places: Vec<PruneCursor> = of_state
@@ -204,7 +204,7 @@ impl Catalog for MemoryLedger {
 
 /// Rows that fit, in the order of the filter, and where the next page begins.
 fn fitting<'a>(
-    book: &'a Book,
+    table: &'a Table,
     filter: &ListFilter,
     now: UnixMs,
 ) -> Result<(Vec<&'a Row>, Option<ListCursor>), LedgerError> {
@@ -221,7 +221,7 @@ fn fitting<'a>(
             row: id,
         }) => place(order, row) > (*status, *deleted, *due_at, *id, ""),
     };
-    let rows = book.rows.values().filter(|row| row.fits(filter, now));
+    let rows = table.rows.values().filter(|row| row.fits(filter, now));
     let mut rows: Vec<&Row> = rows.filter(behind).collect();
     rows.sort_by(|one, other| place(order, one).cmp(&place(order, other)));
     rows.truncate(filter.limit as usize);

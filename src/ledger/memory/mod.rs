@@ -2,13 +2,13 @@
 //!
 //! Its clock is tokio's, so a test that pauses time moves it by hand. Nothing survives the process.
 
-mod book;
 mod catalog;
+mod detailed_stats;
 mod pauses;
-mod record;
 mod row;
 mod settle;
-mod survey;
+mod table;
+mod view;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,14 +17,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use self::book::Book;
 use self::row::{NEVER, Row, Status};
+use self::table::Table;
 use super::recurring::SeriesRow;
 use super::{
-    Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
-    DuePage, DuePlace, DueScan, FoundLease, Foundling, IfPending, Known, Lease, LeasePage, Ledger,
-    LedgerError, Lookup, NewTask, NudgeAnswer, Owner, Pauses, Renewal, RescheduleAnswer, Settled,
-    Settlement, Stands, Upcoming, WITHDRAW_AHEAD, Window,
+    Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
+    Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, IfPending, Known, Lease, LeasePage,
+    Ledger, LedgerError, Lookup, NewTask, Owner, Pauses, Renewal, RescheduleAnswer, RunNowAnswer,
+    Settled, Settlement, Stands, Upcoming, WITHDRAW_AHEAD, Window,
 };
 use crate::clock::LedgerClock;
 use crate::task::{
@@ -35,7 +35,7 @@ use crate::task::{
 #[derive(Debug)]
 pub struct MemoryLedger {
     clock: LedgerClock,
-    book: Mutex<Book>,
+    table: Mutex<Table>,
     read_ahead: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl MemoryLedger {
     pub fn on(clock: LedgerClock) -> Self {
         Self {
             clock,
-            book: Mutex::default(),
+            table: Mutex::default(),
             read_ahead: AtomicU64::new(0),
         }
     }
@@ -74,8 +74,8 @@ impl MemoryLedger {
                 && row.due_at().plus(back) > now
                 && row.due_at() <= now.plus(ahead)
         };
-        let book = self.book();
-        let mut rows: Vec<&Row> = book
+        let table = self.table();
+        let mut rows: Vec<&Row> = table
             .rows
             .values()
             .filter(|row| match scan.window {
@@ -103,19 +103,19 @@ impl MemoryLedger {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table
             .lock()
-            .expect("nothing panics while holding the book")
+            .expect("nothing panics while holding the table")
     }
 
-    fn mend(&self, key: &TaskKey, mend: impl FnOnce(&mut Row, UnixMs) -> bool) -> NudgeAnswer {
+    fn mend(&self, key: &TaskKey, mend: impl FnOnce(&mut Row, UnixMs) -> bool) -> RunNowAnswer {
         let now = self.clock.now();
-        match self.book().of_key(key) {
-            None => NudgeAnswer::Unknown,
+        match self.table().of_key(key) {
+            None => RunNowAnswer::Unknown,
             Some(row) => match mend(row, now) {
-                true => NudgeAnswer::Due(row.arming()),
-                false => NudgeAnswer::Refused(row.state(now)),
+                true => RunNowAnswer::Due(row.arming()),
+                false => RunNowAnswer::Refused(row.state(now)),
             },
         }
     }
@@ -148,10 +148,10 @@ impl Ledger for MemoryLedger {
 
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
+        let mut table = self.table();
         for policy in IfPending::ALL {
             for task in tasks.iter().filter(|task| task.if_pending == policy) {
-                book.create(task, now);
+                table.create(task, now);
             }
         }
         let answer = |row: &Row, asked: &NewTask| Created {
@@ -163,32 +163,32 @@ impl Ledger for MemoryLedger {
         };
         Ok(tasks
             .iter()
-            .map(|task| answer(book.of_key(&task.key).expect("just created"), task))
+            .map(|task| answer(table.of_key(&task.key).expect("just created"), task))
             .collect())
     }
 
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
         let now = self.clock.now();
-        Ok(self.book().of_key(key).map(|row| row.series(now)))
+        Ok(self.table().of_key(key).map(|row| row.series(now)))
     }
 
-    async fn recur(
+    async fn write_series(
         &self,
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        Ok(match (book.of_key(&task.key), over) {
-            (None, None) => Some(book.create(task, now).arming()),
-            (Some(row), Some(over)) => row.recur(task, over, now).then(|| row.arming()),
+        let mut table = self.table();
+        Ok(match (table.of_key(&task.key), over) {
+            (None, None) => Some(table.create(task, now).arming()),
+            (Some(row), Some(over)) => row.write_series(task, over, now).then(|| row.arming()),
             _ => None,
         })
     }
 
     async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
-        let mut book = self.book();
-        let row = book.rows.get_mut(&seen.lookup.arming.row);
+        let mut table = self.table();
+        let row = table.rows.get_mut(&seen.lookup.arming.row);
         Ok(row.is_some_and(|row| row.mark_configured(seen)))
     }
 
@@ -198,8 +198,8 @@ impl Ledger for MemoryLedger {
         due: UnixMs,
     ) -> Result<RescheduleAnswer, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let Some(row) = book.of_key(key) else {
+        let mut table = self.table();
+        let Some(row) = table.of_key(key) else {
             return Ok(RescheduleAnswer::Unknown);
         };
         Ok(match row.state(now) {
@@ -223,8 +223,8 @@ impl Ledger for MemoryLedger {
 
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let mut cancel = |key: &TaskKey| match book.of_key(key) {
+        let mut table = self.table();
+        let mut cancel = |key: &TaskKey| match table.of_key(key) {
             Some(row) => row.cancel(now),
             None => CancelAnswer::Unknown,
         };
@@ -241,13 +241,13 @@ impl Ledger for MemoryLedger {
         filter.check()?;
         let now = self.clock.now();
         let mut page = CancelPage::default();
-        let mut book = self.book();
+        let mut table = self.table();
         let fits = |row: &&mut Row| {
             row.status == Status::Unprocessed
                 && filter.fits_key(&row.key)
                 && (filter.tag.is_none() || row.tag == filter.tag)
         };
-        for row in book.rows.values_mut().filter(fits) {
+        for row in table.rows.values_mut().filter(fits) {
             let answer = match dry_run {
                 true if row.leased(now) => CancelAnswer::Running,
                 true => CancelAnswer::Cancelled,
@@ -263,8 +263,8 @@ impl Ledger for MemoryLedger {
 
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let mut lookup = |key: &TaskKey| book.of_key(key).map(|row| row.lookup(now));
+        let mut table = self.table();
+        let mut lookup = |key: &TaskKey| table.of_key(key).map(|row| row.lookup(now));
         Ok(keys.iter().map(&mut lookup).collect())
     }
 
@@ -300,10 +300,10 @@ impl Ledger for MemoryLedger {
 
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
         let (now, claimed, owner) = (self.clock.now(), Instant::now(), Owner::random());
-        let mut book = self.book();
+        let mut table = self.table();
         let mut claims = Vec::new();
         for arming in armings {
-            let Some(row) = book.rows.get_mut(&arming.row) else {
+            let Some(row) = table.rows.get_mut(&arming.row) else {
                 continue;
             };
             if !row.free_and_due(now) {
@@ -337,8 +337,8 @@ impl Ledger for MemoryLedger {
 
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let mut renew = |lease: &Lease| match book.rows.get_mut(&lease.arming.row) {
+        let mut table = self.table();
+        let mut renew = |lease: &Lease| match table.rows.get_mut(&lease.arming.row) {
             Some(row) if row.owner == Some(lease.owner) && row.leased(now) => {
                 row.lease_until = now.plus(length);
                 Renewal::Held
@@ -351,8 +351,8 @@ impl Ledger for MemoryLedger {
     /// All in one page.
     async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
         let now = self.clock.now();
-        let book = self.book();
-        let leased = book.rows.values().filter(|row| {
+        let table = self.table();
+        let leased = table.rows.values().filter(|row| {
             row.status == Status::Unprocessed
                 && !row.deleted
                 && row.due_at() <= now
@@ -375,9 +375,9 @@ impl Ledger for MemoryLedger {
 
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
+        let mut table = self.table();
         let mut end = |lease: &FoundLease| {
-            let row = book.rows.get_mut(&lease.row);
+            let row = table.rows.get_mut(&lease.row);
             row.is_some_and(|row| row.end_lease(lease, now))
         };
         Ok(leases.iter().filter(|lease| end(lease)).count() as u64)
@@ -385,28 +385,28 @@ impl Ledger for MemoryLedger {
 
     async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
         let now = self.clock.now();
-        let book = self.book();
-        let found = rows.iter().filter_map(|id| book.rows.get(id));
+        let table = self.table();
+        let found = rows.iter().filter_map(|id| table.rows.get(id));
         let free = found.filter(|row| row.free_and_due(now));
         Ok(free.map(Row::upcoming).collect())
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
+        let mut table = self.table();
         let mut settle =
-            |settlement: &Settlement| match book.rows.get_mut(&settlement.lease.arming.row) {
+            |settlement: &Settlement| match table.rows.get_mut(&settlement.lease.arming.row) {
                 Some(row) => row.settle(settlement, now),
                 None => Settled::Fenced,
             };
         Ok(settlements.iter().map(&mut settle).collect())
     }
 
-    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let mut adopt = |found: &Foundling| {
-            let Foundling {
+        let mut table = self.table();
+        let mut adopt = |found: &AdoptionRequest| {
+            let AdoptionRequest {
                 key,
                 due,
                 heard,
@@ -414,10 +414,10 @@ impl Ledger for MemoryLedger {
                 over,
             } = found;
             let heard = *heard.min(due);
-            match (book.of_key(key), over) {
+            match (table.of_key(key), over) {
                 (None, None) => {
-                    let id = book.create(&NewTask::new(key.clone(), *due), heard).id;
-                    let row = book.rows.get_mut(&id).expect("just created");
+                    let id = table.create(&NewTask::new(key.clone(), *due), heard).id;
+                    let row = table.rows.get_mut(&id).expect("just created");
                     row.origin = Origin::Key;
                     Adopted::Written(row.arming())
                 }
@@ -433,8 +433,8 @@ impl Ledger for MemoryLedger {
 
     async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
         let now = self.clock.now();
-        let mut book = self.book();
-        let row = book.rows.get_mut(&seen.arming.row).filter(|row| {
+        let mut table = self.table();
+        let row = table.rows.get_mut(&seen.arming.row).filter(|row| {
             row.is_unchanged_since(seen, now)
                 && row.origin == Origin::Key
                 && row.recurrence.is_none()
@@ -452,9 +452,9 @@ impl Ledger for MemoryLedger {
             .is_some())
     }
 
-    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let mut book = self.book();
-        let row = book.rows.get_mut(&arming.row);
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let mut table = self.table();
+        let row = table.rows.get_mut(&arming.row);
         let row = row.filter(|row| {
             let by_lapsed = row.finished_at.is_some_and(|at| at >= row.start_time);
             row.arming() == arming && row.status == Status::Unprocessed && row.deleted && !by_lapsed

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::book::Book;
 use super::row::Status;
+use super::table::Table;
 use crate::ledger::pauses::{check_reason, check_room, cut_by};
 use crate::ledger::{DuePage, DueScan, Ledger, LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
 use crate::task::{Pause, PauseKind, Paused, Scope, UnixMs};
 
-impl Book {
+impl Table {
     fn pause_of(&self, kind: PauseKind, scope: &Scope) -> Option<Pause> {
         let mut pauses = self.pauses.iter();
         pauses
@@ -58,50 +58,50 @@ impl MemoryLedger {
 #[async_trait]
 impl Pauses for MemoryLedger {
     async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
-        Ok(self.book().pauses.clone())
+        Ok(self.table().pauses.clone())
     }
 
     async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
         let pause = self.new_pause(PauseKind::Pause, scope, by, reason);
-        let mut book = self.book();
-        book.check_room_for(&pause)?;
-        Ok(book.stand(pause))
+        let mut table = self.table();
+        table.check_room_for(&pause)?;
+        Ok(table.stand(pause))
     }
 
     async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
-        let mut book = self.book();
-        let lifted = book.pause_of(PauseKind::Pause, scope);
-        book.pauses.retain(|pause| Some(pause) != lifted.as_ref());
+        let mut table = self.table();
+        let lifted = table.pause_of(PauseKind::Pause, scope);
+        table.pauses.retain(|pause| Some(pause) != lifted.as_ref());
         Ok(lifted)
     }
 
     async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
         let hold = self.new_pause(PauseKind::Hold, &Scope::EVERYTHING, by, reason);
-        Ok(self.book().stand(hold))
+        Ok(self.table().stand(hold))
     }
 
     async fn release(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, LedgerError> {
         let release = self.new_pause(PauseKind::Release, scope, by, "");
-        let mut book = self.book();
-        let Some(hold) = book.pause_of(PauseKind::Hold, &Scope::EVERYTHING) else {
+        let mut table = self.table();
+        let Some(hold) = table.pause_of(PauseKind::Hold, &Scope::EVERYTHING) else {
             return Ok(ReleaseAnswer::NoHold);
         };
         if scope.is_everything() {
-            book.pauses.retain(|pause| pause.kind == PauseKind::Pause);
+            table.pauses.retain(|pause| pause.kind == PauseKind::Pause);
             return Ok(ReleaseAnswer::Released(hold));
         }
-        book.check_room_for(&release)?;
-        Ok(match book.stand(release).already {
+        table.check_room_for(&release)?;
+        Ok(match table.stand(release).already {
             true => ReleaseAnswer::Already(hold),
             false => ReleaseAnswer::Released(hold),
         })
     }
 
     async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError> {
-        let book = self.book();
-        let overdue = book.rows.values().filter(|row| {
+        let table = self.table();
+        let overdue = table.rows.values().filter(|row| {
             row.status == Status::Unprocessed && !row.deleted && row.due_at() < before
         });
         Ok(overdue.take(limit as usize).count() as u64)

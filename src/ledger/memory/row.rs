@@ -283,7 +283,7 @@ impl Row {
     }
 
     /// As wanted, if it still is what was seen.
-    pub(super) fn recur(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
+    pub(super) fn write_series(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
         let recurrence = self.recurrence.as_ref().map(ToString::to_string);
         if !self.is_unchanged_since(&seen.lookup, now) || recurrence != seen.recurrence {
             return false;

@@ -10,8 +10,8 @@ impl Row {
         if self.owner != Some(lease.owner) {
             return Settled::Fenced;
         }
-        if let Ruling::GoOn { next, .. } = ruling
-            && self.went_on(*next)
+        if let Ruling::NextOccurrence { next, .. } = ruling
+            && self.is_advanced(*next)
         {
             return Settled::Applied;
         }
@@ -56,7 +56,7 @@ impl Row {
                 error,
                 mishap,
             } => self.bury(*reason, error, mishap, now),
-            Ruling::GoOn {
+            Ruling::NextOccurrence {
                 next,
                 ran,
                 error,
@@ -73,7 +73,7 @@ impl Row {
                 if let Some(mishap) = mishap {
                     prepend(mishap, &mut self.history);
                 }
-                self.go_on(*next, error.is_some(), now)
+                self.advance(*next, error.is_some(), now)
             }
             Ruling::Release => {
                 let given_back = u16::from(self.recurrence.is_none());
@@ -104,7 +104,7 @@ impl Row {
     }
 
     /// The next occurrence, unless a cancellation waited for the run to end.
-    fn go_on(&mut self, next: UnixMs, failed: bool, now: UnixMs) -> Settled {
+    fn advance(&mut self, next: UnixMs, failed: bool, now: UnixMs) -> Settled {
         self.recurrence = self.recurrence.take().map(Recurrence::settled);
         if self.deleted {
             let (status, settled) = match failed {
@@ -127,14 +127,14 @@ impl Row {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
             Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
-            Status::Processed if matches!(ruling, Ruling::GoOn { .. }) => Settled::Ended,
+            Status::Processed if matches!(ruling, Ruling::NextOccurrence { .. }) => Settled::Ended,
             Status::Cancelled => Settled::Cancelled,
             _ => Settled::Applied,
         }
     }
 
     /// Whether the series has gone on to this occurrence, and nobody has claimed it since.
-    fn went_on(&self, next: UnixMs) -> bool {
+    fn is_advanced(&self, next: UnixMs) -> bool {
         self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::error::{is_one_of, number};
-use super::found::Found;
-use super::{MigrateError, shape};
+use super::introspect::TableSchema;
+use super::{MigrateError, schema};
 use crate::task::TableName;
 
 const BATCH: usize = 500;
@@ -20,9 +20,9 @@ const RANK: &str = "ROW_NUMBER() OVER (PARTITION BY `key` \
 pub(super) async fn count(
     conn: &mut MySqlConnection,
     table: &TableName,
-    found: &Found,
+    found: &TableSchema,
 ) -> Result<u64, MigrateError> {
-    let key = match shape::key_collation_to_be(found) {
+    let key = match schema::key_collation_to_be(found) {
         Some(collation) => format!("`key` COLLATE {collation}"),
         None => "`key`".to_owned(),
     };
@@ -44,10 +44,10 @@ pub(super) async fn move_away(
     table: &TableName,
 ) -> Result<u64, MigrateError> {
     let action = || MigrateError::sql(format!("move surplus rows to `{}`", table.duplicates()));
-    let found = Found::read(conn, table.as_str()).await?;
+    let found = TableSchema::read(conn, table.as_str()).await?;
     let columns: Vec<String> = found
         .iter()
-        .flat_map(Found::stored_columns)
+        .flat_map(TableSchema::stored_columns)
         .map(|column| format!("`{}`", column.name.replace('`', "``")))
         .collect();
     let columns = columns.join(", ");

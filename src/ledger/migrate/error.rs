@@ -33,12 +33,12 @@ pub enum MigrateError {
     )]
     Restless { table: TableName, rounds: usize },
     #[error(
-        "cannot {step}: this user lacks the rights for it; migrate as a user with {rights} on the database of table `{table}`"
+        "cannot {step}: this user lacks the rights for it; migrate as a user with {privileges} on the database of table `{table}`"
     )]
     Denied {
         table: TableName,
         step: String,
-        rights: &'static str,
+        privileges: &'static str,
         #[source]
         source: sqlx::Error,
     },

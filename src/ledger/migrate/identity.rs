@@ -6,7 +6,7 @@
 use sqlx::MySqlConnection;
 
 use super::MigrateError;
-use super::found::Found;
+use super::introspect::TableSchema;
 use super::step::Step;
 use crate::task::TableName;
 
@@ -27,7 +27,7 @@ fn of_comment(comment: &str) -> Option<&str> {
 }
 
 /// The step that gives a table one, if it has none. Its own comment stays.
-pub(super) fn step(found: &Found) -> Option<Step> {
+pub(super) fn step(found: &TableSchema) -> Option<Step> {
     of_comment(&found.comment).is_none().then(|| {
         let comment = format!("{} {}", found.comment, random());
         Step::Identify(comment.trim().to_owned())
@@ -42,7 +42,7 @@ pub async fn identity(
     conn: &mut MySqlConnection,
     table: &TableName,
 ) -> Result<Option<String>, MigrateError> {
-    let found = Found::read(conn, table.as_str()).await?;
+    let found = TableSchema::read(conn, table.as_str()).await?;
     Ok(found.and_then(|found| of_comment(&found.comment).map(str::to_owned)))
 }
 

@@ -1,7 +1,7 @@
 //! Creates the ledger's table, or adopts one that an older program has filled.
 //!
 //! ```text
-//! look: information_schema -> Found        compare: Found -> [Step]        act: one statement a step
+//! look: information_schema -> TableSchema        compare: TableSchema -> [Step]        act: one statement a step
 //! ```
 //!
 //! - Nothing remembers how far a migration came: the table itself says so. Each step is complete in itself, so a
@@ -9,15 +9,15 @@
 //! - No row is lost: surplus rows of a duplicated key move to `<table>_duplicates`.
 //! - Programs that know only the first six columns go on working while it runs and after it.
 //! - What it does not know: how the ledger uses the table. Who wants another column adds it to
-//!   `migrations/tb_time_limit_task.sql` and to the rules in `shape`.
+//!   `migrations/tb_time_limit_task.sql` and to the rules in `schema`.
 
-mod beside;
 mod duplicates;
 mod error;
-mod found;
 mod identity;
+mod introspect;
+mod schema;
 mod session;
-mod shape;
+mod side_tables;
 mod step;
 mod version;
 
@@ -30,11 +30,11 @@ use crate::task::TableName;
 
 pub use error::MigrateError;
 pub use identity::identity;
-pub use shape::Index;
+pub use schema::Index;
 pub use step::{Method, Step};
 pub use version::generated_index_bug;
 
-use found::Found;
+use introspect::TableSchema;
 use session::Ran;
 
 /// How often a migration starts over because others changed the table meanwhile.
@@ -113,7 +113,7 @@ pub enum Progress<'a> {
 /// When the table is absent, outdated, or none that could be adopted.
 pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), MigrateError> {
     let mut steps = steps_of_tasks(conn, table).await?;
-    steps.extend(beside::PAUSES.step(conn, table).await?);
+    steps.extend(side_tables::PAUSES.step(conn, table).await?);
     refuse_lacks(table, &steps)
 }
 
@@ -133,27 +133,27 @@ async fn steps_of_tasks(
     table: &TableName,
 ) -> Result<Vec<Step>, MigrateError> {
     require_database(conn).await?;
-    let found = Found::read(conn, table.as_str())
+    let found = TableSchema::read(conn, table.as_str())
         .await?
         .ok_or_else(|| MigrateError::Absent {
             table: table.clone(),
         })?;
-    shape::steps(table, &found, &Options::default(), 0, None)
+    schema::steps(table, &found, &Options::default(), 0, None)
 }
 
-async fn steps_beside(
+async fn steps_of_side_tables(
     conn: &mut MySqlConnection,
     table: &TableName,
 ) -> Result<Vec<Step>, MigrateError> {
     let mut steps = Vec::new();
-    for beside in [beside::PAUSES, beside::RATES] {
-        steps.extend(beside.step(conn, table).await?);
+    for side_table in [side_tables::PAUSES, side_tables::RATES] {
+        steps.extend(side_table.step(conn, table).await?);
     }
     Ok(steps)
 }
 
 fn refuse_lacks(table: &TableName, steps: &[Step]) -> Result<(), MigrateError> {
-    match shape::first_lack(steps) {
+    match schema::first_lack(steps) {
         None => Ok(()),
         Some(lack) => Err(MigrateError::Outdated {
             table: table.clone(),
@@ -186,19 +186,19 @@ pub async fn plan_with(
         steps,
         rows_estimate,
     };
-    let Some(found) = Found::read(conn, table.as_str()).await? else {
+    let Some(found) = TableSchema::read(conn, table.as_str()).await? else {
         let mut steps = vec![Step::CreateTable];
-        steps.extend(steps_beside(conn, table).await?);
+        steps.extend(steps_of_side_tables(conn, table).await?);
         return Ok(plan(steps, 0));
     };
     // Refuses what cannot be adopted before it reads a single row of it.
-    let mut steps = shape::steps(table, &found, options, 0, None)?;
-    if shape::lacks_unique_key(&found) {
+    let mut steps = schema::steps(table, &found, options, 0, None)?;
+    if schema::lacks_unique_key(&found) {
         let surplus = duplicates::count(conn, table, &found).await?;
-        let there = Found::read(conn, &table.duplicates()).await?;
-        steps = shape::steps(table, &found, options, surplus, there.as_ref())?;
+        let there = TableSchema::read(conn, &table.duplicates()).await?;
+        steps = schema::steps(table, &found, options, surplus, there.as_ref())?;
     }
-    steps.extend(steps_beside(conn, table).await?);
+    steps.extend(steps_of_side_tables(conn, table).await?);
     steps.extend(identity::step(&found));
     Ok(plan(steps, found.rows_estimate))
 }

@@ -113,7 +113,7 @@ pub(super) async fn run_ddl(
                 return Err(MigrateError::Denied {
                     table: table.clone(),
                     step: step.to_string(),
-                    rights: step.rights(),
+                    privileges: step.privileges(),
                     source: error,
                 });
             }

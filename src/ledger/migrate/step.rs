@@ -1,8 +1,8 @@
 use std::fmt;
 
-use super::beside;
 use super::identity;
-use super::shape::{self, Index};
+use super::schema::{self, Index};
+use super::side_tables;
 use crate::task::TableName;
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
@@ -81,7 +81,7 @@ impl Step {
             Self::CreateTable => {
                 format!(
                     "{} COMMENT='{}'",
-                    shape::create_statement(table),
+                    schema::create_statement(table),
                     identity::random()
                 )
             }
@@ -113,8 +113,8 @@ impl Step {
             Self::ReplaceIndex(index) => {
                 alter + &format!("DROP KEY `{}`, ADD {}", index.name, index.definition())
             }
-            Self::CreatePauses => beside::PAUSES.create_statement(table),
-            Self::CreateRates => beside::RATES.create_statement(table),
+            Self::CreatePauses => side_tables::PAUSES.create_statement(table),
+            Self::CreateRates => side_tables::RATES.create_statement(table),
         }
     }
 
@@ -147,9 +147,9 @@ impl Step {
         matches!(self, Self::CreatePauses | Self::CreateRates)
     }
 
-    /// The rights that the step takes.
+    /// The privileges that the step needs.
     #[must_use]
-    pub fn rights(&self) -> &'static str {
+    pub fn privileges(&self) -> &'static str {
         match self {
             Self::CreateTable | Self::CreatePauses | Self::CreateRates | Self::CreateDuplicates => {
                 "CREATE"
@@ -267,7 +267,7 @@ fn modify_key(length: u64, charset: &str, comment: &str) -> String {
 }
 
 fn add_column(name: &str) -> String {
-    format!("ADD COLUMN `{name}` {}", shape::definition(name))
+    format!("ADD COLUMN `{name}` {}", schema::definition(name))
 }
 
 fn quotable(text: &str) -> String {

@@ -7,7 +7,7 @@ use super::connection::{
     Conn, Statement, error, is_about_data, is_deadlock, is_duplicate, is_locked, statement,
 };
 use super::queries;
-use crate::ledger::{Adopted, Foundling, LedgerError, Lookup, WITHDRAW_AHEAD};
+use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup, WITHDRAW_AHEAD};
 use crate::task::{Arming, State, UnixMs};
 
 /// Connections that write at once. Each statement is a transaction, and those that commit together share the
@@ -20,12 +20,15 @@ const DEADLOCK_RETRIES: u32 = 3;
 impl MysqlLedger {
     /// Writes many at a time where nothing stands in the way, and then each of the others by itself, on several
     /// connections. Answers in their order.
-    pub(super) async fn adopt_all(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+    pub(super) async fn adopt_all(
+        &self,
+        keys: &[AdoptionRequest],
+    ) -> Result<Vec<Adopted>, LedgerError> {
         let mut together = self.adopt_together(keys).await?;
-        let written = |found: &Foundling| together.remove(&found.key).map(Adopted::Written);
+        let written = |found: &AdoptionRequest| together.remove(&found.key).map(Adopted::Written);
         let mut adopted: Vec<Option<Adopted>> = keys.iter().map(written).collect();
         let left = keys.iter().zip(&adopted);
-        let left: Vec<&Foundling> = left
+        let left: Vec<&AdoptionRequest> = left
             .filter(|(_, answer)| answer.is_none())
             .map(|(found, _)| found)
             .collect();
@@ -42,7 +45,7 @@ impl MysqlLedger {
         Ok(adopted.into_iter().flatten().collect())
     }
 
-    async fn adopt_in_turn(&self, keys: &[&Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt_in_turn(&self, keys: &[&AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let names: Vec<&str> = keys.iter().map(|found| found.key.as_str()).collect();
         let charset = self.charset_for(&mut conn, &names).await.map_err(error)?;
@@ -77,8 +80,8 @@ impl MysqlLedger {
         Ok(adopted)
     }
 
-    async fn adopt_one(&self, conn: &mut Conn, found: &Foundling) -> sqlx::Result<Adopted> {
-        let Foundling {
+    async fn adopt_one(&self, conn: &mut Conn, found: &AdoptionRequest) -> sqlx::Result<Adopted> {
+        let AdoptionRequest {
             key,
             due,
             heard,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::connection::{Conn, error, statement};
 use super::{BATCH_MAX, MysqlLedger, queries};
-use crate::ledger::{Foundling, LedgerError};
+use crate::ledger::{AdoptionRequest, LedgerError};
 use crate::task::{Arming, TaskKey};
 
 /// Fewer are written each by itself.
@@ -19,9 +19,10 @@ impl MysqlLedger {
     /// Writes those that are new, many at a time. Answers what it has written: the others are to be written each by itself.
     pub(super) async fn adopt_together(
         &self,
-        keys: &[Foundling],
+        keys: &[AdoptionRequest],
     ) -> Result<HashMap<TaskKey, Arming>, LedgerError> {
-        let mut new: Vec<&Foundling> = keys.iter().filter(|found| found.over.is_none()).collect();
+        let mut new: Vec<&AdoptionRequest> =
+            keys.iter().filter(|found| found.over.is_none()).collect();
         // All who write several write them in this order.
         new.sort_by(|one, other| one.key.as_str().cmp(other.key.as_str()));
         let mut written = HashMap::new();
@@ -48,7 +49,11 @@ impl MysqlLedger {
     }
 
     /// All of them or, on any error and where anything is in the way, none.
-    async fn insert_together(&self, conn: &mut Conn, batch: &[&Foundling]) -> sqlx::Result<()> {
+    async fn insert_together(
+        &self,
+        conn: &mut Conn,
+        batch: &[&AdoptionRequest],
+    ) -> sqlx::Result<()> {
         let keys: Vec<String> = batch.iter().map(|found| found.key.to_string()).collect();
         let look = statement(self.queries.with_keys(queries::ADOPT_LOOK, keys.len()));
         let look = keys.into_iter().fold(look, |look, key| look.bind(key));
@@ -68,7 +73,7 @@ impl MysqlLedger {
     async fn read_back(
         &self,
         conn: &mut Conn,
-        batch: &[&Foundling],
+        batch: &[&AdoptionRequest],
         written: &mut HashMap<TaskKey, Arming>,
     ) -> Result<(), LedgerError> {
         let keys: Vec<&str> = batch.iter().map(|found| found.key.as_str()).collect();

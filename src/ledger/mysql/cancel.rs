@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::connection::{Conn, Statement, about_rows, error, statement};
 use super::queries::{self, padded};
-use super::{MysqlLedger, rows};
+use super::{MysqlLedger, decode};
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError, Owner};
 use crate::task::TaskKey;
@@ -95,11 +95,11 @@ impl MysqlLedger {
             .fetch(question.bind(PAGE as u64))
             .await
             .map_err(error)?;
-        let ids = found.iter().map(rows::id).collect::<Result<_, _>>();
+        let ids = found.iter().map(decode::id).collect::<Result<_, _>>();
         let next = match found.last() {
             Some(last) if found.len() == PAGE => Some(match filter.tag {
-                Some(_) => CancelCursor::Row(rows::id(last).map_err(error)?),
-                None => CancelCursor::Key(rows::text_key(last).map_err(error)?),
+                Some(_) => CancelCursor::Row(decode::id(last).map_err(error)?),
+                None => CancelCursor::Key(decode::text_key(last).map_err(error)?),
             }),
             _ => None,
         };
@@ -143,7 +143,7 @@ impl MysqlLedger {
             .fetch(about_rows(&self.queries, queries::NOT_CANCELLED, &ids))
             .await;
         let others = others.map_err(error)?;
-        let others = others.iter().map(rows::not_cancelled);
+        let others = others.iter().map(decode::not_cancelled);
         let others: HashMap<u64, CancelAnswer> =
             others.collect::<sqlx::Result<_>>().map_err(error)?;
         for row in found {
@@ -181,8 +181,8 @@ impl MysqlLedger {
         };
         let mut done: HashSet<u64> = locked.into_iter().collect();
         for row in conn.fetch(cancelled).await? {
-            done.insert(rows::id(&row)?);
-            page.count(rows::key(&row)?);
+            done.insert(decode::id(&row)?);
+            page.count(decode::key(&row)?);
         }
         let others: Vec<u64> = ids.into_iter().filter(|id| !done.contains(id)).collect();
         if !others.is_empty() {
@@ -208,7 +208,7 @@ impl MysqlLedger {
             Some(key) => filter.fits_key(key),
             None => filter.class.is_none(),
         };
-        let found = found.iter().map(rows::cancellable);
+        let found = found.iter().map(decode::cancellable);
         let mut found: Vec<Cancellable> = found.collect::<Result<_, _>>()?;
         found.retain(fits);
         Ok(found)

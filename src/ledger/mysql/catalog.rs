@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::connection::{Conn, error, statement};
-use super::{MysqlLedger, queries, retried, rows};
+use super::{MysqlLedger, decode, queries, retried};
 use crate::ledger::{
-    Catalog, LedgerError, ListFilter, ListPage, NudgeAnswer, Pauses, Picked, Prune, PruneCursor,
-    Pruned, Survey, SurveyLimits, TaskRecord,
+    Catalog, DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Pauses, Picked,
+    Prune, PruneCursor, Pruned, RunNowAnswer, TaskRecord,
 };
 use crate::task::{Paused, State, TaskKey};
 
@@ -24,7 +24,7 @@ impl Catalog for MysqlLedger {
             .fetch(statement(question).bind(key.to_string()))
             .await
             .map_err(error)?;
-        rows.first().map_or(Ok(None), rows::record).map_err(error)
+        rows.first().map_or(Ok(None), decode::record).map_err(error)
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
@@ -37,17 +37,20 @@ impl Catalog for MysqlLedger {
         Ok(Duration::from_millis(oldest.overdue_ms_max))
     }
 
-    async fn survey(&self, limits: SurveyLimits) -> Result<Survey, LedgerError> {
-        self.survey_of(limits).await
+    async fn detailed_stats(
+        &self,
+        limits: DetailedStatsLimits,
+    ) -> Result<DetailedStats, LedgerError> {
+        self.detailed_stats_of(limits).await
     }
 
-    async fn run_now(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+    async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         let paused = Paused::of(&Pauses::all(self).await?);
         let held_before = paused.held_before_of(key).unwrap_or_default().0;
         self.mend(queries::RUN_NOW, &[held_before; 2], key).await
     }
 
-    async fn redrive(&self, key: &TaskKey) -> Result<NudgeAnswer, LedgerError> {
+    async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         self.mend(queries::REDRIVE, &[], key).await
     }
 
@@ -86,7 +89,7 @@ impl MysqlLedger {
         template: &str,
         times: &[i64],
         key: &TaskKey,
-    ) -> Result<NudgeAnswer, LedgerError> {
+    ) -> Result<RunNowAnswer, LedgerError> {
         retried!(self, |conn| self.mend_once(conn, template, times, key))
     }
 
@@ -96,14 +99,14 @@ impl MysqlLedger {
         template: &str,
         times: &[i64],
         key: &TaskKey,
-    ) -> sqlx::Result<NudgeAnswer> {
+    ) -> sqlx::Result<RunNowAnswer> {
         let update = statement(self.queries.plain(template));
         let update = times.iter().fold(update, |update, time| update.bind(*time));
         let (matched, lookup) = self.change(conn, update, key).await?;
         Ok(match lookup {
-            None => NudgeAnswer::Unknown,
-            Some(row) if matched => NudgeAnswer::Due(row.arming),
-            Some(row) => NudgeAnswer::Refused(row.state()),
+            None => RunNowAnswer::Unknown,
+            Some(row) if matched => RunNowAnswer::Due(row.arming),
+            Some(row) => RunNowAnswer::Refused(row.state()),
         })
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::connection::{self, Conn, about_rows, error, statement};
 use super::queries::{self, padded};
-use super::{MysqlLedger, rows};
+use super::{MysqlLedger, decode};
 use crate::ledger::{Claim, Claimant, Lease, LedgerError, Owner, Renewal};
 use crate::task::Arming;
 
@@ -85,14 +85,14 @@ impl MysqlLedger {
         if (rows.len() as u64) < past.matched {
             let read = rows
                 .iter()
-                .map(rows::id)
+                .map(decode::id)
                 .collect::<sqlx::Result<HashSet<u64>>>()?;
             unread.extend_from_slice(armings);
             unread.retain(|arming| !read.contains(&arming.row));
         }
         let claims = rows
             .iter()
-            .filter_map(|row| rows::claim(row, owner, claimed).transpose())
+            .filter_map(|row| decode::claim(row, owner, claimed).transpose())
             .collect::<sqlx::Result<_>>()?;
         Ok((claims, unread))
     }
@@ -189,7 +189,7 @@ impl MysqlLedger {
         conn.fetch(question)
             .await?
             .iter()
-            .filter_map(|row| rows::held(row).transpose())
+            .filter_map(|row| decode::held(row).transpose())
             .collect()
     }
 }

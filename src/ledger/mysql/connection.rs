@@ -15,8 +15,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
 
 use super::super::LedgerError;
 use super::pool::{ACQUIRE_TIMEOUT, Lent, Pool};
+use super::privileges;
 use super::queries::{Queries, padded};
-use super::rights;
 use crate::config::{ConfigError, ENCODE, LedgerConfig};
 
 /// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
@@ -292,7 +292,7 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
     let lacks_right = matches!(number(&error), Some(1044 | 1142 | 1143));
     let message = match &error {
         sqlx::Error::Database(error) if lacks_right => {
-            format!("{}{}", error.message(), rights::remedy(error.message()))
+            format!("{}{}", error.message(), privileges::remedy(error.message()))
         }
         sqlx::Error::Database(error) => format!("{}{hint}", error.message()),
         sqlx::Error::PoolTimedOut => format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::connection::{about_rows, error, statement};
 use super::queries::{self, padded};
 use super::scan::{STRETCH, THE_END};
-use super::{BATCH_MAX, MysqlLedger, rows};
+use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{DuePlace, FoundLease, LeasePage, LedgerError, Upcoming};
 
 impl MysqlLedger {
@@ -22,7 +22,7 @@ impl MysqlLedger {
             .fetch(question.bind(STRETCH - 1))
             .await
             .map_err(error)?;
-        let next = rows::places(&end).map_err(error)?.first().copied();
+        let next = decode::places(&end).map_err(error)?.first().copied();
         let (end_due, end_row) = next.unwrap_or(THE_END);
         let question = statement(self.queries.plain(queries::LEASES));
         let question = question.bind(due.0).bind(due.0).bind(row);
@@ -30,7 +30,7 @@ impl MysqlLedger {
         let found = conn.fetch(question).await.map_err(error)?;
         let leases = found
             .iter()
-            .filter_map(|row| rows::found_lease(row).transpose());
+            .filter_map(|row| decode::found_lease(row).transpose());
         Ok(LeasePage {
             leases: leases.collect::<Result<_, _>>().map_err(error)?,
             next,
@@ -80,7 +80,7 @@ impl MysqlLedger {
         for batch in ids.chunks(BATCH_MAX) {
             let question = about_rows(&self.queries, queries::FREE, batch);
             let found = conn.fetch(question).await.map_err(error)?;
-            free.extend(rows::due_page(&found, u32::MAX).map_err(error)?.rows);
+            free.extend(decode::due_page(&found, u32::MAX).map_err(error)?.rows);
         }
         Ok(free)
     }

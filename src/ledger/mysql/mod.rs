@@ -8,23 +8,23 @@ mod charset;
 mod claim;
 mod connection;
 mod create;
-mod endings;
+mod decode;
+mod detailed_stats;
 mod facts;
 mod filter;
 mod lease_scan;
 mod locks;
 mod lost;
+mod maintenance;
 mod pauses;
 mod pool;
+mod privileges;
 pub mod queries;
 mod rates;
-mod rights;
-mod rows;
 mod scan;
 mod search;
 mod series;
 mod settle;
-mod survey;
 mod transaction;
 
 use std::collections::HashMap;
@@ -34,19 +34,19 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use self::connection::{Conn, Pools, error, is_about_data, statement};
+use self::decode::LookupRow;
 use self::facts::KnownFacts;
 use self::locks::Locks;
 #[cfg(feature = "cli")]
 pub(crate) use self::pool::ENGINE_SESSION;
 use self::queries::{Queries, padded};
-use self::rows::LookupRow;
 pub use self::transaction::TaskTransaction;
 pub(crate) use self::transaction::{Ending, TransactionError};
 use super::migrate;
 use super::recurring::SeriesRow;
 use super::{
-    Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
-    DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
+    Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
+    Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, Lookup, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Upcoming,
 };
 use crate::clock::{self, LedgerClock};
@@ -275,7 +275,7 @@ impl Ledger for MysqlLedger {
             .fetch(statement(queries::CLOCK.to_owned()))
             .await
             .map_err(error)?;
-        let now_us = rows::first_i64(&rows).map_err(error)?;
+        let now_us = decode::first_i64(&rows).map_err(error)?;
         let server = conn.server().map(str::to_owned);
         let read = self.clock_read().replace(ClockRead {
             at: asked,
@@ -335,13 +335,13 @@ impl Ledger for MysqlLedger {
         self.series_of(key).await
     }
 
-    async fn recur(
+    async fn write_series(
         &self,
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError> {
         self.refuse_unfit(&[&task.key]).await?;
-        retried!(self, |conn| self.recur_once(conn, task, over))
+        retried!(self, |conn| self.write_series_once(conn, task, over))
     }
 
     async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
@@ -438,7 +438,7 @@ impl Ledger for MysqlLedger {
         Ok(settled)
     }
 
-    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         self.adopt_all(keys).await
     }
 
@@ -448,13 +448,13 @@ impl Ledger for MysqlLedger {
         Ok(matched > 0)
     }
 
-    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let revive = || {
-            statement(self.queries.plain(queries::REVIVE))
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let undelete = || {
+            statement(self.queries.plain(queries::UNDELETE))
                 .bind(arming.row)
                 .bind(arming.due.0)
         };
-        let matched = retried!(self, |conn| conn.execute(revive()))?;
+        let matched = retried!(self, |conn| conn.execute(undelete()))?;
         Ok(matched > 0)
     }
 }
@@ -515,7 +515,7 @@ impl MysqlLedger {
         let lookups = self.look_up_rows(conn, keys).await?;
         Ok(keys
             .iter()
-            .map(|key| rows::cancel_answer(lookups.get(*key)))
+            .map(|key| decode::cancel_answer(lookups.get(*key)))
             .collect())
     }
 }

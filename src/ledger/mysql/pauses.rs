@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::connection::{Conn, Statement, error, is_duplicate, statement};
 use super::queries::{self, padded};
 use super::scan::{STRETCH, THE_END, ms};
-use super::{MysqlLedger, rows};
+use super::{MysqlLedger, decode};
 use crate::ledger::pauses::{check_reason, check_room, cut_by};
 use crate::ledger::{DuePage, DueScan, LedgerError, PauseAnswer, Pauses, ReleaseAnswer, Window};
 use crate::task::{Pause, PauseKind, Paused, Scope, UnixMs};
@@ -19,7 +19,7 @@ impl Pauses for MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         let question = statement(self.queries.plain(queries::PAUSES));
         let rows = conn.fetch(question).await.map_err(error)?;
-        let pauses = rows.iter().filter_map(|row| rows::pause(row).transpose());
+        let pauses = rows.iter().filter_map(|row| decode::pause(row).transpose());
         pauses.collect::<Result<_, _>>().map_err(error)
     }
 
@@ -90,7 +90,7 @@ impl Pauses for MysqlLedger {
         let question = statement(self.queries.plain(queries::COUNT_OVERDUE));
         let rows = conn.fetch(question.bind(before.0).bind(limit)).await;
         let count = rows
-            .and_then(|rows| rows::first_i64(&rows))
+            .and_then(|rows| decode::first_i64(&rows))
             .map_err(error)?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
@@ -125,7 +125,7 @@ impl Pauses for MysqlLedger {
             .fetch(question.bind(STRETCH - 1))
             .await
             .map_err(error)?;
-        let end = rows::places(&end).map_err(error)?.first().copied();
+        let end = decode::places(&end).map_err(error)?.first().copied();
         // The other end of all rows, seen from where this scan begins.
         let far = match scan.window {
             Window::OverdueNewest(_) => Default::default(),
@@ -142,7 +142,7 @@ impl Pauses for MysqlLedger {
         let question = question.bind(paused.held_before().unwrap_or_default().0);
         let question = bind_twice(question, released);
         let found = conn.fetch(question.bind(scan.limit)).await.map_err(error)?;
-        let page = rows::due_page(&found, scan.limit).map_err(error)?;
+        let page = decode::due_page(&found, scan.limit).map_err(error)?;
         Ok(DuePage {
             next: page.next.or(end),
             ..page
@@ -198,7 +198,7 @@ impl MysqlLedger {
             .bind(class)
             .bind(method);
         let rows = conn.fetch(question).await?;
-        rows.first().map_or(Ok(None), rows::pause)
+        rows.first().map_or(Ok(None), decode::pause)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::connection::{Conn, error, is_duplicate, statement};
-use super::{MysqlLedger, queries, rows};
+use super::{MysqlLedger, decode, queries};
 use crate::ledger::LedgerError;
 use crate::task::{Grant, Rate};
 
@@ -88,7 +88,7 @@ impl MysqlLedger {
             .bind(burst_ns)
             .bind(route.to_owned());
         let found = conn.fetch(question).await?;
-        let next_ns = rows::first_i64(&found)?;
+        let next_ns = decode::first_i64(&found)?;
         let next = Duration::from_nanos(u64::try_from(next_ns).unwrap_or(0));
         Ok(next.min(NEXT_MAX))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::connection::{Conn, about_rows, error, statement};
 use super::queries;
-use super::{BATCH_MAX, MysqlLedger, rows};
+use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{DuePage, DueScan, Known, LedgerError, Upcoming, Window};
 use crate::task::{KeyBucket, KeyBuckets, UnixMs};
 
@@ -38,7 +38,7 @@ impl MysqlLedger {
         let (due, row) = scan.after.unwrap_or(from);
         let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let rows = conn.fetch(question).await.map_err(error)?;
-        rows::due_page(&rows, scan.limit).map_err(error)
+        decode::due_page(&rows, scan.limit).map_err(error)
     }
 
     /// First the index, then the rows that it names and `known` does not know.
@@ -78,7 +78,7 @@ impl MysqlLedger {
         let question = question.bind(among.as_bytes().to_vec()).bind(ms(span));
         let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let entries = conn.fetch(question).await.map_err(error)?;
-        let entries = rows::places(&entries).map_err(error)?;
+        let entries = decode::places(&entries).map_err(error)?;
         let news = entries.iter().filter(|(due, row)| !known(*row, *due));
         let news: Vec<u64> = news.map(|(_, row)| *row).collect();
         let mut page = DuePage {
@@ -105,7 +105,7 @@ impl MysqlLedger {
     ) -> sqlx::Result<()> {
         let question = about_rows(&self.queries, template, ids);
         let found = conn.fetch(question).await?;
-        let DuePage { rows, foreign, .. } = rows::due_page(&found, u32::MAX)?;
+        let DuePage { rows, foreign, .. } = decode::due_page(&found, u32::MAX)?;
         let mut rows: HashMap<u64, Upcoming> =
             rows.into_iter().map(|row| (row.arming.row, row)).collect();
         page.rows

@@ -14,7 +14,7 @@ use super::connection::{Conn, Statement, error, statement};
 use super::filter::Conditions;
 use super::queries::{self, Queries};
 use super::scan::THE_END;
-use super::{MysqlLedger, rows};
+use super::{MysqlLedger, decode};
 use crate::ledger::{
     LedgerError, ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter,
 };
@@ -73,9 +73,9 @@ impl MysqlLedger {
             ..ListPage::default()
         };
         for row in &found.rows {
-            match rows::record(row).map_err(error)? {
+            match decode::record(row).map_err(error)? {
                 Some(task) => page.tasks.push(task),
-                None => page.malformed.push(rows::malformed(row).map_err(error)?),
+                None => page.malformed.push(decode::malformed(row).map_err(error)?),
             }
         }
         Ok(page)
@@ -92,7 +92,7 @@ impl MysqlLedger {
             .search(&mut conn, queries::PLACE, &dead)
             .await
             .map_err(error)?;
-        let ids = found.rows.iter().map(rows::id);
+        let ids = found.rows.iter().map(decode::id);
         Ok(Picked {
             rows: ids.collect::<Result<_, _>>().map_err(error)?,
             next: found.next,
@@ -215,10 +215,10 @@ fn parts(filter: &ListFilter) -> Vec<Part> {
 
 fn place_of(part: &Part, row: &MySqlRow) -> sqlx::Result<Place> {
     Ok(match part {
-        Part::All | Part::Tagged(_) => Place::Row(rows::id(row)?),
-        Part::Keys(..) => Place::Key(rows::text_key(row)?),
+        Part::All | Part::Tagged(_) => Place::Row(decode::id(row)?),
+        Part::Keys(..) => Place::Key(decode::text_key(row)?),
         Part::Due { .. } => {
-            let (due_at, row) = rows::place(row)?;
+            let (due_at, row) = decode::place(row)?;
             Place::Due(due_at, row)
         }
     })

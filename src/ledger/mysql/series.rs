@@ -1,7 +1,7 @@
 //! Rows of tasks that come again.
 
 use super::connection::{Conn, error, is_duplicate, statement};
-use super::{MysqlLedger, queries, retried, rows};
+use super::{MysqlLedger, decode, queries, retried};
 use crate::ledger::recurring::SeriesRow;
 use crate::ledger::{LedgerError, NewTask};
 use crate::task::{Arming, State, TaskKey};
@@ -14,7 +14,7 @@ impl MysqlLedger {
         }
         let question = statement(self.queries.plain(queries::SERIES)).bind(key.to_string());
         let rows = conn.fetch(question).await.map_err(error)?;
-        rows.first().map(rows::series).transpose().map_err(error)
+        rows.first().map(decode::series).transpose().map_err(error)
     }
 
     pub(super) async fn mark_configured_of(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
@@ -32,21 +32,21 @@ impl MysqlLedger {
         .map(|matched| matched > 0)
     }
 
-    pub(super) async fn recur_once(
+    pub(super) async fn write_series_once(
         &self,
         conn: &mut Conn,
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> sqlx::Result<Option<Arming>> {
         match over {
-            None => self.recur_new(conn, task).await,
-            Some(seen) => self.recur_over(conn, task, seen).await,
+            None => self.insert_series(conn, task).await,
+            Some(seen) => self.update_series(conn, task, seen).await,
         }
     }
 
-    async fn recur_new(&self, conn: &mut Conn, task: &NewTask) -> sqlx::Result<Option<Arming>> {
+    async fn insert_series(&self, conn: &mut Conn, task: &NewTask) -> sqlx::Result<Option<Arming>> {
         let due = task.due;
-        let insert = statement(self.queries.plain(queries::RECUR_NEW))
+        let insert = statement(self.queries.plain(queries::SERIES_NEW))
             .bind(task.key.to_string())
             .bind(self.clock.now().0)
             .bind(due.0)
@@ -62,7 +62,7 @@ impl MysqlLedger {
     }
 
     /// Matches nothing if the row is no longer what was seen.
-    async fn recur_over(
+    async fn update_series(
         &self,
         conn: &mut Conn,
         task: &NewTask,
@@ -79,8 +79,8 @@ impl MysqlLedger {
         };
         let open = status == 0 && !called_off;
         let template = match open && lookup.arming.due == due {
-            true => queries::RECUR_SAME,
-            false => queries::RECUR_OVER,
+            true => queries::SERIES_SAME,
+            false => queries::SERIES_OVER,
         };
         let update = statement(self.queries.plain(template))
             .bind(task.max_attempts)

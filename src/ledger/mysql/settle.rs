@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::MysqlLedger;
 use super::connection::{Conn, Statement, about_rows, error, is_locked, statement};
+use super::decode::SettledRow;
 use super::locks::Past;
 use super::queries::{self, padded};
-use super::rows::SettledRow;
 use crate::ledger::{Lease, LedgerError, Ruling, Settled, Settlement};
 use crate::task::{ERROR_BYTES_MAX, Mishap, UnixMs};
 
@@ -67,7 +67,8 @@ impl MysqlLedger {
         }
         // Nothing is to be learnt of these. Whoever looks may see what became of the row since: the next claim.
         let is_known = |one: &&Settlement| {
-            let tells_all = one.ruling.is_success() || matches!(one.ruling, Ruling::GoOn { .. });
+            let tells_all =
+                one.ruling.is_success() || matches!(one.ruling, Ruling::NextOccurrence { .. });
             tells_all && reached.written.contains(&one.lease)
         };
         let (known, open): (Vec<&Settlement>, Vec<&Settlement>) =
@@ -138,9 +139,12 @@ impl MysqlLedger {
             Ruling::CompleteWith(result) => {
                 statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
             }
-            ruling @ Ruling::GoOn { .. } => {
-                let going_on = GoingOn::of(ruling).expect("it goes on");
-                going_on.bound(statement(self.queries.plain(queries::GO_ON)), false)
+            ruling @ Ruling::NextOccurrence { .. } => {
+                let next_occurrence = NextOccurrence::of(ruling).expect("matched above");
+                next_occurrence.bound(
+                    statement(self.queries.plain(queries::NEXT_OCCURRENCE)),
+                    false,
+                )
             }
             Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
         };
@@ -176,7 +180,7 @@ impl MysqlLedger {
                         false => Settled::Fenced,
                     }
                 }
-                Some(row) if went_on(row, ruling) => Settled::Applied,
+                Some(row) if is_advanced(row, ruling) => Settled::Applied,
                 Some(row) if row.arming != lease.arming => {
                     self.afterwards(conn, queries::GIVE_BACK, *lease, Settled::Superseded)
                         .await?
@@ -185,7 +189,7 @@ impl MysqlLedger {
                 Some(row) if row.marked() && row.comes_again && !ruling.is_success() => {
                     Settled::ByHandler
                 }
-                Some(row) if row.lease_left && matches!(ruling, Ruling::GoOn { .. }) => {
+                Some(row) if row.lease_left && matches!(ruling, Ruling::NextOccurrence { .. }) => {
                     self.end_with_it(conn, *lease, ruling).await?
                 }
                 Some(row) if row.marked() => {
@@ -193,7 +197,7 @@ impl MysqlLedger {
                         .await?
                 }
                 Some(row) if row.status == 1 && !ruling.is_success() => Settled::ByHandler,
-                Some(row) if row.status == 1 && matches!(ruling, Ruling::GoOn { .. }) => {
+                Some(row) if row.status == 1 && matches!(ruling, Ruling::NextOccurrence { .. }) => {
                     Settled::Ended
                 }
                 Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => {
@@ -215,11 +219,14 @@ impl MysqlLedger {
         lease: Lease,
         ruling: &Ruling,
     ) -> sqlx::Result<Settled> {
-        let Some(going_on) = GoingOn::of(ruling) else {
+        let Some(next_occurrence) = NextOccurrence::of(ruling) else {
             return Ok(Settled::Fenced);
         };
-        let update = going_on
-            .bound(statement(self.queries.plain(queries::GO_ON)), true)
+        let update = next_occurrence
+            .bound(
+                statement(self.queries.plain(queries::NEXT_OCCURRENCE)),
+                true,
+            )
             .bind(lease.arming.row)
             .bind(lease.arming.due.0)
             .bind(lease.owner.0.to_vec());
@@ -272,8 +279,8 @@ impl Reached {
     }
 }
 
-/// What [`queries::GO_ON`] writes.
-pub(super) struct GoingOn<'a> {
+/// Values that [`queries::NEXT_OCCURRENCE`] writes.
+pub(super) struct NextOccurrence<'a> {
     next: UnixMs,
     ran: bool,
     error: Option<&'a str>,
@@ -281,7 +288,7 @@ pub(super) struct GoingOn<'a> {
     result: Option<String>,
 }
 
-impl<'a> GoingOn<'a> {
+impl<'a> NextOccurrence<'a> {
     pub fn succeeded(next: UnixMs, result: Option<String>) -> Self {
         Self {
             next,
@@ -292,9 +299,9 @@ impl<'a> GoingOn<'a> {
         }
     }
 
-    /// [`queries::GO_ON`] with these values, without the fence that comes last: of a series that goes on, or of one that
+    /// [`queries::NEXT_OCCURRENCE`] with these values, without the fence that comes last: of a series that goes on, or of one that
     /// was cancelled during the run.
-    pub fn bound(self, go_on: Statement<'static>, cancelled: bool) -> Statement<'static> {
+    pub fn bound(self, update: Statement<'static>, cancelled: bool) -> Statement<'static> {
         const PENDING: i64 = 0;
         const DONE: i64 = 1;
         const CANCELLED: i64 = 3;
@@ -305,7 +312,7 @@ impl<'a> GoingOn<'a> {
             mishap,
             result,
         } = self;
-        go_on
+        update
             .bind(error.map_or(DONE, |_| CANCELLED))
             .bind(i64::from(ran))
             .bind(error.map(str::to_owned))
@@ -319,7 +326,7 @@ impl<'a> GoingOn<'a> {
     }
 
     fn of(ruling: &'a Ruling) -> Option<Self> {
-        let Ruling::GoOn {
+        let Ruling::NextOccurrence {
             next,
             ran,
             error,
@@ -340,8 +347,8 @@ impl<'a> GoingOn<'a> {
 }
 
 /// Whether the series has gone on as it was to, and nobody has claimed it since.
-fn went_on(row: &SettledRow, ruling: &Ruling) -> bool {
-    matches!(ruling, Ruling::GoOn { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
+fn is_advanced(row: &SettledRow, ruling: &Ruling) -> bool {
+    matches!(ruling, Ruling::NextOccurrence { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
 }
 
 /// The head of an error text, whole characters.

@@ -3,9 +3,9 @@
 use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
 
 use super::connection::{Statement, error, statement};
+use super::decode::{LookupRow, SettledRow, cancel_answer};
 use super::queries;
-use super::rows::{LookupRow, SettledRow, cancel_answer};
-use super::settle::GoingOn;
+use super::settle::NextOccurrence;
 use super::{MysqlLedger, padded};
 use crate::ledger::{CancelAnswer, Created, Lease, LedgerError, NewTask};
 use crate::task::{Outcome, TaskKey, UnixMs};
@@ -80,14 +80,14 @@ impl MysqlLedger {
                     .await
             }
             Ending::Complete { next: Some(next) } => {
-                let sql = self.queries.plain(queries::GO_ON);
+                let sql = self.queries.plain(queries::NEXT_OCCURRENCE);
                 let sql = self.in_handlers_session(sql).await?;
                 let update = |cancelled| {
-                    let done = GoingOn::succeeded(next, result.clone());
+                    let done = NextOccurrence::succeeded(next, result.clone());
                     done.bound(statement(sql.clone()), cancelled)
                 };
-                let goes_on = (update(false), Outcome::Again(next));
-                self.settle_by(tx, lease, [goes_on, (update(true), Outcome::Completed)])
+                let advances = (update(false), Outcome::Again(next));
+                self.settle_by(tx, lease, [advances, (update(true), Outcome::Completed)])
                     .await
             }
             Ending::Again { now, due } => {

@@ -1,6 +1,6 @@
 //! Why a recurrence was refused.
 
-use super::{CATCH_UP_LIMIT, TIMES_MAX};
+use super::limits::{CATCH_UP_LIMIT, TIMES_MAX};
 
 /// Why a recurrence was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,10 @@
 //! How a task comes again: every so often, or by a cron expression.
 
 mod error;
-mod said;
-mod stored;
+mod input;
+mod json;
+mod limits;
+mod options;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +15,9 @@ use super::cron::CronRule;
 use super::{DELAY_MAX, UnixMs};
 
 pub use self::error::RecurrenceError;
-pub use self::said::Said;
-
-/// The shortest time from one occurrence to the next.
-pub const EVERY_MIN: Duration = Duration::from_secs(1);
-
-/// How many missed occurrences [`CatchUp::All`] makes up for, unless it is told otherwise.
-pub const CATCH_UP_MAX: u32 = 1_000;
-
-/// The most that it can be told: they are counted one by one, whenever a run of the series ends.
-pub const CATCH_UP_LIMIT: u32 = 10_000;
-
-/// Most occurrences that [`Recurrence::times`] counts off.
-pub const TIMES_MAX: u32 = 10_000;
+pub use self::input::RecurrenceInput;
+pub use self::limits::{CATCH_UP_LIMIT, CATCH_UP_MAX, EVERY_MIN, TIMES_MAX};
+pub use self::options::RecurrenceOptions;
 
 /// Time zone of a cron expression that names none.
 const UTC: &str = "UTC";
@@ -287,7 +279,7 @@ impl Recurrence {
     /// As it begins now: `every` counts from now unless it has a start, and [`times`](Self::times) become a last moment.
     #[must_use]
     pub fn anchored(mut self, now: UnixMs) -> Self {
-        let behind = self.begins_behind(now);
+        let behind = self.starts_after(now);
         if let (Rule::Every(_), None) = (&self.rule, self.start) {
             self.start = Some(now);
         }

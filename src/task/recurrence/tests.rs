@@ -2,12 +2,12 @@ use super::*;
 use proptest::prelude::*;
 
 fn every(text: &str) -> Recurrence {
-    let said = Said {
+    let input = RecurrenceInput {
         every: Some(text),
         cron: None,
         tz: None,
     };
-    said.rule().unwrap()
+    input.rule().unwrap()
 }
 
 fn cron(text: &str, zone: &str) -> Recurrence {

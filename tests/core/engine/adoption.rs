@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Foundling, Ledger, NewTask, TaskRecord};
+use lapsed::ledger::{AdoptionRequest, Catalog, Ledger, NewTask, TaskRecord};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
     Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
@@ -192,7 +192,7 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
     faults.look_up_fails.store(true, Ordering::SeqCst);
     let ledger = Arc::new(Faulty::new(Arc::clone(&inner), Arc::clone(&faults)));
     let key = TaskKey::parse("Job@m@1").unwrap();
-    let adopted = Foundling {
+    let adopted = AdoptionRequest {
         key: key.clone(),
         due: UnixMs(START.0 - 2_001),
         heard: UnixMs(START.0 - 5_000),
@@ -225,7 +225,7 @@ async fn sighted_while(
 ) -> TaskRecord {
     let key = TaskKey::parse("Job@m@1").unwrap();
     let ledger = Arc::new(MemoryLedger::new(START));
-    let adopted = Foundling {
+    let adopted = AdoptionRequest {
         key: key.clone(),
         due: UnixMs(START.0 + 900_001),
         heard: UnixMs(START.0 - 10_000),

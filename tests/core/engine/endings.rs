@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Ledger, NewTask, NudgeAnswer};
+use lapsed::ledger::{Ledger, NewTask, RunNowAnswer};
 use lapsed::task::{How, Reason, RetryPolicy, State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry, TaskContext};
 
@@ -66,7 +66,7 @@ async fn no_attempt_begins_after_the_deadline() {
     let key = TaskKey::parse("Job@fail").unwrap();
     tokio::time::sleep(seconds(3600)).await;
     let answer = rig.people().redrive(&key).await.unwrap();
-    assert!(matches!(answer, NudgeAnswer::Due(_)));
+    assert!(matches!(answer, RunNowAnswer::Due(_)));
     rig.until("Job@fail", State::Waiting).await;
     let again = rig.until("Job@fail", State::Dead).await;
     assert_eq!((again.attempt, again.history.len()), (3, 6));

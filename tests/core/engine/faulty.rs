@@ -10,8 +10,8 @@ use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
-    Adopted, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim, Claimant, Created,
-    DuePage, DuePlace, DueScan, FoundLease, Foundling, Known, Lease, LeasePage, Ledger,
+    Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
+    Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, Lookup, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer,
     Ruling, Settled, Settlement, Upcoming,
 };
@@ -123,12 +123,12 @@ impl Ledger for Faulty {
         self.inner.series(key).await
     }
 
-    async fn recur(
+    async fn write_series(
         &self,
         task: &NewTask,
         over: Option<&SeriesRow>,
     ) -> Result<Option<Arming>, LedgerError> {
-        self.inner.recur(task, over).await
+        self.inner.write_series(task, over).await
     }
 
     async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
@@ -240,7 +240,7 @@ impl Ledger for Faulty {
         }
     }
 
-    async fn adopt(&self, keys: &[Foundling]) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         match self.faults.adopt_fails.load(Ordering::SeqCst) {
             true => Err(unavailable()),
             false => self.inner.adopt(keys).await,
@@ -251,8 +251,8 @@ impl Ledger for Faulty {
         self.inner.withdraw(seen, heard).await
     }
 
-    async fn revive(&self, arming: Arming) -> Result<bool, LedgerError> {
-        self.inner.revive(arming).await
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.inner.undelete(arming).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::ledger::{Catalog, Foundling, Ledger};
+use lapsed::ledger::{AdoptionRequest, Catalog, Ledger};
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
@@ -146,7 +146,7 @@ async fn the_second_in_line_acts_soon_after_the_first_is_seen_to_be_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_waits_is_not_forgotten_when_the_key_is_armed_again_by_an_audit() {
     let second = Second::start().await;
-    let adopted = Foundling {
+    let adopted = AdoptionRequest {
         key: key(),
         due: UnixMs(second.now().0 + 60_001),
         heard: second.now(),

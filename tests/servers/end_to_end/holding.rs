@@ -1,6 +1,6 @@
 //! After a dump was restored: what is overdue waits for review, and what falls due from now on runs.
 
-use lapsed::ledger::{Catalog, NudgeAnswer};
+use lapsed::ledger::{Catalog, RunNowAnswer};
 use lapsed::task::{Scope, State};
 use lapsed::{Due, UnixMs};
 
@@ -66,7 +66,7 @@ async fn overdue_tasks_are_held_over_restarts_until_they_are_let_go_and_new_ones
     client.reschedule(&key("Job@record@1"), now).await.unwrap();
     let ledger = lapsed::ledger::mysql::MysqlLedger::new(&rig.config().ledger).unwrap();
     let run = ledger.run_now(&key("Job@record@2")).await.unwrap();
-    assert!(matches!(run, NudgeAnswer::Due(arming) if arming.due >= before));
+    assert!(matches!(run, RunNowAnswer::Due(arming) if arming.due >= before));
     client.cancel_key(&key("Job@record@3")).await.unwrap();
     rig.until_state("Job@record@1", State::Done).await;
     rig.until_state("Job@record@2", State::Done).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Adopted, CancelAnswer, Catalog, Foundling, Ledger, Lookup, NewTask, Ruling, Settled,
+    Adopted, AdoptionRequest, CancelAnswer, Catalog, Ledger, Lookup, NewTask, Ruling, Settled,
 };
 use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs};
 
@@ -33,7 +33,7 @@ pub async fn adopt(
     due: UnixMs,
     over: Option<Lookup>,
 ) -> Adopted {
-    let found = Foundling {
+    let found = AdoptionRequest {
         key: key.clone(),
         due,
         heard: ledger.sync_clock().await.unwrap(),
@@ -54,7 +54,7 @@ async fn a_key_without_a_row_is_adopted_once(ledger: &(impl Ledger + Catalog)) {
     let rule = "a_key_without_a_row_is_adopted_once";
     let due = in_ms(ledger, 60_000).await;
     let keys = [key(rule, 1), key(rule, 2), key(rule, 3)];
-    let found = keys.clone().map(|key| Foundling {
+    let found = keys.clone().map(|key| AdoptionRequest {
         key,
         due,
         heard: due,
@@ -294,7 +294,7 @@ async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &(impl Ledger + Cat
     assert_eq!(settled, Settled::Superseded);
     let row = lookup(ledger, &key).await.unwrap();
     assert_eq!((row.state, row.deleted), (State::Cancelled, false));
-    assert!(!ledger.revive(row.arming).await.unwrap());
+    assert!(!ledger.undelete(row.arming).await.unwrap());
 }
 
 async fn what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program(
@@ -307,7 +307,7 @@ async fn what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_progra
     // Its daemon has died.
     until_free(ledger, &key).await;
     assert_eq!(state(ledger, &key).await, State::Cancelled);
-    assert!(!ledger.revive(run.lease.arming).await.unwrap());
+    assert!(!ledger.undelete(run.lease.arming).await.unwrap());
     // The same due time once more takes the cancellation back.
     create_at(ledger, &key, run.lease.arming.due).await;
     assert_eq!(state(ledger, &key).await, State::Pending);
@@ -344,7 +344,7 @@ async fn every_change_of_an_arming_is_stamped(ledger: &(impl Ledger + Catalog)) 
     ledger.reschedule(&key, later).await.unwrap();
     let row = is_stamped("rescheduled", true).await;
     let heard = UnixMs(in_ms(ledger, 0).await.0);
-    let found = Foundling {
+    let found = AdoptionRequest {
         key: key.clone(),
         due: later,
         heard,
@@ -381,7 +381,7 @@ async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(
 ) {
     let key = key("a_key_of_ours_with_another_expiry", 1);
     create(ledger, &key, 60_000).await;
-    let found = Foundling {
+    let found = AdoptionRequest {
         key: key.clone(),
         due: in_ms(ledger, 5_000).await,
         heard: in_ms(ledger, 0).await,

@@ -1,7 +1,7 @@
 //! How a task gets its due time: created, created again, moved, run now.
 
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, Ruling, RunNowAnswer, Settled,
     Settlement,
 };
 use lapsed::task::{Arming, State, UnixMs};
@@ -184,9 +184,9 @@ async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)
 
 async fn run_now_makes_a_task_due(ledger: &(impl Ledger + Catalog)) {
     let key = key("run_now", 1);
-    assert_eq!(ledger.run_now(&key).await.unwrap(), NudgeAnswer::Unknown);
+    assert_eq!(ledger.run_now(&key).await.unwrap(), RunNowAnswer::Unknown);
     create(ledger, &key, 60_000).await;
-    let NudgeAnswer::Due(arming) = ledger.run_now(&key).await.unwrap() else {
+    let RunNowAnswer::Due(arming) = ledger.run_now(&key).await.unwrap() else {
         panic!("refused")
     };
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -194,7 +194,7 @@ async fn run_now_makes_a_task_due(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(state(ledger, &key).await, State::Waiting);
     assert_eq!(
         ledger.run_now(&key).await.unwrap(),
-        NudgeAnswer::Due(arming),
+        RunNowAnswer::Due(arming),
         "a retry keeps its stable id"
     );
     assert_eq!(

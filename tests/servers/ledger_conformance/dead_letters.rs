@@ -1,7 +1,7 @@
 //! Finding, redriving and discarding what is dead.
 
 use lapsed::ledger::{
-    Catalog, Ledger, ListFilter, NewTask, NudgeAnswer, Ruling, Settled, StateFilter,
+    Catalog, Ledger, ListFilter, NewTask, Ruling, RunNowAnswer, Settled, StateFilter,
 };
 use lapsed::task::{Reason, State, TaskKey, UnixMs};
 
@@ -187,7 +187,7 @@ async fn redriven_rows_begin_anew_under_the_same_id(ledger: &(impl Ledger + Cata
     assert_eq!(claimed.attempt.since, after.created);
     assert_eq!(
         ledger.redrive(&keys[0]).await.unwrap(),
-        NudgeAnswer::Refused(State::Running)
+        RunNowAnswer::Refused(State::Running)
     );
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Catalog, DueScan, Ledger, NudgeAnswer, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX,
-    ReleaseAnswer, Window,
+    Catalog, DueScan, Ledger, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
+    RunNowAnswer, Window,
 };
 use lapsed::task::{PauseKind, Paused, Scope, TaskKey};
 
@@ -227,14 +227,14 @@ async fn run_now_lets_a_held_task_go(ledger: &(impl Ledger + Catalog + Pauses)) 
     let paused = Paused::of(&ledger.all().await.unwrap());
     assert!(paused.hinders(&held, old.due).is_some());
 
-    let NudgeAnswer::Due(arming) = ledger.run_now(&held).await.unwrap() else {
+    let RunNowAnswer::Due(arming) = ledger.run_now(&held).await.unwrap() else {
         panic!("refused")
     };
     assert!(arming.due >= hold.due_before.unwrap());
     assert_eq!(paused.hinders(&held, arming.due), None);
     let answer = ledger.run_now(&released).await.unwrap();
-    assert_eq!(answer, NudgeAnswer::Due(kept), "it was not held");
-    let NudgeAnswer::Due(arming) = ledger.run_now(&later).await.unwrap() else {
+    assert_eq!(answer, RunNowAnswer::Due(kept), "it was not held");
+    let RunNowAnswer::Due(arming) = ledger.run_now(&later).await.unwrap() else {
         panic!("refused")
     };
     assert_eq!(paused.hinders(&later, arming.due), None);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Ledger, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, Ruling, RunNowAnswer, Settled,
 };
 use lapsed::task::{Arming, How, Mishap, Recurrence, State, TaskKey, UnixMs};
 
@@ -36,7 +36,7 @@ pub async fn hourly(ledger: &impl Ledger, key: &TaskKey) -> Arming {
         payload: Some("{\"a\":1}".into()),
         ..NewTask::new(key.clone(), due)
     };
-    let arming = ledger.recur(&task, None).await.unwrap();
+    let arming = ledger.write_series(&task, None).await.unwrap();
     arming.expect("there was no row")
 }
 
@@ -50,7 +50,7 @@ pub async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
 }
 
 pub fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
-    Ruling::GoOn {
+    Ruling::NextOccurrence {
         next,
         ran: true,
         error: error.map(str::to_owned),
@@ -183,7 +183,11 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
         assert!(matches!(moved, RescheduleAnswer::Moved(_)), "{moved:?}");
     }
     let moved = recurrence(ledger, &key).await;
-    assert_eq!(moved.goes_on_behind(UnixMs(0)), arming.due, "the first one");
+    assert_eq!(
+        moved.continues_after(UnixMs(0)),
+        arming.due,
+        "the first one"
+    );
 
     let moved = ledger.reschedule(&key, now).await.unwrap();
     let RescheduleAnswer::Moved(present) = moved else {
@@ -192,11 +196,11 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
     pass(ledger, now).await;
     let claimed = claim(ledger, present, LEASE).await.unwrap();
     let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
-    assert_eq!(read.goes_on_behind(UnixMs(0)), arming.due);
+    assert_eq!(read.continues_after(UnixMs(0)), arming.due);
     let next = UnixMs(arming.due.0 + 3_600_000);
     settle(ledger, &claimed, go_on(next, None)).await;
     let settled = recurrence(ledger, &key).await;
-    assert_eq!(settled.goes_on_behind(UnixMs(0)), UnixMs(0));
+    assert_eq!(settled.continues_after(UnixMs(0)), UnixMs(0));
     assert_eq!(settled, moved_back(&settled));
 }
 
@@ -211,17 +215,17 @@ async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl 
     assert!(wanted > begun, "what it was missed by counts from now");
     let claimed = claim(ledger, first, LEASE).await.unwrap();
     let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
-    assert_eq!(read.goes_on_behind(first.due), first.due);
+    assert_eq!(read.continues_after(first.due), first.due);
     let next = UnixMs(first.due.0 + 3_600_000);
     settle(ledger, &claimed, go_on(next, None)).await;
 
-    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+    let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     assert!(now.due < next);
     let claimed = claim(ledger, now, LEASE).await.unwrap();
     let read = claimed.recurrence.as_deref().unwrap().as_ref().unwrap();
-    assert_eq!(read.next(read.goes_on_behind(now.due)), Some(next));
+    assert_eq!(read.next(read.continues_after(now.due)), Some(next));
 }
 
 async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger + Catalog)) {
@@ -231,7 +235,7 @@ async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger
     settle(ledger, &claimed, bury()).await;
     assert_eq!(
         ledger.redrive(&key).await.unwrap(),
-        NudgeAnswer::Due(arming)
+        RunNowAnswer::Due(arming)
     );
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     assert!(claimed.recurrence.is_some());
@@ -270,7 +274,7 @@ async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
 ) {
     let key = key("series-not-run", 1);
     let mut arming = hourly(ledger, &key).await;
-    let missed = |next| Ruling::GoOn {
+    let missed = |next| Ruling::NextOccurrence {
         next,
         ran: false,
         error: None,

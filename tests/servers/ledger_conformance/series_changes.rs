@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::{Established, Insistence, establish};
 use lapsed::ledger::{
-    Catalog, Ledger, ListFilter, NewTask, NudgeAnswer, RescheduleAnswer, Ruling, Settled,
+    Catalog, Ledger, ListFilter, NewTask, RescheduleAnswer, Ruling, RunNowAnswer, Settled,
     TaskRecord,
 };
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs};
@@ -33,11 +33,15 @@ async fn a_series_is_written_only_over_what_was_seen(ledger: &(impl Ledger + Cat
         recurrence: Some(every),
         ..NewTask::new(key.clone(), UnixMs(arming.due.0 + 60_000))
     };
-    assert_eq!(ledger.recur(&other, None).await.unwrap(), None, "it exists");
+    assert_eq!(
+        ledger.write_series(&other, None).await.unwrap(),
+        None,
+        "it exists"
+    );
     let seen = series(ledger, &key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     assert_eq!(
-        ledger.recur(&other, Some(&seen)).await.unwrap(),
+        ledger.write_series(&other, Some(&seen)).await.unwrap(),
         None,
         "it runs"
     );
@@ -47,23 +51,29 @@ async fn a_series_is_written_only_over_what_was_seen(ledger: &(impl Ledger + Cat
         .await
         .unwrap();
     assert_eq!(
-        ledger.recur(&other, Some(&seen)).await.unwrap(),
+        ledger.write_series(&other, Some(&seen)).await.unwrap(),
         None,
         "it was moved"
     );
 
     let seen = series(ledger, &key).await;
-    let written = ledger.recur(&other, Some(&seen)).await.unwrap();
+    let written = ledger.write_series(&other, Some(&seen)).await.unwrap();
     assert_eq!(written.map(|arming| arming.due), Some(other.due));
     assert_eq!(Some(recurrence(ledger, &key).await), other.recurrence);
     cancel(ledger, &key).await;
     assert_eq!(
-        ledger.recur(&other, Some(&seen)).await.unwrap(),
+        ledger.write_series(&other, Some(&seen)).await.unwrap(),
         None,
         "it is off"
     );
     let seen = series(ledger, &key).await;
-    assert!(ledger.recur(&other, Some(&seen)).await.unwrap().is_some());
+    assert!(
+        ledger
+            .write_series(&other, Some(&seen))
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 
@@ -79,7 +89,7 @@ async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &(impl Le
         ..NewTask::new(key.clone(), arming.due)
     };
     assert_eq!(
-        ledger.recur(&task, Some(&seen)).await.unwrap(),
+        ledger.write_series(&task, Some(&seen)).await.unwrap(),
         Some(arming)
     );
     let record = record(ledger, &key).await;
@@ -125,7 +135,7 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
     let again = establish(ledger, &seldom, configured).await.unwrap();
     assert_eq!(again, Established::Unchanged(arming, State::Pending));
 
-    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+    let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     let claimed = claim(ledger, now, LEASE).await.unwrap();
@@ -178,7 +188,7 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     let anew = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
     assert!(matches!(anew, Ok(Established::Begun(_))), "{anew:?}");
 
-    let NudgeAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
+    let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     let claimed = claim(ledger, now, LEASE).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, NudgeAnswer, Ruling, Settled};
+use lapsed::ledger::{Catalog, Ledger, NewTask, Ruling, RunNowAnswer, Settled};
 use lapsed::task::{Reason, State, UnixMs};
 
 use crate::ledger_conformance::rig::{
@@ -86,11 +86,11 @@ async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catal
     );
     assert_eq!(
         ledger.run_now(&key).await.unwrap(),
-        NudgeAnswer::Refused(State::Dead)
+        RunNowAnswer::Refused(State::Dead)
     );
     assert_eq!(
         ledger.redrive(&key).await.unwrap(),
-        NudgeAnswer::Due(claimed.lease.arming),
+        RunNowAnswer::Due(claimed.lease.arming),
         "the same stable id"
     );
     assert_eq!(
@@ -103,7 +103,7 @@ async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catal
     );
     assert_eq!(
         ledger.redrive(&key).await.unwrap(),
-        NudgeAnswer::Refused(State::Running)
+        RunNowAnswer::Refused(State::Running)
     );
 }
 

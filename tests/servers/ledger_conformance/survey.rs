@@ -1,6 +1,6 @@
 //! Figures by class and method.
 
-use lapsed::ledger::{Catalog, Ledger, MethodFigures, Ruling, SurveyLimits};
+use lapsed::ledger::{Catalog, DetailedStatsLimits, Ledger, MethodStats, Ruling};
 use lapsed::task::UnixMs;
 
 use crate::ledger_conformance::rig::{
@@ -31,7 +31,10 @@ async fn a_survey_counts_by_class_and_method(ledger: &(impl Ledger + Catalog)) {
     // Leases of other rules run out meanwhile: what is compared is of one moment if nothing changed around it.
     let (stats, survey) = loop {
         let before = ledger.stats().await.unwrap().by_state();
-        let survey = ledger.survey(SurveyLimits::default()).await.unwrap();
+        let survey = ledger
+            .detailed_stats(DetailedStatsLimits::default())
+            .await
+            .unwrap();
         if ledger.stats().await.unwrap().by_state() == before {
             break (before, survey);
         }
@@ -45,7 +48,7 @@ async fn a_survey_counts_by_class_and_method(ledger: &(impl Ledger + Catalog)) {
     };
     let found = of(mixed);
     assert!((5_000..60_000).contains(&found.overdue_ms_max), "{found:?}");
-    let expected = MethodFigures {
+    let expected = MethodStats {
         name: found.name.clone(),
         pending: 3,
         waiting: 1,

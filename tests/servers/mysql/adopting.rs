@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lapsed::ledger::{Adopted, Foundling, Ledger};
+use lapsed::ledger::{Adopted, AdoptionRequest, Ledger};
 use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection};
 
@@ -12,8 +12,8 @@ fn key(n: usize) -> TaskKey {
     TaskKey::build("Adopt", "row", [format!("{n:04}")]).unwrap()
 }
 
-fn found(key: TaskKey, due: UnixMs) -> Foundling {
-    Foundling {
+fn found(key: TaskKey, due: UnixMs) -> AdoptionRequest {
+    AdoptionRequest {
         key,
         due,
         heard: UnixMs(due.0 - 60_000),
@@ -49,7 +49,7 @@ async fn many_new_keys_are_written_in_few_statements() {
     let mut other = MySqlConnection::connect(&url).await.unwrap();
     let before = inserts(&mut other).await;
     let due = ledger.now().await.unwrap().0 + 60_001;
-    let all: Vec<Foundling> = (0..1_000)
+    let all: Vec<AdoptionRequest> = (0..1_000)
         .map(|n| found(key(n), UnixMs(due + n as i64)))
         .collect();
     let answers = ledger.adopt(&all).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_row_that_is_there_meanwhile_is_left_alone_and_all_others_are_written(
         .execute("INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time) VALUES ('Adopt@row@0033', 0, 1, 2)")
         .await
         .unwrap();
-    let all: Vec<Foundling> = (0..200).map(|n| found(key(n), due)).collect();
+    let all: Vec<AdoptionRequest> = (0..200).map(|n| found(key(n), due)).collect();
     let answers = ledger.adopt(&all).await.unwrap();
     assert_eq!(answers[33], Adopted::Overtaken);
     assert_eq!(written(&answers), 199);
@@ -97,7 +97,7 @@ async fn a_program_that_writes_such_rows_in_a_transaction_is_not_disturbed() {
     let mut program = other.begin().await.unwrap();
     let first = sqlx::query(insert).bind("Adopt@row@0100");
     first.execute(&mut *program).await.unwrap();
-    let all: Vec<Foundling> = (0..200).map(|n| found(key(n), due)).collect();
+    let all: Vec<AdoptionRequest> = (0..200).map(|n| found(key(n), due)).collect();
     // Its row is waited for; while that lasts the program writes another one, ahead of it in every order.
     let (answers, second) = tokio::join!(ledger.adopt(&all), async {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
@@ -108,7 +108,7 @@ async fn a_program_that_writes_such_rows_in_a_transaction_is_not_disturbed() {
     program.commit().await.unwrap();
     let answers = answers.unwrap();
     assert_eq!(answers[100], Adopted::Locked);
-    let again: Vec<Foundling> = all
+    let again: Vec<AdoptionRequest> = all
         .iter()
         .zip(&answers)
         .filter(|(_, answer)| **answer == Adopted::Locked)
@@ -129,7 +129,7 @@ async fn a_key_that_the_table_cannot_hold_is_refused_and_all_others_are_written(
         .execute("ALTER TABLE tb_time_limit_task MODIFY `key` VARCHAR(255) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL")
         .await
         .unwrap();
-    let mut all: Vec<Foundling> = (0..100).map(|n| found(key(n), due)).collect();
+    let mut all: Vec<AdoptionRequest> = (0..100).map(|n| found(key(n), due)).collect();
     let key = TaskKey::build("Adopt", "row", ["\u{1F600}"]).unwrap();
     all.insert(50, found(key, due));
     let answers = ledger.adopt(&all).await.unwrap();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{CancelFilter, Catalog, Ledger, ListFilter, Prune, StateFilter, SurveyLimits};
+use lapsed::ledger::{
+    CancelFilter, Catalog, DetailedStatsLimits, Ledger, ListFilter, Prune, StateFilter,
+};
 use lapsed::task::{State, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
 
@@ -55,20 +57,20 @@ async fn what_gauges_and_lists_read_does_not_grow_with_the_table() {
     let (_server, ledger, url) = start().await;
     let mut admin = MySqlConnection::connect(&url).await.unwrap();
     fill(&mut admin, 40_000, 20_000, 10_000).await;
-    let limits = SurveyLimits {
+    let limits = DetailedStatsLimits {
         rows: 100,
         entries: 1_000,
-        ..SurveyLimits::GAUGES
+        ..DetailedStatsLimits::GAUGES
     };
-    ledger.survey(limits).await.unwrap();
+    ledger.detailed_stats(limits).await.unwrap();
 
     let before = reads(&mut admin).await;
-    let survey = ledger.survey(limits).await.unwrap();
+    let stats = ledger.detailed_stats(limits).await.unwrap();
     let read = reads(&mut admin).await - before;
     assert!(read < 6_000, "{read} for the gauges");
-    assert_eq!((survey.counts.done, survey.counts.dead), (1_000, 1_000));
+    assert_eq!((stats.counts.done, stats.counts.dead), (1_000, 1_000));
     for state in ["done", "dead", "pending"] {
-        assert!(survey.at_least.contains(&state), "{state}: {survey:?}");
+        assert!(stats.at_least.contains(&state), "{state}: {stats:?}");
     }
 
     let is = |state| of_state(StateFilter::Is(state));
@@ -115,16 +117,16 @@ async fn what_people_are_shown_of_methods_is_read_from_a_bounded_number_of_rows(
     let (_server, ledger, url) = start().await;
     let mut admin = MySqlConnection::connect(&url).await.unwrap();
     fill(&mut admin, 1, 60_000, 60_000).await;
-    let survey = ledger.survey(SurveyLimits::default()).await.unwrap();
-    assert_eq!(
-        (survey.counts.pending, survey.counts.dead),
-        (60_000, 60_000)
-    );
+    let stats = ledger
+        .detailed_stats(DetailedStatsLimits::default())
+        .await
+        .unwrap();
+    assert_eq!((stats.counts.pending, stats.counts.dead), (60_000, 60_000));
     // Each is a read from anywhere in the table: more would take seconds where the rows are not in memory.
-    for rows in [survey.methods_of, survey.methods_of_dead] {
+    for rows in [stats.methods_of, stats.methods_of_dead] {
         assert!(rows.is_some_and(|rows| rows <= 25_000), "{rows:?}");
     }
-    let figures = |name: &str| survey.methods.iter().find(|of| of.name == name).cloned();
+    let figures = |name: &str| stats.methods.iter().find(|of| of.name == name).cloned();
     assert_eq!(figures("Pending@m").map(|of| of.pending), Some(25_000));
     assert_eq!(figures("Dead@m").map(|of| of.dead), Some(25_000));
 }
@@ -241,8 +243,11 @@ async fn rows_whose_key_is_no_task_key_are_shown_counted_apart_and_cancelled() {
         )
         .await
         .unwrap();
-    let survey = ledger.survey(SurveyLimits::GAUGES).await.unwrap();
-    let counts = survey.counts;
+    let stats = ledger
+        .detailed_stats(DetailedStatsLimits::GAUGES)
+        .await
+        .unwrap();
+    let counts = stats.counts;
     assert_eq!(
         (counts.pending, counts.overdue, counts.malformed),
         (1, 1, 2)

@@ -3,7 +3,7 @@
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Adopted, CancelAnswer, Catalog, Foundling, IfPending, Ledger, LedgerError, NewTask,
+    Adopted, AdoptionRequest, CancelAnswer, Catalog, IfPending, Ledger, LedgerError, NewTask,
     RescheduleAnswer,
 };
 use lapsed::sandbox::PrivateMaria;
@@ -18,8 +18,8 @@ fn key(text: &str) -> TaskKey {
     TaskKey::parse(text).unwrap()
 }
 
-fn found(text: &str) -> Foundling {
-    Foundling {
+fn found(text: &str) -> AdoptionRequest {
+    AdoptionRequest {
         key: key(text),
         due: UnixMs(9_000_000_000_000),
         heard: UnixMs(1),

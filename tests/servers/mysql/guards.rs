@@ -89,7 +89,7 @@ async fn a_series_that_is_claimed_again_before_it_is_looked_at_has_gone_on() {
     ] {
         other.execute(statement).await.unwrap();
     }
-    let go_on = Ruling::GoOn {
+    let go_on = Ruling::NextOccurrence {
         next: UnixMs(claims[1].lease.arming.due.0 + 1),
         ran: true,
         error: None,

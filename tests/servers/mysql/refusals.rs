@@ -1,6 +1,6 @@
 //! What the server refuses, and what it may do a moment later.
 
-use lapsed::ledger::{Adopted, Foundling, Ledger, LedgerError, Ruling, Settled, Settlement};
+use lapsed::ledger::{Adopted, AdoptionRequest, Ledger, LedgerError, Ruling, Settled, Settlement};
 use lapsed::task::{TaskKey, UnixMs};
 
 use crate::mysql::proxy::{Act, Proxy};
@@ -25,7 +25,7 @@ async fn only_errors_about_data_are_final() {
         lease: claim.lease,
         ruling: Ruling::Complete,
     };
-    let foundling = Foundling {
+    let request = AdoptionRequest {
         key: TaskKey::parse("Job@key").unwrap(),
         due: UnixMs(1),
         heard: UnixMs(1),
@@ -50,7 +50,7 @@ async fn only_errors_about_data_are_final() {
             let error = through.settle(std::slice::from_ref(&settlement)).await;
             let error = error.unwrap_err();
             assert_eq!(error.is_about_data(), about_data, "{one}: {error}");
-            let adopted = through.adopt(std::slice::from_ref(&foundling)).await;
+            let adopted = through.adopt(std::slice::from_ref(&request)).await;
             let refused = matches!(adopted.as_deref(), Ok([Adopted::Refused(_)]));
             let passes = matches!(
                 adopted,

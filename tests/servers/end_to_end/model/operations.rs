@@ -1,7 +1,7 @@
 //! Carries out operations, and checks their answers.
 
 use lapsed::Due;
-use lapsed::ledger::{CancelAnswer, Catalog, NudgeAnswer, RescheduleAnswer};
+use lapsed::ledger::{CancelAnswer, Catalog, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::State;
 
 use super::Trial;
@@ -57,7 +57,7 @@ impl Trial {
             Op::RunNow => {
                 let answer = self.adapters.ledger.run_now(&task_key).await.unwrap();
                 let due = match answer {
-                    NudgeAnswer::Due(arming) => {
+                    RunNowAnswer::Due(arming) => {
                         self.client.arm_again(&task_key, arming).await;
                         Some(arming.due.0)
                     }

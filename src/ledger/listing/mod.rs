@@ -1,0 +1,291 @@
+//! Which tasks to list, in which order, and where a page ends.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::LedgerError;
+use super::cancellation::end_of_prefix;
+use super::catalog::TaskRecord;
+use crate::task::{Reason, State, UnixMs};
+
+/// Which tasks to list; everything that is set must fit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListFilter {
+    /// One of these states; empty for all.
+    pub states: Vec<StateFilter>,
+    /// This class.
+    pub class: Option<String>,
+    /// This method, of any class.
+    pub method: Option<String>,
+    /// This tag.
+    pub tag: Option<String>,
+    /// A key that begins with this.
+    pub prefix: Option<String>,
+    /// Only those that come again.
+    pub recurring: bool,
+    /// May start at or after: `due_at`, so a retry counts.
+    pub due_after: Option<UnixMs>,
+    /// May start before.
+    pub due_before: Option<UnixMs>,
+    /// Dead for this reason.
+    pub reason: Option<Reason>,
+    /// The latest error contains this text, whatever its case.
+    pub error: Option<String>,
+    /// Finished at or after.
+    pub finished_after: Option<UnixMs>,
+    /// Finished before.
+    pub finished_before: Option<UnixMs>,
+    /// Created, or redriven, before.
+    pub created_before: Option<UnixMs>,
+    /// Behind this place: what the page before gave as `next`.
+    pub cursor: Option<ListCursor>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl ListFilter {
+    /// Whether every task of the states fits: nothing else is asked of it. An empty text asks nothing.
+    pub fn is_open(&self) -> bool {
+        let Self {
+            states: _,
+            class,
+            method,
+            tag,
+            prefix,
+            recurring: false,
+            due_after: None,
+            due_before: None,
+            reason: None,
+            error,
+            finished_after: None,
+            finished_before: None,
+            created_before: None,
+            cursor: _,
+            limit: _,
+        } = self
+        else {
+            return false;
+        };
+        let texts = [class, method, tag, prefix, error];
+        texts.into_iter().flatten().all(String::is_empty)
+    }
+
+    /// In which order its pages are.
+    ///
+    /// A tag has an index of its own. A prefix that names an argument leaves few rows; the rows of a class may be
+    /// many, so states that few rows are in come first, and so does a due time.
+    pub fn order(&self) -> ListOrder {
+        let Self {
+            states,
+            class,
+            tag,
+            prefix,
+            due_after,
+            due_before,
+            ..
+        } = self;
+        let names_an_argument = |prefix: &String| prefix.matches('@').count() >= 2;
+        let of_a_class = class.is_some() || prefix.is_some();
+        let is_of_few = !states.is_empty() && !states.contains(&StateFilter::Is(State::Done));
+        match () {
+            () if tag.is_some() => ListOrder::Row,
+            () if prefix.as_ref().is_some_and(names_an_argument) => ListOrder::Key,
+            () if due_after.or(*due_before).is_some() || is_of_few => ListOrder::Due,
+            () if of_a_class => ListOrder::Key,
+            () if self.is_open() && states.is_empty() => ListOrder::Row,
+            () => ListOrder::Due,
+        }
+    }
+
+    /// That the cursor is of such a list.
+    pub(super) fn check_cursor(&self) -> Result<(), LedgerError> {
+        let order = match self.cursor {
+            None => return Ok(()),
+            Some(ListCursor::Row(_)) => ListOrder::Row,
+            Some(ListCursor::Key(_)) => ListOrder::Key,
+            Some(ListCursor::Due { .. }) => ListOrder::Due,
+        };
+        match order == self.order() {
+            true => Ok(()),
+            false => Err(LedgerError::Invalid(
+                "the cursor is of a list with other filters, expected the same as for the page before".to_owned(),
+            )),
+        }
+    }
+
+    /// What every key that fits begins with: from the first text on, and before the second.
+    pub(super) fn key_range(&self) -> (String, String) {
+        let of_class = match (&self.class, &self.method) {
+            (Some(class), Some(method)) => format!("{class}@{method}"),
+            (Some(class), None) => format!("{class}@"),
+            (None, _) => String::new(),
+        };
+        let prefix = self.prefix.clone().unwrap_or_default();
+        // Where both are given and neither continues the other, nothing fits.
+        let begin = std::cmp::max_by_key(of_class, prefix, String::len);
+        let end = end_of_prefix(&begin);
+        (begin, end)
+    }
+
+    /// The values of `status` and `sts` that fit, in the order of a list by due time.
+    pub(super) fn statuses(&self) -> Vec<(u8, bool)> {
+        let is_finished = self.finished_after.or(self.finished_before).is_some();
+        let fits = |status: u8, deleted: bool| {
+            let of_state = |state: &StateFilter| match state {
+                StateFilter::Overdue => (status, deleted) == (0, false),
+                StateFilter::Is(State::Pending | State::Waiting) => (status, deleted) == (0, false),
+                StateFilter::Is(State::Running) => status == 0,
+                StateFilter::Is(State::Done) => status == 1,
+                StateFilter::Is(State::Dead) => status == 2,
+                StateFilter::Is(State::Cancelled) => status == 3 || (status, deleted) == (0, true),
+            };
+            let in_a_state = self.states.is_empty() || self.states.iter().any(of_state);
+            let has_reason = self.reason.is_none() || status == 2;
+            in_a_state && has_reason && (!is_finished || status > 0)
+        };
+        let all = (0..=3).flat_map(|status| [(status, false), (status, true)]);
+        all.filter(|(status, deleted)| fits(*status, *deleted))
+            .collect()
+    }
+}
+
+/// In which order a list is read: always that of an index, so that a page costs the same wherever it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListOrder {
+    /// By id, so as they were created: nothing is asked, or a tag.
+    Row,
+    /// By key: a class, a method of it or the beginning of a key is asked for.
+    Key,
+    /// By status, and then by due time.
+    Due,
+}
+
+/// A place in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListCursor {
+    /// Behind the row with this id.
+    Row(u64),
+    /// Behind this key.
+    Key(String),
+    /// Behind this entry of the index by status and due time.
+    Due {
+        /// The column of this name.
+        status: u8,
+        /// Whether `sts` is 1.
+        deleted: bool,
+        /// When it may start.
+        due_at: UnixMs,
+        /// Its id.
+        row: u64,
+    },
+}
+
+/// As people hand it on: `42`, `key.Order@close@7`, `due.0.0.1763750000000.42`.
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row(row) => write!(f, "{row}"),
+            Self::Key(key) => {
+                f.write_str("key.")?;
+                key.bytes().try_for_each(|byte| match byte {
+                    b'@' | b'_' | b'-' | b'.' | b':' => write!(f, "{}", char::from(byte)),
+                    _ if byte.is_ascii_alphanumeric() => write!(f, "{}", char::from(byte)),
+                    _ => write!(f, "%{byte:02x}"),
+                })
+            }
+            Self::Due {
+                status,
+                deleted,
+                due_at,
+                row,
+            } => write!(f, "due.{status}.{}.{}.{row}", u8::from(*deleted), due_at.0),
+        }
+    }
+}
+
+impl FromStr for ListCursor {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            if let Some(key) = text.strip_prefix("key.") {
+                return Some(Self::Key(unescaped(key)?));
+            }
+            let Some(place) = text.strip_prefix("due.") else {
+                return text.parse().ok().map(Self::Row);
+            };
+            let mut numbers = place.split('.');
+            let place = Self::Due {
+                status: numbers.next()?.parse().ok()?,
+                deleted: numbers.next()?.parse::<u8>().ok()? == 1,
+                due_at: UnixMs(numbers.next()?.parse().ok()?),
+                row: numbers.next()?.parse().ok()?,
+            };
+            numbers.next().is_none().then_some(place)
+        };
+        read().ok_or("expected what the page before named behind `--cursor`")
+    }
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut plain = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        plain.push(match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(plain).ok()
+}
+
+/// Rows that fit a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Picked {
+    /// Their ids, in order. There may be none and more behind them: a search ends when it has taken long enough.
+    pub rows: Vec<u64>,
+    /// Give this as `cursor` for the next ones; `None` at the end.
+    pub next: Option<ListCursor>,
+}
+
+/// A state, or the one condition people ask for that is not a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateFilter {
+    /// In this state.
+    Is(State),
+    /// Pending or waiting, and its time has passed.
+    Overdue,
+}
+
+/// A page of tasks, in the [order](ListFilter::order) of the filter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListPage {
+    /// The tasks.
+    pub tasks: Vec<TaskRecord>,
+    /// Rows that fit but whose key is no task key: nothing can run them.
+    pub malformed: Vec<MalformedRow>,
+    /// Give this as `cursor` for the next page; `None` at the end.
+    pub next: Option<ListCursor>,
+    /// The search ended before the page was full, since it had taken long enough: after at least this many rows.
+    pub searched: Option<u64>,
+}
+
+/// A row whose key is no task key. Only programs that write rows themselves can make one.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct MalformedRow {
+    /// `<row id>-<end_time ms>`.
+    pub id: String,
+    /// The key as it is.
+    pub key: String,
+    /// Its state.
+    pub state: State,
+    /// When it would be due.
+    #[serde(serialize_with = "super::catalog::display")]
+    pub due_at: UnixMs,
+}
+
+#[cfg(test)]
+mod tests;

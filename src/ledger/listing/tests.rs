@@ -1,0 +1,101 @@
+use super::*;
+
+#[test]
+fn a_cursor_is_read_back_as_it_was_told() {
+    let due = ListCursor::Due {
+        status: 2,
+        deleted: true,
+        due_at: UnixMs(1_763_750_000_000),
+        row: 42,
+    };
+    let keys = ["Order@close@7", "not a key%\n\u{1f600}"].map(|key| ListCursor::Key(key.into()));
+    for cursor in [ListCursor::Row(7), due].into_iter().chain(keys) {
+        let text = cursor.to_string();
+        assert!(text.is_ascii() && !text.contains(' '), "{text}");
+        assert_eq!(text.parse(), Ok(cursor), "{text}");
+    }
+    for wrong in [
+        "",
+        "x",
+        "due.1.2",
+        "due.0.0.1.2.3",
+        "key.%f",
+        "key.%ff",
+        "-1",
+    ] {
+        assert!(wrong.parse::<ListCursor>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_list_is_in_the_order_of_the_index_that_leaves_the_fewest_rows() {
+    use StateFilter::Is;
+    let all = ListFilter::default;
+    let of = |states: &[StateFilter]| ListFilter {
+        states: states.to_vec(),
+        ..all()
+    };
+    let class = |filter: ListFilter| ListFilter {
+        class: Some("Mail".to_owned()),
+        ..filter
+    };
+    let prefix = |prefix: &str, filter: ListFilter| ListFilter {
+        prefix: Some(prefix.to_owned()),
+        ..filter
+    };
+    let (dead, done) = (of(&[Is(State::Dead)]), of(&[Is(State::Done)]));
+    for (filter, order) in [
+        (all(), ListOrder::Row),
+        (dead.clone(), ListOrder::Due),
+        (class(all()), ListOrder::Key),
+        (class(dead.clone()), ListOrder::Due),
+        (class(done.clone()), ListOrder::Key),
+        (prefix("Mail@", dead.clone()), ListOrder::Due),
+        (prefix("Mail@send@7", dead.clone()), ListOrder::Key),
+        (
+            ListFilter {
+                tag: Some("a".to_owned()),
+                ..dead
+            },
+            ListOrder::Row,
+        ),
+        (
+            ListFilter {
+                due_after: Some(UnixMs(1)),
+                ..class(done)
+            },
+            ListOrder::Due,
+        ),
+        (
+            ListFilter {
+                recurring: true,
+                ..all()
+            },
+            ListOrder::Due,
+        ),
+    ] {
+        assert_eq!(filter.order(), order, "{filter:?}");
+    }
+}
+
+#[test]
+fn a_filter_with_empty_texts_only_is_open() {
+    let open = ListFilter {
+        class: Some(String::new()),
+        prefix: Some(String::new()),
+        error: Some(String::new()),
+        limit: 3,
+        ..ListFilter::default()
+    };
+    assert!(open.is_open() && ListFilter::default().is_open());
+    let closed = ListFilter {
+        tag: Some("shop".to_owned()),
+        ..open.clone()
+    };
+    assert!(!closed.is_open());
+    let recurring = ListFilter {
+        recurring: true,
+        ..open
+    };
+    assert!(!recurring.is_open());
+}

@@ -1,0 +1,41 @@
+//! The rows and their index by key.
+
+use std::collections::BTreeMap;
+
+use super::row::Row;
+use crate::ledger::NewTask;
+use crate::task::{Pause, TaskKey, UnixMs};
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) rows: BTreeMap<u64, Row>,
+    by_key: BTreeMap<TaskKey, u64>,
+    /// The id of the latest row: a deleted one's is not given again.
+    latest: u64,
+    /// The oldest first.
+    pub(super) pauses: Vec<Pause>,
+}
+
+impl Table {
+    pub(super) fn of_key(&mut self, key: &TaskKey) -> Option<&mut Row> {
+        let id = self.by_key.get(key)?;
+        self.rows.get_mut(id)
+    }
+
+    pub(super) fn create(&mut self, task: &NewTask, now: UnixMs) -> &Row {
+        let next = self.latest + 1;
+        let id = *self.by_key.entry(task.key.clone()).or_insert(next);
+        self.latest = self.latest.max(id);
+        let row = self
+            .rows
+            .entry(id)
+            .and_modify(|row| row.create_over(task, now));
+        row.or_insert_with(|| Row::new(id, task, now))
+    }
+
+    /// Deletes a row; tells whether there was one.
+    pub(super) fn remove(&mut self, id: u64) -> bool {
+        let row = self.rows.remove(&id);
+        row.is_some_and(|row| self.by_key.remove(&row.key).is_some())
+    }
+}

@@ -1,0 +1,115 @@
+//! Views of a row: record, lookup, series.
+
+use super::row::{Row, Status};
+use crate::ledger::recurring::SeriesRow;
+use crate::ledger::{ListFilter, Lookup, Stamp, StateFilter, TaskRecord};
+use crate::task::{Envelope, Origin, State, UnixMs};
+
+impl Row {
+    pub(super) fn record(&self, now: UnixMs) -> TaskRecord {
+        let state = self.state(now);
+        let envelope = Envelope::open(self.payload.clone());
+        TaskRecord {
+            id: self.arming().to_string(),
+            key: self.key.clone(),
+            state,
+            due: self.end_time,
+            due_at: self.due_at(),
+            created: self.start_time,
+            attempt: if self.has_run() { self.attempt } else { 0 },
+            crashes: if self.has_run() { self.crashes } else { 0 },
+            max_attempts: self.max_attempts,
+            daemon: self.daemon.clone(),
+            cancel_requested: state == State::Running && self.deleted,
+            tag: self.tag.clone(),
+            payload: envelope.payload,
+            traceparent: envelope.traceparent,
+            recurrence: self.recurrence.as_ref().map(ToString::to_string),
+            last_error: self.last_error.clone(),
+            reason: self.reason,
+            history: self.history.clone(),
+            result: self.result.clone(),
+            finished: self.finished_at.filter(|_| state.is_finished()),
+            adopted: self.origin != Origin::Row,
+        }
+    }
+
+    pub(super) fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {
+        let ListFilter {
+            states,
+            class,
+            method,
+            tag,
+            prefix,
+            recurring,
+            due_after,
+            due_before,
+            reason,
+            error,
+            finished_after,
+            finished_before,
+            created_before,
+            cursor: _,
+            limit: _,
+        } = filter;
+        let says = |text: &String| {
+            let latest = self.last_error.as_deref().unwrap_or_default();
+            latest.to_lowercase().contains(&text.to_lowercase())
+        };
+        let finished = (self.status != Status::Unprocessed).then(|| self.finished());
+        let in_state = |wanted: &StateFilter| match wanted {
+            StateFilter::Is(state) => self.state(now) == *state,
+            StateFilter::Overdue => self.free_and_due(now),
+        };
+        (states.is_empty() || states.iter().any(in_state))
+            && class.as_ref().is_none_or(|class| self.key.class() == class)
+            && method
+                .as_ref()
+                .is_none_or(|method| self.key.method() == method)
+            && tag
+                .as_ref()
+                .is_none_or(|tag| self.tag.as_ref() == Some(tag))
+            && prefix
+                .as_ref()
+                .is_none_or(|prefix| self.key.as_str().starts_with(prefix.as_str()))
+            && (!recurring || self.recurrence.is_some())
+            && due_after.is_none_or(|due| self.due_at() >= due)
+            && due_before.is_none_or(|due| self.due_at() < due)
+            && reason.is_none_or(|reason| self.reason == Some(reason))
+            && error.as_ref().is_none_or(says)
+            && finished_after.is_none_or(|from| finished.is_some_and(|at| at >= from))
+            && finished_before.is_none_or(|to| finished.is_some_and(|at| at < to))
+            && created_before.is_none_or(|to| self.start_time < to)
+    }
+
+    pub(super) fn series(&self, now: UnixMs) -> SeriesRow {
+        SeriesRow {
+            lookup: self.lookup(now),
+            recurrence: self.recurrence.as_ref().map(ToString::to_string),
+            payload: self.payload.clone(),
+            tag: self.tag.clone(),
+            max_attempts: self.max_attempts,
+        }
+    }
+
+    pub(super) fn lookup(&self, now: UnixMs) -> Lookup {
+        let called_off = self.status == Status::Unprocessed && self.deleted;
+        Lookup {
+            arming: self.arming(),
+            state: self.state(now),
+            due_at: self.due_at(),
+            deleted: called_off && !self.leased(now),
+            cancelling: called_off && self.leased(now),
+            origin: self.origin,
+            stamp: self.stamp(),
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            changed: self.changed_at,
+            created: self.start_time,
+            finished: self.finished_at,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What people and daemons do with many finished rows at once: bring them back, throw them away, forget them. Always
+//! few rows to a statement, by primary key.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::connection::{Conn, about_rows, error, statement};
+use super::queries;
+use super::scan::THE_END;
+use super::{BATCH_MAX, MysqlLedger, decode};
+use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned};
+use crate::task::{State, TaskKey, UnixMs};
+
+/// Index entries that one statement passes over on the way to what is surplus.
+const STRIDE: u64 = 50_000;
+
+impl MysqlLedger {
+    /// A statement over rows, leaving out those that another session has locked; tells how many matched.
+    pub(super) async fn over_rows(
+        &self,
+        template: &'static str,
+        rows: &[u64],
+    ) -> Result<u64, LedgerError> {
+        let mut matched = 0;
+        let mut conn = self.pools.acquire().await?;
+        for batch in rows.chunks(BATCH_MAX) {
+            let act = |ids: &[u64]| about_rows(&self.queries, template, ids);
+            let past = self
+                .locks
+                .get_past(
+                    &mut conn,
+                    &self.queries,
+                    batch,
+                    |id| *id,
+                    |conn, ids| Box::pin(conn.execute(act(ids))),
+                )
+                .await
+                .map_err(error)?;
+            matched += past.matched;
+        }
+        Ok(matched)
+    }
+
+    pub(super) async fn keys_of_dead(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
+        let mut keys = Vec::with_capacity(rows.len());
+        let mut conn = self.pools.acquire().await?;
+        for batch in rows.chunks(BATCH_MAX) {
+            let question = about_rows(&self.queries, queries::DEAD_KEYS, batch);
+            for row in conn.fetch(question).await.map_err(error)? {
+                keys.extend(decode::key(&row).map_err(error)?);
+            }
+        }
+        Ok(keys)
+    }
+
+    pub(super) async fn prune_batch(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        self.prune_on(&mut conn, prune).await.map_err(error)
+    }
+
+    async fn prune_on(&self, conn: &mut Conn, prune: &Prune) -> sqlx::Result<Pruned> {
+        let Prune {
+            state,
+            age,
+            surplus,
+            after,
+            limit,
+            dry_run,
+        } = *prune;
+        let Some(status) = status(state) else {
+            return Ok(Pruned::default());
+        };
+        let after = after.unwrap_or(PruneCursor::START);
+        // Whatever is surplus must have been finished for a while; and without an age nothing else goes.
+        let spare_ms = ms(Prune::AGE_MIN);
+        let age_ms = age.map_or(i64::MAX / 2_000_000, ms);
+        let is_surplus = |place: PruneCursor| surplus.is_some_and(|last| place <= last);
+        let youngest_ms = match is_surplus(after) {
+            true => spare_ms.min(age_ms),
+            false => age_ms,
+        };
+        let question = statement(self.queries.plain(queries::FINISHED))
+            .bind(age_ms)
+            .bind(spare_ms)
+            .bind(status)
+            .bind(i64::from(after.deleted))
+            .bind(youngest_ms)
+            .bind(after.due_at.0)
+            .bind(after.row)
+            .bind(after.due_at.0)
+            .bind(limit);
+        let found = conn.fetch(question).await?;
+        let found: Vec<decode::Finished> = found
+            .iter()
+            .map(decode::Finished::read)
+            .collect::<Result<_, _>>()?;
+        let doomed = doomed(&found, age.is_some(), |row| {
+            is_surplus(PruneCursor {
+                deleted: after.deleted,
+                due_at: row.due_at,
+                row: row.row,
+            })
+        });
+        // Without an age, nothing goes behind the last that is surplus.
+        let next = behind(&found, after, limit);
+        let mut pruned = Pruned {
+            rows: doomed.len() as u64,
+            found: Vec::new(),
+            next: next.filter(|next| age.is_some() || is_surplus(*next)),
+        };
+        if dry_run {
+            let doomed: HashSet<u64> = doomed.into_iter().collect();
+            let goes = found.into_iter().filter(|row| doomed.contains(&row.row));
+            pruned.found = goes.map(|row| (row.row, row.key)).collect();
+        } else if !doomed.is_empty() {
+            let youngest = youngest_ms_of(age);
+            pruned.rows = self.delete(conn, &doomed, status, youngest).await?;
+        }
+        Ok(pruned)
+    }
+
+    pub(super) async fn prune_these(
+        &self,
+        prune: &Prune,
+        rows: &[u64],
+    ) -> Result<u64, LedgerError> {
+        let Some(status) = status(prune.state).filter(|_| !rows.is_empty()) else {
+            return Ok(0);
+        };
+        let youngest = youngest_ms_of(prune.age);
+        let mut conn = self.pools.acquire().await?;
+        let deleted = self.delete(&mut conn, rows, status, youngest).await;
+        deleted.map_err(error)
+    }
+
+    async fn delete(
+        &self,
+        conn: &mut Conn,
+        rows: &[u64],
+        status: i64,
+        age_ms: i64,
+    ) -> sqlx::Result<u64> {
+        let act = |ids: &[u64]| {
+            let delete = about_rows(&self.queries, queries::PRUNE_ROWS, ids);
+            delete.bind(status).bind(age_ms)
+        };
+        let past = self
+            .locks
+            .get_past(
+                conn,
+                &self.queries,
+                rows,
+                |id| *id,
+                |conn, ids| Box::pin(conn.execute(act(ids))),
+            )
+            .await?;
+        Ok(past.matched)
+    }
+
+    pub(super) async fn surplus_of(
+        &self,
+        state: State,
+        keep: u64,
+    ) -> Result<Option<PruneCursor>, LedgerError> {
+        let Some(status) = status(state) else {
+            return Ok(None);
+        };
+        let mut conn = self.pools.acquire().await?;
+        let mut left = keep;
+        for deleted in [true, false] {
+            let place = self
+                .place_from_end(&mut conn, status, deleted, &mut left)
+                .await;
+            if let Some((due_at, row)) = place.map_err(error)? {
+                return Ok(Some(PruneCursor {
+                    deleted,
+                    due_at,
+                    row,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row with `left` others behind it, in strides from the end; if there is none, `left` is what lacks.
+    async fn place_from_end(
+        &self,
+        conn: &mut Conn,
+        status: i64,
+        deleted: bool,
+        left: &mut u64,
+    ) -> sqlx::Result<Option<(UnixMs, u64)>> {
+        let mut from = THE_END;
+        loop {
+            let about = |template| {
+                let question = statement(self.queries.plain(template));
+                let question = question.bind(status).bind(i64::from(deleted));
+                question.bind(from.0.0).bind(from.1).bind(from.0.0)
+            };
+            let steps = (*left).min(STRIDE);
+            let found = conn.fetch(about(queries::FROM_END).bind(steps)).await?;
+            let Some(place) = found.first().map(decode::place).transpose()? else {
+                let counted = conn
+                    .fetch(about(queries::COUNT_BEFORE).bind(STRIDE + 1))
+                    .await?;
+                let there = u64::try_from(decode::first_i64(&counted)?).unwrap_or(0);
+                *left = left.saturating_sub(there);
+                return Ok(None);
+            };
+            if *left <= STRIDE {
+                return Ok(Some(place));
+            }
+            *left -= STRIDE + 1;
+            from = place;
+        }
+    }
+}
+
+/// Which of these go, old ones or as surplus.
+fn doomed(
+    found: &[decode::Finished],
+    with_age: bool,
+    is_surplus: impl Fn(&decode::Finished) -> bool,
+) -> Vec<u64> {
+    let goes = |row: &&decode::Finished| (row.spare && is_surplus(row)) || (row.old && with_age);
+    found.iter().filter(goes).map(|row| row.row).collect()
+}
+
+/// Where the page behind these begins.
+fn behind(found: &[decode::Finished], after: PruneCursor, limit: u32) -> Option<PruneCursor> {
+    match found.last() {
+        Some(last) if found.len() == limit as usize => Some(PruneCursor {
+            deleted: after.deleted,
+            due_at: last.due_at,
+            row: last.row,
+        }),
+        // Behind the live rows come those that somebody has deleted.
+        _ if !after.deleted => Some(PruneCursor {
+            deleted: true,
+            due_at: UnixMs(0),
+            row: 0,
+        }),
+        _ => None,
+    }
+}
+
+/// The column's value for a finished state; none for the others, which must never be pruned.
+fn status(state: State) -> Option<i64> {
+    match state {
+        State::Done => Some(1),
+        State::Dead => Some(2),
+        State::Cancelled => Some(3),
+        State::Pending | State::Waiting | State::Running => None,
+    }
+}
+
+/// How long ago what is deleted must have finished: as surplus, or by its age.
+fn youngest_ms_of(age: Option<Duration>) -> i64 {
+    age.map_or(i64::MAX / 2_000_000, ms).min(ms(Prune::AGE_MIN))
+}
+
+fn ms(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(row: u64, old: bool, spare: bool) -> decode::Finished {
+        decode::Finished {
+            row,
+            key: None,
+            due_at: UnixMs(row as i64),
+            old,
+            spare,
+        }
+    }
+
+    #[test]
+    fn surplus_goes_first_and_old_ones_only_where_an_age_is_said() {
+        let rows = [
+            found(1, true, true),
+            found(2, true, true),
+            found(3, false, true),
+            found(4, false, false),
+        ];
+        let doomed = |with_age, surplus| doomed(&rows, with_age, |row| row.row <= surplus);
+        assert_eq!(doomed(true, 0), [1, 2]);
+        assert!(doomed(false, 0).is_empty());
+        assert_eq!(doomed(false, 3), [1, 2, 3]);
+        assert_eq!(doomed(true, 1), [1, 2]);
+        assert_eq!(doomed(true, 9), [1, 2, 3]);
+    }
+
+    #[test]
+    fn behind_the_last_live_row_come_the_deleted_ones() {
+        let cursor = |deleted, row: u64| PruneCursor {
+            deleted,
+            due_at: UnixMs(row as i64),
+            row,
+        };
+        let rows = [found(1, true, true), found(2, true, true)];
+        assert_eq!(behind(&rows, cursor(false, 0), 2), Some(cursor(false, 2)));
+        assert_eq!(behind(&rows, cursor(false, 0), 3), Some(cursor(true, 0)));
+        assert_eq!(behind(&[], cursor(true, 7), 3), None);
+    }
+}

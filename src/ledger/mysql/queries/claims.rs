@@ -1,0 +1,74 @@
+//! Statements of claims: look up, claim, renew, end leases.
+
+/// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
+pub const LOOKUP: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
+       CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
+       CAST(run_end = end_time AND retry_at > UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS waiting, \
+       CAST(run_end <> end_time AS SIGNED) AS older_run, CAST(adopted AS SIGNED) AS adopted, CAST(start_time * 1000 AS SIGNED) AS start_ms, \
+       CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
+     FROM `{t}` WHERE `key` IN ({keys})";
+
+/// Behind [`LOOKUP`] in a transaction that may have read before: as the rows are now. The statement before it has locked
+/// them.
+pub const AS_IT_IS_NOW: &str = " LOCK IN SHARE MODE";
+
+/// `claim`: takes those that are pending, due and free. Primary key.
+///
+/// Changes no indexed value (`due_at` stays what it was), which makes it twice as fast. The counters
+/// belong to `run_end`: with another `end_time` they start anew. A lease that was still there has run
+/// out, and counts as a crash. Counters stop at the end of their columns: one row must not fail the batch.
+pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
+       attempt = LEAST(IF(run_end = end_time, attempt, 0), 65534) + 1, \
+       crashes = IF(run_end = end_time, LEAST(crashes + (lease_until > 0), 255), 0), \
+       retry_at = IF(run_end = end_time, retry_at, 0), \
+       run_end = end_time, owner = ?, daemon = ?, \
+       lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+     WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+
+/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Of a payload that is too long only the
+/// length is read. Primary key.
+pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
+       CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
+       CAST(max_attempts AS SIGNED) AS max_attempts, tag, IF(LENGTH(payload) <= {payload_max}, payload, NULL) AS payload, \
+       IF(LENGTH(payload) <= {payload_max}, NULL, CAST(LENGTH(payload) AS SIGNED)) AS oversize, \
+       IF(history LIKE '{\"how\":\"snoozed\"%', SUBSTRING_INDEX(history, '\n', 1), NULL) AS snoozed, recurrence \
+     FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
+
+/// `claim`, whose answer was lost: gives back whatever it took. Primary key.
+pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
+       finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
+     WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
+
+/// `renew`: prolongs what is still ours; never revives a lease that ran out. Primary key.
+pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
+/// `renew`: which ones hold. Primary key.
+pub const RENEWED: &str =
+    "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
+/// `scan_leases`: the leases between two places that [`STRETCH_OLDEST`](super::STRETCH_OLDEST) found. Range on `ix_due`.
+pub const LEASES: &str = "SELECT id, owner, daemon, CAST(lease_until * 1000 AS SIGNED) AS lease_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until > 0 \
+       AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
+       AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id <= ?)";
+
+/// `end_leases`: they have run out a millisecond ago; the next claim counts the crash. Primary key.
+pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) - 0.001 \
+     WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
+
+/// `free_of`, and `scan_news` of what is overdue: which of these rows a claim could take. Primary key.
+pub const FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
+
+/// Which of these rows no other session has locked. Only a hint (the locks are gone when it
+/// returns): it spares the others of a batch from waiting for one. Primary key.
+pub const UNLOCKED: &str =
+    "SELECT id FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE SKIP LOCKED";
+
+/// Which of these rows exist. Primary key.
+pub const EXISTING: &str = "SELECT id FROM `{t}` WHERE id IN ({ids})";

@@ -1,0 +1,168 @@
+//! Every SQL statement of the adapter, and why it is written the way it is.
+//!
+//! `{t}` is the table, `{keys}`, `{ids}`, `{fences}` and `{rows}` are lists of bound values; nothing
+//! else is ever put into a text. Lists are padded to a power of two by repeating their last value, so
+//! that a handful of prepared statements serves every batch size.
+//!
+//! Times are bound and read as integer milliseconds. `UNIX_TIMESTAMP(NOW(3))` is the clock that
+//! decides; the session's time zone is UTC, so no hour of it comes twice.
+//!
+//! All updates are single autocommit statements over rows named by id. Assignments run from left to
+//! right, and several rely on it: a column must not be read behind its own assignment.
+//!
+//! `changed_at` orders what is said about a task: every statement that changes an arming on somebody's behalf stamps it
+//! with the clock that decides, and adoption compares it with the moment at which a key was heard to be armed. Claims,
+//! renewals and the end of a run do not touch it.
+//!
+//! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
+//! those instead, and wait for the locks of rows that the statement does not name.
+
+mod admin;
+mod adoption;
+mod claims;
+mod pauses;
+mod producer;
+mod rates;
+mod scan;
+mod settle;
+
+use crate::ledger::{IfPending, REDRIVEN_AGO};
+use crate::task::{PAYLOAD_READ_MAX, TableName};
+
+use self::adoption::ADOPT_ROW;
+use self::pauses::UNPAUSED;
+use self::producer::{DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES};
+
+pub use self::admin::{
+    COUNT_BEFORE, COUNT_DUE, COUNT_PENDING, COUNT_STATUS, DEAD_KEYS, DISCARD_ROWS, FINISHED,
+    FROM_END, OLDEST_OVERDUE, PLACE, PRUNE_ROWS, RECORD, RECORD_BY_KEY, REDRIVE, REDRIVE_ROWS,
+    RUN_NOW, STATS_DEAD, STATS_DONE, STATS_UNFINISHED,
+};
+pub use self::adoption::{ADOPT_LOOK, ADOPT_MANY, ADOPT_NEW, ADOPT_OVER, UNDELETE, WITHDRAW};
+pub use self::claims::{
+    AS_IT_IS_NOW, CLAIM, CLAIMED, DISOWN, END_LEASES, EXISTING, FREE, LEASES, LOOKUP, RENEW,
+    RENEWED, UNLOCKED,
+};
+pub use self::pauses::{
+    COUNT_OVERDUE, LIFT_PAUSE, PAUSE, PAUSES, RELEASE_ALL, RELEASE_SOME, SET_HOLD, SET_PAUSE,
+    STRETCH_NEWEST, STRETCH_OLDEST, UNPAUSED_NEWEST, UNPAUSED_OLDEST,
+};
+pub use self::producer::{
+    CANCEL, CANCEL_ROWS, CANCEL_TAGGED, CANCELLABLE, CANCELLED_AS, CREATE, CREATE_ROW, IDS_OF_KEYS,
+    IDS_OF_TAG, MARK_CONFIGURED, NOT_CANCELLED, RESCHEDULE, SERIES, SERIES_NEW, SERIES_OVER,
+    SERIES_SAME,
+};
+pub use self::rates::{NEW_RATE, NEXT_START, TAKE_STARTS};
+pub use self::scan::{
+    GLANCE_AHEAD, GLANCE_OVERDUE_NEWEST, GLANCE_OVERDUE_OLDEST, SCAN_AHEAD, SCAN_OVERDUE_NEWEST,
+    SCAN_OVERDUE_OLDEST, UPCOMING,
+};
+pub use self::settle::{
+    AGAIN_IN, BURY, COMPLETE, COMPLETE_IN, COMPLETE_WITH, GIVE_BACK, NEXT_OCCURRENCE, RELEASE,
+    RETRY, SETTLED, SNOOZE, TIDY,
+};
+
+/// `{now_ns}`: the ledger's clock in nanoseconds, as exact as it is.
+const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
+
+/// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
+pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
+
+/// The character set of the column of keys. Bound: the table's name.
+pub const KEY_CHARSET: &str = "SELECT CAST(CHARACTER_SET_NAME AS CHAR) FROM information_schema.COLUMNS \
+     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND COLUMN_NAME = 'key'";
+
+/// Whether the server knows this setting: no row where it does not.
+pub const SNAPSHOT_ISOLATION: &str = "SHOW VARIABLES LIKE 'innodb_snapshot_isolation'";
+
+/// The statements of one table.
+#[derive(Debug, Clone)]
+pub struct Queries {
+    table: String,
+}
+
+impl Queries {
+    /// Statements for `table`, whose name is plain letters, digits and `_`.
+    pub fn new(table: &TableName) -> Self {
+        Self {
+            table: table.to_string(),
+        }
+    }
+
+    /// A statement without lists.
+    pub fn plain(&self, template: &str) -> String {
+        template
+            .replace("{t}", &self.table)
+            .replace("{now_ns}", NOW_NS)
+            .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
+            .replace("{redriven_s}", &REDRIVEN_AGO.as_secs().to_string())
+    }
+
+    /// [`RECORD`] of one key.
+    pub fn record_by_key(&self) -> String {
+        self.plain(RECORD).replace("{index}", "") + RECORD_BY_KEY
+    }
+
+    /// A statement with its list of keys, `n` long.
+    pub fn with_keys(&self, template: &str, n: usize) -> String {
+        self.plain(template).replace("{keys}", &list("?", n))
+    }
+
+    /// A statement with its lists of ids, owners and fences, each `n` long.
+    pub fn with_rows(&self, template: &str, n: usize) -> String {
+        self.plain(template)
+            .replace("{ids}", &list("?", n))
+            .replace("{owners}", &list("(?, ?)", n))
+            .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
+    }
+
+    /// [`ADOPT_MANY`] for `n` rows.
+    pub fn adopt_many(&self, n: usize) -> String {
+        self.plain(ADOPT_MANY)
+            .replace("{rows}", &list(ADOPT_ROW, n))
+    }
+
+    /// [`UNPAUSED_OLDEST`] or [`UNPAUSED_NEWEST`] with so many names of what is paused, and of what is released.
+    pub fn unpaused(&self, template: &str, names: usize, released: usize) -> String {
+        self.plain(template)
+            .replace("{unpaused}", UNPAUSED)
+            .replace("{names}", &list("?", names))
+            .replace("{released}", &list("?", released))
+    }
+
+    /// [`CREATE`] for `n` rows; unless they move what is there, each has one value more: its mark.
+    pub fn create(&self, n: usize, policy: IfPending) -> String {
+        const NO_MARK: &str = "0";
+        const MARK: &str = "CAST(? AS SIGNED) / 1000";
+        let (displaces, moves, mark) = match policy {
+            IfPending::Move => (MOVES, MOVES, NO_MARK),
+            IfPending::Keep => (DISPLACES_KEPT, MARKED, MARK),
+            IfPending::Refuse => (DISPLACES_REFUSED, MARKED, MARK),
+        };
+        self.plain(CREATE)
+            .replace("{displaces}", displaces)
+            .replace("{moves}", moves)
+            .replace("{rows}", &list(CREATE_ROW, n))
+            .replace("{mark}", mark)
+    }
+}
+
+fn list(item: &str, n: usize) -> String {
+    let mut text = String::with_capacity(n * (item.len() + 2));
+    for index in 0..n {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(item);
+    }
+    text
+}
+
+/// Pads a list to the next power of two by repeating its last item.
+pub fn padded<T: Copy>(items: &[T]) -> Vec<T> {
+    let mut padded = items.to_vec();
+    if let Some(last) = items.last() {
+        padded.resize(items.len().next_power_of_two(), *last);
+    }
+    padded
+}

@@ -1,0 +1,442 @@
+use super::*;
+
+const NOW: UnixMs = UnixMs(1_000_007);
+const STATES: [State; 6] = [
+    State::Pending,
+    State::Waiting,
+    State::Running,
+    State::Done,
+    State::Dead,
+    State::Cancelled,
+];
+const MOVED_OR_BEGUN_ANEW: [AdoptionDecision; 6] = [
+    AdoptionDecision::Move,
+    AdoptionDecision::Move,
+    AdoptionDecision::Move,
+    AdoptionDecision::Recreate,
+    AdoptionDecision::Recreate,
+    AdoptionDecision::Recreate,
+];
+
+fn at(ms: i64) -> UnixMs {
+    UnixMs(NOW.0 + ms)
+}
+
+/// A row from a key, last changed a minute ago; a finished one ended a second ago.
+fn row(state: State, due_ms: i64) -> Booked {
+    Booked {
+        state,
+        due: at(due_ms),
+        due_at: at(due_ms),
+        origin: Origin::Key,
+        deleted: false,
+        changed: at(-60_000),
+        created: at(-60_000),
+        ended: state.is_finished().then(|| at(-1_000)),
+    }
+}
+
+fn of_a_client(state: State, due_ms: i64) -> Booked {
+    Booked {
+        origin: Origin::Row,
+        ..row(state, due_ms)
+    }
+}
+
+fn of_a_program(state: State, due_ms: i64) -> Booked {
+    Booked {
+        changed: UnixMs(0),
+        ..of_a_client(state, due_ms)
+    }
+}
+
+fn heard(due_ms: i64) -> Countdown {
+    Countdown {
+        due: at(due_ms),
+        slack: Duration::ZERO,
+        alive_at: Some(NOW),
+        heard: Some(NOW),
+        kept_since: None,
+        meant: None,
+    }
+}
+
+fn heard_at(ms: i64, due_ms: i64) -> Countdown {
+    Countdown {
+        heard: Some(at(ms)),
+        ..heard(due_ms)
+    }
+}
+
+fn found(due_ms: i64) -> Countdown {
+    Countdown {
+        heard: None,
+        kept_since: Some(UnixMs(0)),
+        ..heard(due_ms)
+    }
+}
+
+fn judge(row: Booked, key: Countdown) -> AdoptionDecision {
+    decide_adoption(Some(&row), &key, NOW)
+}
+
+#[test]
+fn a_key_without_a_row_gets_one() {
+    for key in [heard(60_000), found(60_000), Countdown::expired(NOW, NOW)] {
+        assert_eq!(decide_adoption(None, &key, NOW), AdoptionDecision::Insert);
+    }
+}
+
+#[test]
+fn a_key_that_was_found_after_a_restart_says_nothing_about_an_older_row() {
+    let deleted = Booked {
+        origin: Origin::DeletedKey,
+        ..row(State::Cancelled, 60_000)
+    };
+    let last_word = deleted.last_word();
+    for (kept_since, counts) in [
+        (None, false),
+        (Some(NOW), false),
+        (Some(last_word), false),
+        (Some(UnixMs(last_word.0 - 1)), true),
+    ] {
+        let key = Countdown {
+            kept_since,
+            ..found(90_000)
+        };
+        assert_eq!(judge(deleted, key) == AdoptionDecision::Recreate, counts);
+    }
+    // Written while it waited to be judged.
+    let key = Countdown {
+        alive_at: Some(UnixMs(last_word.0 - 1)),
+        ..found(90_000)
+    };
+    assert_eq!(judge(deleted, key), AdoptionDecision::Leave);
+    for state in STATES {
+        let since = row(state, 0).last_word();
+        let key = Countdown {
+            kept_since: Some(since),
+            ..found(90_000)
+        };
+        assert_eq!(
+            judge(row(state, -100), key),
+            AdoptionDecision::Leave,
+            "{state}"
+        );
+    }
+}
+
+#[test]
+fn what_was_heard_before_a_run_ended_needs_a_look() {
+    let ended = row(State::Done, -5_000);
+    for (heard_ms, needs) in [(-1_001, true), (-999, false)] {
+        let key = heard_at(heard_ms, 60_000);
+        assert_eq!(key.needs_a_look(&ended, NOW), needs);
+        assert_eq!(judge(ended, key), AdoptionDecision::Recreate);
+    }
+}
+
+#[test]
+fn evidence_from_before_the_last_word_does_not_count_however_far_apart_the_due_times() {
+    for state in STATES {
+        for of in [row, of_a_client, of_a_program] {
+            for due_ms in [100, 30_000, 90_000] {
+                let row = of(state, 60_000);
+                let key = heard_at(-60_021, due_ms);
+                assert_eq!(judge(row, key), AdoptionDecision::Leave, "{state}");
+                let ours = Countdown {
+                    meant: Some(at(60_000)),
+                    ..key
+                };
+                assert_eq!(judge(row, ours), AdoptionDecision::Leave, "{state}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_armed_after_a_cancellation_or_an_end_begins_anew_however_near() {
+    for state in [State::Done, State::Dead, State::Cancelled] {
+        for of in [row, of_a_client, of_a_program] {
+            for apart in [-1_000, 0, 1_000] {
+                let ended = of(state, 5_000);
+                assert_eq!(
+                    judge(ended, heard(5_000 + apart)),
+                    AdoptionDecision::Recreate
+                );
+            }
+        }
+    }
+    // Until it ended, it was the arming that ran.
+    for of in [row, of_a_client, of_a_program] {
+        let done = of(State::Done, 0);
+        assert_eq!(judge(done, heard_at(-2_000, 0)), AdoptionDecision::Leave);
+    }
+}
+
+#[test]
+fn a_younger_key_that_fits_its_row_is_the_same_arming() {
+    for state in [State::Pending, State::Waiting, State::Running] {
+        for apart in [-100, 0, 100] {
+            // As the next in line heard it.
+            let key = heard_at(-59_900, 60_000 + apart);
+            assert_eq!(
+                judge(row(state, 60_000), key),
+                AdoptionDecision::Leave,
+                "{state}"
+            );
+        }
+        for apart in [-2_000, 0, 2_000] {
+            let program = of_a_program(state, 60_000);
+            let key = heard(60_000 + apart);
+            assert_eq!(judge(program, key), AdoptionDecision::Leave, "{state}");
+        }
+    }
+}
+
+#[test]
+fn a_key_over_a_row_of_a_client_is_exact() {
+    let pending = of_a_client(State::Pending, 60_000);
+    for apart in [-1_900, -1, 1, 1_900] {
+        let key = heard(60_000 + apart);
+        assert_eq!(judge(pending, key), AdoptionDecision::Move, "{apart}");
+    }
+    assert_eq!(judge(pending, heard(60_000)), AdoptionDecision::Leave);
+}
+
+#[test]
+fn a_key_armed_for_another_time_is_a_new_arming() {
+    for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW) {
+        for due_ms in [5_000, 60_101] {
+            assert_eq!(judge(row(state, 60_000), heard(due_ms)), wanted, "{state}");
+        }
+        for due_ms in [5_000, 62_001] {
+            let program = of_a_program(state, 60_000);
+            assert_eq!(judge(program, heard(due_ms)), wanted, "{state}");
+        }
+    }
+}
+
+#[test]
+fn what_has_begun_no_sooner_than_the_key_was_due_is_left_alone() {
+    for state in [State::Waiting, State::Running, State::Done, State::Dead] {
+        let begun = of_a_client(state, -1_500);
+        let key = heard_at(-10_000, -5_000);
+        assert_eq!(judge(begun, key), AdoptionDecision::Leave, "{state}");
+    }
+}
+
+#[test]
+fn what_is_due_already_is_not_moved_to_another_time_in_the_past() {
+    let gone = Countdown {
+        alive_at: None,
+        ..heard(-3_000)
+    };
+    assert_eq!(judge(row(State::Pending, 0), gone), AdoptionDecision::Leave);
+    assert_eq!(judge(row(State::Pending, 1), gone), AdoptionDecision::Move);
+}
+
+#[test]
+fn a_key_that_outlives_its_row_was_armed_again_however_near() {
+    for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW).take(5) {
+        let due = Booked {
+            ended: None,
+            ..row(state, -50)
+        };
+        assert_eq!(judge(due, heard(40)), wanted, "{state}");
+        let expired = Countdown {
+            alive_at: None,
+            ..heard(40)
+        };
+        assert_eq!(judge(due, expired), AdoptionDecision::Leave, "{state}");
+    }
+}
+
+#[test]
+fn a_program_that_wrote_an_adopted_row_anew_is_known_by_its_whole_seconds() {
+    let row = Booked {
+        due: UnixMs(1_060_000),
+        ..row(State::Pending, 0)
+    };
+    for due in [1_060_000, 1_060_900, 1_062_000] {
+        let key = Countdown {
+            due: UnixMs(due),
+            alive_at: Some(UnixMs(due - 1)),
+            ..heard(0)
+        };
+        assert_eq!(
+            decide_adoption(Some(&row), &key, UnixMs(due)),
+            AdoptionDecision::Leave
+        );
+        assert_ne!(key.to_be_written().0 % 1000, 0);
+        assert!(key.to_be_written() >= key.due);
+    }
+}
+
+#[test]
+fn a_program_may_write_the_second_of_its_last_word() {
+    let row = Booked {
+        created: UnixMs(1_000_000),
+        ..of_a_program(State::Pending, 60_000)
+    };
+    assert_eq!(row.last_word(), UnixMs(1_000_999));
+    let exact = Booked {
+        created: UnixMs(1_000_001),
+        ..row
+    };
+    assert_eq!(exact.last_word(), UnixMs(1_000_001));
+}
+
+#[test]
+fn a_cancellation_by_an_earlier_version_is_a_last_word() {
+    let cancelled = Booked {
+        ended: Some(at(-10)),
+        ..of_a_program(State::Cancelled, 60_000)
+    };
+    assert_eq!(
+        judge(cancelled, heard_at(-31, 90_000)),
+        AdoptionDecision::Leave
+    );
+    assert_eq!(judge(cancelled, heard(90_000)), AdoptionDecision::Recreate);
+}
+
+#[test]
+fn a_key_that_nobody_saw_alive_speaks_only_against_rows_that_came_from_keys() {
+    let gone = |due_ms| Countdown::expired(at(due_ms), at(due_ms));
+    for state in STATES {
+        for of in [of_a_client, of_a_program] {
+            assert_eq!(
+                judge(of(state, 60_000), gone(0)),
+                AdoptionDecision::Leave,
+                "{state}"
+            );
+        }
+        assert_eq!(
+            judge(row(state, 0), gone(2_000)),
+            AdoptionDecision::Leave,
+            "{state}"
+        );
+    }
+    assert_eq!(
+        judge(row(State::Pending, 60_000), gone(0)),
+        AdoptionDecision::Move
+    );
+    assert_eq!(
+        judge(row(State::Done, -2_001), gone(0)),
+        AdoptionDecision::Recreate
+    );
+    // It may have been ours, armed for a retry.
+    let waiting = Booked {
+        due_at: at(-1),
+        ..row(State::Waiting, -30_000)
+    };
+    assert_eq!(judge(waiting, gone(0)), AdoptionDecision::Leave);
+}
+
+#[test]
+fn each_expiry_that_is_sooner_than_a_key_of_ours_was_armed_for_counts() {
+    let ours = |meant_ms, due_ms| Countdown {
+        meant: Some(at(meant_ms)),
+        ..heard(due_ms)
+    };
+    assert_eq!(
+        decide_adoption(None, &ours(60_000, 5_000), NOW),
+        AdoptionDecision::Leave
+    );
+    for state in STATES {
+        let hastened = match state {
+            State::Pending | State::Running => AdoptionDecision::Move,
+            _ => AdoptionDecision::Leave,
+        };
+        for row_ms in [60_000, 30_000, 2_000] {
+            let row = of_a_client(state, row_ms);
+            assert_eq!(judge(row, ours(60_000, 5_000)), hastened, "{state}");
+            assert_eq!(
+                judge(row, ours(60_000, 90_000)),
+                AdoptionDecision::Leave,
+                "{state}"
+            );
+        }
+    }
+    let due = of_a_client(State::Pending, -1);
+    assert_eq!(judge(due, ours(-1, -5_000)), AdoptionDecision::Leave);
+}
+
+#[test]
+fn a_slow_answer_widens_what_fits_but_only_towards_earlier() {
+    let slow = |due_ms| Countdown {
+        slack: Duration::from_millis(500),
+        ..heard(due_ms)
+    };
+    let pending = Booked {
+        changed: NOW,
+        ..row(State::Pending, 60_000)
+    };
+    assert_eq!(judge(pending, slow(60_600)), AdoptionDecision::Leave);
+    assert_eq!(judge(pending, slow(60_601)), AdoptionDecision::Move);
+    assert_eq!(judge(pending, slow(59_899)), AdoptionDecision::Move);
+}
+
+#[test]
+fn what_is_merely_found_counts_only_against_rows_from_keys_and_by_seconds() {
+    for state in STATES {
+        let row = row(state, 60_000);
+        assert_eq!(
+            judge(row, found(62_000)),
+            AdoptionDecision::Leave,
+            "{state}"
+        );
+    }
+    let pending = row(State::Pending, 60_000);
+    assert_eq!(judge(pending, found(62_001)), AdoptionDecision::Move);
+    let done = row(State::Done, -5_000);
+    assert_eq!(judge(done, found(60_000)), AdoptionDecision::Recreate);
+    // Whatever became of it: what was moved or cancelled while redis was away left its older key there.
+    for state in STATES {
+        for of in [of_a_client, of_a_program] {
+            assert_eq!(
+                judge(of(state, 60_000), found(90_000)),
+                AdoptionDecision::Leave
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_found_over_a_cancelled_task_is_a_leftover_unless_its_key_was_deleted() {
+    let cancelled = row(State::Cancelled, 60_000);
+    for due_ms in [5_000, 60_000, 90_000] {
+        assert_eq!(judge(cancelled, found(due_ms)), AdoptionDecision::Leave);
+        let withdrawn = Booked {
+            origin: Origin::DeletedKey,
+            ..cancelled
+        };
+        assert_eq!(judge(withdrawn, found(due_ms)), AdoptionDecision::Recreate);
+    }
+}
+
+#[test]
+fn what_an_old_program_deleted_is_taken_up_only_when_it_was_heard_and_is_due_elsewhere() {
+    let deleted = Booked {
+        deleted: true,
+        ended: None,
+        ..of_a_program(State::Cancelled, 60_000)
+    };
+    assert_eq!(judge(deleted, heard(61_000)), AdoptionDecision::Leave);
+    assert_eq!(judge(deleted, heard(90_000)), AdoptionDecision::Recreate);
+    assert_eq!(judge(deleted, found(90_000)), AdoptionDecision::Leave);
+}
+
+#[test]
+fn a_fresh_look_decides_where_the_clocks_are_too_coarse() {
+    let doubt =
+        |row: &Booked, key: &Countdown| (key.needs_a_look(row, NOW), key.is_surely_younger(row));
+    let pending = of_a_client(State::Pending, 60_000);
+    assert_eq!(doubt(&pending, &heard_at(-60_010, 90_000)), (true, false));
+    assert_eq!(doubt(&pending, &heard_at(-59_900, 90_000)), (true, true));
+    assert_eq!(doubt(&pending, &heard(90_000)), (false, true));
+    let cancelled = of_a_client(State::Cancelled, 60_000);
+    assert_eq!(doubt(&cancelled, &heard(90_000)), (true, true));
+    // What is due by now is gone, whoever armed it.
+    assert_eq!(doubt(&cancelled, &heard(-1)), (false, true));
+}

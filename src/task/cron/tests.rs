@@ -1,0 +1,158 @@
+use super::*;
+
+fn occurrences(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+    let rule = CronRule::parse(cron, zone).unwrap();
+    let mut at = UnixMs(after.parse::<Timestamp>().unwrap().as_millisecond());
+    let mut found = Vec::new();
+    for _ in 0..count {
+        at = rule.next(at).unwrap();
+        let moment = Timestamp::from_millisecond(at.0).unwrap();
+        found.push(
+            moment
+                .to_zoned(rule.zone.clone())
+                .strftime("%Y-%m-%d %H:%M:%S%:z")
+                .to_string(),
+        );
+    }
+    found
+}
+
+#[test]
+fn a_wall_time_that_does_not_exist_comes_when_the_clocks_have_been_put_forward() {
+    // Berlin, 2026-03-29: 02:00 becomes 03:00.
+    let found = occurrences("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3);
+    assert_eq!(
+        found,
+        [
+            "2026-03-28 02:30:00+01:00",
+            "2026-03-29 03:00:00+02:00",
+            "2026-03-30 02:30:00+02:00",
+        ]
+    );
+    // Several of one gap are one moment, and so is one that exists there anyway.
+    let found = occurrences("0,30 2-3 * * *", "Europe/Berlin", "2026-03-29T00:59:00Z", 3);
+    assert_eq!(
+        found,
+        [
+            "2026-03-29 03:00:00+02:00",
+            "2026-03-29 03:30:00+02:00",
+            "2026-03-30 02:00:00+02:00",
+        ]
+    );
+}
+
+#[test]
+fn a_wall_time_that_exists_twice_comes_the_first_time() {
+    // Berlin, 2026-10-25: 03:00 becomes 02:00.
+    let found = occurrences("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
+    assert_eq!(
+        found,
+        ["2026-10-25 02:30:00+02:00", "2026-10-26 02:30:00+01:00"]
+    );
+    // Asked from within the second time, too.
+    let found = occurrences("45 2 * * *", "Europe/Berlin", "2026-10-25T01:30:00Z", 1);
+    assert_eq!(found, ["2026-10-26 02:45:00+01:00"]);
+}
+
+#[test]
+fn what_comes_every_hour_follows_the_time_that_passes() {
+    let gap = occurrences("0 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", 2);
+    assert_eq!(
+        gap,
+        ["2026-03-29 03:00:00+02:00", "2026-03-29 04:00:00+02:00"]
+    );
+    let overlap = occurrences("30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", 3);
+    assert_eq!(
+        overlap,
+        [
+            "2026-10-25 02:30:00+02:00",
+            "2026-10-25 02:30:00+01:00",
+            "2026-10-25 03:30:00+01:00",
+        ]
+    );
+}
+
+#[test]
+fn a_day_that_a_country_left_out_comes_at_its_end() {
+    // Samoa went from the 29th to the 31st of December 2011.
+    let found = occurrences("0 12 * * *", "Pacific/Apia", "2011-12-29T22:30:00Z", 3);
+    assert_eq!(
+        found,
+        [
+            "2011-12-31 00:00:00+14:00",
+            "2011-12-31 12:00:00+14:00",
+            "2012-01-01 12:00:00+14:00",
+        ]
+    );
+}
+
+#[test]
+fn names_words_seconds_and_the_last_day_are_understood() {
+    let after = "2026-01-01T00:00:00Z";
+    let first = |cron| occurrences(cron, "UTC", after, 1).remove(0);
+    assert_eq!(first("@daily"), "2026-01-02 00:00:00+00:00");
+    assert_eq!(first("0 30 9 * * Mon-Fri"), "2026-01-01 09:30:00+00:00");
+    assert_eq!(first("*/10 * * * * *"), "2026-01-01 00:00:10+00:00");
+    assert_eq!(first("0 0 L * *"), "2026-01-31 00:00:00+00:00");
+    assert_eq!(first("0 0 * * Fri#2"), "2026-01-09 00:00:00+00:00");
+    assert_eq!(first("0 0 * * 5L"), "2026-01-30 00:00:00+00:00");
+    assert_eq!(first("0 0 29 2 *"), "2028-02-29 00:00:00+00:00");
+    assert_eq!(first("0 0 * JUL Sat-Sun"), "2026-07-04 00:00:00+00:00");
+    // As cron has it: with both days given, either will do.
+    assert_eq!(first("0 0 13 * Fri"), "2026-01-02 00:00:00+00:00");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_field_and_what_was_expected() {
+    let refused = [
+        (
+            "0 9 * *",
+            "has 4 fields, expected 5 (minute hour day month weekday) or 6 (second first)",
+        ),
+        (
+            "61 9 * * *",
+            "minute `61` does not fit, expected 0 to 59, a range `a-b`, `*`, steps `*/n` or `a-b/n`",
+        ),
+        (
+            "0 17-9 * * *",
+            "hour `17-9` does not fit, expected 0 to 23, a range `a-b`, `*`, steps `*/n` or `a-b/n`",
+        ),
+        (
+            "0 9 32 * *",
+            "day `32` does not fit, expected 1 to 31, a range `a-b`, `*`, steps `*/n` or `a-b/n`, `L`, `LW` or `15W`",
+        ),
+        (
+            "0 9 * Mon *",
+            "month `MON` does not fit, expected 1 to 12 or JAN to DEC, a range `a-b`, `*`, steps `*/n` or `a-b/n`",
+        ),
+        (
+            "0 9 * * 8",
+            "weekday `8` does not fit, expected 0 to 7 or SUN to SAT, a range `a-b`, `*`, steps `*/n` or `a-b/n`, `5L` or `5#3`",
+        ),
+        (
+            "5/10 * * * *",
+            "minute `5/10` does not fit, expected 0 to 59, a range `a-b`, `*`, steps `*/n` or `a-b/n`",
+        ),
+        (
+            "1,,2 * * * *",
+            "minute `1,,2` does not fit, expected 0 to 59, a range `a-b`, `*`, steps `*/n` or `a-b/n`",
+        ),
+        (
+            "@often",
+            "expected one of @yearly @annually @monthly @weekly @daily @midnight @hourly",
+        ),
+        ("0 0 30 2 *", "never comes true"),
+    ];
+    for (text, problem) in refused {
+        assert_eq!(
+            CronRule::parse(text, "UTC").unwrap_err().to_string(),
+            format!("cron `{text}`: {problem}"),
+        );
+    }
+    assert_eq!(
+        CronRule::parse("@daily", "Europe/Berln")
+            .unwrap_err()
+            .to_string(),
+        "`Europe/Berln` is not a time zone, expected an IANA name such as `Europe/Berlin`"
+    );
+}

@@ -1,0 +1,263 @@
+use super::*;
+
+const MINUTE: i64 = 60_000;
+
+fn every_minutes(minutes: i64) -> Recurrence {
+    let period = Duration::from_millis((minutes * MINUTE) as u64);
+    Recurrence::every(period).unwrap()
+}
+
+/// Due at that minute, begun so many milliseconds later.
+fn occurrence(recurrence: &Recurrence, due: i64, late_ms: i64) -> Occurrence<'_> {
+    Occurrence {
+        recurrence,
+        due: UnixMs(due * MINUTE),
+        ready: UnixMs(due * MINUTE),
+        started: UnixMs(due * MINUTE + late_ms),
+    }
+}
+
+fn next(occurrence: Occurrence<'_>, now_ms: i64) -> Option<f64> {
+    let next = occurrence.following(UnixMs(now_ms));
+    next.map(|next| next.0 as f64 / MINUTE as f64)
+}
+
+fn failed() -> Verdict {
+    Verdict::Bury {
+        reason: Reason::Exhausted,
+        error: "no".into(),
+    }
+}
+
+#[test]
+fn a_run_in_time_is_followed_by_the_next_occurrence_whatever_is_made_up_for() {
+    for catch_up in [CatchUp::Skip, CatchUp::Once, CatchUp::All] {
+        let rule = every_minutes(10).catch_up(catch_up);
+        let run = occurrence(&rule, 10, 5);
+        assert_eq!(next(run, 10 * MINUTE + 3_000), Some(20.0), "{catch_up:?}");
+    }
+}
+
+#[test]
+fn what_is_late_by_more_than_half_its_period_or_a_minute_is_missed_where_that_is_skipped() {
+    let (often, seldom) = (every_minutes(1), every_minutes(60));
+    assert!(!occurrence(&often, 10, 30_000).is_missed());
+    assert!(occurrence(&often, 10, 30_001).is_missed());
+    assert!(!occurrence(&seldom, 60, 60_000).is_missed());
+    assert!(occurrence(&seldom, 60, 60_001).is_missed());
+    for catch_up in [CatchUp::Once, CatchUp::All] {
+        let rule = every_minutes(1).catch_up(catch_up);
+        assert!(!occurrence(&rule, 10, 59_000_000).is_missed());
+    }
+}
+
+#[test]
+fn of_more_missed_occurrences_than_are_made_up_for_the_first_is_left_out_too() {
+    let rule = every_minutes(10).catch_up(CatchUp::All).catch_up_max(3);
+    assert!(
+        !occurrence(&rule, 10, 29 * MINUTE).is_missed(),
+        "10, 20, 30"
+    );
+    assert!(occurrence(&rule, 10, 30 * MINUTE).is_missed(), "20, 30, 40");
+    let rule = rule.catch_up_max(1);
+    assert!(
+        !occurrence(&rule, 10, 9 * MINUTE).is_missed(),
+        "nothing behind it"
+    );
+}
+
+#[test]
+fn no_number_of_occurrences_to_make_up_for_is_too_large() {
+    let rule = every_minutes(10).catch_up(CatchUp::All);
+    let rule = rule.catch_up_max(u32::MAX);
+    let run = occurrence(&rule, 10, 1_000_000 * MINUTE);
+    assert!(run.is_missed());
+    assert_eq!(next(run, 1_000_009 * MINUTE), Some(900_010.0));
+}
+
+#[test]
+fn how_late_an_occurrence_is_counts_from_when_it_could_begin() {
+    let rule = every_minutes(60);
+    let snoozed = |late_ms: i64| Occurrence {
+        ready: UnixMs(90 * MINUTE),
+        ..occurrence(&rule, 60, 30 * MINUTE + late_ms)
+    };
+    assert!(!snoozed(60_000).is_missed());
+    assert!(snoozed(60_001).is_missed());
+}
+
+#[test]
+fn a_series_that_begins_now_has_an_occurrence_now() {
+    let begins = |rule: &Recurrence, now_ms: i64| rule.next(rule.starts_after(UnixMs(now_ms)));
+    let rule = every_minutes(60).starting(UnixMs(7));
+    assert_eq!(begins(&rule, 0), Some(UnixMs(7)));
+    assert_eq!(begins(&rule, 7), Some(UnixMs(7)));
+    assert_eq!(begins(&rule, 7 + MINUTE), Some(UnixMs(7)));
+    assert_eq!(begins(&rule, 8 + MINUTE), Some(UnixMs(7 + 60 * MINUTE)));
+    assert_eq!(
+        begins(&every_minutes(60), MINUTE),
+        Some(UnixMs(60 * MINUTE)),
+        "no start was said"
+    );
+    let daily = Recurrence::cron("@daily").unwrap().starting(UnixMs(7));
+    assert_eq!(
+        begins(&daily, 7),
+        Some(UnixMs(24 * 60 * MINUTE)),
+        "its start is no occurrence"
+    );
+}
+
+#[test]
+fn missed_occurrences_are_left_out() {
+    let rule = every_minutes(10);
+    let run = occurrence(&rule, 10, 0);
+    assert_eq!(next(run, 45 * MINUTE), Some(50.0));
+    assert_eq!(rule.between(run.due, UnixMs(50 * MINUTE)), 3, "20, 30, 40");
+    // One that fell due only just now is not missed yet.
+    assert_eq!(next(run, 40 * MINUTE + 59_000), Some(40.0));
+    assert_eq!(next(run, 41 * MINUTE + 1), Some(50.0));
+}
+
+#[test]
+fn one_run_stands_for_all_that_fell_due_before_it_began() {
+    let rule = every_minutes(10).catch_up(CatchUp::Once);
+    let run = occurrence(&rule, 10, 35 * MINUTE);
+    assert_eq!(next(run, 46 * MINUTE), Some(50.0));
+    // What fell due while it ran is not among them.
+    assert_eq!(next(run, 75 * MINUTE), Some(50.0));
+}
+
+#[test]
+fn each_missed_occurrence_follows_and_no_more_than_the_latest_few() {
+    let rule = every_minutes(10).catch_up(CatchUp::All);
+    let run = occurrence(&rule, 10, 0);
+    assert_eq!(next(run, 1_000 * MINUTE), Some(20.0));
+    let few = rule.catch_up_max(3);
+    let run = occurrence(&few, 10, 0);
+    assert_eq!(next(run, 45 * MINUTE), Some(20.0), "20, 30, 40 are three");
+    assert_eq!(next(run, 1_005 * MINUTE), Some(980.0), "980, 990, 1000");
+}
+
+#[test]
+fn many_occurrences_missed_by_a_cron_are_passed_over_in_bounded_time() {
+    let rule = Recurrence::cron("* * * * * *").unwrap();
+    let rule = rule.catch_up(CatchUp::All).catch_up_max(10);
+    let year_ms = 365 * 24 * 3_600_000;
+    let run = occurrence(&rule, 0, 0);
+    assert_eq!(
+        run.following(UnixMs(year_ms)),
+        Some(UnixMs(year_ms - 9_000))
+    );
+}
+
+#[test]
+fn catching_up_looks_back_a_bounded_number_of_times_however_much_was_missed() {
+    let day_ms = 24 * 3_600_000;
+    // (expression, most to make up for, days missed): dense, with long pauses, and seldom.
+    for (text, max, days) in [
+        ("* * * * * *", 10_000, 90),
+        ("* 9-16 * * MON-FRI", 10_000, 120),
+        ("* * 1 1 *", 2_000, 700),
+        ("0 0 * * *", 10, 700),
+        ("30 2 * * *", 3, 700),
+    ] {
+        let rule = Recurrence::cron(text).unwrap();
+        let rule = rule.in_zone("Europe/Berlin").unwrap();
+        let rule = rule.catch_up(CatchUp::All).catch_up_max(max);
+        let run = occurrence(&rule, 0, 0);
+        let now = UnixMs(days * day_ms);
+        let before = super::super::cron::steps();
+        let next = run.following(now).unwrap();
+        let steps = super::super::cron::steps() - before;
+        assert_eq!(
+            count(&rule, UnixMs(next.0 - 1), now, max + 1),
+            max,
+            "{text}"
+        );
+        let most = 8 * u64::from(max) + 100;
+        assert!(
+            steps <= most,
+            "{text}: {steps} steps, expected at most {most}"
+        );
+    }
+}
+
+#[test]
+fn what_is_behind_by_less_than_may_be_made_up_for_takes_no_search() {
+    let rule = Recurrence::cron("* * * * *").unwrap();
+    let rule = rule.catch_up(CatchUp::All).catch_up_max(10_000);
+    let run = occurrence(&rule, 0, 0);
+    let before = super::super::cron::steps();
+    assert_eq!(next(run, 9_000 * MINUTE), Some(1.0));
+    assert!(!run.is_missed());
+    assert!(super::super::cron::steps() - before <= 4);
+}
+
+#[test]
+fn a_moved_occurrence_is_followed_by_the_one_behind_its_own_time() {
+    let rule = every_minutes(60).moved(UnixMs(60 * MINUTE));
+    // Moved from minute 60 to minute 50, or to 70.
+    assert_eq!(next(occurrence(&rule, 50, 0), 50 * MINUTE + 9), Some(120.0));
+    assert_eq!(next(occurrence(&rule, 70, 0), 70 * MINUTE + 9), Some(120.0));
+}
+
+#[test]
+fn a_dead_occurrence_is_followed_and_poison_is_not() {
+    let rule = every_minutes(10);
+    let run = occurrence(&rule, 10, 0);
+    let now = UnixMs(11 * MINUTE);
+    let goes_on = Verdict::NextOccurrence {
+        next: UnixMs(20 * MINUTE),
+        died: Some((Reason::Exhausted, "no".into())),
+    };
+    assert_eq!(run.series_verdict(failed(), false, now), goes_on);
+    assert_eq!(run.series_verdict(failed(), true, now), failed());
+}
+
+#[test]
+fn the_last_occurrence_ends_the_series_as_it_ended_itself() {
+    let rule = every_minutes(10).until(UnixMs(10 * MINUTE));
+    let run = occurrence(&rule, 10, 0);
+    let now = UnixMs(11 * MINUTE);
+    for verdict in [Verdict::Complete, failed()] {
+        assert_eq!(run.series_verdict(verdict.clone(), false, now), verdict);
+    }
+}
+
+#[test]
+fn a_retry_gives_way_to_the_next_occurrence_unless_each_counts() {
+    let retry = |at: i64| Verdict::RetryAt {
+        at: UnixMs(at * MINUTE),
+        error: "no".into(),
+    };
+    let rule = every_minutes(10);
+    let run = occurrence(&rule, 10, 0);
+    let now = UnixMs(11 * MINUTE);
+    assert_eq!(run.series_verdict(retry(19), false, now), retry(19));
+    assert_eq!(
+        run.series_verdict(retry(20), false, now),
+        Verdict::NextOccurrence {
+            next: UnixMs(20 * MINUTE),
+            died: Some((
+                Reason::Deadline,
+                "gave up in favour of the next occurrence: no".into()
+            ))
+        }
+    );
+    let all = every_minutes(10).catch_up(CatchUp::All);
+    assert_eq!(
+        occurrence(&all, 10, 0).series_verdict(retry(25), false, now),
+        retry(25)
+    );
+}
+
+#[test]
+fn a_released_run_is_not_an_occurrence_that_is_over() {
+    let rule = every_minutes(10);
+    let run = occurrence(&rule, 10, 0);
+    let now = UnixMs(11 * MINUTE);
+    assert_eq!(
+        run.series_verdict(Verdict::Release, false, now),
+        Verdict::Release
+    );
+}
