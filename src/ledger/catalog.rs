@@ -1,4 +1,4 @@
-//! The seam for people who look and mend: whole rows, lists, counts.
+//! The seam for administration: records, lists, statistics, redrive and pruning.
 
 use std::fmt;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct TaskRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub traceparent: Option<Traceparent>,
-    /// How it comes again, JSON as stored.
+    /// Its recurrence, JSON as stored.
     #[serde(serialize_with = "json_option")]
     pub recurrence: Option<String>,
     /// Of the latest run that failed.
@@ -102,7 +102,7 @@ pub const REDRIVEN_AGO: Duration = Duration::from_secs(6);
 
 /// Which finished tasks to forget: the next few of one state, in the order of their due times.
 ///
-/// A task is old enough when it has both fallen due and finished so long ago. One that was called off ahead of its time
+/// A task is old enough when it has both fallen due and finished so long ago. One that was cancelled ahead of its time
 /// stays until that time has passed: a key that could not be deleted would otherwise bring it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prune {
@@ -115,7 +115,7 @@ pub struct Prune {
     pub surplus: Option<PruneCursor>,
     /// Where the last batch ended.
     pub after: Option<PruneCursor>,
-    /// At most so many are looked at.
+    /// Most rows to examine.
     pub limit: u32,
     /// Only count.
     pub dry_run: bool,
@@ -154,7 +154,7 @@ pub struct Pruned {
     pub next: Option<PruneCursor>,
 }
 
-/// How many tasks are in which state.
+/// Number of tasks by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Stats {
     /// Pending, not running, no retry ahead.
@@ -167,7 +167,7 @@ pub struct Stats {
     pub done: u64,
     /// Failed for good.
     pub dead: u64,
-    /// Called off.
+    /// Cancelled.
     pub cancelled: u64,
     /// Of the pending and waiting ones, those whose time has passed.
     pub overdue: u64,
@@ -204,7 +204,7 @@ impl Stats {
     }
 }
 
-/// What [`Catalog::run_now`] and [`Catalog::redrive`] came to.
+/// Result of [`Catalog::run_now`] and [`Catalog::redrive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunNowAnswer {
     /// It is due; this is its arming.
@@ -215,7 +215,7 @@ pub enum RunNowAnswer {
     Unknown,
 }
 
-/// The verbs of people who look and mend.
+/// The verbs of administration.
 #[async_trait]
 pub trait Catalog: Send + Sync + 'static {
     /// One task.

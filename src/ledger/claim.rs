@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::task::{Arming, Attempt, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs};
 
-/// 16 random bytes, new for every claim statement. Whoever has the row's owner may act on it.
+/// Owner token: 16 random bytes, new for every claim statement. Only the holder of the row's token may act on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(pub [u8; 16]);
 
@@ -63,7 +63,7 @@ pub struct Claim {
     pub oversize: Option<u64>,
     /// For people.
     pub tag: Option<String>,
-    /// How it comes again; an error if the row says so in a way that cannot be read.
+    /// Its recurrence; an error if the stored text cannot be read.
     pub recurrence: Option<Arc<Result<Recurrence, RecurrenceError>>>,
     /// Before the statement was sent: the lease holds at least its length from then.
     pub claimed: Instant,

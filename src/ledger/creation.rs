@@ -11,13 +11,13 @@ pub struct NewTask {
     pub due: UnixMs,
     /// JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes.
     pub payload: Option<String>,
-    /// For looking up and cancelling many.
+    /// Tag to find and cancel tasks by.
     pub tag: Option<String>,
     /// Runs, not retries; over the route's.
     pub max_attempts: Option<u16>,
     /// What becomes of a task of this key that is there.
     pub if_pending: IfPending,
-    /// How it comes again.
+    /// Its recurrence, if any.
     pub recurrence: Option<Recurrence>,
 }
 
@@ -37,8 +37,8 @@ impl NewTask {
 }
 
 /// What [`Ledger::create`](super::Ledger::create) does where a task of the key is there with another due time, and has
-/// not finished. The same due time again changes nothing, whatever the policy; a finished or cancelled task begins
-/// anew.
+/// not finished. The same due time again changes nothing, whatever the policy; a finished or cancelled task is
+/// replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum IfPending {
     /// It is moved, and becomes what is asked for. A run in progress is superseded: its result is discarded, and the new
@@ -107,7 +107,7 @@ impl Stands {
     pub(super) fn after(asked: &NewTask, due: UnixMs) -> Self {
         match asked.if_pending {
             _ if due == asked.due => Self::Asked,
-            // Somebody has moved it on since.
+            // It was moved again since.
             IfPending::Move => Self::Asked,
             IfPending::Keep => Self::Kept,
             IfPending::Refuse => Self::Refused,

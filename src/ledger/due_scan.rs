@@ -11,16 +11,16 @@ pub struct DueScan {
     pub window: Window,
     /// Only those behind this one, in the order of the window.
     pub after: Option<(UnixMs, u64)>,
-    /// At most so many.
+    /// Longest page.
     pub limit: u32,
 }
 
 /// A stretch of due times, seen from the ledger's now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
-    /// Overdue by at least so long and leased by nobody, the oldest first.
+    /// Overdue by at least this long and not leased, oldest first.
     OverdueOldest(Duration),
-    /// Overdue by at least so long and leased by nobody, the newest first.
+    /// Overdue by at least this long and not leased, newest first.
     OverdueNewest(Duration),
     /// Due from now until so long from now, the soonest first.
     Ahead(Duration),
@@ -53,7 +53,7 @@ pub struct Upcoming {
 pub struct DuePage {
     /// Rows with keys in the grammar.
     pub rows: Vec<Upcoming>,
-    /// Rows whose key is not a task key: nobody can run them.
+    /// Number of rows with a malformed key: they cannot run.
     pub foreign: usize,
     /// Give this as `after` for the next page; `None` at the end.
     pub next: Option<(UnixMs, u64)>,

@@ -1,7 +1,7 @@
-//! The seam to the durable book of record: which tasks there are, and who may run which.
+//! The seam to the ledger: the durable record of tasks, and of the claims on them.
 //!
-//! [`Ledger`] has the verbs of the engine and the producers, [`Catalog`] those of people who look
-//! and mend, [`Pauses`] those of pausing. All are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
+//! [`Ledger`] has the verbs of the engine and the producers, [`Catalog`] those of administration,
+//! [`Pauses`] those of pausing. All are object-safe; [`MysqlLedger`](mysql::MysqlLedger) is the real one,
 //! [`MemoryLedger`](memory::MemoryLedger) obeys the same conformance suite without a server.
 //!
 //! Whether a task is due and whether a lease holds is decided by the ledger's clock in the statement
@@ -57,10 +57,10 @@ use crate::task::{Arming, KeyBuckets, TaskKey, UnixMs};
 /// The verbs of the engine and of producers.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// The ledger's clock, as it is known here.
+    /// The local estimate of the ledger's clock.
     fn clock(&self) -> &LedgerClock;
 
-    /// Asks the ledger for its time, so that [`clock`](Self::clock) follows; tells whether the ledger answers.
+    /// Reads the ledger's time and adjusts [`clock`](Self::clock) to it.
     async fn sync_clock(&self) -> Result<UnixMs, LedgerError>;
 
     /// The ledger's time, for what counts from now. A ledger on another machine is asked for it if it was not lately.
@@ -89,12 +89,11 @@ pub trait Ledger: Send + Sync {
     /// The tasks exist. They need no arming to run: the look-ahead and the sweep find them.
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError>;
 
-    /// A row with how it comes again; `None` if the key has none.
+    /// Reads a row with its recurrence; `None` if the key has no row.
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
 
-    /// Writes the row of a task that comes again, over what was seen there: `None` if there was no row. Answers its
-    /// arming, or `None` if the row is no longer what was seen. With the same due time as a pending row it stays the
-    /// same arming.
+    /// Writes the row of a recurring task over `over`, the row as it was read; `None` if there was none. Returns its
+    /// arming, or `None` if the row has changed since. With the due time of the pending row it remains the same arming.
     ///
     /// # If we crash right after
     /// As after [`create`](Self::create).
@@ -109,21 +108,21 @@ pub trait Ledger: Send + Sync {
     /// not if that is no longer what was seen.
     async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError>;
 
-    /// Moves a pending task to another due time. One that comes again goes on behind the occurrence that was moved.
+    /// Moves a pending task to another due time. A recurring task continues after the occurrence that was moved.
     async fn reschedule(&self, key: &TaskKey, due: UnixMs)
     -> Result<RescheduleAnswer, LedgerError>;
 
-    /// Calls tasks off; answers in the order of `keys`.
+    /// Cancels tasks; results in the order of `keys`.
     ///
     /// # If we crash right after
-    /// They are called off; a key that is still armed signals in vain.
+    /// They are cancelled; a key that is still armed signals in vain.
     async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError>;
 
-    /// Calls off a page of the tasks that fit, each as [`cancel`](Self::cancel) would, or tells what it would do; from
-    /// [`CancelPage::next`] of the page before. What is created after the first page was asked for may be left out.
+    /// Cancels a page of the tasks that match, each as [`cancel`](Self::cancel) would, or only reports them in a dry run;
+    /// starts at [`CancelPage::next`] of the previous page. Tasks created after the first page may be left out.
     ///
     /// # If we crash right after
-    /// Those of this page, and of the pages before, are called off.
+    /// The tasks of this page and the previous ones are cancelled.
     async fn cancel_page(
         &self,
         filter: &CancelFilter,
@@ -131,10 +130,10 @@ pub trait Ledger: Send + Sync {
         dry_run: bool,
     ) -> Result<CancelPage, LedgerError>;
 
-    /// Where these keys stand, in their order; `None` for a key without a row.
+    /// Looks up keys; results in their order, `None` for a key without a row.
     async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError>;
 
-    /// A page of pending tasks by due time.
+    /// Reads a page of pending tasks by due time.
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
 
     /// As [`scan`](Self::scan), of the keys in these buckets, without the rows that `known` says yes to, by row and due
@@ -147,14 +146,14 @@ pub trait Ledger: Send + Sync {
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError>;
 
-    /// Claims those of these armings that are pending, due and leased by nobody. Not in their order.
-    /// A row that another session has locked is left out, and delays no other.
+    /// Claims those of these armings that are pending, due and not leased, in any order.
+    /// A row that another session has locked is skipped, and delays no other.
     ///
     /// # If we crash right after
     /// The leases run out, and each claimed task counts one crash.
     async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError>;
 
-    /// Prolongs leases by `length` from now; answers in their order. Never revives one that ran out.
+    /// Extends leases to `length` from now; results in their order. Never revives an expired lease.
     async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError>;
 
     /// Reads the leases of a page of the due tasks, in the order of their due times, behind `after`. A page goes past a
@@ -168,7 +167,7 @@ pub trait Ledger: Send + Sync {
     /// The tasks are due and free; the sweep finds them.
     async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError>;
 
-    /// Those of these rows that are pending, due and leased by nobody. Not in their order.
+    /// Returns those of these rows that are pending, due and not leased, in any order.
     async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError>;
 
     /// Writes how runs ended; answers in order. May be repeated after an error: what was written

@@ -1,7 +1,7 @@
-//! Making a series be there as it is wanted, whoever else wants it at the same time.
+//! Establishing a series: creates it, or changes the existing one, while others do the same.
 //!
-//! A series is one row. What is decided here was seen before it is written, so the ledger writes it only over what was
-//! seen: of several daemons that bring the same configuration one writes, and the others find it written.
+//! A series is one row. A decision is based on the row as it was read, so the ledger writes only over that: of several
+//! daemons with the same configuration one writes, and the others find it written.
 //!
 //! A row that a configuration wants says so ([`Recurrence::configured`]), from when a daemon first sees it: when it has
 //! ended, that row is all that keeps the next start from beginning it anew, so that retention leaves it.
@@ -9,10 +9,10 @@
 use super::{Ledger, LedgerError, Lookup, NewTask};
 use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
-/// How often somebody else may have been faster.
+/// Most attempts, each of which may lose to another writer.
 const ROUNDS_MAX: u32 = 8;
 
-/// A task that comes again, as the ledger has it.
+/// The row of a key, with its recurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesRow {
     /// Where it stands.
@@ -35,17 +35,17 @@ impl SeriesRow {
     }
 }
 
-/// Who wants a series.
+/// Who declares a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Insistence {
-    /// Somebody, now: one that was finished or called off begins anew, one that is being run is moved.
+    /// A producer, now: a finished or cancelled series starts again, a running occurrence is moved.
     Now,
-    /// A configuration, at every start: one that was finished or called off stays so until the configuration says
-    /// something else, and one that is being run is left alone until it has ended.
+    /// A configuration, at every start: a finished or cancelled series stays so until the configuration changes, and a
+    /// running occurrence is left alone until it has ended.
     Configured,
 }
 
-/// What [`establish`] came to.
+/// Result of [`establish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Established {
     /// It was not there, or had ended.
@@ -61,17 +61,17 @@ pub enum Established {
     Unchanged(Arming, State),
     /// It is to be changed, but is being run.
     Running(Arming),
-    /// It was finished or called off like this, and stays so.
+    /// It was finished or cancelled with these settings, and stays so.
     Ended(Arming, State),
 }
 
-/// Makes the series of `task` be there; the due time of `task` does not matter.
+/// Creates the series of `task`, or changes the existing one; the due time of `task` is ignored.
 ///
 /// The next occurrence stays where it is if it is right.
 ///
 /// # Errors
 /// [`LedgerError::Invalid`]: no recurrence, or one that is over, or a key without room for the suffix of occurrences
-/// that may overlap. [`LedgerError::Locked`]: somebody else changes the row all the time.
+/// that may overlap. [`LedgerError::Locked`]: others keep changing the row.
 pub async fn establish(
     ledger: &dyn Ledger,
     task: &NewTask,

@@ -1,4 +1,4 @@
-//! Settling a run: what is written about it, and what came of that.
+//! Settling a run: what is written, and the result.
 
 use std::fmt;
 
@@ -47,10 +47,10 @@ pub enum Ruling {
         /// The newest entry of the history.
         mishap: Mishap,
     },
-    /// Pending again; the attempt is not counted. That of a task that comes again is, so that what was begun is not taken
-    /// for missed.
+    /// Pending again; the attempt is not counted, except for a recurring task, whose started occurrence would count as
+    /// missed otherwise.
     Release,
-    /// Pending again under its next arming: another stable id, counters that begin anew.
+    /// Pending again under the next arming of the series: another stable id, counters reset.
     NextOccurrence {
         /// When that is due; not the same time as that of the run.
         next: UnixMs,

@@ -1,4 +1,4 @@
-//! How many tasks of one kind run, how often they start, and who comes first.
+//! Limits of a route: concurrency, rate, priority and timeout.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Limits {
         Self::default()
     }
 
-    /// At most so many runs at a time in this daemon.
+    /// Limits the runs at a time in this daemon.
     ///
     /// # Panics
     /// If it is 0: a mistake of the program.
@@ -49,7 +49,7 @@ impl Limits {
         }
     }
 
-    /// At most so many starts in a span, over all daemons.
+    /// Limits the starts in a span, over all daemons.
     pub fn rate(self, rate: Rate) -> Self {
         Self {
             rate: Some(rate),

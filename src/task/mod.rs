@@ -1,4 +1,4 @@
-//! The pure heart: what a task is called, when it is due, and what follows from how a run ended.
+//! The pure core: keys, due times, states, and the verdict on each run.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number: `now` and jitter come in as
 //! arguments. It knows no ledger, no Redis and no handler.

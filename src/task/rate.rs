@@ -1,4 +1,4 @@
-//! How often tasks may start: so many in a span, as a bucket of tokens that fills evenly.
+//! Rate limit: starts in a span, as a token bucket that fills evenly.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Most starts of one rate, and most of a burst.
 const COUNT_MAX: u32 = 1_000_000;
 
-/// So many starts a second, minute or hour, and how many of them at once.
+/// Starts per second, minute or hour, and the burst.
 ///
 /// ```
 /// use lapsed::task::Rate;
@@ -124,7 +124,7 @@ impl fmt::Display for Rate {
 /// What a bucket gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// So many may start.
+    /// Number of starts granted.
     pub granted: u32,
     /// When there is one more; zero if as many were granted as were wanted.
     pub next_in: Duration,

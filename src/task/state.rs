@@ -20,13 +20,13 @@ pub enum State {
     Pending,
     /// Pending, and a retry lies ahead.
     Waiting,
-    /// Somebody holds its lease.
+    /// A claim holds its lease.
     Running,
     /// It succeeded.
     Done,
     /// It failed for good.
     Dead,
-    /// Somebody called it off.
+    /// It was cancelled.
     Cancelled,
 }
 

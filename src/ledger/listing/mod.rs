@@ -1,4 +1,4 @@
-//! Which tasks to list, in which order, and where a page ends.
+//! Listing tasks: filter, order and cursor.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use super::cancellation::end_of_prefix;
 use super::catalog::TaskRecord;
 use crate::task::{Reason, State, UnixMs};
 
-/// Which tasks to list; everything that is set must fit.
+/// Which tasks to list; a task must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
     /// One of these states; empty for all.
@@ -21,7 +21,7 @@ pub struct ListFilter {
     pub tag: Option<String>,
     /// A key that begins with this.
     pub prefix: Option<String>,
-    /// Only those that come again.
+    /// Only recurring tasks.
     pub recurring: bool,
     /// May start at or after: `due_at`, so a retry counts.
     pub due_after: Option<UnixMs>,
@@ -39,7 +39,7 @@ pub struct ListFilter {
     pub created_before: Option<UnixMs>,
     /// Behind this place: what the page before gave as `next`.
     pub cursor: Option<ListCursor>,
-    /// At most so many.
+    /// Longest page.
     pub limit: u32,
 }
 

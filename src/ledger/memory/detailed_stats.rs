@@ -1,4 +1,4 @@
-//! Figures for people. There are few rows, so that all are looked at.
+//! Detailed statistics, counted over all rows.
 
 use super::MemoryLedger;
 use super::row::Status;

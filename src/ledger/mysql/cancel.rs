@@ -1,4 +1,4 @@
-//! Calling off many.
+//! Cancelling tasks by filter.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const CONNECTIONS: usize = 3;
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
 
-/// A row that may be called off.
+/// A row that may be cancelled.
 #[derive(Debug, Clone)]
 pub(super) struct Cancellable {
     pub id: u64,
@@ -106,7 +106,7 @@ impl MysqlLedger {
         Ok((ids.map_err(error)?, next))
     }
 
-    /// Reads which of these rows are to be called off, does it, and reads back of which that is not so.
+    /// Reads which of these rows to cancel, cancels them, and reads back which were not.
     async fn cancel_rows(
         &self,
         ids: Vec<u64>,
@@ -158,7 +158,7 @@ impl MysqlLedger {
         Ok(page)
     }
 
-    /// Where nothing but the tag is asked of a row, it is called off first and looked at afterwards.
+    /// A filter of a tag alone needs no look first: the rows are cancelled, and read afterwards.
     async fn cancel_tagged(
         &self,
         conn: &mut Conn,

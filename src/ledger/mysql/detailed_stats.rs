@@ -1,4 +1,4 @@
-//! Figures for people, from a bounded number of rows and of index entries.
+//! Detailed statistics from a bounded number of rows and index entries.
 
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
@@ -59,7 +59,7 @@ impl MysqlLedger {
         let mut methods = MethodCollector::default();
         let oldest = self.oldest_overdue(conn).await?;
         let live = self.unfinished(conn, 0, rows, &mut methods).await?;
-        // Called off while they run, or by a program that knows the six old columns only.
+        // Cancelled during the run, or by a program that knows only the first six columns.
         let deleted = self.unfinished(conn, 1, rows, &mut methods).await?;
         let dead_looked_at = self.dead(conn, dead, &mut methods).await?;
         self.done_lately(conn, done, &mut methods).await?;

@@ -1,5 +1,4 @@
-//! What people and daemons do with many finished rows at once: bring them back, throw them away, forget them. Always
-//! few rows to a statement, by primary key.
+//! Maintenance of finished rows in bulk: redrive, discard, prune. Each statement names few rows by primary key.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -216,7 +215,7 @@ impl MysqlLedger {
     }
 }
 
-/// Which of these go, old ones or as surplus.
+/// The rows to delete: old, or surplus.
 fn doomed(
     found: &[decode::Finished],
     with_age: bool,
@@ -226,7 +225,7 @@ fn doomed(
     found.iter().filter(goes).map(|row| row.row).collect()
 }
 
-/// Where the page behind these begins.
+/// Where the next page begins.
 fn behind(found: &[decode::Finished], after: PruneCursor, limit: u32) -> Option<PruneCursor> {
     match found.last() {
         Some(last) if found.len() == limit as usize => Some(PruneCursor {

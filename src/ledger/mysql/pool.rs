@@ -27,7 +27,7 @@ pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, div_precision_increment = 4, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
-/// Has the server itself end a statement that takes longer than `limit`, since nobody waits for it then: closing its
+/// Has the server itself end a statement that takes longer than `limit`, because its caller has given up: closing its
 /// connection does not stop a server that reads. A shorter limit that the server has stays. `None`: as the server has
 /// it. MariaDB does so with every statement, MySQL with those that read; each takes the comment that is its own.
 pub(super) fn statement_limit(limit: Option<Duration>) -> String {
@@ -63,7 +63,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long one that has rested may take to show that it is alive.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One that nobody needed for so long is closed.
+/// A connection that is idle for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One of this age is replaced, so that a name that points to another server is followed.
@@ -260,7 +260,7 @@ impl Lent {
         &mut self.session.connection
     }
 
-    /// It answered completely and can be used by somebody else.
+    /// Returns a connection that answered completely, for the next caller.
     pub fn give_back(self) {
         let Self {
             session,
@@ -295,7 +295,7 @@ impl fmt::Debug for Idle {
     }
 }
 
-/// Nobody is there at the moment, or nobody may come in: a server that starts, or has no connection left.
+/// Whether the failure may pass: the server is starting, or has no connection left.
 fn may_pass(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => {

@@ -1,4 +1,4 @@
-//! Rows of tasks that come again.
+//! Rows of recurring tasks.
 
 use super::connection::{Conn, error, is_duplicate, statement};
 use super::{MysqlLedger, decode, queries, retried};

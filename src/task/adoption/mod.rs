@@ -1,4 +1,4 @@
-//! What becomes of a key that some program armed with a bare `SETEX`: pure.
+//! Adoption of a key that a program armed with a bare `SETEX`: the decision. Pure.
 //!
 //! Evidence of an arming has an order. A row says when something was last said about its task, a key that was heard to be
 //! armed says when that was, and only the younger of the two counts, however near or far their due times lie. What has no
@@ -45,12 +45,12 @@ pub struct Countdown {
 /// Who set the due time of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
-    /// Whoever wrote the row.
+    /// The writer of the row.
     #[default]
     Row,
     /// The row was written on behalf of a bare `SETEX`.
     Key,
-    /// So it was, and called off because that key was deleted: any key of this name is a new one.
+    /// As [`Key`](Self::Key), and cancelled because that key was deleted: any key of this name is a new one.
     DeletedKey,
 }
 
@@ -100,7 +100,7 @@ impl Booked {
     }
 }
 
-/// What is to be done.
+/// The decision about a key that was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdoptionDecision {
     /// Nothing: the ledger has it, or had it, or something newer.
@@ -109,11 +109,11 @@ pub enum AdoptionDecision {
     Insert,
     /// The row is another arming of this task: give it this due time.
     Move,
-    /// The row is over and done with: begin anew.
+    /// The row has finished: create the task again.
     Recreate,
 }
 
-/// Judges a key that was seen, against the row of its name.
+/// Decides about a key that was seen, against the row of its name.
 pub fn decide_adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> AdoptionDecision {
     match (row, key.meant, key.heard) {
         (None, Some(_), _) => AdoptionDecision::Leave,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{DELAY_MAX, How, Reason, RetryPolicy, UnixMs, spoken};
 
-/// With so many leases that ran out, a task is taken to kill its daemon: it is buried without running.
+/// Number of expired leases after which a task counts as killing its daemon: it is buried without running.
 pub const POISON_CRASHES: u8 = 3;
 
-/// With so many, it is suspected: at most one such task runs at a time.
+/// Number of expired leases after which a task is suspected: at most one such task runs at a time.
 pub const SUSPECT_CRASHES: u8 = 2;
 
 /// A task may be snoozed so many times in a row; one more counts as a failed attempt, so that it is noticed.
@@ -137,8 +137,7 @@ pub enum Verdict {
         /// Why, for people.
         error: String,
     },
-    /// Pending again as if it had not been claimed: no crash is counted, and no attempt but that of a task that comes
-    /// again.
+    /// Back to pending without counting a crash or an attempt (a recurring task keeps its attempt).
     Release,
     /// The series continues with its next occurrence.
     NextOccurrence {

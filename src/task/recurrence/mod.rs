@@ -1,4 +1,4 @@
-//! How a task comes again: every so often, or by a cron expression.
+//! Recurrence: at a fixed interval, or by a cron expression.
 
 mod error;
 mod input;
@@ -22,7 +22,7 @@ pub use self::options::RecurrenceOptions;
 /// Time zone of a cron expression that names none.
 const UTC: &str = "UTC";
 
-/// How a task comes again.
+/// Recurrence rule of a task, with its options.
 ///
 /// Occurrences have fixed times: those of `every` are its start plus whole periods, so that nothing drifts; without a
 /// start they are counted from 1970-01-01T00:00:00Z. Those of a cron expression are wall times in a time zone.
@@ -51,7 +51,7 @@ pub struct Recurrence {
     catch_up: CatchUp,
     catch_up_max: u32,
     overlap: Overlap,
-    /// Behind this moment the series goes on, if somebody moved an occurrence, or had one run besides.
+    /// The series continues after this moment, if an occurrence was moved or got an extra run.
     moved_from: Option<UnixMs>,
     /// A configuration wants it, at every start of a daemon.
     configured: bool,
@@ -63,7 +63,7 @@ enum Rule {
     Cron(Arc<CronRule>),
 }
 
-/// What becomes of occurrences that nobody ran in time.
+/// How missed occurrences are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUp {
@@ -127,7 +127,7 @@ impl Recurrence {
     /// Its cron expression is meant in this time zone, an IANA name.
     ///
     /// # Errors
-    /// [`RecurrenceError::Zone`] for a name that nobody knows; [`RecurrenceError::ZoneOfEvery`] where there is no cron
+    /// [`RecurrenceError::Zone`] for an unknown name; [`RecurrenceError::ZoneOfEvery`] where there is no cron
     /// expression.
     pub fn in_zone(self, name: &str) -> Result<Self, RecurrenceError> {
         let Rule::Cron(rule) = &self.rule else {
@@ -155,7 +155,7 @@ impl Recurrence {
         }
     }
 
-    /// So many occurrences, counted on the calendar from when it is created: one that is missed or fails counts, too.
+    /// Ends the series after this many occurrences, counted from its creation; missed and failed ones count.
     ///
     /// # Errors
     /// [`RecurrenceError::Times`] for none, or more than [`TIMES_MAX`].
@@ -169,7 +169,7 @@ impl Recurrence {
         }
     }
 
-    /// What becomes of occurrences that nobody ran in time.
+    /// How missed occurrences are treated.
     #[must_use]
     pub fn catch_up(self, catch_up: CatchUp) -> Self {
         Self { catch_up, ..self }
@@ -204,7 +204,7 @@ impl Recurrence {
         self.start
     }
 
-    /// Behind this moment the series goes on, if somebody moved an occurrence.
+    /// The series continues after this moment, if an occurrence was moved.
     pub(super) fn moved_from(&self) -> Option<UnixMs> {
         self.moved_from
     }
@@ -219,8 +219,8 @@ impl Recurrence {
         }
     }
 
-    /// Notes that a configuration wants it at every start: its row is kept when it has ended, since without it the next
-    /// start would begin it anew.
+    /// Marks it as declared by a configuration: its row is kept when it has ended, since the next start would create it
+    /// again otherwise.
     #[must_use]
     pub fn configured(self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What follows when a run of a recurring task has ended. Pure.
+//! Occurrences of a recurring task: missed ones, the next one, and the verdict of the series. Pure.
 
 use std::time::Duration;
 
@@ -31,13 +31,14 @@ pub fn instance_key(series: &TaskKey, due: UnixMs) -> Option<TaskKey> {
 }
 
 impl Recurrence {
-    /// Where the series goes on behind the arming at `due`: behind the occurrence that this was, if somebody moved it.
+    /// The moment after which the series continues from the arming at `due`: the original time of an occurrence that was
+    /// moved, if that is later.
     pub fn continues_after(&self, due: UnixMs) -> UnixMs {
         self.moved_from().map_or(due, |from| from.max(due))
     }
 
-    /// The first occurrence of a series that begins now lies behind this: behind now, or, if its start is an occurrence
-    /// and has only just passed, before that. So a start of "now" is not over when it is written.
+    /// The moment after which a new series has its first occurrence: `now`, or just before its start, if that is an
+    /// occurrence and has only just passed. So a start of "now" is not missed by the time it is written.
     pub fn starts_after(&self, now: UnixMs) -> UnixMs {
         let is_young = |start: &UnixMs| *start <= now && now.since(*start) <= self.grace(*start);
         match self.start().filter(is_young) {
@@ -105,7 +106,7 @@ impl Occurrence<'_> {
         }
     }
 
-    /// The next occurrence, seen from `now`; `None`: the series is over.
+    /// The next occurrence as of `now`; `None` if the series has ended.
     pub fn following(&self, now: UnixMs) -> Option<UnixMs> {
         let recurrence = self.recurrence;
         let base = recurrence.continues_after(self.due);
@@ -118,8 +119,8 @@ impl Occurrence<'_> {
         recurrence.next(after)
     }
 
-    /// What is done about this occurrence becomes what is done about the series. `ends` it: a task that kills its daemon
-    /// is not to come again.
+    /// Turns the verdict on this occurrence into the verdict on the series. With `ends` a burial ends the series: a task
+    /// that kills its daemon must not recur.
     pub fn series_verdict(&self, verdict: Verdict, ends: bool, now: UnixMs) -> Verdict {
         let next = |died: Option<(Reason, String)>, otherwise: Verdict| match self.following(now) {
             Some(next) => Verdict::NextOccurrence { next, died },
