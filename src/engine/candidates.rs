@@ -20,35 +20,35 @@ const WAITING_MAX: usize = 262_144;
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Delay after which the second daemon that hears of a key acts, unless the first is known to be gone before.
-const NEXT_IN_LINE_WAITS: Duration = Duration::from_secs(1);
+const SECOND_DELAY: Duration = Duration::from_secs(1);
 
 /// An adoption candidate that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ready {
-    pub(crate) sighting: Sighting,
+pub struct Ready {
+    pub candidate: Sighting,
     /// The daemon that acts first, as long as it is alive.
-    pub(crate) elder: Option<Elder>,
+    pub elder: Option<Elder>,
     /// When this daemon acts in any case.
     latest: Instant,
 }
 
 /// Adoption candidates: keys that wait until the programs that armed them have had time to write the rows.
 #[derive(Debug)]
-pub(crate) struct Candidates {
+pub struct Candidates {
     clock: LedgerClock,
-    waiting: Mutex<Waiting>,
+    entries: Mutex<Entries>,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Entries {
     by_time: BTreeMap<(Instant, u64), TaskKey>,
-    by_key: HashMap<TaskKey, Place>,
+    by_key: HashMap<TaskKey, Entry>,
     added: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Entry {
     ready: Instant,
     number: u64,
     seen: Seen,
@@ -57,26 +57,26 @@ struct Place {
 }
 
 impl Candidates {
-    pub(crate) fn new(clock: LedgerClock) -> Self {
+    pub fn new(clock: LedgerClock) -> Self {
         Self {
             clock,
-            waiting: Mutex::default(),
+            entries: Mutex::default(),
             arrived: Notify::new(),
         }
     }
 
     /// Adds a candidate, or replaces the earlier one of the same key. It is due `wait` later than usual. Returns false
     /// if there is no room.
-    pub(crate) fn add(&self, sighting: Sighting, wait: Duration) -> bool {
-        let ready = Instant::now() + self.grace(sighting.seen) + wait;
-        self.put(sighting, ready, None, ready)
+    pub fn add(&self, candidate: Sighting, wait: Duration) -> bool {
+        let ready = Instant::now() + self.grace(candidate.seen) + wait;
+        self.insert(candidate, ready, None, ready)
     }
 
     /// Adds a candidate that another daemon may act on first, or replaces the earlier one of the same key. Returns
     /// false if there is no room.
-    pub(crate) fn add_behind(&self, sighting: Sighting, elder: Option<Elder>) -> bool {
-        let ready = Instant::now() + self.grace(sighting.seen);
-        self.put(sighting, ready, elder, ready + NEXT_IN_LINE_WAITS)
+    pub fn add_behind(&self, candidate: Sighting, elder: Option<Elder>) -> bool {
+        let ready = Instant::now() + self.grace(candidate.seen);
+        self.insert(candidate, ready, elder, ready + SECOND_DELAY)
     }
 
     fn grace(&self, seen: Seen) -> Duration {
@@ -86,80 +86,80 @@ impl Candidates {
         }
     }
 
-    fn put(
+    fn insert(
         &self,
-        sighting: Sighting,
+        candidate: Sighting,
         ready: Instant,
         elder: Option<Elder>,
         latest: Instant,
     ) -> bool {
-        let fits = self.waiting().add(sighting, ready, elder, latest);
+        let fits = self.entries().add(candidate, ready, elder, latest);
         self.arrived.notify_one();
         fits
     }
 
     /// Returns candidates that could not be handled. They are due again after `pause`; a newer candidate of the same
     /// key takes precedence.
-    pub(crate) fn put_back(&self, sightings: Vec<Sighting>, pause: Duration) {
+    pub fn put_back(&self, candidates: Vec<Sighting>, pause: Duration) {
         let again = Instant::now() + pause;
-        let mut waiting = self.waiting();
-        for sighting in sightings {
-            waiting.add_if_missing(sighting, again, None, again);
+        let mut entries = self.entries();
+        for candidate in candidates {
+            entries.add_if_missing(candidate, again, None, again);
         }
-        drop(waiting);
+        drop(entries);
         self.arrived.notify_one();
     }
 
     /// Leaves candidates to the daemons that act first. They are due again after `pause`, or when this daemon acts in
     /// any case, if that is earlier.
-    pub(crate) fn leave_to_elders(&self, sightings: Vec<Ready>, pause: Duration) {
+    pub fn leave_to_elders(&self, candidates: Vec<Ready>, pause: Duration) {
         let again = Instant::now() + pause;
-        let mut waiting = self.waiting();
-        for left in sightings {
+        let mut entries = self.entries();
+        for left in candidates {
             let Ready {
-                sighting,
+                candidate,
                 elder,
                 latest,
             } = left;
-            waiting.add_if_missing(sighting, again.min(latest), elder, latest);
+            entries.add_if_missing(candidate, again.min(latest), elder, latest);
         }
-        drop(waiting);
+        drop(entries);
         self.arrived.notify_one();
     }
 
     /// Removes the candidate of a key, and returns its observation.
-    pub(crate) fn take(&self, key: &TaskKey) -> Option<Seen> {
-        self.waiting().remove(key).map(|place| place.seen)
+    pub fn take(&self, key: &TaskKey) -> Option<Seen> {
+        self.entries().remove(key).map(|entry| entry.seen)
     }
 
     /// Forgets the candidate of a key that this system has armed itself since. A deletion by a program is still
     /// handled.
-    pub(crate) fn forget_arming(&self, key: &TaskKey) {
-        let mut waiting = self.waiting();
-        let is_deletion = |place: &Place| matches!(place.seen, Seen::Disarmed(_));
-        if !waiting.by_key.get(key).is_some_and(is_deletion) {
-            waiting.remove(key);
+    pub fn forget_arming(&self, key: &TaskKey) {
+        let mut entries = self.entries();
+        let is_deletion = |entry: &Entry| matches!(entry.seen, Seen::Disarmed(_));
+        if !entries.by_key.get(key).is_some_and(is_deletion) {
+            entries.remove(key);
         }
     }
 
     /// Takes all candidates, due or not.
-    pub(crate) fn take_all(&self) -> Vec<Sighting> {
-        let waiting = std::mem::take(&mut *self.waiting());
-        let sighting = |(key, place): (TaskKey, Place)| Sighting {
+    pub fn take_all(&self) -> Vec<Sighting> {
+        let entries = std::mem::take(&mut *self.entries());
+        let candidate = |(key, entry): (TaskKey, Entry)| Sighting {
             key,
-            seen: place.seen,
+            seen: entry.seen,
         };
-        waiting.by_key.into_iter().map(sighting).collect()
+        entries.by_key.into_iter().map(candidate).collect()
     }
 
     /// Waits until some candidates are due, and takes at most `limit` of them.
     ///
     /// # Cancel safety
     /// Cancel safe: candidates are removed only when they are returned.
-    pub(crate) async fn ready(&self, limit: usize) -> Vec<Ready> {
+    pub async fn ready(&self, limit: usize) -> Vec<Ready> {
         loop {
             let arrived = self.arrived.notified();
-            let wake = match self.waiting().ready(limit) {
+            let wake = match self.entries().ready(limit) {
                 Ok(ready) => return ready,
                 Err(wake) => wake,
             };
@@ -176,8 +176,8 @@ impl Candidates {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries
             .lock()
             .expect("nothing panics while holding the candidates")
     }
@@ -185,20 +185,20 @@ impl Candidates {
 
 impl Ready {
     /// True if this daemon acts now, whichever other daemons are alive.
-    pub(crate) fn waits_no_longer(&self) -> bool {
+    pub fn may_act(&self) -> bool {
         self.elder.is_none() || Instant::now() >= self.latest
     }
 }
 
-impl Waiting {
+impl Entries {
     fn add(
         &mut self,
-        sighting: Sighting,
+        candidate: Sighting,
         ready: Instant,
         elder: Option<Elder>,
         latest: Instant,
     ) -> bool {
-        let Sighting { key, seen } = sighting;
+        let Sighting { key, seen } = candidate;
         let before = self.remove(&key);
         if self.by_key.len() >= WAITING_MAX {
             return false;
@@ -209,33 +209,33 @@ impl Waiting {
         self.added += 1;
         let number = self.added;
         self.by_time.insert((ready, number), key.clone());
-        let place = Place {
+        let entry = Entry {
             ready,
             number,
             seen,
             elder,
             latest,
         };
-        self.by_key.insert(key, place);
+        self.by_key.insert(key, entry);
         true
     }
 
     fn add_if_missing(
         &mut self,
-        sighting: Sighting,
+        candidate: Sighting,
         ready: Instant,
         elder: Option<Elder>,
         latest: Instant,
     ) {
-        if !self.by_key.contains_key(&sighting.key) {
-            self.add(sighting, ready, elder, latest);
+        if !self.by_key.contains_key(&candidate.key) {
+            self.add(candidate, ready, elder, latest);
         }
     }
 
-    fn remove(&mut self, key: &TaskKey) -> Option<Place> {
-        let place = self.by_key.remove(key)?;
-        self.by_time.remove(&(place.ready, place.number));
-        Some(place)
+    fn remove(&mut self, key: &TaskKey) -> Option<Entry> {
+        let entry = self.by_key.remove(key)?;
+        self.by_time.remove(&(entry.ready, entry.number));
+        Some(entry)
     }
 
     /// Returns the candidates that are due, or the time when the next one is.
@@ -247,15 +247,15 @@ impl Waiting {
             && first.key().0 <= now
         {
             let key = first.remove();
-            if let Some(place) = self.by_key.remove(&key) {
-                let Place {
+            if let Some(entry) = self.by_key.remove(&key) {
+                let Entry {
                     seen,
                     elder,
                     latest,
                     ..
-                } = place;
+                } = entry;
                 ready.push(Ready {
-                    sighting: Sighting { key, seen },
+                    candidate: Sighting { key, seen },
                     elder,
                     latest,
                 });
@@ -274,7 +274,7 @@ mod tests {
     use crate::membership::MemberId;
     use crate::task::{Countdown, UnixMs};
 
-    fn sightings() -> Candidates {
+    fn candidates() -> Candidates {
         Candidates::new(LedgerClock::starting_at(UnixMs(0)))
     }
 
@@ -292,62 +292,62 @@ mod tests {
         }
     }
 
-    async fn ready(sightings: &Candidates) -> Vec<Sighting> {
-        let ready = sightings.ready(9).await.into_iter();
-        ready.map(|ready| ready.sighting).collect()
+    async fn ready(candidates: &Candidates) -> Vec<Sighting> {
+        let ready = candidates.ready(9).await.into_iter();
+        ready.map(|ready| ready.candidate).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_for_its_program_but_no_longer_than_half_its_delay() {
-        let sightings = sightings();
-        assert!(sightings.add(armed("far", 60_000), Duration::ZERO));
-        assert!(sightings.add(armed("near", 300), Duration::ZERO));
+        let candidates = candidates();
+        assert!(candidates.add(armed("far", 60_000), Duration::ZERO));
+        assert!(candidates.add(armed("near", 300), Duration::ZERO));
         let started = Instant::now();
-        assert_eq!(ready(&sightings).await, [armed("near", 300)]);
+        assert_eq!(ready(&candidates).await, [armed("near", 300)]);
         assert_eq!(started.elapsed(), Duration::from_millis(150));
-        assert_eq!(ready(&sightings).await, [armed("far", 60_000)]);
+        assert_eq!(ready(&candidates).await, [armed("far", 60_000)]);
         assert_eq!(started.elapsed(), GRACE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_latest_candidate_counts_and_does_not_restart_the_wait() {
-        let sightings = sightings();
+        let candidates = candidates();
         let started = Instant::now();
         for due_ms in [60_000, 61_000] {
-            sightings.add(armed("a", due_ms), Duration::ZERO);
+            candidates.add(armed("a", due_ms), Duration::ZERO);
             tokio::time::sleep(GRACE / 4).await;
         }
-        assert_eq!(ready(&sightings).await, [armed("a", 61_000)]);
+        assert_eq!(ready(&candidates).await, [armed("a", 61_000)]);
         assert_eq!(started.elapsed(), GRACE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_newer_candidate_takes_precedence_over_one_put_back() {
-        let sightings = sightings();
-        sightings.add(armed("a", 60_000), Duration::ZERO);
-        sightings.put_back(vec![armed("a", 1), armed("b", 2)], Duration::from_secs(1));
-        assert_eq!(ready(&sightings).await, [armed("a", 60_000)]);
-        assert_eq!(ready(&sightings).await, [armed("b", 2)]);
+        let candidates = candidates();
+        candidates.add(armed("a", 60_000), Duration::ZERO);
+        candidates.put_back(vec![armed("a", 1), armed("b", 2)], Duration::from_secs(1));
+        assert_eq!(ready(&candidates).await, [armed("a", 60_000)]);
+        assert_eq!(ready(&candidates).await, [armed("b", 2)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_candidate_left_to_an_elder_is_due_again_until_this_daemon_acts_in_any_case() {
-        let sightings = sightings();
+        let candidates = candidates();
         let elder = Some(Elder {
             id: MemberId(7),
             can_be_asked: true,
         });
         let started = Instant::now();
-        assert!(sightings.add_behind(armed("a", 60_000), elder));
+        assert!(candidates.add_behind(armed("a", 60_000), elder));
         let mut times = Vec::new();
         loop {
-            let ready = sightings.ready(9).await;
+            let ready = candidates.ready(9).await;
             assert_eq!(ready[0].elder, elder);
             times.push(started.elapsed());
-            if ready[0].waits_no_longer() {
+            if ready[0].may_act() {
                 break;
             }
-            sightings.leave_to_elders(ready, Duration::from_millis(400));
+            candidates.leave_to_elders(ready, Duration::from_millis(400));
         }
         let after_ms = |ms| GRACE + Duration::from_millis(ms);
         assert_eq!(times, [0, 400, 800, 1_000].map(after_ms));
@@ -355,30 +355,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_of_ours_makes_older_armings_obsolete_but_not_deletions() {
-        let sightings = sightings();
+        let candidates = candidates();
         let deleted = Sighting {
             seen: Seen::Disarmed(UnixMs(1)),
             ..armed("a", 1)
         };
-        for sighting in [deleted.clone(), armed("b", 60_000)] {
-            assert!(sightings.add(sighting.clone(), Duration::ZERO));
-            sightings.forget_arming(&sighting.key);
+        for candidate in [deleted.clone(), armed("b", 60_000)] {
+            assert!(candidates.add(candidate.clone(), Duration::ZERO));
+            candidates.forget_arming(&candidate.key);
         }
-        assert_eq!(sightings.take_all(), [deleted]);
+        assert_eq!(candidates.take_all(), [deleted]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_number_of_candidates_is_bounded() {
-        let sightings = sightings();
+        let candidates = candidates();
         for n in 0..WAITING_MAX {
-            assert!(sightings.add(armed(&n.to_string(), 60_000), Duration::ZERO));
+            assert!(candidates.add(armed(&n.to_string(), 60_000), Duration::ZERO));
         }
-        assert!(!sightings.add(armed("one too many", 60_000), Duration::ZERO));
+        assert!(!candidates.add(armed("beyond the bound", 60_000), Duration::ZERO));
         assert!(
-            sightings.add(armed("0", 70_000), Duration::ZERO),
+            candidates.add(armed("0", 70_000), Duration::ZERO),
             "a known key is replaced"
         );
         tokio::time::sleep(GRACE).await;
-        assert_eq!(sightings.ready(10).await.len(), 10);
+        assert_eq!(candidates.ready(10).await.len(), 10);
     }
 }

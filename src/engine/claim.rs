@@ -98,18 +98,18 @@ impl Claimer {
         &self,
         taken: Vec<Taken>,
     ) -> Result<(Vec<Claimed>, Vec<Signal>), LedgerError> {
-        let (mut routes, signals) = self.leave_rowless(taken);
-        let (mut due, named): (Vec<Signal>, Vec<Signal>) = signals
+        let (mut routes, signals) = self.skip_rowless(taken);
+        let (mut due, by_key): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
             .partition(|signal| signal.arming.is_some());
         due.extend(
-            self.look_up_due(named)
+            self.look_up_due(by_key)
                 .await?
                 .into_iter()
                 .map(|(signal, _)| signal),
         );
         // Only after the look-up: a key without a row is adopted, paused or not.
-        self.leave_paused(&mut due);
+        self.drop_paused(&mut due);
         let armings: Vec<Arming> = due.iter().filter_map(|signal| signal.arming).collect();
         if armings.is_empty() {
             return Ok((Vec::new(), Vec::new()));
@@ -139,7 +139,7 @@ impl Claimer {
     }
 
     /// Returns the route and permit of each key. Leaves out keys that are known to have no row.
-    fn leave_rowless(
+    fn skip_rowless(
         &self,
         taken: Vec<Taken>,
     ) -> (HashMap<TaskKey, (Route, RoutePermit)>, Vec<Signal>) {
@@ -179,13 +179,13 @@ impl Claimer {
             Err(error) => return self.deps.ledger_failed("look up tasks", &error),
         };
         let now = self.deps.ledger.clock().now();
-        let (only_just, locked): (Vec<_>, Vec<_>) = still_due
+        let (just_due, locked): (Vec<_>, Vec<_>) = still_due
             .into_iter()
             .partition(|(_, due_at)| now.since(*due_at) < CLOCK_ERROR_MAX);
         let locked = locked.iter().filter_map(|(signal, _)| signal.arming);
         self.lease_watch
-            .look_again(locked.map(|arming| arming.row), now);
-        let soon = only_just
+            .check_again(locked.map(|arming| arming.row), now);
+        let soon = just_due
             .into_iter()
             .map(|(Signal { key, arming, .. }, _)| Alarm {
                 key,
@@ -213,7 +213,7 @@ impl Claimer {
         let (mut due, mut early, mut without_row) = (Vec::new(), Vec::new(), Vec::new());
         for (signal, lookup) in signals.into_iter().zip(lookups) {
             let Some(lookup) = lookup else {
-                without_row.extend(self.to_be_adopted(signal));
+                without_row.extend(self.adoptable_key(signal));
                 continue;
             };
             let Lookup {
@@ -251,19 +251,19 @@ impl Claimer {
     }
 
     /// Returns the key of a signal without a row if the key is to be adopted.
-    fn to_be_adopted(&self, signal: Signal) -> Option<TaskKey> {
+    fn adoptable_key(&self, signal: Signal) -> Option<TaskKey> {
         let Signal {
             key,
             source: _,
             arming,
         } = signal;
         // The row of a signal that names its arming was deleted.
-        let is_strange = arming.is_none();
-        if is_strange && self.deps.router.adopts(&key) {
+        let lacks_arming = arming.is_none();
+        if lacks_arming && self.deps.router.adopts(&key) {
             return Some(key);
         }
         self.deps.metrics.dropped("unknown", 1);
-        if is_strange {
+        if lacks_arming {
             self.without_row.insert(key);
         }
         None
@@ -287,28 +287,28 @@ impl Claimer {
 
     /// Processes signals that were set aside as a worker does, but without taking starts for them. A key without a row
     /// is adopted, a paused or held task is left alone, and any other signal returns to the queue.
-    pub async fn see_off(&self, signals: Vec<Signal>) {
+    pub async fn process_set_aside(&self, signals: Vec<Signal>) {
         let keys: Vec<TaskKey> = signals.iter().map(|signal| signal.key.clone()).collect();
         let events = signals
             .iter()
             .filter(|signal| signal.source == Source::Event);
         let events: Vec<TaskKey> = events.map(|signal| signal.key.clone()).collect();
-        let (mut due, mut named): (Vec<Signal>, Vec<Signal>) = signals
+        let (mut due, mut by_key): (Vec<Signal>, Vec<Signal>) = signals
             .into_iter()
             .partition(|signal| signal.arming.is_some());
-        named.retain(|signal| !self.is_rowless(signal));
-        match self.look_up_due(named).await {
+        by_key.retain(|signal| !self.is_rowless(signal));
+        match self.look_up_due(by_key).await {
             Ok(found) => due.extend(found.into_iter().map(|(signal, _)| signal)),
             Err(error) => return self.wait_out(&error, &keys, events).await,
         }
-        self.leave_paused(&mut due);
+        self.drop_paused(&mut due);
         self.queue.finish(&keys);
         due.into_iter()
             .for_each(|signal| self.queue.put_back(signal));
     }
 
     /// Drops the signals of paused tasks. The sweep finds these tasks when they may start.
-    fn leave_paused(&self, due: &mut Vec<Signal>) {
+    fn drop_paused(&self, due: &mut Vec<Signal>) {
         let before = due.len();
         due.retain(|signal| self.pauses.hinders(signal).is_none());
         let paused = (before - due.len()) as u64;

@@ -24,7 +24,7 @@ const STAT_START: usize = 19;
 
 /// The processes that this process can see.
 #[derive(Debug)]
-pub(crate) struct Processes {
+pub struct Processes {
     /// `/proc`, except in tests.
     proc: PathBuf,
     /// True if a process with this id exists here.
@@ -44,7 +44,7 @@ struct Claimer {
 
 impl Processes {
     /// The processes of this machine.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         let host = rustix::system::uname()
             .nodename()
             .to_string_lossy()
@@ -64,7 +64,7 @@ impl Processes {
     }
 
     /// The name of this process. A long host name is cut at the front.
-    pub(crate) fn own_name(&self) -> String {
+    pub fn own_name(&self) -> String {
         let process = match &self.own {
             Some(Claimer { pid, place, start }) => {
                 format!(":{}/{place}.{start}", pid.as_raw_nonzero())
@@ -77,7 +77,7 @@ impl Processes {
     }
 
     /// True if the process of this name certainly no longer exists. False if that cannot be known.
-    pub(crate) fn is_gone(&self, name: &str) -> bool {
+    pub fn is_gone(&self, name: &str) -> bool {
         let (Some(own), Some(claimer)) = (&self.own, Claimer::parse(name)) else {
             return false;
         };

@@ -47,14 +47,14 @@ pub async fn drain(
         {
             tracing::error!(
                 running = leases.len(),
-                "not every run let go: their tasks run again when their leases run out"
+                "some runs did not end: their tasks run again when their leases expire"
             );
         }
     }
     drop(ended);
     if timeout(FLUSH_TIMEOUT, &mut settler).await.is_err() {
         tracing::error!(
-            "the ledger did not take the last settlements: these tasks run again when their leases run out"
+            "the ledger did not take the last settlements: these tasks run again when their leases expire"
         );
         settler.abort();
     }

@@ -82,7 +82,7 @@ impl Executor {
             .await;
         drop(permits);
         sent.unwrap_or_else(|_| {
-            tracing::debug!("stopped before a run was settled; its lease will run out")
+            tracing::debug!("stopped before a run was settled; its lease will expire")
         });
     }
 

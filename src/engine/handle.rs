@@ -64,8 +64,8 @@ impl Handle {
 
     /// Replaces the recurring tasks of the configuration. New and changed ones are written; removed ones continue, with
     /// a warning.
-    pub fn take_recurring(&self, series: Vec<RecurringConfig>) {
-        self.recurring.send_replace(series);
+    pub fn take_recurring(&self, tasks: Vec<RecurringConfig>) {
+        self.recurring.send_replace(tasks);
     }
 
     /// Replaces the retention of finished tasks. Pruning by the old one ends with the current batch.

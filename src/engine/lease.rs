@@ -15,7 +15,7 @@ use crate::task::{Arming, TaskKey};
 #[derive(Debug)]
 pub struct Leases {
     length: Duration,
-    held: Mutex<HashMap<Lease, Held>>,
+    entries: Mutex<HashMap<Lease, Leased>>,
     /// Armings whose last run was ended because its row stayed locked, and that run's lease.
     locked_out: Mutex<HashMap<Arming, Lease>>,
 }
@@ -27,7 +27,7 @@ const LOCKED_OUT_MAX: usize = 1024;
 const NAMED_MAX: usize = 8;
 
 #[derive(Debug)]
-struct Held {
+struct Leased {
     /// Time just before the statement was sent that took or last renewed the lease.
     since: Instant,
     /// Ends the run.
@@ -49,17 +49,17 @@ impl Leases {
     pub fn new(length: Duration) -> Self {
         Self {
             length,
-            held: Mutex::default(),
+            entries: Mutex::default(),
             locked_out: Mutex::default(),
         }
     }
 
     /// Adds a lease. The returned token is cancelled when the run has to end.
-    pub fn hold(&self, claim: &Claim) -> CancellationToken {
+    pub fn add(&self, claim: &Claim) -> CancellationToken {
         let ended = CancellationToken::new();
-        self.held().insert(
+        self.entries().insert(
             claim.lease,
-            Held {
+            Leased {
                 since: claim.claimed,
                 ended: ended.clone(),
                 locked: false,
@@ -71,50 +71,53 @@ impl Leases {
 
     /// Removes leases whose settlement is written, or never will be.
     pub fn forget<'a>(&self, leases: impl IntoIterator<Item = &'a Lease>) {
-        let mut held = self.held();
+        let mut entries = self.entries();
         for lease in leases {
-            held.remove(lease);
+            entries.remove(lease);
         }
     }
 
     /// The row and owner of each lease.
     pub fn claims(&self) -> HashSet<(u64, Owner)> {
-        let held = self.held();
-        held.keys()
+        let entries = self.entries();
+        entries
+            .keys()
             .map(|lease| (lease.arming.row, lease.owner))
             .collect()
     }
 
     /// Number of leases.
     pub fn len(&self) -> usize {
-        self.held().len()
+        self.entries().len()
     }
 
     /// Ends every run.
     pub fn interrupt_all(&self) {
-        self.held().values().for_each(|held| held.ended.cancel());
+        self.entries()
+            .values()
+            .for_each(|entry| entry.ended.cancel());
     }
 
     /// Leases to be renewed: those of which a third has passed.
-    fn to_renew(&self) -> Vec<Lease> {
+    fn due_for_renewal(&self) -> Vec<Lease> {
         let due = self.length / 3;
-        self.held()
+        self.entries()
             .iter()
-            .filter(|(_, held)| held.since.elapsed() >= due)
+            .filter(|(_, entry)| entry.since.elapsed() >= due)
             .map(|(lease, _)| *lease)
             .collect()
     }
 
     fn renewed(&self, renewals: impl IntoIterator<Item = (Lease, Renewal)>, sent: Instant) {
-        let mut held = self.held();
+        let mut entries = self.entries();
         for (lease, renewal) in renewals {
-            match (renewal, held.get_mut(&lease)) {
-                (Renewal::Held, Some(held)) => {
-                    held.since = sent;
-                    held.locked = false;
+            match (renewal, entries.get_mut(&lease)) {
+                (Renewal::Held, Some(entry)) => {
+                    entry.since = sent;
+                    entry.locked = false;
                 }
-                (Renewal::Lost, Some(held)) => held.ended.cancel(),
-                (Renewal::Locked, Some(held)) => held.locked = true,
+                (Renewal::Lost, Some(entry)) => entry.ended.cancel(),
+                (Renewal::Locked, Some(entry)) => entry.locked = true,
                 (_, None) => {}
             }
         }
@@ -123,18 +126,18 @@ impl Leases {
     /// Ends the runs whose lease is about to expire, whether or not the ledger answers: on the monotonic clock, with a
     /// tenth of the lease to spare.
     fn end_overdue(&self) -> Vec<Overdue> {
-        let patience = self.length - self.length / 10;
-        let held = self.held();
-        let overdue = held
+        let limit = self.length - self.length / 10;
+        let entries = self.entries();
+        let overdue = entries
             .iter()
-            .filter(|(_, held)| held.since.elapsed() >= patience && !held.ended.is_cancelled());
+            .filter(|(_, entry)| entry.since.elapsed() >= limit && !entry.ended.is_cancelled());
         overdue
-            .map(|(lease, held)| {
-                held.ended.cancel();
+            .map(|(lease, entry)| {
+                entry.ended.cancel();
                 Overdue {
                     lease: *lease,
-                    key: held.key.clone(),
-                    locked: held.locked,
+                    key: entry.key.clone(),
+                    locked: entry.locked,
                 }
             })
             .collect()
@@ -144,9 +147,9 @@ impl Leases {
     /// an unrelated lock. Twice, the task's own program holds the lock, and the task would be run again for ever.
     pub fn is_locked_out_again(&self, lease: &Lease) -> bool {
         let was_locked = self
-            .held()
+            .entries()
             .get(lease)
-            .is_some_and(|held| held.locked && held.ended.is_cancelled());
+            .is_some_and(|entry| entry.locked && entry.ended.is_cancelled());
         let mut locked_out = self.locked_out();
         if !was_locked {
             locked_out.remove(&lease.arming);
@@ -165,8 +168,8 @@ impl Leases {
             .expect("nothing panics while holding them")
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<Lease, Held>> {
-        self.held
+    fn entries(&self) -> MutexGuard<'_, HashMap<Lease, Leased>> {
+        self.entries
             .lock()
             .expect("nothing panics while holding the leases")
     }
@@ -196,19 +199,19 @@ impl LeaseKeeper {
             loop {
                 tokio::time::sleep(tick).await;
                 let ended = self.leases.end_overdue();
-                self.tell_ended(&ended);
+                self.log_ended(&ended);
             }
         };
         tokio::join!(renew, end);
     }
 
-    fn tell_ended(&self, ended: &[Overdue]) {
+    fn log_ended(&self, ended: &[Overdue]) {
         if ended.is_empty() {
             return;
         }
         tracing::warn!(
             runs = ended.len(),
-            "could not renew leases in time: their runs are ended, to be run again"
+            "could not renew leases in time: their runs are ended, and their tasks run again"
         );
         for Overdue { lease, key, .. } in ended.iter().filter(|run| run.locked).take(NAMED_MAX) {
             tracing::warn!(task.class_method = key.class_method(), task.id = %lease.arming, "run ended: another session, perhaps its own program's, kept its row locked for as long as its lease");
@@ -216,7 +219,7 @@ impl LeaseKeeper {
     }
 
     async fn renew_due(&self) {
-        let leases = self.leases.to_renew();
+        let leases = self.leases.due_for_renewal();
         if leases.is_empty() {
             return;
         }

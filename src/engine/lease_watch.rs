@@ -12,21 +12,21 @@ use crate::task::UnixMs;
 const WATCHED_MAX: usize = 100_000;
 
 /// Maximum number of rows checked at once.
-const LOOK_MAX: usize = 4_096;
+const CHECKS_MAX: usize = 4_096;
 
 /// Delay before a row that could not be claimed is checked again.
-pub const TRY_AGAIN: Duration = Duration::from_secs(1);
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Leased rows, ordered by the time of their next check.
 #[derive(Debug, Default)]
 pub struct LeaseWatch {
-    watched: Mutex<BTreeMap<(UnixMs, u64), Look>>,
+    watched: Mutex<BTreeMap<(UnixMs, u64), Check>>,
     changed: Notify,
 }
 
 /// First or second check of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum Check {
     /// Only the owner of the task signals it.
     First,
     /// Every daemon signals it.
@@ -35,17 +35,17 @@ pub enum Look {
 
 impl LeaseWatch {
     /// Schedules another check, in a second, of due rows that could not be claimed.
-    pub fn look_again(&self, rows: impl IntoIterator<Item = u64>, now: UnixMs) {
-        let later = now.plus(TRY_AGAIN);
-        self.watch(rows.into_iter().map(|row| (later, row, Look::Second)));
+    pub fn check_again(&self, rows: impl IntoIterator<Item = u64>, now: UnixMs) {
+        let later = now.plus(RETRY_AFTER);
+        self.watch(rows.into_iter().map(|row| (later, row, Check::Second)));
     }
 
     /// Schedules checks of these rows at these times. Beyond [`WATCHED_MAX`] rows, the sweep finds the tasks.
-    pub fn watch(&self, rows: impl IntoIterator<Item = (UnixMs, u64, Look)>) {
+    pub fn watch(&self, rows: impl IntoIterator<Item = (UnixMs, u64, Check)>) {
         let mut watched = self.watched();
-        for (at, row, look) in rows {
+        for (at, row, check) in rows {
             if watched.len() < WATCHED_MAX {
-                watched.insert((at, row), look);
+                watched.insert((at, row), check);
             }
         }
         drop(watched);
@@ -66,20 +66,20 @@ impl LeaseWatch {
     }
 
     /// Takes the rows whose check is due.
-    pub fn take(&self, now: UnixMs) -> HashMap<u64, Look> {
+    pub fn take(&self, now: UnixMs) -> HashMap<u64, Check> {
         let mut watched = self.watched();
         let mut taken = HashMap::new();
-        while taken.len() < LOOK_MAX
+        while taken.len() < CHECKS_MAX
             && let Some(first) = watched.first_entry()
             && first.key().0 <= now
         {
-            let ((_, row), look) = first.remove_entry();
-            taken.insert(row, look);
+            let ((_, row), check) = first.remove_entry();
+            taken.insert(row, check);
         }
         taken
     }
 
-    fn watched(&self) -> MutexGuard<'_, BTreeMap<(UnixMs, u64), Look>> {
+    fn watched(&self) -> MutexGuard<'_, BTreeMap<(UnixMs, u64), Check>> {
         self.watched
             .lock()
             .expect("nothing panics while holding the watched rows")

@@ -11,13 +11,13 @@ use crate::task::TaskKey;
 /// Negative cache of keys without a row: repeated forged events for such a key do not each reach the ledger. The
 /// look-ahead and the sweep find a row that appears meanwhile.
 #[derive(Debug, Default)]
-pub(crate) struct NegativeCache(Mutex<HashMap<TaskKey, Instant>>);
+pub struct NegativeCache(Mutex<HashMap<TaskKey, Instant>>);
 
 impl NegativeCache {
     const REMEMBERED_FOR: Duration = Duration::from_secs(5);
     const REMEMBERED_MAX: usize = 8_192;
 
-    pub(crate) fn insert(&self, key: TaskKey) {
+    pub fn insert(&self, key: TaskKey) {
         let mut keys = self.0.lock().expect("nothing panics while holding it");
         if keys.len() >= Self::REMEMBERED_MAX {
             keys.clear();
@@ -25,10 +25,10 @@ impl NegativeCache {
         keys.insert(key, Instant::now());
     }
 
-    pub(crate) fn contains(&self, key: &TaskKey) -> bool {
+    pub fn contains(&self, key: &TaskKey) -> bool {
         let keys = self.0.lock().expect("nothing panics while holding it");
         keys.get(key)
-            .is_some_and(|asked| asked.elapsed() < Self::REMEMBERED_FOR)
+            .is_some_and(|since| since.elapsed() < Self::REMEMBERED_FOR)
     }
 }
 
@@ -38,13 +38,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_is_cached_for_a_while_and_the_number_of_keys_is_bounded() {
-        let strangers = NegativeCache::default();
+        let cache = NegativeCache::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
-        strangers.insert(key(0));
-        assert!(strangers.contains(&key(0)) && !strangers.contains(&key(1)));
+        cache.insert(key(0));
+        assert!(cache.contains(&key(0)) && !cache.contains(&key(1)));
         tokio::time::advance(NegativeCache::REMEMBERED_FOR).await;
-        assert!(!strangers.contains(&key(0)));
-        (0..2 * NegativeCache::REMEMBERED_MAX).for_each(|n| strangers.insert(key(n)));
-        assert!(strangers.0.lock().unwrap().len() <= NegativeCache::REMEMBERED_MAX);
+        assert!(!cache.contains(&key(0)));
+        (0..2 * NegativeCache::REMEMBERED_MAX).for_each(|n| cache.insert(key(n)));
+        assert!(cache.0.lock().unwrap().len() <= NegativeCache::REMEMBERED_MAX);
     }
 }

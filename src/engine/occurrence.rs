@@ -19,14 +19,14 @@ pub async fn instead_of_running(deps: &Deps, claim: &Claim) -> Option<Outcome> {
         return Some(Outcome::Missed);
     }
     match recurrence.may_overlap() {
-        true => Some(hand_on(deps, claim).await),
+        true => Some(create_task(deps, claim).await),
         false => None,
     }
 }
 
 /// Creates the task of an occurrence. Key and due time are deterministic: after a crash, another daemon that repeats
 /// this finds the task, run or not.
-async fn hand_on(deps: &Deps, claim: &Claim) -> Outcome {
+async fn create_task(deps: &Deps, claim: &Claim) -> Outcome {
     let due = claim.lease.arming.due;
     let Some(key) = instance_key(&claim.key, due) else {
         return never("key leaves no room for the suffix of its occurrences".to_owned());
@@ -46,13 +46,13 @@ async fn hand_on(deps: &Deps, claim: &Claim) -> Outcome {
     };
     // Only if the task does not exist: an existing one was created before, and may have been cancelled since.
     match deps.ledger.write_series(&task, None).await {
-        Ok(made) => {
+        Ok(created) => {
             let alarm = |arming| Alarm {
                 key,
                 due,
                 arming: Some(arming),
             };
-            deps.rearm(made.map(alarm).into_iter().collect());
+            deps.rearm(created.map(alarm).into_iter().collect());
             Outcome::HandedOn
         }
         Err(error) if error.is_about_data() => never(error.to_string()),

@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(2);
 /// Measures steps, and rests between them. A step takes longer while the servers or this process have other work. A
 /// rest ends late while this process lacks CPU time. Both make the next rest longer.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     began: Instant,
     /// Delay of the last rest's end.
     late: Duration,
@@ -27,7 +27,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Begins the first step.
-    pub(crate) fn begin() -> Self {
+    pub fn begin() -> Self {
         Self {
             began: Instant::now(),
             late: Duration::ZERO,
@@ -36,7 +36,7 @@ impl Pace {
     }
 
     /// Begins the first step for a caller that waits for the end of the work: yields between steps instead of resting.
-    pub(crate) fn without_rests() -> Self {
+    pub fn without_rests() -> Self {
         Self {
             rests: false,
             ..Self::begin()
@@ -44,7 +44,7 @@ impl Pace {
     }
 
     /// Ends a step, rests, and begins the next.
-    pub(crate) async fn rest(&mut self) {
+    pub async fn rest(&mut self) {
         if !self.rests {
             return tokio::task::yield_now().await;
         }

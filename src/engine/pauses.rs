@@ -21,17 +21,17 @@ const BELIEVED_FOR: Duration = Duration::from_millis(1_900);
 
 /// The known pauses, published to the stages.
 #[derive(Debug)]
-pub struct PauseWatch(watch::Sender<Known>);
+pub struct PauseWatch(watch::Sender<KnownPauses>);
 
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct KnownPauses {
     pub paused: Arc<Paused>,
     pub pauses: Arc<Vec<Pause>>,
     /// When the ledger was asked for these pauses.
     asked: Option<Instant>,
 }
 
-impl Known {
+impl KnownPauses {
     fn is_younger_than(&self, age: Duration) -> bool {
         self.asked.is_some_and(|asked| asked.elapsed() < age)
     }
@@ -39,7 +39,7 @@ impl Known {
 
 impl Default for PauseWatch {
     fn default() -> Self {
-        Self(watch::Sender::new(Known::default()))
+        Self(watch::Sender::new(KnownPauses::default()))
     }
 }
 
@@ -81,8 +81,8 @@ impl PauseWatch {
     }
 
     /// Replaces the known pauses. Returns the pauses before and after.
-    pub fn learn(&self, pauses: Vec<Pause>, asked: Instant) -> (Known, Known) {
-        let known = Known {
+    pub fn replace(&self, pauses: Vec<Pause>, asked: Instant) -> (KnownPauses, KnownPauses) {
+        let known = KnownPauses {
             paused: Arc::new(Paused::of(&pauses)),
             pauses: Arc::new(pauses),
             asked: Some(asked),

@@ -98,7 +98,7 @@ impl Pipeline {
             let permits = permits
                 .split(permit)
                 .expect("at most as many claims as signals, and as many signals as slots");
-            let interrupted = self.leases.hold(&claim);
+            let interrupted = self.leases.add(&claim);
             let executor = Arc::clone(&self.executor);
             let run = executor.run(claim, route, interrupted, permits, ended.clone());
             self.deps.lifecycle.spawn(run);

@@ -45,21 +45,21 @@ impl Settler {
     pub async fn run(self: Arc<Self>, mut unsettled: mpsc::Receiver<Ended>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut waiting: Vec<Ended> = Vec::new();
-        let mut again_at = Instant::now();
+        let mut retry_at = Instant::now();
         loop {
             let room = BATCH_MAX - waiting.len();
             tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(again_at), if !waiting.is_empty() => {
+                () = tokio::time::sleep_until(retry_at), if !waiting.is_empty() => {
                     waiting = self.settle_batch(waiting).await;
-                    again_at = Instant::now() + PAUSE;
+                    retry_at = Instant::now() + PAUSE;
                 }
                 count = unsettled.recv_many(&mut batch, room), if room > 0 => {
                     if count == 0 {
                         break;
                     }
                     if waiting.is_empty() {
-                        again_at = Instant::now() + PAUSE;
+                        retry_at = Instant::now() + PAUSE;
                     }
                     waiting.extend(self.settle_batch(std::mem::take(&mut batch)).await);
                 }
@@ -97,7 +97,7 @@ impl Settler {
     /// Settles a batch of runs. Returns those to be settled again later: their rows are locked, or the ledger refuses
     /// the statement for now.
     pub async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
-        let batch = self.leave_locked_out(batch);
+        let batch = self.drop_locked_out(batch);
         let now = self.deps.ledger.clock().now();
         let judged: Vec<(Ended, Verdict)> = batch
             .into_iter()
@@ -122,7 +122,7 @@ impl Settler {
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut finished, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
-        let (mut waiting, mut once_more) = (Vec::new(), Vec::new());
+        let (mut waiting, mut repeats) = (Vec::new(), Vec::new());
         for (ended, verdict) in judged {
             let wrote = if is_written(&verdict) {
                 settled.next().flatten()
@@ -130,50 +130,50 @@ impl Settler {
                 Some(Settled::Applied)
             };
             if wrote == Some(Settled::Locked) {
-                tracing::debug!(task.key = %ended.claim.key, "not written yet: settled later");
+                tracing::debug!(task.key = %ended.claim.key, "row locked or refused: settled later");
                 waiting.push(ended);
                 continue;
             }
             if wrote.is_none() && ended.result.is_some() {
                 // The ledger cannot store the handler's result. The run has succeeded without it.
-                once_more.push(Ended {
+                repeats.push(Ended {
                     result: None,
                     ..ended
                 });
                 continue;
             }
-            if wrote == Some(Settled::ByHandler) && has_failed_in_a_series(&ended, &verdict) {
+            if wrote == Some(Settled::ByHandler) && is_failure_of_recurring(&ended, &verdict) {
                 // The row says that the run succeeded, so the recurring task continues.
-                once_more.push(Ended {
+                repeats.push(Ended {
                     outcome: Outcome::Succeeded,
                     result: None,
                     ..ended
                 });
                 continue;
             }
-            self.tell(&ended, &verdict, wrote);
+            self.report(&ended, &verdict, wrote);
             alarms.extend(self.follow_up(&ended, &verdict, wrote));
             finished.push((ended, verdict));
         }
         self.finish(finished);
         self.deps.rearm(alarms);
-        if !once_more.is_empty() {
+        if !repeats.is_empty() {
             // Recurses at most once: none of these runs has failed or has a result.
-            waiting.extend(Box::pin(self.settle_batch(once_more)).await);
+            waiting.extend(Box::pin(self.settle_batch(repeats)).await);
         }
         waiting
     }
 
     /// Removes the runs that were ended because of a locked row twice in a row. Their leases expire, which counts as a
     /// crash, so that such a task is not run for ever.
-    fn leave_locked_out(&self, batch: Vec<Ended>) -> Vec<Ended> {
+    fn drop_locked_out(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let is_out = |ended: &Ended| {
             let lease = &ended.claim.lease;
             self.leases.is_locked_out_again(lease) && ended.outcome == Outcome::Interrupted
         };
         let (out, rest): (Vec<Ended>, Vec<Ended>) = batch.into_iter().partition(is_out);
         for Ended { claim, .. } in &out {
-            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "run ended by a lock of its row, as the one before: counted as a crash");
+            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "run ended because its row was locked, as the run before it: counted as a crash");
         }
         self.leases
             .forget(out.iter().map(|ended| &ended.claim.lease));
@@ -205,16 +205,16 @@ impl Settler {
     ///
     /// A refused batch is halved: one row may be the cause, and the others must not wait for it.
     async fn write(&self, settlements: &[Settlement]) -> Vec<Option<Settled>> {
-        let mut answers = vec![Some(Settled::Locked); settlements.len()];
+        let mut results = vec![Some(Settled::Locked); settlements.len()];
         let (mut refusals, mut parts) = (0, Vec::new());
         if !settlements.is_empty() {
             parts.push(0..settlements.len());
         }
         while let Some(part) = parts.pop() {
-            let error = match self.write_patiently(&settlements[part.clone()]).await {
+            let error = match self.write_through_outages(&settlements[part.clone()]).await {
                 Ok(settled) => {
-                    for (answer, settled) in answers[part].iter_mut().zip(settled) {
-                        *answer = Some(settled);
+                    for (result, settled) in results[part].iter_mut().zip(settled) {
+                        *result = Some(settled);
                     }
                     continue;
                 }
@@ -239,16 +239,16 @@ impl Settler {
             }
             let one = &settlements[part.start];
             if error.is_about_data() && has_data(&one.ruling) {
-                tracing::error!(%error, task.id = %one.lease.arming, "the ledger cannot take what a run came to: without a result to leave out, the task runs again when its lease runs out");
-                answers[part.start] = None;
+                tracing::error!(%error, task.id = %one.lease.arming, "the ledger refuses the data of a settlement: unless it can be written without its result, the task runs again when its lease expires");
+                results[part.start] = None;
             }
         }
         self.deps.health.set_settlements_refused(refusals > 0);
-        answers
+        results
     }
 
     /// Writes settlements, and waits out an outage. An error means that the ledger refuses the statement.
-    async fn write_patiently(
+    async fn write_through_outages(
         &self,
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, LedgerError> {
@@ -312,7 +312,7 @@ impl Settler {
     }
 
     /// Logs and counts how a run ended.
-    fn tell(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) {
+    fn report(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
         let attempt = runs_started(ended);
         match (wrote, verdict) {
@@ -330,7 +330,7 @@ impl Settler {
             (_, Verdict::Bury { reason, error }) if wrote == Some(Settled::Applied) => {
                 self.deps.metrics.buried(route, *reason);
                 if *reason == Reason::Expired {
-                    tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task came too late: not run, and dead");
+                    tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task expired before it could run: not run, and dead");
                     return;
                 }
                 tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, route, "task is dead: redrive it when the cause is mended");
@@ -339,14 +339,14 @@ impl Settler {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
             (Some(Settled::Applied), Verdict::NextOccurrence { next, died }) => {
-                self.tell_next_occurrence(ended, *next, died.as_ref());
+                self.report_next_occurrence(ended, *next, died.as_ref());
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
         }
     }
 
     /// Logs and counts that a recurring task continues.
-    fn tell_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&(Reason, String)>) {
+    fn report_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&(Reason, String)>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
         let attempt = claim.attempt.number;
         let skipped = match claim.recurrence.as_deref() {
@@ -357,15 +357,15 @@ impl Settler {
         if skipped + missed > 0 {
             let count = u64::from(skipped + missed);
             self.deps.metrics.occurrences_skipped(count);
-            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, occurrences = count, %next, "occurrences were missed and are left out");
+            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, occurrences = count, %next, "occurrences were missed and are skipped");
         }
         match died {
             Some((reason, error)) => {
                 self.deps.metrics.buried(route, *reason);
-                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, %next, route, "occurrence is dead: its series goes on");
+                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, %next, route, "occurrence is dead: the recurring task continues");
             }
             None => {
-                tracing::debug!(task.key = %claim.key, task.attempt = attempt, %next, route, "series goes on")
+                tracing::debug!(task.key = %claim.key, task.attempt = attempt, %next, route, "recurring task continues")
             }
         }
     }
@@ -443,7 +443,7 @@ fn runs_started(ended: &Ended) -> u16 {
     }
 }
 
-fn has_failed_in_a_series(ended: &Ended, verdict: &Verdict) -> bool {
+fn is_failure_of_recurring(ended: &Ended, verdict: &Verdict) -> bool {
     let succeeded = matches!(
         verdict,
         Verdict::Complete | Verdict::NextOccurrence { died: None, .. }

@@ -62,12 +62,12 @@ impl SignalSink for TimerSink {
         self.candidates.forget_arming(key);
     }
 
-    fn sighted(&self, sighting: Sighting) {
-        if !self.deps.router.adopts(&sighting.key) {
+    fn sighted(&self, candidate: Sighting) {
+        if !self.deps.router.adopts(&candidate.key) {
             return self.deps.metrics.dropped("not_adopted", 1);
         }
-        let elder = self.deps.ownership.most_senior_listener(&sighting.key);
-        if !self.candidates.add_behind(sighting, elder) {
+        let elder = self.deps.ownership.most_senior_listener(&candidate.key);
+        if !self.candidates.add_behind(candidate, elder) {
             self.deps.metrics.dropped("sighting_overflow", 1);
             self.deps.activate.audit.activate(Cause::Overflow);
         }

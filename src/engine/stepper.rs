@@ -30,21 +30,17 @@ pub(crate) struct Driven {
 
 impl Stepper {
     /// Creates a stepper over the stages of an engine that is not started.
-    pub(crate) fn new(pipeline: Arc<Pipeline>, pauses: PauseReader) -> Self {
+    pub fn new(pipeline: Arc<Pipeline>, pauses: PauseReader) -> Self {
         Self { pipeline, pauses }
     }
 
     /// True if a handler or route runs this key.
-    pub(crate) fn runs(&self, key: &TaskKey) -> bool {
+    pub fn runs(&self, key: &TaskKey) -> bool {
         self.pipeline.deps.router.runs(key)
     }
 
     /// Signals one arming and runs its task until it is settled. `None` if the task cannot be claimed now.
-    pub(crate) async fn drive(
-        &self,
-        key: TaskKey,
-        arming: Arming,
-    ) -> Result<Option<Driven>, LedgerError> {
+    pub async fn drive(&self, key: TaskKey, arming: Arming) -> Result<Option<Driven>, LedgerError> {
         let Pipeline {
             deps,
             queue,
@@ -65,7 +61,7 @@ impl Stepper {
                 arming: Some(arming),
             },
             route,
-            // One task at a time: no limit of a route is ever reached.
+            // One task at a time, so no limit of a route is ever reached.
             permit: Arc::new(RouteLoad::new(Arc::default())).permit(false),
         };
         // No task starts unless the pauses are known.
@@ -81,7 +77,7 @@ impl Stepper {
         };
         let permits = permits.split(permit).expect("one slot for one run");
         let (ended, mut settling) = mpsc::channel(1);
-        let interrupted = leases.hold(&claim);
+        let interrupted = leases.add(&claim);
         let run = Arc::clone(executor).run(claim, route, interrupted, permits, ended);
         run.await;
         let Some(ended) = settling.recv().await else {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::candidates::Candidates;
-use crate::engine::candidates::Ready;
+use crate::engine::candidates::{Candidates, Ready};
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
 use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup};
@@ -25,21 +24,21 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Interval of the check whether the daemons that act first are alive, and timeout of its answer.
-const ELDERS_ASKED_AGAIN: Duration = Duration::from_millis(250);
-const ELDERS_PATIENCE: Duration = Duration::from_millis(250);
+const ELDER_CHECK_EVERY: Duration = Duration::from_millis(250);
+const ELDER_CHECK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Timeout for inspecting keys again.
-const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that a stopping engine spends on the waiting keys.
-const REST_TIMEOUT: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of times a key is compared whose row changes meanwhile.
-const ROUNDS: usize = 3;
+const ROUNDS_MAX: usize = 3;
 
 /// A row to be written for a key, with the reason for the metrics.
 struct Wanted {
-    sighting: Sighting,
+    candidate: Sighting,
     row: AdoptionRequest,
     reason: &'static str,
     /// Whether the key is to be inspected again first.
@@ -49,7 +48,7 @@ struct Wanted {
 impl Wanted {
     /// When the evidence was heard, if the last change of its row may be newer.
     fn doubted_since(&self) -> Option<UnixMs> {
-        match self.sighting.seen {
+        match self.candidate.seen {
             Seen::Armed(seen) if self.doubt != Doubt::None => seen.heard,
             _ => None,
         }
@@ -86,7 +85,7 @@ impl Adopter {
             .run_until_cancelled(ready())
             .await
         {
-            let batch = self.without_the_elders(ready).await;
+            let batch = self.leave_to_elders(ready).await;
             if let Err(error) = self.adopt(batch.clone()).await {
                 self.deps.ledger_failed("adopt keys", &error);
                 // Adoption is idempotent.
@@ -107,69 +106,69 @@ impl Adopter {
             }
         };
         // A daemon that cannot stop is worse: the next daemon goes through the keys that still exist.
-        let _ = tokio::time::timeout(REST_TIMEOUT, rest).await;
+        let _ = tokio::time::timeout(STOP_TIMEOUT, rest).await;
     }
 
     /// Leaves candidates to the daemons that act on them first, as long as these are alive. Returns the others.
-    async fn without_the_elders(&self, ready: Vec<Ready>) -> Vec<Sighting> {
-        let mut there = HashMap::new();
+    async fn leave_to_elders(&self, ready: Vec<Ready>) -> Vec<Sighting> {
+        let mut alive = HashMap::new();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for ready in ready {
-            let waits = !ready.waits_no_longer();
-            match ready.elder.filter(|_| waits) {
+            let may_wait = !ready.may_act();
+            match ready.elder.filter(|_| may_wait) {
                 Some(elder) => {
-                    let is_there = match there.get(&elder.id) {
-                        Some(is_there) => *is_there,
-                        None => self.is_there(elder).await,
+                    let is_alive = match alive.get(&elder.id) {
+                        Some(is_alive) => *is_alive,
+                        None => self.is_alive(elder).await,
                     };
-                    there.insert(elder.id, is_there);
-                    match is_there {
+                    alive.insert(elder.id, is_alive);
+                    match is_alive {
                         true => theirs.push(ready),
-                        false => ours.push(ready.sighting),
+                        false => ours.push(ready.candidate),
                     }
                 }
-                None => ours.push(ready.sighting),
+                None => ours.push(ready.candidate),
             }
         }
         if !theirs.is_empty() {
-            self.candidates.leave_to_elders(theirs, ELDERS_ASKED_AGAIN);
+            self.candidates.leave_to_elders(theirs, ELDER_CHECK_EVERY);
         }
         ours
     }
 
-    async fn is_there(&self, elder: Elder) -> bool {
+    async fn is_alive(&self, elder: Elder) -> bool {
         if !elder.can_be_asked {
             return true;
         }
         let hears = self.deps.membership.is_reachable(elder.id);
-        let hears = tokio::time::timeout(ELDERS_PATIENCE, hears).await;
+        let hears = tokio::time::timeout(ELDER_CHECK_TIMEOUT, hears).await;
         !matches!(hears, Ok(Ok(false)))
     }
 
     /// Compares keys with the ledger, and writes missing rows. Returns the number of rows written.
-    pub async fn adopt(&self, mut sightings: Vec<Sighting>) -> Result<usize, LedgerError> {
+    pub async fn adopt(&self, mut candidates: Vec<Sighting>) -> Result<usize, LedgerError> {
         let mut written = 0;
-        for _ in 0..ROUNDS {
-            if sightings.is_empty() {
+        for _ in 0..ROUNDS_MAX {
+            if candidates.is_empty() {
                 break;
             }
-            let wanted = self.compare(sightings).await?;
-            let wanted = self.without_the_doubtful(wanted).await;
+            let wanted = self.compare(candidates).await?;
+            let wanted = self.drop_doubtful(wanted).await;
             let rows;
-            (rows, sightings) = self.write_wanted(wanted).await?;
+            (rows, candidates) = self.write_wanted(wanted).await?;
             written += rows;
         }
         Ok(written)
     }
 
     /// Compares keys with the ledger. Returns the rows to be written; withdraws the tasks of deleted keys.
-    async fn compare(&self, sightings: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
-        let keys: Vec<TaskKey> = sightings.iter().map(|seen| seen.key.clone()).collect();
+    async fn compare(&self, candidates: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
+        let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
         let mut wanted = Vec::new();
-        for (sighting, lookup) in sightings.into_iter().zip(lookups) {
-            match sighting.seen {
+        for (candidate, lookup) in candidates.into_iter().zip(lookups) {
+            match candidate.seen {
                 Seen::Armed(key) => {
                     let booked = lookup.as_ref().map(Lookup::booked);
                     let reason = match decide_adoption(booked.as_ref(), &key, now) {
@@ -193,8 +192,8 @@ impl Adopter {
                         _ => Doubt::None,
                     };
                     wanted.push(Wanted {
-                        row: adoption_request(&sighting.key, &key, lookup, now),
-                        sighting,
+                        row: adoption_request(&candidate.key, &key, lookup, now),
+                        candidate,
                         reason,
                         doubt,
                     });
@@ -202,12 +201,12 @@ impl Adopter {
                 // The event may be a late one about the row's own arming.
                 Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped("known", 1),
                 Seen::Expired(due) => wanted.push(Wanted {
-                    row: adoption_request(&sighting.key, &Countdown::expired(due, due), None, now),
-                    sighting,
+                    row: adoption_request(&candidate.key, &Countdown::expired(due, due), None, now),
+                    candidate,
                     reason: "expired",
                     doubt: Doubt::None,
                 }),
-                Seen::Disarmed(heard) => self.withdraw(&sighting.key, lookup, heard).await?,
+                Seen::Disarmed(heard) => self.withdraw(&candidate.key, lookup, heard).await?,
             }
         }
         Ok(wanted)
@@ -215,7 +214,7 @@ impl Adopter {
 
     /// Inspects keys again that may have been armed before the last change of their rows. If that change reached Redis,
     /// as a deletion or as a key of ours, these keys are gone.
-    async fn without_the_doubtful(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
+    async fn drop_doubtful(&self, wanted: Vec<Wanted>) -> Vec<Wanted> {
         let doubtful = wanted
             .iter()
             .filter(|wanted| wanted.doubt != Doubt::None)
@@ -227,27 +226,27 @@ impl Adopter {
         let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
         let since = heard.min().unwrap_or_default();
         let look = self.deps.timer.look(&keys, since);
-        let looked = tokio::time::timeout(LOOK_PATIENCE, look).await;
+        let looked = tokio::time::timeout(INSPECT_TIMEOUT, look).await;
         let found = looked.ok().and_then(Result::ok);
         let mut found = found.map(Vec::into_iter);
-        let is_believed = |wanted: &Wanted| {
+        let is_accepted = |wanted: &Wanted| {
             if wanted.doubt == Doubt::None {
                 return true;
             }
             match found.as_mut().map(|found| found.next().flatten()) {
                 None => wanted.doubt == Doubt::Some,
-                Some(found) => match (found, wanted.sighting.seen) {
+                Some(found) => match (found, wanted.candidate.seen) {
                     (Some(found), Seen::Armed(seen)) => found.meant == seen.meant,
                     _ => false,
                 },
             }
         };
-        let (believed, out_of_date): (Vec<Wanted>, Vec<Wanted>) =
-            wanted.into_iter().partition(is_believed);
+        let (accepted, out_of_date): (Vec<Wanted>, Vec<Wanted>) =
+            wanted.into_iter().partition(is_accepted);
         self.deps
             .metrics
             .dropped("out_of_date", out_of_date.len() as u64);
-        believed
+        accepted
     }
 
     /// Writes rows. Returns the number written, and the candidates to be compared again because their rows have
@@ -264,7 +263,7 @@ impl Adopter {
         let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
         for (wanted, answer) in wanted.into_iter().zip(answers) {
             let Wanted {
-                sighting,
+                candidate,
                 row,
                 reason,
                 doubt: _,
@@ -277,10 +276,10 @@ impl Adopter {
                 }
                 Adopted::Overtaken => {
                     self.deps.metrics.dropped("overtaken", 1);
-                    overtaken.push(sighting);
+                    overtaken.push(candidate);
                 }
-                Adopted::Locked => locked.push(sighting),
-                Adopted::Unfit(why) => self.unfit(&sighting.key, &why),
+                Adopted::Locked => locked.push(candidate),
+                Adopted::Unfit(why) => self.unfit(&candidate.key, &why),
                 Adopted::Refused(why) => self.not_adopted(&why),
             }
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::adoption::Adopter;
-use super::audit_lock::{AUDIT_EVERY, AuditLock};
+use crate::engine::background::adoption::Adopter;
+use crate::engine::background::audit_lock::{AUDIT_EVERY, AuditLock};
 use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
 use crate::engine::undelete;
@@ -22,10 +22,10 @@ use crate::timer::{Alarm, ArmMode, Cause};
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(3);
 
 /// An audit that broke off less than this ago continues where it stopped.
-const BROKEN_OFF_KEPT: Duration = Duration::from_secs(60);
+const RESUMABLE_FOR: Duration = Duration::from_secs(60);
 
 /// Delay before an audit that broke off continues, unless another is requested before.
-const BROKEN_OFF_PAUSE: Duration = Duration::from_secs(10);
+const RESUME_AFTER: Duration = Duration::from_secs(10);
 
 /// Pause when the ledger does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub struct AuditReport {
 }
 
 impl AuditReport {
-    fn tell(self, cause: Cause) {
+    fn log(self, cause: Cause) {
         let Self {
             pending,
             rearmed,
@@ -103,14 +103,14 @@ pub struct Progress {
 impl Progress {
     /// Progress with which an audit resumes after `self` broke off. Starts over if that was long ago or the timer has
     /// lost its data since. Starts over with the keys if some may have been armed unheard since.
-    fn go_on(self, cause: Cause) -> Self {
-        let lately = |at: Instant| at.elapsed() < BROKEN_OFF_KEPT;
+    fn resume(self, cause: Cause) -> Self {
+        let is_recent = |at: Instant| at.elapsed() < RESUMABLE_FOR;
         match self.broke_off {
-            Some(at) if lately(at) && cause != Cause::RedisChanged => {
-                let keys_again = cause == Cause::Subscribed && self.step == Step::Later;
+            Some(at) if is_recent(at) && cause != Cause::RedisChanged => {
+                let restart_keys = cause == Cause::Subscribed && self.step == Step::Later;
                 Self {
                     broke_off: None,
-                    step: if keys_again { Step::Keys } else { self.step },
+                    step: if restart_keys { Step::Keys } else { self.step },
                     cursor: self.cursor.filter(|_| cause != Cause::Subscribed),
                     ..self
                 }
@@ -158,24 +158,24 @@ impl Audit {
             loop {
                 let request = self.audit_requested().await;
                 let Request { cause, since } = self.rest_after(last, request).await;
-                if !self.lock.our_turn(since).await {
+                if !self.lock.acquire(since).await {
                     self.deps.metrics.audit_skipped();
                     tracing::debug!(cause = cause.as_str(), "another daemon has audited");
                     continue;
                 }
                 let began = Instant::now();
-                progress = progress.go_on(cause);
+                progress = progress.resume(cause);
                 let began_at = *progress.began.get_or_insert(self.deps.ledger.clock().now());
                 match self.audit(cause, &mut progress).await {
                     Ok(()) if progress.broke_off.is_some() => {
                         let wanted = self.deps.activate.audit.activated();
-                        let wanted = tokio::time::timeout(BROKEN_OFF_PAUSE, wanted).await;
+                        let wanted = tokio::time::timeout(RESUME_AFTER, wanted).await;
                         self.deps.activate.audit.activate(wanted.unwrap_or(cause));
                     }
                     Ok(()) => {
                         last = Some(began);
-                        self.lock.turn_over(began_at).await;
-                        progress.report.tell(cause);
+                        self.lock.release(began_at).await;
+                        progress.report.log(cause);
                         // This audit also satisfies the request of a sentinel that expired meanwhile.
                         self.deps.activate.audit.withdraw(Cause::Sentinel);
                     }
@@ -201,18 +201,18 @@ impl Audit {
     /// Waits until it is time for another audit. Returns the merged requests up to then.
     async fn rest_after(&self, last: Option<Instant>, request: Request) -> Request {
         match last {
-            Some(last) => self.wait_turn(last + AUDIT_EVERY, request).await,
+            Some(last) => self.wait_until(last + AUDIT_EVERY, request).await,
             // Keys armed before the subscription would need another audit.
             None if self.deps.timer.is_listening() == Some(false) => {
                 let subscribed = Instant::now() + SUBSCRIBED_WITHIN;
-                self.wait_turn(subscribed, request).await
+                self.wait_until(subscribed, request).await
             }
             None => request,
         }
     }
 
     /// Waits until `turn`, or until a request arrives that does not wait. Returns the merged requests.
-    async fn wait_turn(&self, turn: Instant, mut request: Request) -> Request {
+    async fn wait_until(&self, turn: Instant, mut request: Request) -> Request {
         let is_first = request.cause == Cause::Start;
         while request.cause != Cause::RedisChanged {
             let Ok(other) = tokio::time::timeout_at(turn, self.audit_requested()).await else {
@@ -238,7 +238,7 @@ impl Audit {
     /// requested, `progress` records where to continue.
     async fn audit(&self, cause: Cause, progress: &mut Progress) -> Result<(), LedgerError> {
         progress.report.revived += undelete::undelete_armed(&self.deps, DELAY_MAX).await?;
-        let mut prolonged = Instant::now();
+        let mut renewed = Instant::now();
         let mut pace = match cause {
             Cause::Asked => Pace::without_rests(),
             _ => Pace::begin(),
@@ -247,29 +247,29 @@ impl Audit {
         let horizon = self.deps.timer.horizon();
         let span = horizon.map_or(DELAY_MAX, |horizon| horizon.min(DELAY_MAX));
         while progress.step != Step::End {
-            let goes_on = match progress.step {
+            let continues = match progress.step {
                 Step::Soon => {
                     let step = self.arm_lost(SOON.min(span), progress).await?;
-                    step.then(Step::Keys, progress)
+                    step.proceed(Step::Keys, progress)
                 }
                 Step::Keys => {
                     let step = self.adopt_armed(progress).await?;
-                    step.then(Step::Later, progress)
+                    step.proceed(Step::Later, progress)
                 }
                 Step::Later => {
                     let step = self.arm_lost(span, progress).await?;
-                    step.then(Step::End, progress)
+                    step.proceed(Step::End, progress)
                 }
                 Step::End => true,
             };
             let overtaken = cause != Cause::Asked && self.deps.activate.audit.is_urgent();
-            if !goes_on || (overtaken && progress.step != Step::End) {
+            if !continues || (overtaken && progress.step != Step::End) {
                 progress.break_off();
                 return Ok(());
             }
             pace.rest().await;
             if cause != Cause::Asked {
-                self.lock.keep_turn(&mut prolonged).await;
+                self.lock.renew(&mut renewed).await;
             }
         }
         progress.report.complete = true;
@@ -352,7 +352,7 @@ enum Page {
 
 impl Page {
     /// Proceeds to `next` after the last page. Returns true if the audit continues.
-    fn then(self, next: Step, progress: &mut Progress) -> bool {
+    fn proceed(self, next: Step, progress: &mut Progress) -> bool {
         if self == Self::Last {
             progress.step = next;
         }

@@ -1,5 +1,6 @@
 //! Audit lock: lets one daemon audit where several would. Advisory: at worst two audit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,19 +9,18 @@ use crate::engine::deps::Deps;
 use crate::membership::{Audit, AuditLockState, Capabilities, LIFETIME, MemberId, REFRESH};
 use crate::task::UnixMs;
 use crate::timer::Cause;
-use std::sync::Arc;
 
 /// Minimum interval between audits, unless Redis has changed.
 pub const AUDIT_EVERY: Duration = Duration::from_secs(60);
 
 /// Timeout for a request for the audit lock.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// First pause before asking again whether another daemon has finished its audit.
-const TURN_ASKED_AGAIN: Duration = Duration::from_millis(500);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Interval at which a long audit renews its lock.
-const TURN_PROLONGED: Duration = Duration::from_secs(20);
+const RENEW_EVERY: Duration = Duration::from_secs(20);
 
 /// Lets one daemon audit where several would. Advisory: at worst two audit.
 pub struct AuditLock {
@@ -41,27 +41,27 @@ impl AuditLock {
     }
 
     /// Waits until this daemon may audit. Returns false if an audit by another daemon makes that unnecessary.
-    pub async fn our_turn(&self, since: UnixMs) -> bool {
-        let mut pause = TURN_ASKED_AGAIN;
+    pub async fn acquire(&self, since: UnixMs) -> bool {
+        let mut pause = RETRY_AFTER;
         loop {
-            match self.turn(since).await {
+            match self.try_lock(since).await {
                 AuditLockState::Acquired => return true,
                 AuditLockState::Done => return false,
                 AuditLockState::Taken(None) => tokio::time::sleep(pause).await,
                 AuditLockState::Taken(Some(holder)) => {
-                    if self.is_gone_within(holder, pause).await {
-                        self.release(holder).await;
+                    if self.is_gone_after(holder, pause).await {
+                        self.unlock_dead(holder).await;
                         continue;
                     }
                 }
             }
-            pause = (2 * pause).min(TURN_PROLONGED);
+            pause = (2 * pause).min(RENEW_EVERY);
         }
     }
 
     /// Waits for `pause`, and longer while this member seems to be gone. Returns true if the member is gone: its
     /// heartbeat has expired, and no new one has arrived for another [`LIFETIME`].
-    async fn is_gone_within(&self, holder: MemberId, pause: Duration) -> bool {
+    async fn is_gone_after(&self, holder: MemberId, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut gone_since: Option<Instant> = None;
         loop {
@@ -84,26 +84,26 @@ impl AuditLock {
         }
     }
 
-    async fn release(&self, holder: MemberId) {
+    async fn unlock_dead(&self, holder: MemberId) {
         tracing::info!("a daemon died during its audit: taking over");
         let released = self.deps.membership.unlock_audit(holder);
         if !matches!(
-            tokio::time::timeout(TURN_PATIENCE, released).await,
+            tokio::time::timeout(LOCK_TIMEOUT, released).await,
             Ok(Ok(()))
         ) {
             tracing::debug!("could not take over the audit lock");
-            tokio::time::sleep(TURN_ASKED_AGAIN).await;
+            tokio::time::sleep(RETRY_AFTER).await;
         }
     }
 
     /// Takes or renews the lock. If the membership store does not answer, each daemon audits.
-    async fn turn(&self, since: UnixMs) -> AuditLockState {
+    async fn try_lock(&self, since: UnixMs) -> AuditLockState {
         let wanted = self.audit_of(since);
         let taken = self
             .deps
             .membership
             .lock_audit(self.deps.ownership.me(), wanted);
-        match tokio::time::timeout(TURN_PATIENCE, taken).await {
+        match tokio::time::timeout(LOCK_TIMEOUT, taken).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "could not take the audit lock: auditing without it");
@@ -113,13 +113,17 @@ impl AuditLock {
         }
     }
 
-    pub async fn turn_over(&self, began: UnixMs) {
+    /// Releases the lock, and tells the other daemons when the audit began.
+    pub async fn release(&self, began: UnixMs) {
         let audit = self.audit_of(began);
-        let told = self
+        let released = self
             .deps
             .membership
             .finish_audit(self.deps.ownership.me(), audit);
-        if !matches!(tokio::time::timeout(TURN_PATIENCE, told).await, Ok(Ok(()))) {
+        if !matches!(
+            tokio::time::timeout(LOCK_TIMEOUT, released).await,
+            Ok(Ok(()))
+        ) {
             tracing::debug!("could not tell the other daemons of this audit: they audit too");
         }
     }
@@ -132,11 +136,11 @@ impl AuditLock {
         }
     }
 
-    /// Renews the lock of a long audit, at most once per [`TURN_PROLONGED`].
-    pub async fn keep_turn(&self, prolonged: &mut Instant) {
-        if prolonged.elapsed() >= TURN_PROLONGED {
-            *prolonged = Instant::now();
-            self.turn(UnixMs(0)).await;
+    /// Renews the lock of a long audit, at most once per [`RENEW_EVERY`].
+    pub async fn renew(&self, renewed: &mut Instant) {
+        if renewed.elapsed() >= RENEW_EVERY {
+            *renewed = Instant::now();
+            self.try_lock(UnixMs(0)).await;
         }
     }
 }

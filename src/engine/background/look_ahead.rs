@@ -26,12 +26,12 @@ const KNOWN_MAX: usize = 150_000;
 
 /// Rows of one page, and index entries of one page.
 const PAGE: u32 = 1_000;
-const GLANCE_PAGE: u32 = 10_000;
+const INDEX_PAGE: u32 = 10_000;
 
 /// The known rows, and how far they reach.
 #[derive(Debug)]
 struct Ahead {
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, KnownRow>,
     /// The last row read, in the order of due times.
     edge: Option<(UnixMs, u64)>,
     /// The buckets of which every row up to the edge is known.
@@ -48,10 +48,10 @@ struct Ahead {
 
 /// A known row.
 #[derive(Debug)]
-struct Known {
+struct KnownRow {
     due: UnixMs,
     /// Passed to the timer if this daemon comes to own the task and to have a route for it.
-    aside: Option<Alarm>,
+    deferred: Option<Alarm>,
 }
 
 /// Has the timer expect the tasks that fall due in the next seconds.
@@ -84,23 +84,23 @@ impl LookAhead {
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {
         let horizon = self.deps.nudge.horizon;
         if self.deps.nudge.enabled {
-            self.judge_again(ahead);
+            self.reassign(ahead);
             let now = self.deps.ledger.clock().now();
             ahead.known.retain(|_, row| row.due > now);
             let near = NEAR
                 .max(self.deps.sweep.interval.saturating_mul(2))
                 .min(horizon);
             self.read_gained(ahead).await?;
-            self.read_news(ahead, near).await?;
+            self.read_new(ahead, near).await?;
             ahead.shrink();
-            self.read_on(ahead, now.plus(near), horizon).await?;
+            self.extend(ahead, now.plus(near), horizon).await?;
         }
         undelete::undelete_armed(&self.deps, horizon).await?;
         Ok(())
     }
 
     /// After a change of ownership or routes, passes known rows that are now ours to the timer. Reads nothing.
-    fn judge_again(&self, ahead: &mut Ahead) {
+    fn reassign(&self, ahead: &mut Ahead) {
         let (division, reloads) = (self.deps.ownership.owner_set(), self.deps.router.reloads());
         if division == ahead.division && reloads == ahead.reloads {
             return;
@@ -109,7 +109,7 @@ impl LookAhead {
         ahead.changed = Instant::now();
         ahead.own = self.deps.ownership.own_buckets();
         let known = ahead.known.values_mut();
-        let ours = known.filter_map(|row| row.aside.take_if(|alarm| self.is_ours(alarm)));
+        let ours = known.filter_map(|row| row.deferred.take_if(|alarm| self.is_ours(alarm)));
         let ours: Vec<Alarm> = ours.collect();
         if !ours.is_empty() {
             self.deps.timer.expect(ours);
@@ -138,9 +138,9 @@ impl LookAhead {
     }
 
     /// Reads new rows within `span`.
-    async fn read_news(&self, ahead: &mut Ahead, span: Duration) -> Result<(), LedgerError> {
-        let among = ahead.read.clone();
-        self.read_within(ahead, &among, span).await?;
+    async fn read_new(&self, ahead: &mut Ahead, span: Duration) -> Result<(), LedgerError> {
+        let buckets = ahead.read.clone();
+        self.read_within(ahead, &buckets, span).await?;
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl LookAhead {
     async fn read_within(
         &self,
         ahead: &mut Ahead,
-        among: &KeyBuckets,
+        buckets: &KeyBuckets,
         span: Duration,
     ) -> Result<Option<(UnixMs, u64)>, LedgerError> {
         let mut after = None;
@@ -156,10 +156,10 @@ impl LookAhead {
             let scan = DueScan {
                 window: Window::Ahead(span),
                 after,
-                limit: GLANCE_PAGE,
+                limit: INDEX_PAGE,
             };
-            let known = |row: u64, due: UnixMs| ahead.knows(row, due);
-            let page = self.deps.ledger.scan_news(scan, among, &known).await?;
+            let known = |row: u64, due: UnixMs| ahead.contains(row, due);
+            let page = self.deps.ledger.scan_news(scan, buckets, &known).await?;
             after = page.next;
             self.expect_page(ahead, page);
             if after.is_none() || ahead.known.len() > KNOWN_MAX {
@@ -169,7 +169,7 @@ impl LookAhead {
     }
 
     /// Reads the rows that the horizon has reached since the last pass, as far as there is room.
-    async fn read_on(
+    async fn extend(
         &self,
         ahead: &mut Ahead,
         near_end: UnixMs,
@@ -187,9 +187,9 @@ impl LookAhead {
             let page = if reads_all {
                 self.deps.ledger.scan(scan).await?
             } else {
-                let known = |row: u64, due: UnixMs| ahead.knows(row, due);
-                let news = self.deps.ledger.scan_news(scan, &ahead.read, &known);
-                news.await?
+                let known = |row: u64, due: UnixMs| ahead.contains(row, due);
+                let scanned = self.deps.ledger.scan_news(scan, &ahead.read, &known);
+                scanned.await?
             };
             after = page.next;
             self.expect_page(ahead, page);
@@ -206,14 +206,14 @@ impl LookAhead {
         for row in page.rows {
             let (row, alarm) = (row.arming.row, Alarm::from(row));
             let due = alarm.due;
-            let aside = match self.is_ours(&alarm) {
+            let deferred = match self.is_ours(&alarm) {
                 true => {
                     ours.push(alarm);
                     None
                 }
                 false => Some(alarm),
             };
-            ahead.known.insert(row, Known { due, aside });
+            ahead.known.insert(row, KnownRow { due, deferred });
         }
         if !ours.is_empty() {
             self.deps.timer.expect(ours);
@@ -241,7 +241,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    fn knows(&self, row: u64, due: UnixMs) -> bool {
+    fn contains(&self, row: u64, due: UnixMs) -> bool {
         self.known.get(&row).is_some_and(|known| known.due == due)
     }
 
@@ -250,12 +250,12 @@ impl Ahead {
         if self.known.len() <= KNOWN_MAX {
             return;
         }
-        let mut places: Vec<(UnixMs, u64)> = self
+        let mut positions: Vec<(UnixMs, u64)> = self
             .known
             .iter()
             .map(|(row, known)| (known.due, *row))
             .collect();
-        let (_, edge, _) = places.select_nth_unstable(KNOWN_MAX - 1);
+        let (_, edge, _) = positions.select_nth_unstable(KNOWN_MAX - 1);
         let edge = *edge;
         self.known.retain(|row, known| (known.due, *row) <= edge);
         self.edge = Some(edge);
@@ -270,9 +270,9 @@ mod tests {
     fn rows_furthest_ahead_are_forgotten_above_the_bound() {
         let mut ahead = Ahead::default();
         let due = |row: u64| UnixMs(i64::try_from(row / 2).unwrap());
-        let known = |row| Known {
+        let known = |row| KnownRow {
             due: due(row),
-            aside: None,
+            deferred: None,
         };
         ahead.known = (0..KNOWN_MAX as u64 + 3)
             .map(|row| (row, known(row)))

@@ -17,7 +17,7 @@ const FULL_AFTER: Duration = Duration::from_millis(200);
 const ROOM: usize = 8;
 
 /// Timeout for an exchange of heartbeats.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that a stopping daemon keeps working while the others learn that it leaves.
 const HAND_OVER: Duration = Duration::from_millis(1_200);
@@ -36,10 +36,11 @@ impl MembershipTask {
         loop {
             readiness = self.readiness(readiness).await;
             self.exchange(since, readiness).await;
-            let told = readiness == Readiness::Away && self.deps.lifecycle.leaving.is_cancelled();
+            let is_announced =
+                readiness == Readiness::Away && self.deps.lifecycle.leaving.is_cancelled();
             tokio::select! {
                 () = tokio::time::sleep(REFRESH) => {}
-                () = self.deps.lifecycle.leaving.cancelled(), if !told => {}
+                () = self.deps.lifecycle.leaving.cancelled(), if !is_announced => {}
             }
         }
     }
@@ -59,10 +60,10 @@ impl MembershipTask {
             capabilities: Capabilities { handlers, routes },
         };
         let asked = Instant::now();
-        match timeout(PATIENCE, self.deps.membership.exchange(&own, now)).await {
-            Ok(Ok(notes)) => self.tell_change(self.deps.ownership.update(&own, notes, asked)),
+        match timeout(TIMEOUT, self.deps.membership.exchange(&own, now)).await {
+            Ok(Ok(notes)) => self.apply_change(self.deps.ownership.update(&own, notes, asked)),
             Ok(Err(error)) if !error.is_transient() => {
-                if let Some(held_back) = self.deps.warnings.admit("roster") {
+                if let Some(held_back) = self.deps.warnings.admit("membership") {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
                         error,
@@ -77,7 +78,7 @@ impl MembershipTask {
         self.deps.metrics.members(self.deps.ownership.members());
     }
 
-    fn tell_change(&self, change: Change) {
+    fn apply_change(&self, change: Change) {
         let Change {
             joined,
             left,
@@ -123,8 +124,8 @@ impl MembershipTask {
             return Readiness::Ready;
         }
         // Under load all slots are taken most of the time. The daemon is full only if none becomes free.
-        let waited = timeout(FULL_AFTER, self.queue.has_free_slot());
-        if before != Readiness::Full && waited.await.is_ok() {
+        let freed = timeout(FULL_AFTER, self.queue.has_free_slot());
+        if before != Readiness::Full && freed.await.is_ok() {
             Readiness::Ready
         } else {
             Readiness::Full
@@ -134,12 +135,12 @@ impl MembershipTask {
     /// True if throughout [`FULL_AFTER`] some signals wait only for slots that are reserved for other routes: other
     /// daemons would start them sooner.
     async fn stays_crowded(&self) -> bool {
-        const LOOKS: u32 = 20;
-        for _ in 0..LOOKS {
+        const CHECKS: u32 = 20;
+        for _ in 0..CHECKS {
             if !self.queue.is_crowded() {
                 return false;
             }
-            tokio::time::sleep(FULL_AFTER / LOOKS).await;
+            tokio::time::sleep(FULL_AFTER / CHECKS).await;
         }
         true
     }
@@ -161,7 +162,7 @@ impl MembershipTask {
     /// Removes the heartbeat of this daemon.
     pub async fn leave(&self) {
         let left = timeout(
-            PATIENCE,
+            TIMEOUT,
             self.deps.membership.leave(self.deps.ownership.me()),
         )
         .await;

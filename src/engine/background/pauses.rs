@@ -15,7 +15,7 @@ use crate::timer::Cause;
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// Delay before the next read after a failure.
-const READ_AGAIN: Duration = Duration::from_millis(200);
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Maximum number of held tasks counted for the log.
 const COUNTED_MAX: u32 = 100_000;
@@ -41,7 +41,7 @@ impl PauseReader {
                     Err(error) => {
                         self.deps
                             .ledger_failed("read the pauses, so nothing starts", &error);
-                        Instant::now() + READ_AGAIN
+                        Instant::now() + RETRY_AFTER
                     }
                 };
                 tokio::time::sleep_until(again).await;
@@ -54,12 +54,12 @@ impl PauseReader {
     pub async fn read(&self) -> Result<(), LedgerError> {
         let asked = Instant::now();
         let pauses = self.deps.ledger.pauses().all().await?;
-        self.learn(pauses, asked);
+        self.apply(pauses, asked);
         Ok(())
     }
 
-    fn learn(&self, pauses: Vec<Pause>, asked: Instant) {
-        let (before, now) = self.pauses.learn(pauses, asked);
+    fn apply(&self, pauses: Vec<Pause>, asked: Instant) {
+        let (before, now) = self.pauses.replace(pauses, asked);
         self.deps.metrics.pauses(now.pauses.len());
         if before.pauses == now.pauses {
             return;

@@ -25,14 +25,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Delay before a limiter that did not answer is asked again.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Local rate limits: each daemon takes its own share while the shared limiter does not answer.
 #[derive(Debug, Default)]
 pub struct LocalRates {
     local: MemoryLimiter,
     /// Time until which the limiter is not asked, by route.
-    alone_until: Mutex<HashMap<Arc<str>, Instant>>,
+    unavailable_until: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 /// Fetches starts for rate-limited routes.
@@ -78,7 +78,7 @@ impl RateLimits {
         if !signals.is_empty() {
             let claimer = Arc::clone(&self.claimer);
             let lifecycle = &self.deps.lifecycle;
-            lifecycle.spawn(async move { claimer.see_off(signals).await });
+            lifecycle.spawn(async move { claimer.process_set_aside(signals).await });
         }
         let wanted = startable.min(free).min(BATCH_MAX);
         if wanted == 0 {
@@ -97,26 +97,26 @@ impl RateLimits {
     async fn starts(&self, want: &StartsWanted, wanted: u32) -> Grant {
         let StartsWanted { name, rate } = want;
         let members = u32::try_from(self.deps.ownership.members()).unwrap_or(u32::MAX);
-        if !self.local.is_alone(name) {
+        if !self.local.is_unavailable(name) {
             match self.deps.limiter.take(name, *rate, wanted).await {
                 Ok(grant) => {
                     // So that an outage does not begin with a burst.
                     self.local
                         .local
                         .take_share(name, *rate, members, grant.granted);
-                    if self.local.is_back(name) {
+                    if self.local.mark_available(name) {
                         tracing::info!(route = &**name, %rate, "the rate is shared by all daemons again");
                     }
                     return grant;
                 }
-                Err(error) => self.rate_not_shared(want, members, &error),
+                Err(error) => self.fall_back(want, members, &error),
             }
         }
         self.local.local.take_share(name, *rate, members, wanted)
     }
 
-    fn rate_not_shared(&self, want: &StartsWanted, members: u32, error: &LimiterError) {
-        let first = self.local.leave_alone(&want.name);
+    fn fall_back(&self, want: &StartsWanted, members: u32, error: &LimiterError) {
+        let first = self.local.mark_unavailable(&want.name);
         if !first {
             return;
         }
@@ -132,24 +132,26 @@ impl RateLimits {
 }
 
 impl LocalRates {
-    fn is_alone(&self, name: &str) -> bool {
-        let until = self.alone_until();
+    fn is_unavailable(&self, name: &str) -> bool {
+        let until = self.unavailable_until();
         until.get(name).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Stops asking the limiter about a route for [`ASK_AGAIN_AFTER`]. Returns true if it was asked until now.
-    fn leave_alone(&self, name: &Arc<str>) -> bool {
-        let until = Instant::now() + ASK_AGAIN_AFTER;
-        self.alone_until().insert(Arc::clone(name), until).is_none()
+    /// Stops asking the limiter about a route for [`RETRY_AFTER`]. Returns true if it was asked until now.
+    fn mark_unavailable(&self, name: &Arc<str>) -> bool {
+        let until = Instant::now() + RETRY_AFTER;
+        self.unavailable_until()
+            .insert(Arc::clone(name), until)
+            .is_none()
     }
 
     /// Records that the limiter answered. Returns true if it had failed before.
-    fn is_back(&self, name: &str) -> bool {
-        self.alone_until().remove(name).is_some()
+    fn mark_available(&self, name: &str) -> bool {
+        self.unavailable_until().remove(name).is_some()
     }
 
-    fn alone_until(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Instant>> {
-        self.alone_until
+    fn unavailable_until(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Instant>> {
+        self.unavailable_until
             .lock()
             .expect("nothing panics while holding it")
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::engine::claimant::Processes;
 use crate::engine::deps::Deps;
 use crate::engine::lease::Leases;
-use crate::engine::lease_watch::{LeaseWatch, Look, TRY_AGAIN};
+use crate::engine::lease_watch::{Check, LeaseWatch, RETRY_AFTER};
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
@@ -27,18 +27,18 @@ use crate::timer::{Signal, Source};
 const NAMES_MAX: usize = 1_000;
 
 /// Rest between two checks.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const CHECK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Delay after a lease's end before it is checked.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// Time for which members leave a task to its owner.
-const OTHERS_WAIT: Duration = Duration::from_secs(1);
+const OWNER_GRACE: Duration = Duration::from_secs(1);
 
 /// Delay and number of repeated scans after dead daemons were found: a statement of a dead daemon may still have been
 /// on its way when its leases were read.
-const SCAN_AGAIN: Duration = Duration::from_secs(2);
-const SCANS_AGAIN: u32 = 2;
+const RESCAN_AFTER: Duration = Duration::from_secs(2);
+const RESCANS_MAX: u32 = 2;
 
 /// Scans without a request take at most one part in this many of the time.
 const SCAN_SHARE: u32 = 20;
@@ -62,25 +62,25 @@ impl Recovery {
     }
 
     async fn scan_leases(&self) {
-        let mut again = 0;
-        let mut asked = true;
+        let mut rescans = 0;
+        let mut requested = true;
         loop {
             let began = Instant::now();
-            let rest = match self.scan_leases_once(asked).await {
-                Ok(true) if again < SCANS_AGAIN => {
-                    again += 1;
-                    SCAN_AGAIN
+            let rest = match self.scan_leases_once(requested).await {
+                Ok(true) if rescans < RESCANS_MAX => {
+                    rescans += 1;
+                    RESCAN_AFTER
                 }
                 Ok(_) => {
-                    again = 0;
+                    rescans = 0;
                     let took = began.elapsed();
-                    asked = self.rest_between_scans(took).await;
+                    requested = self.rest_between_scans(took).await;
                     continue;
                 }
                 Err(error) => {
                     self.deps
                         .ledger_failed("look for leases of dead daemons", &error);
-                    TRY_AGAIN
+                    RETRY_AFTER
                 }
             };
             sleep(rest).await;
@@ -90,19 +90,19 @@ impl Recovery {
     /// Waits until a scan is requested or the next regular scan is due. One member does the regular scans for all.
     /// Returns true if the scan was requested.
     async fn rest_between_scans(&self, took: Duration) -> bool {
-        sleep(took.max(TRY_AGAIN).min(self.deps.config.lease / 4)).await;
-        let unasked = self.deps.config.lease.max(took * SCAN_SHARE);
+        sleep(took.max(RETRY_AFTER).min(self.deps.config.lease / 4)).await;
+        let interval = self.deps.config.lease.max(took * SCAN_SHARE);
         loop {
-            let asked = timeout(unasked, self.deps.activate.lease_scan.notified()).await;
-            if asked.is_ok() || self.deps.ownership.is_first() {
-                return asked.is_ok();
+            let requested = timeout(interval, self.deps.activate.lease_scan.notified()).await;
+            if requested.is_ok() || self.deps.ownership.is_first() {
+                return requested.is_ok();
             }
         }
     }
 
     /// Scans the leases of all due rows: without rests if the scan was requested, else with rests. Returns true if some
     /// leases belong to dead daemons.
-    async fn scan_leases_once(&self, asked: bool) -> Result<bool, LedgerError> {
+    async fn scan_leases_once(&self, requested: bool) -> Result<bool, LedgerError> {
         let mut gone = HashMap::new();
         let mut ended = 0;
         let mut found_dead = false;
@@ -116,21 +116,21 @@ impl Recovery {
                 .into_iter()
                 .filter(|lease| !own.contains(&(lease.row, lease.owner)))
                 .partition(|lease| self.is_gone(&lease.daemon, &mut gone));
-            let at_end = |lease: &FoundLease| (lease.until.plus(MARGIN), lease.row, Look::First);
+            let at_end = |lease: &FoundLease| (lease.until.plus(MARGIN), lease.row, Check::First);
             // Leases of dead daemons are watched, too: their rows may be locked now.
             self.watch.watch(others.iter().chain(&dead).map(at_end));
             if !dead.is_empty() {
                 found_dead = true;
                 ended += self.deps.ledger.end_leases(&dead).await?;
                 let now = self.deps.ledger.clock().now();
-                let rows = dead.iter().map(|lease| (now, lease.row, Look::First));
+                let rows = dead.iter().map(|lease| (now, lease.row, Check::First));
                 self.watch.watch(rows);
             }
             after = page.next;
             if after.is_none() {
                 break;
             }
-            if !asked {
+            if !requested {
                 sleep(began.elapsed()).await;
             }
         }
@@ -168,20 +168,20 @@ impl Recovery {
             };
             let wait = next.since(self.deps.ledger.clock().now());
             let _ = timeout(wait, changed).await;
-            self.look_at_leases().await;
-            sleep(LOOK_PAUSE).await;
+            self.check_leases().await;
+            sleep(CHECK_PAUSE).await;
         }
     }
 
     /// Signals the rows due for a check that are free. Rows still leased belong to another run.
-    async fn look_at_leases(&self) {
+    async fn check_leases(&self) {
         let now = self.deps.ledger.clock().now();
         let taken = self.watch.take(now);
         if taken.is_empty() {
             return;
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
-        let later = now.plus(TRY_AGAIN);
+        let later = now.plus(RETRY_AFTER);
         let asked = Instant::now();
         let free = match self.deps.owners_come_first().await {
             Ok(false) => self.deps.ledger.free_of(&rows).await.map(Some),
@@ -190,29 +190,34 @@ impl Recovery {
         };
         match free.map(|free| free.filter(|_| !self.deps.health.answered_late(asked))) {
             Ok(None) => {
-                let again = taken.into_iter().map(|(row, look)| (later, row, look));
+                let again = taken.into_iter().map(|(row, check)| (later, row, check));
                 self.watch.watch(again);
             }
             Ok(Some(free)) => {
-                let put_off = free.into_iter().filter_map(|row| {
-                    let look = taken.get(&row.arming.row).copied()?;
-                    self.take_up(row, look, now)
+                let postponed = free.into_iter().filter_map(|row| {
+                    let check = taken.get(&row.arming.row).copied()?;
+                    self.signal_free(row, check, now)
                 });
-                let put_off: Vec<_> = put_off.collect();
-                if !put_off.is_empty() {
-                    self.watch.watch(put_off);
+                let postponed: Vec<_> = postponed.collect();
+                if !postponed.is_empty() {
+                    self.watch.watch(postponed);
                 }
             }
             Err(error) => {
                 self.deps.ledger_failed("check expired leases", &error);
-                let again = taken.into_iter().map(|(row, look)| (later, row, look));
+                let again = taken.into_iter().map(|(row, check)| (later, row, check));
                 self.watch.watch(again);
             }
         }
     }
 
     /// Signals the task of a dead daemon, unless the task's owner is to do so first. Returns the next check, if any.
-    fn take_up(&self, row: Upcoming, look: Look, now: UnixMs) -> Option<(UnixMs, u64, Look)> {
+    fn signal_free(
+        &self,
+        row: Upcoming,
+        check: Check,
+        now: UnixMs,
+    ) -> Option<(UnixMs, u64, Check)> {
         let Upcoming {
             key,
             arming: arming @ Arming { row, .. },
@@ -221,8 +226,8 @@ impl Recovery {
         if !self.deps.router.runs(&key) {
             return None;
         }
-        if look == Look::First && !self.deps.ownership.owns(&key) {
-            return Some((now.plus(OTHERS_WAIT), row, Look::Second));
+        if check == Check::First && !self.deps.ownership.owns(&key) {
+            return Some((now.plus(OWNER_GRACE), row, Check::Second));
         }
         let class = SignalClass::of_overdue(now.since(due_at));
         let signal = Signal {
@@ -231,7 +236,7 @@ impl Recovery {
             arming: Some(arming),
         };
         match self.queue.push_as(class, signal) {
-            Err(Refused::Full) => Some((now.plus(TRY_AGAIN), row, look)),
+            Err(Refused::Full) => Some((now.plus(RETRY_AFTER), row, check)),
             // If the route is held, the task waits in the route's backlog.
             Err(Refused::Held) | Ok(()) => None,
         }

@@ -14,7 +14,7 @@ use crate::task::{TaskKey, UnixMs};
 use crate::timer::Alarm;
 
 /// Delay before a recurring task is scheduled again that is running, or that the ledger could not write.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Keeps the recurring tasks of the configuration scheduled.
 pub struct Recurring {
@@ -34,27 +34,28 @@ impl Recurring {
         let work = async {
             let mut before: Option<BTreeSet<TaskKey>> = None;
             loop {
-                let series = wanted.borrow_and_update().clone();
-                let keys: BTreeSet<TaskKey> = series.iter().map(|one| one.key.clone()).collect();
+                let configured = wanted.borrow_and_update().clone();
+                let keys: BTreeSet<TaskKey> =
+                    configured.iter().map(|task| task.key.clone()).collect();
                 if let Some(before) = before.replace(keys.clone()) {
-                    tell_removed(before.difference(&keys));
+                    warn_removed(before.difference(&keys));
                 }
-                for one in series.iter() {
-                    self.tell_if_nothing_runs(&one.key);
+                for task in configured.iter() {
+                    self.warn_if_unrouted(&task.key);
                 }
-                let mut open: Vec<&RecurringConfig> = series.iter().collect();
+                let mut open: Vec<&RecurringConfig> = configured.iter().collect();
                 while !open.is_empty() {
-                    let mut later = Vec::new();
-                    for one in open {
-                        if !self.is_established(one).await {
-                            later.push(one);
+                    let mut retries = Vec::new();
+                    for task in open {
+                        if !self.establish_task(task).await {
+                            retries.push(task);
                         }
                     }
-                    open = later;
-                    let again = !open.is_empty();
+                    open = retries;
+                    let retry = !open.is_empty();
                     tokio::select! {
-                        () = tokio::time::sleep(AGAIN_AFTER), if again => {}
-                        changed = wanted.changed(), if again => {
+                        () = tokio::time::sleep(RETRY_AFTER), if retry => {}
+                        changed = wanted.changed(), if retry => {
                             if changed.is_ok() {
                                 wanted.mark_changed();
                             }
@@ -73,13 +74,15 @@ impl Recurring {
     }
 
     /// Schedules a recurring task. Returns false if that is to be tried again.
-    async fn is_established(&self, wanted: &RecurringConfig) -> bool {
+    async fn establish_task(&self, wanted: &RecurringConfig) -> bool {
         let key = &wanted.key;
         let ledger = &*self.deps.ledger;
         let task = task_of(wanted);
         match establish(ledger, &task, Insistence::Configured).await {
-            Ok(Established::Begun(arming)) => self.tell_series(key, "begun", arming.due),
-            Ok(Established::Changed { arming, .. }) => self.tell_series(key, "changed", arming.due),
+            Ok(Established::Begun(arming)) => self.rearm_changed(key, "begun", arming.due),
+            Ok(Established::Changed { arming, .. }) => {
+                self.rearm_changed(key, "changed", arming.due)
+            }
             Ok(Established::Unchanged(arming, _)) => {
                 tracing::debug!(task.class_method = key.class_method(), due = %arming.due, "recurring task is as configured");
                 return true;
@@ -101,7 +104,7 @@ impl Recurring {
         true
     }
 
-    fn tell_if_nothing_runs(&self, key: &TaskKey) {
+    fn warn_if_unrouted(&self, key: &TaskKey) {
         if self.deps.router.find(key).is_none() {
             tracing::warn!(
                 task.class_method = key.class_method(),
@@ -110,7 +113,7 @@ impl Recurring {
         }
     }
 
-    fn tell_series(&self, key: &TaskKey, what: &'static str, due: UnixMs) {
+    fn rearm_changed(&self, key: &TaskKey, what: &'static str, due: UnixMs) {
         tracing::info!(task.class_method = key.class_method(), next = %due, "recurring task {what}");
         self.deps.rearm(vec![Alarm {
             key: key.clone(),
@@ -122,7 +125,7 @@ impl Recurring {
 
 /// Warns about recurring tasks that are no longer configured. They may be scheduled elsewhere too, so only a person
 /// ends them.
-fn tell_removed<'a>(keys: impl Iterator<Item = &'a TaskKey>) {
+fn warn_removed<'a>(keys: impl Iterator<Item = &'a TaskKey>) {
     for key in keys {
         tracing::warn!(
             task.class_method = key.class_method(),

@@ -27,7 +27,7 @@ const EVERY_SHARE: u32 = 100;
 const PAGES: usize = 40;
 
 /// Time after which every daemon has handled the events of keys that Redis has just dropped.
-const EVENTS_TAKE: Duration = Duration::from_secs(2);
+const EVENTS_HANDLED_AFTER: Duration = Duration::from_secs(2);
 /// Time limit of a pass. The next pass starts over from the oldest rows, and retention counts as behind.
 const PASS_MAX: Duration = Duration::from_secs(60);
 
@@ -54,7 +54,7 @@ impl Retention {
                 let retention = *configured.borrow_and_update();
                 let wait = match is_behind {
                     true => REST,
-                    false => self.deps.jittered(every(&retention)),
+                    false => self.deps.jittered(interval(&retention)),
                 };
                 tokio::select! {
                     () = tokio::time::sleep(wait), if !retention.is_off() => {}
@@ -65,7 +65,7 @@ impl Retention {
                 }
                 is_behind = false;
                 if self.deps.ownership.is_first() {
-                    match self.forget(&*catalog, &configured, retention).await {
+                    match self.prune_pass(&*catalog, &configured, retention).await {
                         Ok(behind) => is_behind = behind,
                         Err(error) => self.deps.log_failure("prune finished tasks", &error),
                     }
@@ -77,7 +77,7 @@ impl Retention {
 
     /// Prunes until no more rows are past their retention, the configuration changes, or [`PASS_MAX`] has passed. Takes
     /// some batches of each state in turn, so that no state blocks another. Returns true if more rows are left.
-    async fn forget(
+    async fn prune_pass(
         &self,
         catalog: &dyn Catalog,
         configured: &watch::Receiver<RetentionConfig>,
@@ -118,7 +118,7 @@ impl Retention {
         }
         while !passes.is_empty() && Instant::now() < until {
             let mut more = Vec::with_capacity(passes.len());
-            for (mut prune, mut forgotten) in passes {
+            for (mut prune, mut pruned) in passes {
                 let Some(pages) = self.without_keys(catalog, &mut prune).await? else {
                     tracing::debug!("finished tasks are kept while redis does not answer");
                     return Ok(false);
@@ -126,7 +126,7 @@ impl Retention {
                 for page in pages {
                     let rows = catalog.prune_rows(&prune, &page).await?;
                     self.deps.metrics.pruned(prune.state, rows);
-                    forgotten += rows;
+                    pruned += rows;
                     let due = Duration::from_secs(rows) / rate;
                     tokio::time::sleep(due.max(REST)).await;
                     if has_changed() {
@@ -134,18 +134,18 @@ impl Retention {
                     }
                 }
                 match prune.after {
-                    Some(_) => more.push((prune, forgotten)),
+                    Some(_) => more.push((prune, pruned)),
                     None => {
                         self.deps.metrics.prune_behind(prune.state, false);
-                        tell(prune.state, forgotten);
+                        log_pruned(prune.state, pruned);
                     }
                 }
             }
             passes = more;
         }
-        for (prune, forgotten) in &passes {
+        for (prune, pruned) in &passes {
             self.deps.metrics.prune_behind(prune.state, true);
-            tell(prune.state, *forgotten);
+            log_pruned(prune.state, *pruned);
             if let Some(held_back) = self.deps.failures.admit("keep up with retention") {
                 tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are past their retention than `retention.rate` allows to prune");
             }
@@ -173,7 +173,7 @@ impl Retention {
                 next,
             } = catalog.prune(&dry_run).await?;
             prune.after = next;
-            let Some(page) = self.whose_keys_are_gone(found).await else {
+            let Some(page) = self.filter_gone_keys(found).await else {
                 return Ok(None);
             };
             if !page.is_empty() {
@@ -185,12 +185,12 @@ impl Retention {
             tokio::time::sleep(REST).await;
         }
         if !pages.is_empty() {
-            tokio::time::sleep(EVENTS_TAKE).await;
+            tokio::time::sleep(EVENTS_HANDLED_AFTER).await;
         }
         Ok(Some(pages))
     }
 
-    async fn whose_keys_are_gone(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
+    async fn filter_gone_keys(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
         if !self.deps.router.adopts_any() {
             // No key is adopted here.
             return Some(rows.into_iter().map(|(row, _)| row).collect());
@@ -208,14 +208,14 @@ impl Retention {
 }
 
 /// Logs the number of pruned rows.
-fn tell(state: State, rows: u64) {
+fn log_pruned(state: State, rows: u64) {
     if rows > 0 {
         tracing::info!(%state, rows, "pruned finished tasks past their retention");
     }
 }
 
 /// Interval between two passes.
-fn every(retention: &RetentionConfig) -> Duration {
+fn interval(retention: &RetentionConfig) -> Duration {
     let ages = [retention.done, retention.dead, retention.cancelled];
     let shortest = ages.into_iter().flatten().min();
     let every = shortest.map_or(EVERY_MIN * 6, |age| age / EVERY_SHARE);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_longer_retention_is_checked_less_often() {
         let config = |text: &str| crate::Config::from_toml(text).unwrap().retention;
-        let seconds = |text: &str| every(&config(text)).as_secs();
+        let seconds = |text: &str| interval(&config(text)).as_secs();
         assert_eq!(seconds("retention.done = '60s'"), 10);
         assert_eq!(seconds("retention.done = '1h'"), 36);
         assert_eq!(seconds("retention.done = '7d'"), 600);

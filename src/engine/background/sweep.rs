@@ -25,21 +25,21 @@ const SWEEP_GRACE: Duration = Duration::from_millis(500);
 
 /// Lateness at which other daemons take over a task that its owner has not claimed: first the second in rank, then all
 /// others.
-const NEXT_GRACE: Duration = Duration::from_millis(1_000);
+const SECOND_GRACE: Duration = Duration::from_millis(1_000);
 const OTHERS_GRACE: Duration = Duration::from_millis(1_250);
 
 /// Minimum pause between sweeps that take over tasks of others. Added to the last grace it is well below 2 s.
-const RIPE_PAUSE: Duration = Duration::from_millis(250);
+const TAKEOVER_PAUSE: Duration = Duration::from_millis(250);
 
 /// Maximum number of tasks of others that one sweep takes over.
 const TAKEN_OVER_MAX: usize = 4_000;
 
 /// Maximum number of tasks that one sweep skips because their routes are held. The tasks behind them are looked for,
 /// but not all at once.
-const PASSED_BY_MAX: usize = 8 * PAGE as usize;
+const SKIPPED_MAX: usize = 8 * PAGE as usize;
 
 /// Time limit for scanning old rows among which many are paused. The next sweep continues from there.
-const AROUND_PAUSED: Duration = Duration::from_millis(100);
+const PAUSED_SCAN_MAX: Duration = Duration::from_millis(100);
 
 /// Minimum rest between two sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
@@ -63,21 +63,21 @@ struct Cursors {
     sweep: Option<(UnixMs, u64)>,
     clock_read: Option<Instant>,
     /// True once the log has reported rows whose key is not a task key.
-    told_of_foreign: bool,
+    foreign_logged: bool,
     /// Time until a task of another daemon may be taken over, if the last sweep saw one.
-    ripe_in: Option<Duration>,
+    takeover_in: Option<Duration>,
 }
 
 /// Findings of a sweep so far.
 #[derive(Debug, Default)]
-struct Seen {
+struct Findings {
     report: SweepReport,
     /// Tasks that their owners have left waiting.
-    of_others: Vec<(SignalClass, Signal)>,
+    others: Vec<(SignalClass, Signal)>,
     /// Time until the next such task may be taken over.
-    ripe_in: Option<Duration>,
+    takeover_in: Option<Duration>,
     /// Number of tasks skipped because their routes are held.
-    passed_by: usize,
+    skipped: usize,
 }
 
 /// Finds overdue tasks whose signal was lost.
@@ -98,8 +98,8 @@ impl Sweep {
                 tokio::time::sleep(SWEEP_PAUSE).await;
                 // Without an activation, the interval bounds how long an overdue task waits.
                 let interval = self.deps.jittered(self.deps.sweep.interval);
-                let ripe_in = cursors.ripe_in.take().unwrap_or(interval);
-                let pause = interval.min(ripe_in.max(RIPE_PAUSE));
+                let takeover_in = cursors.takeover_in.take().unwrap_or(interval);
+                let pause = interval.min(takeover_in.max(TAKEOVER_PAUSE));
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = self.deps.activate.sweep.activated() => {}
@@ -144,36 +144,36 @@ impl Sweep {
     /// backlog does not hide tasks that fell due just now. This daemon's own tasks come first; tasks that others have
     /// left waiting are taken over at the end.
     async fn sweep_once(&self, cursors: &mut Cursors) -> Result<SweepReport, LedgerError> {
-        let mut seen = Seen::default();
+        let mut findings = Findings::default();
         let newest = DueScan {
             window: Window::OverdueNewest(SWEEP_GRACE),
             after: None,
             limit: PAGE,
         };
         let paused = self.pauses.paused();
-        let has_room = self.has_room();
+        let has_spare_slots = self.has_spare_slots();
         // A daemon at its limit takes over no tasks of others, so it does not read their rows.
-        let among = match has_room {
+        let buckets = match has_spare_slots {
             true => KeyBuckets::all(),
             false => self.deps.ownership.own_buckets(),
         };
         let asked = Instant::now();
-        let newest = self.scan_overdue(newest, &among, &paused).await?;
+        let newest = self.scan_overdue(newest, &buckets, &paused).await?;
         if self.deps.health.answered_late(asked) {
-            return Ok(seen.report);
+            return Ok(findings.report);
         }
         let more = newest.next.is_some();
-        self.hand_in(newest, &mut seen);
+        self.signal_page(newest, &mut findings);
         if !more {
             cursors.sweep = None;
         }
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
-            let passed_by = seen.passed_by >= PASSED_BY_MAX;
-            if !more || passed_by || !self.queue.has_room_to_sweep(PAGE as usize) {
+            let skipped = findings.skipped >= SKIPPED_MAX;
+            if !more || skipped || !self.queue.has_room_to_sweep(PAGE as usize) {
                 break;
             }
-            if !paused.is_empty() && began.elapsed() >= AROUND_PAUSED {
+            if !paused.is_empty() && began.elapsed() >= PAUSED_SCAN_MAX {
                 break;
             }
             let oldest = DueScan {
@@ -182,32 +182,32 @@ impl Sweep {
                 limit: PAGE,
             };
             let asked = Instant::now();
-            let page = self.scan_overdue(oldest, &among, &paused).await?;
+            let page = self.scan_overdue(oldest, &buckets, &paused).await?;
             if self.deps.health.answered_late(asked) {
                 break;
             }
             cursors.sweep = page.next;
-            self.hand_in(page, &mut seen);
+            self.signal_page(page, &mut findings);
             if cursors.sweep.is_none() {
                 break;
             }
         }
-        let Seen {
+        let Findings {
             report,
-            of_others,
-            ripe_in,
-            passed_by: _,
-        } = seen;
-        if report.foreign > 0 && !cursors.told_of_foreign {
-            cursors.told_of_foreign = true;
+            others,
+            takeover_in,
+            skipped: _,
+        } = findings;
+        if report.foreign > 0 && !cursors.foreign_logged {
+            cursors.foreign_logged = true;
             tracing::warn!(
                 rows = report.foreign,
-                "rows are overdue whose key is no task key: nothing runs them; `lapsed list --state overdue` shows them, `lapsed cancel --prefix` takes them away"
+                "overdue rows have keys that are not task keys: nothing runs them; `lapsed list --state overdue` shows them, `lapsed cancel --prefix` removes them"
             );
         }
-        if has_room {
-            self.take_over(of_others, cursors.sweep.is_none());
-            cursors.ripe_in = ripe_in;
+        if has_spare_slots {
+            self.take_over(others, cursors.sweep.is_none());
+            cursors.takeover_in = takeover_in;
         }
         Ok(report)
     }
@@ -216,12 +216,12 @@ impl Sweep {
     async fn scan_overdue(
         &self,
         scan: DueScan,
-        among: &KeyBuckets,
+        buckets: &KeyBuckets,
         paused: &Paused,
     ) -> Result<DuePage, LedgerError> {
         let ledger = &self.deps.ledger;
         // The ledger would walk past every overdue row to find none.
-        if among.is_empty() {
+        if buckets.is_empty() {
             return Ok(DuePage::default());
         }
         if !paused.is_empty() {
@@ -229,24 +229,24 @@ impl Sweep {
         }
         // In a burst, most overdue tasks already wait in the queue.
         let known = |row: u64, _| self.queue.contains_row(row);
-        ledger.scan_news(scan, among, &known).await
+        ledger.scan_news(scan, buckets, &known).await
     }
 
     /// True if there are more free slots than fresh signals that could start: a daemon at its limit takes over no tasks
     /// of others.
-    fn has_room(&self) -> bool {
+    fn has_spare_slots(&self) -> bool {
         !self.queue.is_crowded()
             && self.queue.free_slots() > self.queue.startable(SignalClass::Fresh)
     }
 
-    fn hand_in(&self, page: DuePage, seen: &mut Seen) {
+    fn signal_page(&self, page: DuePage, findings: &mut Findings) {
         let DuePage {
             rows,
             foreign,
             next: _,
         } = page;
-        seen.report.overdue += rows.len();
-        seen.report.foreign += foreign;
+        findings.report.overdue += rows.len();
+        findings.report.foreign += foreign;
         let now = self.deps.ledger.clock().now();
         for Upcoming {
             key,
@@ -269,29 +269,33 @@ impl Sweep {
             let grace = match rank {
                 0 => {
                     if self.queue.push_as(class, signal) == Err(Refused::Held) {
-                        seen.passed_by += 1;
+                        findings.skipped += 1;
                     }
                     continue;
                 }
                 // A route at its limit takes over no tasks of others.
                 _ if self.queue.held(&route.name).is_some() => continue,
-                1 => NEXT_GRACE,
+                1 => SECOND_GRACE,
                 _ => OTHERS_GRACE,
             };
             if late < grace {
-                let ripe_in = grace - late;
-                seen.ripe_in = Some(seen.ripe_in.map_or(ripe_in, |soonest| soonest.min(ripe_in)));
-            } else if seen.of_others.len() < TAKEN_OVER_MAX {
-                seen.of_others.push((class, signal));
+                let takeover_in = grace - late;
+                findings.takeover_in = Some(
+                    findings
+                        .takeover_in
+                        .map_or(takeover_in, |soonest| soonest.min(takeover_in)),
+                );
+            } else if findings.others.len() < TAKEN_OVER_MAX {
+                findings.others.push((class, signal));
             }
         }
     }
 
     /// Takes over tasks that others have left waiting. Tasks of a backlog are taken over only when this daemon's own
     /// part is signalled, and from the other end, since their owner may be working on it.
-    fn take_over(&self, of_others: Vec<(SignalClass, Signal)>, backlog_too: bool) {
-        for (class, signal) in of_others.into_iter().rev() {
-            if class == SignalClass::Fresh || backlog_too {
+    fn take_over(&self, others: Vec<(SignalClass, Signal)>, includes_backlog: bool) {
+        for (class, signal) in others.into_iter().rev() {
+            if class == SignalClass::Fresh || includes_backlog {
                 // Without room the signal is dropped; the next sweep finds the task again.
                 self.queue.push_as(class, signal).unwrap_or(());
             }

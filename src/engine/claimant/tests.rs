@@ -86,10 +86,10 @@ fn a_name_identifies_the_process_and_fits_its_column() {
 #[test]
 fn nothing_is_known_about_the_process_of_a_name_without_proof() {
     let machine = Machine::new();
-    let nobody = machine.seen_by(|_| false);
+    let unknown = machine.seen_by(|_| false);
     let known = machine.name(7);
-    assert!(nobody.is_gone(&known));
-    let place = nobody.own.clone().unwrap().place;
+    assert!(unknown.is_gone(&known));
+    let place = unknown.own.clone().unwrap().place;
     for name in [
         String::new(),
         "host:31".into(),
@@ -105,7 +105,7 @@ fn nothing_is_known_about_the_process_of_a_name_without_proof() {
         format!("host:31/{}.7", place.to_uppercase().replace('0', "G")),
         format!("host:31/{place}.7 "),
     ] {
-        assert!(!nobody.is_gone(&name), "{name}");
+        assert!(!unknown.is_gone(&name), "{name}");
     }
 }
 
@@ -136,7 +136,7 @@ fn a_zombie_is_gone_when_all_of_its_threads_have_ended() {
     let machine = Machine::new();
     let name = machine.name(7);
     machine.claimer('Z', 7, &['Z', 'S']);
-    assert!(!machine.seen().is_gone(&name), "a thread goes on");
+    assert!(!machine.seen().is_gone(&name), "a thread still runs");
     machine.claimer('Z', 7, &['Z', 'X']);
     assert!(machine.seen().is_gone(&name));
     fs::remove_file(machine.0.path().join("31/task/32/stat")).unwrap();
@@ -179,9 +179,9 @@ fn where_a_fact_is_missing_the_name_is_plain_and_nothing_is_known() {
     ] {
         let machine = Machine::new();
         fs::remove_file(machine.0.path().join(path)).unwrap();
-        let nobody = machine.seen_by(|_| false);
-        assert_eq!(nobody.own_name(), "host:70", "{path}");
-        assert!(!nobody.is_gone(&known), "{path}");
+        let unknown = machine.seen_by(|_| false);
+        assert_eq!(unknown.own_name(), "host:70", "{path}");
+        assert!(!unknown.is_gone(&known), "{path}");
     }
     for status in ["NSpid:\t4711\t70\n", "NSpid:\t71\n", "Pid:\t70\n"] {
         let machine = Machine::new();
