@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{LimiterError, RateLimiter};
 use crate::config::RedisConfig;
-use crate::redis::{Buckets, Commands, Endpoint, FullAt, Keyspace, LedgerName, RedisError};
+use crate::redis::{Commands, Endpoint, FullAt, Keyspace, LedgerName, RedisError, TokenBuckets};
 use crate::task::{Grant, Rate};
 
 /// How long Redis may take to answer: what is due does not wait for it.
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// What Redis answered last about each bucket is kept here: a bucket that Redis loses starts empty, not with another burst.
 #[derive(Debug)]
 pub struct RedisLimiter {
-    buckets: Buckets,
+    buckets: TokenBuckets,
     seen: Mutex<HashMap<String, FullAt>>,
 }
 
@@ -33,7 +33,7 @@ impl RedisLimiter {
         let commands = Commands::new(Endpoint::new(redis)?);
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
         Ok(Self {
-            buckets: Buckets::new(keyspace, ledger.into()),
+            buckets: TokenBuckets::new(keyspace, ledger.into()),
             seen: Mutex::default(),
         })
     }

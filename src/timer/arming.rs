@@ -159,7 +159,7 @@ impl Armings {
             return Err(RedisError::silence());
         }
         let asked = self.clock.now();
-        let found = self.keyspace.look(keys).await?;
+        let found = self.keyspace.inspect(keys).await?;
         let answered = self.clock.now();
         let countdown = |found: Option<Found>| {
             let Found { value, ttl } = found?;
@@ -184,7 +184,7 @@ impl Armings {
             let batch = self.next_batch().await;
             let keys: Vec<TaskKey> = batch.iter().map(|(key, _)| key.clone()).collect();
             let asked = self.clock.now();
-            match self.keyspace.look(&keys).await {
+            match self.keyspace.inspect(&keys).await {
                 Ok(found) => self.hand_in(batch, found, asked, sink).await,
                 Err(error) => {
                     if let Some(held_back) = self.warnings.admit(error.reason()) {
@@ -329,7 +329,7 @@ impl Armings {
         let mut ours = self.keyspace.are_ours(&page.keys).await?.into_iter();
         page.keys.retain(|_| ours.next() == Some(false));
         let asked = self.clock.now();
-        let found = self.keyspace.look(&page.keys).await?;
+        let found = self.keyspace.inspect(&page.keys).await?;
         let answered = self.clock.now();
         let kept_since = match found.is_empty() {
             true => None,

@@ -1,57 +1,57 @@
-//! Looking at keys that somebody armed: whose they are, and how long they have to live.
+//! Inspection of armed keys: owner and remaining time to live, and the scan for them.
 
 use super::keyspace::{OUR_VALUE, PIPELINE_MAX, Ttl, pipeline};
 use super::{Heard, Keyspace, RedisError};
 use crate::task::{TaskKey, UnixMs};
 
-/// As much of a value as tells whether it is ours: a foreign one can be large.
+/// Index of the last byte that is read of a value: a foreign value can be large.
 const VALUE_END: usize = 31;
 
-/// What a key was found to be.
+/// Owner and time to live of an inspected key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Whose it is. Nothing is known of one that is not there.
+    /// Who armed it. Meaningless if the key is missing.
     pub value: Value,
-    /// How long it has to live.
+    /// Its time to live.
     pub ttl: Ttl,
 }
 
-/// Whose a key is, by its value.
+/// Who armed a key, by its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// Ours, armed for this due time.
+    /// lapsed, for this due time.
     Ours(UnixMs),
-    /// Somebody else's: of any type, of any size, usually empty.
+    /// Another program: a value of any type and size, usually empty.
     Foreign,
 }
 
 /// A page of the keys of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScanPage {
-    /// Those whose name is a task's.
+    /// The keys whose name is a task's.
     pub keys: Vec<TaskKey>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<u64>,
 }
 
 impl Keyspace {
-    /// Looks at keys, in their order, reading no more than the beginning of their values. Redis drops those that
-    /// are due, and says so to every listener, because they are asked for. `None`: this user may not look at it.
+    /// Reads the beginning of the values and the time to live of these keys, in their order. Redis expires those that are
+    /// due and publishes their events, because they are accessed. `None`: this user may not read the key.
     ///
     /// # Errors
-    /// When Redis does not answer.
-    pub async fn look(&self, keys: &[TaskKey]) -> Result<Vec<Option<Found>>, RedisError> {
+    /// If Redis does not answer.
+    pub async fn inspect(&self, keys: &[TaskKey]) -> Result<Vec<Option<Found>>, RedisError> {
         let mut found = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(PIPELINE_MAX / 2) {
-            let mut look = pipeline(2 * chunk.len());
-            // `WRONGTYPE` says that it is not ours.
-            look.ignore_errors();
+            let mut inspect = pipeline(2 * chunk.len());
+            // `WRONGTYPE` means that it is not ours.
+            inspect.ignore_errors();
             for key in chunk {
                 let name = self.names().task(key);
-                look.cmd("GETRANGE").arg(&name).arg(0).arg(VALUE_END);
-                look.cmd("PTTL").arg(name);
+                inspect.cmd("GETRANGE").arg(&name).arg(0).arg(VALUE_END);
+                inspect.cmd("PTTL").arg(name);
             }
-            let answers: Vec<redis::Value> = self.commands().send("GETRANGE", &look).await?;
+            let answers: Vec<redis::Value> = self.commands().send("GETRANGE", &inspect).await?;
             for pair in answers.chunks(2) {
                 found.push(Found::read(pair)?);
             }
@@ -59,11 +59,11 @@ impl Keyspace {
         Ok(found)
     }
 
-    /// Keys of the database whose name is a task's, some hundred at a time: Redis does nothing else meanwhile. A key that is there all the while is
-    /// on one of the pages, and may be on two.
+    /// Returns a page of the keys whose name is a task's. A page covers some hundred keys, since Redis does nothing else
+    /// meanwhile. A key that exists during the whole scan is on one of the pages, and may be on two.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer.
+    /// If Redis refuses or does not answer.
     pub async fn scan(&self, cursor: u64) -> Result<ScanPage, RedisError> {
         const COUNT: usize = 250;
         let mut scan = redis::pipe();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_due_time_with_our_mark_is_ours() {
+    fn a_value_is_ours_only_if_a_due_time_follows_our_prefix() {
         assert_eq!(
             Value::read(b"lapsed:1795291200250"),
             Value::Ours(UnixMs(1_795_291_200_250))

@@ -9,10 +9,10 @@ use tokio_stream::StreamExt;
 
 use super::{Endpoint, EventKind, Heard, Names, RedisError};
 
-/// How often a quiet link is asked for a sign of life.
+/// Time between two pings of a subscription.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// A connection of its own, which does not listen yet.
+/// A dedicated connection that is not subscribed yet.
 pub struct Connected {
     pubsub: PubSub,
     endpoint: Endpoint,
@@ -29,16 +29,16 @@ pub struct Subscription {
 pub enum Loss {
     /// The connection was closed.
     Closed,
-    /// The connection is there, but nobody answers.
+    /// The connection is open, but the server does not answer.
     NoAnswer,
-    /// The server answers, but what it should announce does not arrive.
+    /// The server answers, but does not deliver events.
     Muted,
     /// The server is no longer the master.
     Demoted,
 }
 
 impl Loss {
-    /// The word for it in logs.
+    /// Its name in logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -59,7 +59,7 @@ impl Connected {
     /// Connects.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses the credentials.
+    /// If the server cannot be reached or refuses the credentials.
     pub async fn open(endpoint: &Endpoint) -> Result<Self, RedisError> {
         Ok(Self {
             pubsub: endpoint.connect_pubsub().await?,
@@ -70,7 +70,7 @@ impl Connected {
     /// Subscribes to events of one kind, and waits for the confirmation.
     ///
     /// # Errors
-    /// When the server refuses or does not answer.
+    /// If the server refuses or does not answer.
     pub async fn hear(&mut self, kind: EventKind) -> Result<(), RedisError> {
         // As a pattern, because ACLs that follow the usual advice allow `psubscribe` and, literally,
         // this pattern; it holds no glob character, so it matches this one channel.
@@ -82,10 +82,10 @@ impl Connected {
         }
     }
 
-    /// Subscribes to the channel on which this daemon is told what of its own has expired.
+    /// Subscribes to the channel on which other members pass on expired keys that this one owns.
     ///
     /// # Errors
-    /// When the server refuses or does not answer.
+    /// If the server refuses or does not answer.
     pub async fn hear_hints(&mut self, member: u64) -> Result<(), RedisError> {
         let confirmed = self.pubsub.subscribe(Names::hints(member));
         match timeout(self.endpoint.response_timeout(), confirmed).await {
@@ -95,7 +95,7 @@ impl Connected {
         }
     }
 
-    /// What was subscribed to, to be listened to.
+    /// Turns the connection into its subscription.
     pub fn subscription(self) -> Subscription {
         Subscription {
             response_timeout: self.endpoint.response_timeout(),
@@ -105,10 +105,9 @@ impl Connected {
 }
 
 impl Subscription {
-    /// Hands on whatever is heard, until the link is lost: events of keys, and hints as they came.
+    /// Calls `hand_on` for each key event and `hint` for each hint, until the connection is lost.
     ///
-    /// Neither may block: the crate queues without bound what is not taken, so nothing may
-    /// stand between the socket and this loop.
+    /// Neither may block: the crate queues messages without bound while they are not read.
     pub async fn listen(
         self,
         names: &Names,
@@ -132,7 +131,7 @@ impl Subscription {
     }
 }
 
-/// Finds a connection that was cut without a word; TCP alone takes minutes to.
+/// Detects a connection that was cut silently; TCP alone takes minutes.
 async fn keep_alive(mut sink: PubSubSink, response_timeout: Duration) -> Loss {
     loop {
         tokio::time::sleep(PING_EVERY).await;

@@ -1,4 +1,4 @@
-//! Buckets of tokens, each one key: how often something may happen, whoever does it.
+//! TokenBuckets of tokens, each one key: how often something may happen, whoever does it.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ local next = 0 \
 if taken < wanted then next = math.ceil(full + interval - empty) end \
 return {taken, math.max(0, next), string.format('%.3f', full)}";
 
-/// When a bucket will be full, as its server said last, in microseconds.
+/// When a bucket will be full by the server's last answer, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FullAt(f64);
 
@@ -42,22 +42,21 @@ impl FullAt {
 
 /// The buckets of one ledger.
 #[derive(Debug)]
-pub struct Buckets {
+pub struct TokenBuckets {
     keyspace: Keyspace,
     ledger: LedgerName,
 }
 
-impl Buckets {
-    /// Does no I/O. `ledger` tells the buckets of several ledgers apart.
+impl TokenBuckets {
+    /// Does no I/O. `ledger` keeps the buckets of several ledgers apart.
     pub fn new(keyspace: Keyspace, ledger: LedgerName) -> Self {
         Self { keyspace, ledger }
     }
 
-    /// Takes at most so many tokens of the bucket of this name. `seen` is what was answered about it before, if anything
-    /// was.
+    /// Takes up to `wanted` tokens from the bucket of this name. `seen` is the previous answer about it.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer; the tokens may be taken.
+    /// If Redis refuses or does not answer; the tokens may have been taken.
     pub async fn take(
         &self,
         name: &str,
