@@ -1,4 +1,4 @@
-//! TokenBuckets of tokens, each one key: how often something may happen, whoever does it.
+//! Token buckets, one key each: a rate limit across all daemons.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::heard_keys::{Change, HeardKeys, Noted, Place};
+use super::key_watch::{Change, KeyWatch, Noted, Place};
 use super::nudge::Nudge;
 use super::{ArmedPage, Cause, Seen, Sighting, SignalSink};
 use crate::clock::LedgerClock;
@@ -44,7 +44,7 @@ pub(super) struct Armings {
     nudge: Arc<Nudge>,
     /// What falls due later is the look-ahead's.
     horizon: Duration,
-    heard: Mutex<HeardKeys>,
+    heard: Mutex<KeyWatch>,
     arrived: Notify,
     server: Mutex<Known>,
     metrics: Arc<Metrics>,
@@ -176,9 +176,9 @@ impl Armings {
         Ok(found.into_iter().map(countdown).collect())
     }
 
-    /// Looks at what was heard, for as long as the link lasts. What waits when it ends is looked at by the next.
-    pub(super) async fn look(&self, sink: &dyn SignalSink) -> Infallible {
-        // What was being looked at when the last link was lost.
+    /// Inspects changed keys while the session lasts. Keys that wait at its end are inspected by the next session.
+    pub(super) async fn inspect(&self, sink: &dyn SignalSink) -> Infallible {
+        // Keys whose inspection was interrupted when the last session ended.
         self.heard().ask_again();
         loop {
             let batch = self.next_batch().await;
@@ -359,7 +359,7 @@ impl Armings {
         })
     }
 
-    fn heard(&self) -> MutexGuard<'_, HeardKeys> {
+    fn heard(&self) -> MutexGuard<'_, KeyWatch> {
         self.heard
             .lock()
             .expect("nothing panics while holding what was heard")

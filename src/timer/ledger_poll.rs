@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agenda, Alarm, AlarmClock, ArmMode, Armed, Remaining, Signal, SignalSink, Source, Timer,
+    Alarm, AlarmClock, ArmMode, Armed, DueQueue, Remaining, Signal, SignalSink, Source, Timer,
     TimerError,
 };
 use crate::clock::LedgerClock;
 use crate::task::TaskKey;
 
 /// Most due times held in memory at once.
-const AGENDA_CAPACITY: usize = 200_000;
+const DUE_QUEUE_CAPACITY: usize = 200_000;
 
 /// Raises a signal for whatever the engine expects, at its due time.
 ///
@@ -23,7 +23,7 @@ const AGENDA_CAPACITY: usize = 200_000;
 pub struct LedgerPoll {
     clock: LedgerClock,
     exact: bool,
-    agenda: Agenda,
+    due_queue: DueQueue,
 }
 
 impl LedgerPoll {
@@ -32,7 +32,7 @@ impl LedgerPoll {
         Self {
             clock,
             exact: false,
-            agenda: Agenda::new(AGENDA_CAPACITY),
+            due_queue: DueQueue::new(DUE_QUEUE_CAPACITY),
         }
     }
 
@@ -58,7 +58,7 @@ impl Timer for LedgerPoll {
                     key,
                     due: _,
                     arming,
-                } in self.agenda.due(&self.clock, &mut alarm_clock).await
+                } in self.due_queue.due(&self.clock, &mut alarm_clock).await
                 {
                     sink.raise(Signal {
                         key,
@@ -79,7 +79,7 @@ impl Timer for LedgerPoll {
     }
 
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
-        keys.iter().for_each(|key| self.agenda.remove(key));
+        keys.iter().for_each(|key| self.due_queue.remove(key));
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Timer for LedgerPoll {
     }
 
     fn expect(&self, alarms: Vec<Alarm>) {
-        self.agenda.insert(alarms);
+        self.due_queue.insert(alarms);
     }
 
     fn is_listening(&self) -> Option<bool> {

@@ -1,4 +1,4 @@
-//! Hears expired events for as long as there is a link, and makes links for ever.
+//! Listener: keeps one subscription to expired events, and reconnects forever.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 
 use super::arming::Armings;
 use super::hints::Hints;
-use super::link::Link;
 use super::probe::Probe;
 use super::replay::{Replay, Said};
 use super::sentinel::Sentinels;
+use super::session::Session;
 use super::{Cause, Hearing, SignalSink};
 use crate::config::SentinelConfig;
 use crate::redis::{
@@ -24,7 +24,7 @@ use crate::task::{Backoff, RetryPolicy, TaskKey};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 
-/// Between attempts to listen: at once after a link that was good, then up to 10 s apart.
+/// Between attempts to listen: at once after a session that received events, then up to 10 s apart.
 const RECONNECT: RetryPolicy = RetryPolicy {
     backoff: Backoff::Exponential {
         base: Duration::from_millis(100),
@@ -58,7 +58,7 @@ pub(super) struct Listener {
     /// One of them fell silent.
     pub(super) silenced: Notify,
     seen: Mutex<Seen>,
-    /// For what is wrong with the link, and may pass.
+    /// Limits log lines about transient failures of the subscription.
     pub(super) failures: RateLimit,
     /// For what stays as it is until somebody changes it.
     pub(super) warnings: RateLimit,
@@ -241,16 +241,16 @@ impl Listener {
         }
         self.armings.of_server(run_id.clone());
         self.subscribed(run_id, sink);
-        let link = Link::new(self, sink);
+        let session = Session::new(self, sink);
         let promised = matches!(flags, Flags::On | Flags::ExpiredOnly);
         self.set_listening(promised || told_by_others.is_some());
         let subscription = connected.subscription();
-        let hand_on = |kind, heard| link.hand_on(kind, heard);
-        let hint = |message: &[u8]| link.hint(message);
+        let hand_on = |kind, heard| session.hand_on(kind, heard);
+        let hint = |message: &[u8]| session.hint(message);
         let probes = async {
             match told_by_others {
-                Some(me) => link.probe_hints(me).await,
-                None => link.probe().await,
+                Some(me) => session.probe_hints(me).await,
+                None => session.probe().await,
             }
         };
         let sentinels = async {
@@ -261,15 +261,15 @@ impl Listener {
         };
         let loss = tokio::select! {
             loss = subscription.listen(self.keyspace.names(), hand_on, hint) => Some(loss),
-            never = self.armings.look(sink) => match never {},
+            never = self.armings.inspect(sink) => match never {},
             never = self.hints.send() => match never {},
-            never = link.judge_again() => match never {},
-            () = link.change_of_part() => None,
+            never = session.judge_again() => match never {},
+            () = session.change_of_part() => None,
             loss = probes => Some(loss),
-            loss = link.recheck() => Some(loss),
+            loss = session.recheck() => Some(loss),
             never = sentinels => match never {},
         };
-        let proven = link.is_proven();
+        let proven = session.is_proven();
         Ok(End { loss, proven })
     }
 

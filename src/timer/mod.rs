@@ -4,22 +4,22 @@
 //! or for an arming that no longer exists, and any of them may be lost: the ledger decides, and the
 //! sweep finds what no signal named. A timer knows no ledger and no handler.
 
-mod agenda;
 mod alarm_clock;
 mod arming;
-mod heard_keys;
+mod due_queue;
 mod hints;
 pub mod key_expiry;
+mod key_watch;
 pub mod ledger_poll;
-mod link;
 mod listener;
 mod nudge;
 mod probe;
 mod replay;
 mod sentinel;
+mod session;
 
-pub use agenda::Agenda;
 pub use alarm_clock::AlarmClock;
+pub use due_queue::DueQueue;
 
 use std::sync::Arc;
 use std::time::Duration;

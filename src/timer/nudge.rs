@@ -16,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::agenda::PART;
-use super::{Agenda, Alarm, AlarmClock, Signal, SignalSink, Source};
+use super::due_queue::PART;
+use super::{Alarm, AlarmClock, DueQueue, Signal, SignalSink, Source};
 use crate::clock::LedgerClock;
 use crate::config::NudgeConfig;
 use crate::redis::{Keyspace, Ttl};
@@ -67,11 +67,11 @@ pub(super) struct Nudge {
     clock: LedgerClock,
     keyspace: Keyspace,
     /// To be asked for, and then expected.
-    ahead: Agenda,
+    ahead: DueQueue,
     /// To be raised.
-    expected: Agenda,
+    expected: DueQueue,
     /// To be touched when they are due, so that they go: raised already, or raised by the event that this brings about.
-    touched: Agenda,
+    touched: DueQueue,
 }
 
 impl Nudge {
@@ -84,9 +84,9 @@ impl Nudge {
             enabled,
             clock,
             keyspace,
-            ahead: Agenda::new(CAPACITY),
-            expected: Agenda::new(CAPACITY),
-            touched: Agenda::new(CAPACITY),
+            ahead: DueQueue::new(CAPACITY),
+            expected: DueQueue::new(CAPACITY),
+            touched: DueQueue::new(CAPACITY),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::heard_keys::Change;
+use super::key_watch::Change;
 use crate::task::TaskKey;
 
 /// How long it is kept: a daemon that dies is believed to live for 3 s, and its silence is seen a second or two later.

@@ -1,4 +1,4 @@
-//! One link to Redis: what it hears goes on at once, and whether it hears is proved all the time.
+//! One session of the listener: it passes events on at once, and probes that events still arrive.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::heard_keys::Change;
 use super::hints::Hint;
+use super::key_watch::Change;
 use super::listener::{Flags, Listener};
 use super::probe::{self, Proof};
 use super::replay::Said;
@@ -15,22 +15,22 @@ use super::{Cause, Signal, SignalSink, Source};
 use crate::redis::{EventKind, Heard, Loss, RedisError};
 use crate::task::{Foreign, TaskKey};
 
-/// How often role and flags are looked at again.
+/// Time between two checks of role and flags.
 const RECHECK_EVERY: Duration = Duration::from_secs(30);
 
-/// How long a daemon goes on hearing everything after it has said that it will not: by then all have read it, or know that
-/// what they have read is old.
+/// How long a daemon still listens to all keys after it has announced the end: by then every member has read the
+/// announcement, or knows that its list is stale.
 const ENDS_AFTER: Duration = Duration::from_secs(5);
 
-/// A confirmed subscription, and what is known of it.
-pub(super) struct Link<'a> {
+/// A confirmed subscription and its proof.
+pub(super) struct Session<'a> {
     listener: &'a Listener,
     sink: &'a dyn SignalSink,
     /// A probe came back.
     proven: AtomicBool,
 }
 
-impl<'a> Link<'a> {
+impl<'a> Session<'a> {
     pub(super) fn new(listener: &'a Listener, sink: &'a dyn SignalSink) -> Self {
         let proven = AtomicBool::new(false);
         Self {
@@ -40,7 +40,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Whether events were heard on it.
+    /// True if a probe has come back in it.
     pub(super) fn is_proven(&self) -> bool {
         self.proven.load(Ordering::Relaxed)
     }
@@ -217,7 +217,7 @@ impl<'a> Link<'a> {
                 Ok(Proof::Silent) if self.expects_events() => return Loss::Muted,
                 Ok(Proof::Silent) => self.stay_deaf(),
                 Err(RedisError::Replica(_)) => return Loss::Demoted,
-                // Nothing is proved. If the link is broken too, its own keep-alive finds out.
+                // Nothing is proved. If the connection is broken too, its keep-alive detects it.
                 Err(error) => {
                     self.warn("cannot send a probe", &error);
                     if !error.is_transient() {
@@ -230,7 +230,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Where events were never promised, another link would be as deaf as this one.
+    /// Where events were never promised, another connection would receive none either.
     fn expects_events(&self) -> bool {
         let promised = matches!(self.listener.flags(), Some(Flags::On | Flags::ExpiredOnly));
         self.is_proven() || promised
@@ -247,7 +247,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Flags can be switched off and masters demoted while the link stays up.
+    /// Flags can be switched off and masters demoted while the connection stays up.
     pub(super) async fn recheck(&self) -> Loss {
         loop {
             sleep(RECHECK_EVERY).await;

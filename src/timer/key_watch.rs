@@ -1,4 +1,4 @@
-//! Keys of which an event was heard, from then until it is known what it was about.
+//! Key watch: keys that changed, from their event until they are inspected.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::task::TaskKey;
 
-/// Most keys that wait to be looked at.
+/// Most keys that wait for inspection.
 const WAITING_MAX: usize = 262_144;
 
-/// How long a key that was gone when it was looked at is remembered: its expired event is on the way.
+/// How long a key that was gone at its inspection is remembered: its expired event is on the way.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2);
 
-/// What an event said of a key.
+/// The change that an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// It was given an expiry.
@@ -22,9 +22,9 @@ pub(super) enum Change {
     Disarmed,
 }
 
-/// Keys that wait to be looked at, are being looked at, or were gone by then.
+/// Keys that wait for inspection, are being inspected, or were gone by then.
 #[derive(Debug, Default)]
-pub(super) struct HeardKeys {
+pub(super) struct KeyWatch {
     places: HashMap<TaskKey, Place>,
     waiting: VecDeque<TaskKey>,
     /// Those that were gone, the oldest first.
@@ -104,7 +104,7 @@ impl Again {
     }
 }
 
-impl HeardKeys {
+impl KeyWatch {
     /// Takes in what an event said that was heard then.
     pub(super) fn note(&mut self, key: TaskKey, change: Change, at: Instant) -> Noted {
         match self.places.get_mut(&key) {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_latest_change_is_the_one_that_is_looked_at() {
-        let mut heard = HeardKeys::default();
+        let mut heard = KeyWatch::default();
         assert_eq!(heard.note(key(), Change::Armed, Instant::now()), Noted::New);
         assert_eq!(
             heard.note(key(), Change::Disarmed, Instant::now()),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_said_during_a_look_is_looked_at_next() {
-        let mut heard = HeardKeys::default();
+        let mut heard = KeyWatch::default();
         heard.note(key(), Change::Disarmed, Instant::now());
         heard.take(9);
         assert_eq!(
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_look_that_nobody_answers_is_made_again_about_what_was_heard_then() {
-        let mut heard = HeardKeys::default();
+        let mut heard = KeyWatch::default();
         heard.note(key(), Change::Armed, Instant::now());
         heard.take(9);
         heard.ask_again();
@@ -319,7 +319,7 @@ mod tests {
         let deleted_at = Instant::now();
         let armed_at = deleted_at + Duration::from_millis(1);
         let later = deleted_at + Duration::from_millis(2);
-        let disarmed = |heard: &mut HeardKeys| match heard.answer(&key()) {
+        let disarmed = |heard: &mut KeyWatch| match heard.answer(&key()) {
             Some(Place::Asked { disarmed, .. }) => disarmed,
             _ => None,
         };
@@ -329,7 +329,7 @@ mod tests {
                 said.reverse();
             }
             // Before the look.
-            let mut heard = HeardKeys::default();
+            let mut heard = KeyWatch::default();
             for (change, at) in said {
                 heard.note(key(), change, at);
             }
@@ -345,7 +345,7 @@ mod tests {
             assert_eq!(heard.take(9), [(key(), Change::Armed)]);
             assert_eq!(disarmed(&mut heard), Some(deleted_at));
         }
-        let mut heard = HeardKeys::default();
+        let mut heard = KeyWatch::default();
         heard.note(key(), Change::Disarmed, later);
         heard.take(9);
         heard.ask_again();
@@ -354,7 +354,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_a_key_that_was_gone_a_moment_ago_is_known_when_it_expires() {
-        let mut heard = HeardKeys::default();
+        let mut heard = KeyWatch::default();
         let since = Instant::now();
         heard.remember_gone(key(), since);
         assert_eq!(heard.expired(&key()), Some(since));
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many() {
-        let mut heard = HeardKeys::default();
+        let mut heard = KeyWatch::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
         for n in 0..WAITING_MAX {
             heard.note(key(n), Change::Armed, Instant::now());

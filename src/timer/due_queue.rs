@@ -1,4 +1,4 @@
-//! Due times in memory: what falls due in the next seconds, in order.
+//! Due queue: the alarms of the next seconds, in memory and in order.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -11,18 +11,17 @@ use super::AlarmClock;
 use crate::clock::LedgerClock;
 use crate::task::{Arming, TaskKey, UnixMs};
 
-/// Most alarms that are taken out at once.
+/// Most alarms that are taken at once.
 pub(super) const PART: usize = 2_048;
 
-/// A bounded set of alarms, one for each key, taken out when they fall due.
+/// A bounded queue of alarms, one for each key, taken when they fall due.
 ///
-/// When more are due than `PART`, they come out in parts, each half of the oldest and half of the newest: a burst must not
-/// make what falls due just after it wait for its end.
+/// If more are due than `PART`, they are taken in parts, each half of the oldest and half of the newest: alarms that fall
+/// due just after a burst must not wait for its end.
 ///
-/// When it is full, the alarm that lies furthest ahead gives way: whoever filled it will look ahead
-/// again before that one is due.
+/// If it is full, the alarm with the latest due time is dropped: the next look-ahead inserts it again before it is due.
 #[derive(Debug)]
-pub struct Agenda {
+pub struct DueQueue {
     capacity: usize,
     alarms: Mutex<Alarms>,
     /// The earliest alarm may have changed.
@@ -35,8 +34,8 @@ struct Alarms {
     due_of: HashMap<TaskKey, UnixMs>,
 }
 
-impl Agenda {
-    /// An empty agenda for at most `capacity` keys.
+impl DueQueue {
+    /// Returns an empty queue for at most `capacity` keys.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -45,7 +44,7 @@ impl Agenda {
         }
     }
 
-    /// Takes alarms in; a key that is known is moved. Tells how many did not fit.
+    /// Inserts alarms, or moves those of known keys. Returns how many did not fit.
     pub fn insert(&self, alarms: impl IntoIterator<Item = Alarm>) -> usize {
         let mut held = self.held();
         let earliest = held.earliest();
@@ -63,25 +62,25 @@ impl Agenda {
         left_out
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub fn remove(&self, key: &TaskKey) {
         self.held().remove(key);
     }
 
-    /// How many keys are known.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.held().due_of.len()
     }
 
-    /// Whether none is known.
+    /// True if it has no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits until something is due, and takes it out in order of its due time; a `PART` of it, if that is more.
+    /// Waits until alarms are due, and takes them in order of due time, at most `PART` of them.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is taken out before it is returned. One caller at a time.
+    /// Cancel safe: no alarm is taken before it is returned. One caller at a time.
     pub async fn due(&self, clock: &LedgerClock, alarm_clock: &mut AlarmClock) -> Vec<Alarm> {
         loop {
             let wake = match self.earliest() {
@@ -111,7 +110,7 @@ impl Agenda {
     fn held(&self) -> std::sync::MutexGuard<'_, Alarms> {
         self.alarms
             .lock()
-            .expect("nothing panics while holding the agenda")
+            .expect("nothing panics while holding the due queue")
     }
 }
 
@@ -220,26 +219,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn alarms_come_out_in_order_when_due_and_not_before() {
         let clock = LedgerClock::starting_at(UnixMs(0));
-        let agenda = Agenda::new(10);
-        agenda.insert([alarm("late", 500), alarm("soon", 100), alarm("same", 100)]);
-        let due = agenda.due(&clock, &mut AlarmClock::of_the_runtime()).await;
+        let queue = DueQueue::new(10);
+        queue.insert([alarm("late", 500), alarm("soon", 100), alarm("same", 100)]);
+        let due = queue.due(&clock, &mut AlarmClock::of_the_runtime()).await;
         assert_eq!(clock.now(), UnixMs(100));
         assert_eq!(names(&due), ["same", "soon"]);
         assert_eq!(
-            names(&agenda.due(&clock, &mut AlarmClock::of_the_runtime()).await),
+            names(&queue.due(&clock, &mut AlarmClock::of_the_runtime()).await),
             ["late"]
         );
-        assert!(agenda.is_empty());
+        assert!(queue.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_known_key_is_moved() {
         let clock = LedgerClock::starting_at(UnixMs(0));
-        let agenda = Agenda::new(10);
-        agenda.insert([alarm("a", 100)]);
-        agenda.insert([alarm("a", 300)]);
+        let queue = DueQueue::new(10);
+        queue.insert([alarm("a", 100)]);
+        queue.insert([alarm("a", 300)]);
         assert_eq!(
-            agenda.due(&clock, &mut AlarmClock::of_the_runtime()).await,
+            queue.due(&clock, &mut AlarmClock::of_the_runtime()).await,
             [alarm("a", 300)]
         );
         assert_eq!(clock.now(), UnixMs(300));
@@ -248,36 +247,36 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_earlier_alarm_wakes_the_one_who_waits() {
         let clock = LedgerClock::starting_at(UnixMs(0));
-        let agenda = Agenda::new(10);
-        agenda.insert([alarm("late", 10_000)]);
+        let queue = DueQueue::new(10);
+        queue.insert([alarm("late", 10_000)]);
         let mut alarm_clock = AlarmClock::of_the_runtime();
-        let (due, ()) = tokio::join!(agenda.due(&clock, &mut alarm_clock), async {
+        let (due, ()) = tokio::join!(queue.due(&clock, &mut alarm_clock), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            agenda.insert([alarm("soon", 80)]);
+            queue.insert([alarm("soon", 80)]);
         });
         assert_eq!(names(&due), ["soon"]);
     }
 
     #[test]
     fn what_falls_due_after_a_burst_does_not_wait_for_its_end() {
-        let agenda = Agenda::new(10 * PART);
+        let queue = DueQueue::new(10 * PART);
         let burst = (0..3 * PART).map(|number| alarm(&format!("burst{number}"), 5));
-        agenda.insert(burst.chain([alarm("after", 7), alarm("later", 9)]));
-        let first = agenda.held().take_until(UnixMs(8));
+        queue.insert(burst.chain([alarm("after", 7), alarm("later", 9)]));
+        let first = queue.held().take_until(UnixMs(8));
         assert_eq!(first.len(), PART);
         assert_eq!(first.last(), Some(&alarm("after", 7)));
         let mut left = 0;
-        while let part @ 1.. = agenda.held().take_until(UnixMs(8)).len() {
+        while let part @ 1.. = queue.held().take_until(UnixMs(8)).len() {
             left += part;
         }
-        assert_eq!((left, agenda.len()), (2 * PART + 1, 1));
+        assert_eq!((left, queue.len()), (2 * PART + 1, 1));
     }
 
     #[test]
     fn when_full_the_furthest_gives_way() {
-        let agenda = Agenda::new(2);
-        let left_out = agenda.insert([alarm("a", 1), alarm("b", 9), alarm("c", 5)]);
-        assert_eq!((left_out, agenda.len()), (1, 2));
-        assert_eq!(agenda.held().take_until(UnixMs(9)).len(), 2);
+        let queue = DueQueue::new(2);
+        let left_out = queue.insert([alarm("a", 1), alarm("b", 9), alarm("c", 5)]);
+        assert_eq!((left_out, queue.len()), (1, 2));
+        assert_eq!(queue.held().take_until(UnixMs(9)).len(), 2);
     }
 }
