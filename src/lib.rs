@@ -63,7 +63,7 @@
 //! 1. **Created.** [`TaskClient::create`] resolves "in 30 minutes" once, on the ledger's clock, writes the row
 //!    ([`Ledger::create`](ledger::Ledger::create)), and after the commit arms the key
 //!    ([`Timer::arm`](timer::Timer::arm)): `SET Order@close@42 lapsed:<due ms> PX <remaining>`. A program in another
-//!    language runs `SETEX Order@close@42 1800 ""` and no more: the daemon hears of it ([`timer::Sighting`]), judges it
+//!    language runs `SETEX Order@close@42 1800 ""` and no more: the daemon hears of it ([`timer::AdoptionCandidate`]), judges it
 //!    against the row of that name ([`task::decide_adoption()`]) and writes what is missing
 //!    ([`Ledger::adopt`](ledger::Ledger::adopt)).
 //! 2. **Expected.** Every second the daemon looks ahead in the ledger and tells its timer what falls due in the next

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::clock::LedgerClock;
 use crate::membership::Elder;
 use crate::task::TaskKey;
-use crate::timer::{Seen, Sighting};
+use crate::timer::{AdoptionCandidate, Seen};
 
 /// Maximum number of waiting keys.
 const WAITING_MAX: usize = 262_144;
@@ -25,7 +25,7 @@ const SECOND_DELAY: Duration = Duration::from_secs(1);
 /// An adoption candidate that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
-    pub candidate: Sighting,
+    pub candidate: AdoptionCandidate,
     /// The daemon that acts first, as long as it is alive.
     pub elder: Option<Elder>,
     /// When this daemon acts in any case.
@@ -67,14 +67,14 @@ impl Candidates {
 
     /// Adds a candidate, or replaces the earlier one of the same key. It is due `wait` later than usual. Returns false
     /// if there is no room.
-    pub fn add(&self, candidate: Sighting, wait: Duration) -> bool {
+    pub fn add(&self, candidate: AdoptionCandidate, wait: Duration) -> bool {
         let ready = Instant::now() + self.grace(candidate.seen) + wait;
         self.insert(candidate, ready, None, ready)
     }
 
     /// Adds a candidate that another daemon may act on first, or replaces the earlier one of the same key. Returns
     /// false if there is no room.
-    pub fn add_behind(&self, candidate: Sighting, elder: Option<Elder>) -> bool {
+    pub fn add_behind(&self, candidate: AdoptionCandidate, elder: Option<Elder>) -> bool {
         let ready = Instant::now() + self.grace(candidate.seen);
         self.insert(candidate, ready, elder, ready + SECOND_DELAY)
     }
@@ -88,7 +88,7 @@ impl Candidates {
 
     fn insert(
         &self,
-        candidate: Sighting,
+        candidate: AdoptionCandidate,
         ready: Instant,
         elder: Option<Elder>,
         latest: Instant,
@@ -100,7 +100,7 @@ impl Candidates {
 
     /// Returns candidates that could not be handled. They are due again after `pause`; a newer candidate of the same
     /// key takes precedence.
-    pub fn put_back(&self, candidates: Vec<Sighting>, pause: Duration) {
+    pub fn put_back(&self, candidates: Vec<AdoptionCandidate>, pause: Duration) {
         let again = Instant::now() + pause;
         let mut entries = self.entries();
         for candidate in candidates {
@@ -143,9 +143,9 @@ impl Candidates {
     }
 
     /// Takes all candidates, due or not.
-    pub fn take_all(&self) -> Vec<Sighting> {
+    pub fn take_all(&self) -> Vec<AdoptionCandidate> {
         let entries = std::mem::take(&mut *self.entries());
-        let candidate = |(key, entry): (TaskKey, Entry)| Sighting {
+        let candidate = |(key, entry): (TaskKey, Entry)| AdoptionCandidate {
             key,
             seen: entry.seen,
         };
@@ -193,12 +193,12 @@ impl Ready {
 impl Entries {
     fn add(
         &mut self,
-        candidate: Sighting,
+        candidate: AdoptionCandidate,
         ready: Instant,
         elder: Option<Elder>,
         latest: Instant,
     ) -> bool {
-        let Sighting { key, seen } = candidate;
+        let AdoptionCandidate { key, seen } = candidate;
         let before = self.remove(&key);
         if self.by_key.len() >= WAITING_MAX {
             return false;
@@ -222,7 +222,7 @@ impl Entries {
 
     fn add_if_missing(
         &mut self,
-        candidate: Sighting,
+        candidate: AdoptionCandidate,
         ready: Instant,
         elder: Option<Elder>,
         latest: Instant,
@@ -255,7 +255,7 @@ impl Entries {
                     ..
                 } = entry;
                 ready.push(Ready {
-                    candidate: Sighting { key, seen },
+                    candidate: AdoptionCandidate { key, seen },
                     elder,
                     latest,
                 });
@@ -278,8 +278,8 @@ mod tests {
         Candidates::new(LedgerClock::starting_at(UnixMs(0)))
     }
 
-    fn armed(name: &str, due_ms: i64) -> Sighting {
-        Sighting {
+    fn armed(name: &str, due_ms: i64) -> AdoptionCandidate {
+        AdoptionCandidate {
             key: TaskKey::build("C", "m", [name]).unwrap(),
             seen: Seen::Armed(Countdown {
                 due: UnixMs(due_ms),
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    async fn ready(candidates: &Candidates) -> Vec<Sighting> {
+    async fn ready(candidates: &Candidates) -> Vec<AdoptionCandidate> {
         let ready = candidates.ready(9).await.into_iter();
         ready.map(|ready| ready.candidate).collect()
     }
@@ -356,7 +356,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_of_ours_makes_older_armings_obsolete_but_not_deletions() {
         let candidates = candidates();
-        let deleted = Sighting {
+        let deleted = AdoptionCandidate {
             seen: Seen::Disarmed(UnixMs(1)),
             ..armed("a", 1)
         };

@@ -20,7 +20,7 @@ use super::undelete;
 use crate::handler::Route;
 use crate::ledger::{Claim, LedgerError, Lookup};
 use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
-use crate::timer::{Alarm, Cause, Seen, Sighting, Signal, Source};
+use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
 
 /// From this number of daemons on, each daemon makes one claim of fresh signals at a time. Two at a time would each be
 /// small, and many ledger sessions would wait for the same pages.
@@ -332,7 +332,7 @@ impl Claimer {
                 Some(Seen::Expired(due)) => Seen::Expired(due),
                 Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
             };
-            if !self.candidates.add(Sighting { key, seen }, wait) {
+            if !self.candidates.add(AdoptionCandidate { key, seen }, wait) {
                 self.deps.metrics.dropped("sighting_overflow", 1);
             }
         }

@@ -6,7 +6,7 @@ use super::candidates::Candidates;
 use super::deps::Deps;
 use super::queue::SignalQueue;
 use crate::task::TaskKey;
-use crate::timer::{Cause, Sighting, Signal, SignalSink};
+use crate::timer::{AdoptionCandidate, Cause, Signal, SignalSink};
 
 /// The engine's side of the timer.
 pub struct TimerSink {
@@ -62,7 +62,7 @@ impl SignalSink for TimerSink {
         self.candidates.forget_arming(key);
     }
 
-    fn sighted(&self, candidate: Sighting) {
+    fn sighted(&self, candidate: AdoptionCandidate) {
         if !self.deps.router.adopts(&candidate.key) {
             return self.deps.metrics.dropped("not_adopted", 1);
         }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::key_watch::{Change, KeyWatch, Noted, Place};
 use super::nudge::Nudge;
-use super::{ArmedPage, Cause, Seen, Sighting, SignalSink};
+use super::{AdoptionCandidate, ArmedPage, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
 use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
@@ -135,7 +135,7 @@ impl Armings {
 
     fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
         let seen = Seen::Armed(Countdown::expired(self.clock.now(), self.moment_of(since)));
-        sink.sighted(Sighting { key, seen });
+        sink.sighted(AdoptionCandidate { key, seen });
     }
 
     /// An instant of this process, on the ledger's clock.
@@ -257,7 +257,7 @@ impl Armings {
                         kept_since: None,
                         meant: value.meant(),
                     });
-                    sink.sighted(Sighting { key, seen });
+                    sink.sighted(AdoptionCandidate { key, seen });
                 }
                 (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
                 (Ttl::Missing, Change::Armed) => match place {
@@ -303,7 +303,7 @@ impl Armings {
         }
         for (key, heard) in keys {
             let seen = Seen::Disarmed(heard);
-            sink.sighted(Sighting { key, seen });
+            sink.sighted(AdoptionCandidate { key, seen });
         }
     }
 
@@ -340,7 +340,7 @@ impl Armings {
             Found {
                 value: Value::Foreign,
                 ttl: Ttl::Ms(left_ms),
-            } => Some(Sighting {
+            } => Some(AdoptionCandidate {
                 key,
                 seen: Seen::Armed(Countdown {
                     due: answered.plus(Duration::from_millis(left_ms)),

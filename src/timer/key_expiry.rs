@@ -160,7 +160,7 @@ impl Timer for KeyExpiry {
         })
     }
 
-    async fn look(
+    async fn inspect(
         &self,
         keys: &[TaskKey],
         since: UnixMs,

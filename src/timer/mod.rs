@@ -125,9 +125,9 @@ impl Cause {
     }
 }
 
-/// What some program did to a key that may be, or become, a task's.
+/// Adoption candidate: a key that another program armed or changed, and that may belong to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct AdoptionCandidate {
     /// Which.
     pub key: TaskKey,
     /// How it was seen.
@@ -150,7 +150,7 @@ pub enum Seen {
 #[derive(Debug, Clone, Default)]
 pub struct ArmedPage {
     /// Those that this process did not arm, and nobody else who runs it.
-    pub foreign: Vec<Sighting>,
+    pub foreign: Vec<AdoptionCandidate>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<u64>,
 }
@@ -199,7 +199,7 @@ pub trait SignalSink: Send + Sync + 'static {
 
     /// Hands in what some program did to a key. When there is no room it is dropped, counted, and an audit is
     /// asked for.
-    fn sighted(&self, sighting: Sighting);
+    fn sighted(&self, sighting: AdoptionCandidate);
 }
 
 /// Whether an alarm may replace one that is there.
@@ -273,16 +273,16 @@ pub trait Timer: Send + Sync + 'static {
         Ok(ArmedPage::default())
     }
 
-    /// Looks at these keys now, in their order: `None` for one that is not armed. What is found has no age.
+    /// Returns the current countdown of these keys, in their order; `None` for one that is not armed.
     ///
     /// # Errors
-    /// When the server does not answer, when it may have lost data after `since`, or when this timer has none.
-    async fn look(
+    /// If the server does not answer, if it may have lost data after `since`, or if this timer has no keys.
+    async fn inspect(
         &self,
         _keys: &[TaskKey],
         _since: UnixMs,
     ) -> Result<Vec<Option<Countdown>>, TimerError> {
-        Err(TimerError::new("this timer has no keys", "nothing to look at").lasting())
+        Err(TimerError::new("this timer has no keys", "no key to inspect").lasting())
     }
 
     /// Whether signals are heard now: `None` for a timer that needs no server.

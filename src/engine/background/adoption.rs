@@ -12,7 +12,7 @@ use crate::membership::Elder;
 use crate::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
 };
-use crate::timer::{Alarm, Seen, Sighting, Signal, Source};
+use crate::timer::{Alarm, Seen, AdoptionCandidate, Signal, Source};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
@@ -38,7 +38,7 @@ const ROUNDS_MAX: usize = 3;
 
 /// A row to be written for a key, with the reason for the metrics.
 struct Wanted {
-    candidate: Sighting,
+    candidate: AdoptionCandidate,
     row: AdoptionRequest,
     reason: &'static str,
     /// Whether the key is to be inspected again first.
@@ -110,7 +110,7 @@ impl Adopter {
     }
 
     /// Leaves candidates to the daemons that act on them first, as long as these are alive. Returns the others.
-    async fn leave_to_elders(&self, ready: Vec<Ready>) -> Vec<Sighting> {
+    async fn leave_to_elders(&self, ready: Vec<Ready>) -> Vec<AdoptionCandidate> {
         let mut alive = HashMap::new();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for ready in ready {
@@ -146,7 +146,7 @@ impl Adopter {
     }
 
     /// Compares keys with the ledger, and writes missing rows. Returns the number of rows written.
-    pub async fn adopt(&self, mut candidates: Vec<Sighting>) -> Result<usize, LedgerError> {
+    pub async fn adopt(&self, mut candidates: Vec<AdoptionCandidate>) -> Result<usize, LedgerError> {
         let mut written = 0;
         for _ in 0..ROUNDS_MAX {
             if candidates.is_empty() {
@@ -162,7 +162,7 @@ impl Adopter {
     }
 
     /// Compares keys with the ledger. Returns the rows to be written; withdraws the tasks of deleted keys.
-    async fn compare(&self, candidates: Vec<Sighting>) -> Result<Vec<Wanted>, LedgerError> {
+    async fn compare(&self, candidates: Vec<AdoptionCandidate>) -> Result<Vec<Wanted>, LedgerError> {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
@@ -225,7 +225,7 @@ impl Adopter {
         }
         let heard = wanted.iter().filter_map(|wanted| wanted.doubted_since());
         let since = heard.min().unwrap_or_default();
-        let look = self.deps.timer.look(&keys, since);
+        let look = self.deps.timer.inspect(&keys, since);
         let looked = tokio::time::timeout(INSPECT_TIMEOUT, look).await;
         let found = looked.ok().and_then(Result::ok);
         let mut found = found.map(Vec::into_iter);
@@ -254,7 +254,7 @@ impl Adopter {
     async fn write_wanted(
         &self,
         wanted: Vec<Wanted>,
-    ) -> Result<(usize, Vec<Sighting>), LedgerError> {
+    ) -> Result<(usize, Vec<AdoptionCandidate>), LedgerError> {
         if wanted.is_empty() {
             return Ok((0, Vec::new()));
         }

@@ -9,7 +9,8 @@ use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{AdoptionRequest, Catalog, Ledger, NewTask, TaskRecord};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
-    Alarm, ArmMode, Armed, Remaining, Seen, Sighting, Signal, SignalSink, Source, Timer, TimerError,
+    AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, Signal, SignalSink, Source, Timer,
+    TimerError,
 };
 use lapsed::{Config, Engine, HandlerRegistry};
 use tokio::sync::{mpsc, oneshot};
@@ -22,7 +23,7 @@ use crate::engine::rig::{START, parts};
 /// A timer whose server some program has armed keys on.
 #[derive(Debug, Default)]
 struct Sees {
-    sighted: Vec<Sighting>,
+    sighted: Vec<AdoptionCandidate>,
     /// Of these it then says that they are ours.
     ours: Vec<TaskKey>,
     expired: Vec<TaskKey>,
@@ -64,7 +65,7 @@ impl Timer for Sees {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
-    async fn look(
+    async fn inspect(
         &self,
         keys: &[TaskKey],
         _: UnixMs,
@@ -88,7 +89,7 @@ impl Timer for Sees {
 }
 
 /// A key armed for a minute from the start.
-fn armed(key: &TaskKey) -> Sighting {
+fn armed(key: &TaskKey) -> AdoptionCandidate {
     let seen = Seen::Armed(Countdown {
         slack: Duration::ZERO,
         alive_at: Some(START),
@@ -97,7 +98,7 @@ fn armed(key: &TaskKey) -> Sighting {
         kept_since: None,
         meant: None,
     });
-    Sighting {
+    AdoptionCandidate {
         key: key.clone(),
         seen,
     }

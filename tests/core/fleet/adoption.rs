@@ -9,7 +9,7 @@ use lapsed::ledger::{AdoptionRequest, Catalog, Ledger};
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
-    Alarm, ArmMode, Armed, Remaining, Seen, Sighting, SignalSink, Timer, TimerError,
+    AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, SignalSink, Timer, TimerError,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ impl Second {
     fn sees(&self, key: &TaskKey, seen: Seen) {
         let sink = self.timer.0.lock().unwrap().clone().unwrap();
         let key = key.clone();
-        sink.sighted(Sighting { key, seen });
+        sink.sighted(AdoptionCandidate { key, seen });
     }
 
     fn armed_for_a_minute(&self) -> Seen {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::sandbox::PrivateRedis;
-use lapsed::timer::{ArmMode, Cause, Seen, Sighting, Source, Timer};
+use lapsed::timer::{AdoptionCandidate, ArmMode, Cause, Seen, Source, Timer};
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};
 use crate::key_expiry::servers::{admin, calls, flags, lazy_daemon, lazy_server, run, server};
@@ -87,7 +87,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
     let mut admin = admin(&redis).await;
     let sighted = |name: &'static str, is_armed: bool| {
         move |event: &Recorded| {
-            matches!(event, Recorded::Sighted(Sighting { key: of, seen })
+            matches!(event, Recorded::Sighted(AdoptionCandidate { key: of, seen })
                 if *of == key(name) && matches!(seen, Seen::Armed(_)) == is_armed)
         }
     };
@@ -151,7 +151,7 @@ async fn a_key_that_is_armed_and_gone_before_it_could_be_looked_at_is_seen_all_t
         assert!(
             matches!(
                 &seen,
-                Recorded::Sighted(Sighting {
+                Recorded::Sighted(AdoptionCandidate {
                     seen: Seen::Armed(_),
                     ..
                 })

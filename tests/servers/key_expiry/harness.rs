@@ -9,7 +9,9 @@ use lapsed::redis::Events;
 use lapsed::task::{Arming, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::key_expiry::KeyExpiry;
-use lapsed::timer::{Alarm, ArmMode, Armed, Cause, Sighting, Signal, SignalSink, Source, Timer};
+use lapsed::timer::{
+    AdoptionCandidate, Alarm, ArmMode, Armed, Cause, Signal, SignalSink, Source, Timer,
+};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,7 +32,7 @@ pub(crate) enum Recorded {
     Raise(Signal, UnixMs),
     Sweep(Cause),
     Audit(Cause),
-    Sighted(Sighting),
+    Sighted(AdoptionCandidate),
 }
 
 /// Remembers everything, and wakes whoever waits for it.
@@ -164,7 +166,7 @@ impl SignalSink for Recorder {
         key.class() == "C"
     }
 
-    fn sighted(&self, sighting: Sighting) {
+    fn sighted(&self, sighting: AdoptionCandidate) {
         self.push(Recorded::Sighted(sighting));
     }
 }
