@@ -68,7 +68,9 @@ impl Stats {
 }
 
 async fn look(ledger: &MysqlLedger) -> anyhow::Result<(DetailedStats, Vec<Pause>)> {
-    let stats = ledger.stats(DetailedStatsLimits::default()).await?;
+    let stats = ledger
+        .detailed_stats(DetailedStatsLimits::default())
+        .await?;
     Ok((stats, ledger.all().await?))
 }
 

@@ -12,7 +12,7 @@ use crate::membership::Elder;
 use crate::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
 };
-use crate::timer::{Alarm, Seen, AdoptionCandidate, Signal, Source};
+use crate::timer::{AdoptionCandidate, Alarm, Seen, Signal, Source};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
@@ -146,7 +146,10 @@ impl Adopter {
     }
 
     /// Compares keys with the ledger, and writes missing rows. Returns the number of rows written.
-    pub async fn adopt(&self, mut candidates: Vec<AdoptionCandidate>) -> Result<usize, LedgerError> {
+    pub async fn adopt(
+        &self,
+        mut candidates: Vec<AdoptionCandidate>,
+    ) -> Result<usize, LedgerError> {
         let mut written = 0;
         for _ in 0..ROUNDS_MAX {
             if candidates.is_empty() {
@@ -162,7 +165,10 @@ impl Adopter {
     }
 
     /// Compares keys with the ledger. Returns the rows to be written; withdraws the tasks of deleted keys.
-    async fn compare(&self, candidates: Vec<AdoptionCandidate>) -> Result<Vec<Wanted>, LedgerError> {
+    async fn compare(
+        &self,
+        candidates: Vec<AdoptionCandidate>,
+    ) -> Result<Vec<Wanted>, LedgerError> {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
