@@ -2,7 +2,7 @@
 //!
 //! A task is an expiring Redis key `Class@method@args`, mirrored as a row of the MySQL table
 //! `tb_time_limit_task`. When the key expires, a daemon runs the task: Rust code of yours
-//! ([`HandlerRegistry`]), or a program that a route in its configuration names. The same crate is the
+//! ([`Handlers`]), or a program that a route in its configuration names. The same crate is the
 //! daemon (`lapsed listen`), the worker library ([`Engine`]) and the producer library ([`TaskClient`]).
 //!
 //! **An expiry event is a hint, the ledger row is the truth, a claim is a fenced right to run one attempt,
@@ -15,23 +15,30 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use lapsed::{Config, HandlerRegistry, TaskContext};
+//! use lapsed::{Config, HandlerError, Handlers, State, TaskContext, TaskType};
+//! use tokio::sync::mpsc::UnboundedSender;
+//!
+//! /// Shared by the producer and the handler.
+//! const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
+//!
+//! async fn close(
+//!     ctx: TaskContext,
+//!     State(closed): State<UnboundedSender<u64>>,
+//!     order: u64,
+//! ) -> Result<(), HandlerError> {
+//!     println!("{}: closing order {order}, {} ms late", ctx.id(), ctx.lateness_ms());
+//!     closed.send(order)?; // any error is tried again by the retry policy
+//!     Ok(())
+//! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (closed, mut orders) = tokio::sync::mpsc::unbounded_channel();
-//! let mut handlers = HandlerRegistry::new();
-//! handlers.on("Order", "close", move |ctx: TaskContext, (order,): (u64,)| {
-//!     let closed = closed.clone();
-//!     async move {
-//!         println!("{}: closing order {order}, {} ms late", ctx.id(), ctx.lateness_ms());
-//!         closed.send(order)?; // any error is tried again by the retry policy
-//!         Ok(())
-//!     }
-//! });
+//! let mut handlers = Handlers::with_state(closed);
+//! handlers.on(CLOSE, close).timeout(Duration::from_secs(30));
 //!
 //! let (engine, tasks) = lapsed::in_memory(&Config::default(), handlers);
-//! tasks.create("Order", "close", [42], Duration::from_millis(30)).await?;
+//! tasks.create(CLOSE.args(42), Duration::from_millis(30)).await?;
 //! engine
 //!     .run_until(async move { assert_eq!(orders.recv().await, Some(42)) })
 //!     .await?;
@@ -39,24 +46,40 @@
 //! # }
 //! ```
 //!
-//! On real servers, a worker whose effects happen exactly once:
+//! On real servers, a whole worker whose effects happen exactly once:
 //!
 //! ```no_run
-//! use lapsed::{Config, Engine, HandlerRegistry, MysqlTask, TaskContext};
+//! use lapsed::{Config, Engine, HandlerError, Handlers, MysqlTask, TaskContext, TaskType};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut handlers = HandlerRegistry::new();
-//! handlers.on("Auction", "end", |ctx: TaskContext, (id,): (u64,)| async move {
+//! const END: TaskType<(u64,)> = TaskType::new("Auction", "end");
+//!
+//! async fn end(ctx: TaskContext, id: u64) -> Result<(), HandlerError> {
 //!     let mut tx = ctx.begin().await?; // on the ledger's database
 //!     sqlx::query("UPDATE tb_auction SET ended = 1 WHERE id = ?").bind(id).execute(&mut *tx).await?;
 //!     ctx.complete_in(tx).await // effects and completion together, or neither
-//! });
-//! let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-//! Engine::new(Config::load(None)?, handlers).run_until(shutdown).await?;
-//! # Ok(())
-//! # }
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut handlers = Handlers::new();
+//!     handlers.on(END, end);
+//!     let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+//!     Ok(Engine::new(Config::load(None)?, handlers)?.run_until(shutdown).await?)
+//! }
 //! ```
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `mysql` | the ledger in MySQL or MariaDB; alone it makes the library of producers and workers |
+//! | `webhook` | routes that call a web server |
+//! | `http` | metrics and probes over HTTP |
+//! | `cli` | the program `lapsed`, and [`doctor`] |
+//! | `bench` | `lapsed bench` |
+//! | `sandbox` | private servers for tests and demos |
+//!
+//! All of them are on unless `default-features = false`.
 //!
 //! # One task, from `SETEX` to its settled row
 //!
@@ -132,14 +155,16 @@ pub mod trace;
 
 #[cfg(feature = "mysql")]
 pub use client::{CalledOff, Unarmed};
-pub use client::{ClientError, IntoDue, Made, Task, TaskClient};
+pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Made, Task, TaskClient};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 #[cfg(feature = "mysql")]
 pub use handler::MysqlTask;
-pub use handler::{HandlerError, HandlerRegistry, TaskContext};
+pub use handler::{HandlerError, HandlerRegistry, Handlers, Payload, State, TaskContext};
 pub use ledger::IfPending;
 #[cfg(feature = "mysql")]
 pub use ledger::mysql::TaskTransaction;
-pub use task::{Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};
+pub use task::{
+    Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, TaskType, Traceparent, UnixMs,
+};

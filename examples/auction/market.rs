@@ -8,13 +8,20 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use lapsed::ledger::CancelAnswer;
 use lapsed::task::UnixMs;
-use lapsed::{Config, TaskClient};
+use lapsed::{Config, TaskClient, TaskType};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use sqlx::MySqlPool;
 use tokio::time::{Instant, interval, sleep};
 
 pub(crate) const CLASS: &str = "AuctionCutDown";
+
+/// Ends an auction. The worker has its handler; PHP schedules it by name.
+pub(crate) const END: TaskType<(u64,)> = TaskType::new(CLASS, "auctionEndCutDown");
+
+/// Closes the deal if the highest bidder has not paid.
+pub(crate) const CLOSE_DEAL: TaskType<(u64,)> = TaskType::new(CLASS, "dealCutDown");
+
 pub(crate) const AUCTIONS: u64 = 60;
 
 /// Between two openings. With what an auction lasts (4 to 11 s), the ends spread over some 20 s.
@@ -153,11 +160,7 @@ impl Market {
     }
 
     async fn schedule_end(&self, id: u64, lasts: Duration) -> Result<UnixMs> {
-        Ok(self
-            .tasks
-            .create(CLASS, "auctionEndCutDown", [id], lasts)
-            .await?
-            .due())
+        Ok(self.tasks.create(END.args(id), lasts).await?.due())
     }
 
     /// `create_ms($funcName, $ttl, $params)`: knows the old table's columns and nothing of `lapsed`.
@@ -225,7 +228,7 @@ impl Market {
             .await?;
         tx.commit().await?;
         // If it runs already, it finds the order paid.
-        if self.tasks.cancel(CLASS, "dealCutDown", [id]).await? == CancelAnswer::Cancelled {
+        if self.tasks.cancel(CLOSE_DEAL.args(id)).await? == CancelAnswer::Cancelled {
             self.cancelled
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

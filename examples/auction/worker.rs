@@ -5,12 +5,21 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lapsed::{
-    Config, Due, Engine, HandlerError, HandlerRegistry, MysqlTask, Task, TaskClient, TaskContext,
-    TaskTransaction,
+    Config, Due, Engine, HandlerError, Handlers, MysqlTask, State, TaskClient, TaskContext,
+    TaskTransaction, TaskType,
 };
 use tokio::io::AsyncReadExt;
 
-use crate::market::CLASS;
+use crate::market::{CLASS, CLOSE_DEAL, END};
+
+const ANNOUNCE: TaskType<(u64,)> = TaskType::new(CLASS, "announceEnd");
+
+/// What the handlers work with.
+#[derive(Clone)]
+struct House {
+    tasks: TaskClient,
+    redis: redis::Client,
+}
 
 /// How long the highest bidder has to pay.
 const PAY_WITHIN: Duration = Duration::from_secs(5);
@@ -30,23 +39,13 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
     let tasks = TaskClient::connect(&config).await?;
     let redis = redis::Client::open(config.redis.url.expose())?;
 
-    let mut handlers = HandlerRegistry::new();
-    handlers.on(
-        CLASS,
-        "auctionEndCutDown",
-        move |ctx: TaskContext, (id,): (u64,)| end_auction(ctx, id, tasks.clone()),
-    );
-    handlers.on(
-        CLASS,
-        "announceEnd",
-        move |ctx: TaskContext, (id,): (u64,)| announce_end(ctx, id, redis.clone()),
-    );
-    handlers.on(CLASS, "dealCutDown", |ctx: TaskContext, (id,): (u64,)| {
-        close_deal(ctx, id)
-    });
+    let mut handlers = Handlers::with_state(House { tasks, redis });
+    handlers.on(END, end_auction);
+    handlers.on(ANNOUNCE, announce_end);
+    handlers.on(CLOSE_DEAL, close_deal);
 
-    let engine = Engine::new(config, handlers);
-    let status = engine.status()?;
+    let engine = Engine::new(config, handlers)?;
+    let status = engine.status();
     tokio::spawn(async move {
         status.ready().await;
         println!("ready");
@@ -59,7 +58,11 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
 ///
 /// There is no check whether this was done before, and no unique key that would stop it: the order, both follow-up
 /// tasks and the completion of this one are a single transaction, which a second run cannot commit.
-async fn end_auction(ctx: TaskContext, id: u64, tasks: TaskClient) -> Result<(), HandlerError> {
+async fn end_auction(
+    ctx: TaskContext,
+    State(House { tasks, .. }): State<House>,
+    id: u64,
+) -> Result<(), HandlerError> {
     let mut tx = ctx.begin().await?;
     let (bidder, amount): (u64, u64) =
         sqlx::query_as("SELECT bidder, amount FROM tb_auction_bid WHERE auction_id = ? ORDER BY amount DESC, id LIMIT 1")
@@ -80,9 +83,9 @@ async fn end_auction(ctx: TaskContext, id: u64, tasks: TaskClient) -> Result<(),
         .bind(amount)
         .execute(&mut *tx)
         .await?;
-    let announce = Task::new(CLASS, "announceEnd", [id])?;
+    let announce = ANNOUNCE.args(id);
     let announce = tasks.create_in(&mut tx, announce, Due::NOW).await?;
-    let deadline = Task::new(CLASS, "dealCutDown", [id])?;
+    let deadline = CLOSE_DEAL.args(id);
     let deadline = tasks.create_in(&mut tx, deadline, PAY_WITHIN).await?;
     record(&mut tx, &ctx, "auction ended").await?;
     ctx.complete_in(tx).await?;
@@ -95,7 +98,11 @@ async fn end_auction(ctx: TaskContext, id: u64, tasks: TaskClient) -> Result<(),
 
 /// Tells everybody. What is outside of the database may be done again after a crash, so it must bear that: deleting
 /// a key and saying that an auction is over do; a mail would carry `ctx.id()`, for the mail server to know it by.
-async fn announce_end(ctx: TaskContext, id: u64, redis: redis::Client) -> Result<(), HandlerError> {
+async fn announce_end(
+    ctx: TaskContext,
+    State(House { redis, .. }): State<House>,
+    id: u64,
+) -> Result<(), HandlerError> {
     let mut redis = redis.get_multiplexed_async_connection().await?;
     redis::pipe()
         .del(format!("auction_gid@{id}@current_bid"))

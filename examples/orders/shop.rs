@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lapsed::ledger::CancelAnswer;
-use lapsed::{Config, Task, TaskClient};
+use lapsed::{Config, TaskClient, TaskType};
 use sqlx::MySqlPool;
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+
+/// Closes an order that was not paid. The worker has its handler.
+pub(crate) const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
 
 /// How many orders are placed.
 pub(crate) const ORDERS: u64 = 240;
@@ -86,7 +89,7 @@ impl Shop {
         sqlx::query("UPDATE product SET stock = stock - 1 WHERE id = 1")
             .execute(&mut *tx)
             .await?;
-        let closing = Task::new("Order", "close", [order])?;
+        let closing = CLOSE.args(order);
         let closing = self.tasks.create_in(&mut tx, closing, PAY_WITHIN).await?;
         tx.commit().await?;
         // From here on nothing can be lost: a closing whose key was never armed is found by the worker.
@@ -96,9 +99,8 @@ impl Shop {
 
     /// The payment and that nothing is closed any more: both, or neither.
     async fn pay(&self, order: u64) -> Result<Payment> {
-        let closing = Task::new("Order", "close", [order])?;
         let mut tx = self.sql.begin().await?;
-        let called_off = self.tasks.cancel_in(&mut tx, closing.key()).await?;
+        let called_off = self.tasks.cancel_in(&mut tx, CLOSE.args(order)).await?;
         if called_off.answer() != CancelAnswer::Cancelled {
             // It is being closed, or has been.
             tx.rollback().await?;

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lapsed::{
-    Config, Engine, HandlerError, HandlerRegistry, MysqlTask, Task, TaskClient, TaskContext,
+    Config, Engine, HandlerError, Handlers, MysqlTask, State, TaskClient, TaskContext, TaskType,
 };
 use tokio::io::AsyncReadExt;
+
+use crate::shop::CLOSE;
+
+const REMIND: TaskType<(u64,)> = TaskType::new("Order", "remind");
 
 /// When the buyer of a closed order is reminded.
 const REMIND_AFTER: Duration = Duration::from_secs(1);
@@ -19,17 +23,11 @@ const CLOSING_TAKES: Duration = Duration::from_millis(150);
 pub(crate) async fn run(config: &Path) -> Result<()> {
     let config = Config::from_toml(&std::fs::read_to_string(config)?)?;
     let tasks = TaskClient::connect(&config).await?;
-    let mut handlers = HandlerRegistry::new();
-    handlers.on(
-        "Order",
-        "close",
-        move |ctx: TaskContext, (order,): (u64,)| close(ctx, order, tasks.clone()),
-    );
-    handlers.on("Order", "remind", |ctx: TaskContext, (order,): (u64,)| {
-        remind(ctx, order)
-    });
-    let engine = Engine::new(config, handlers);
-    let status = engine.status()?;
+    let mut handlers = Handlers::with_state(tasks);
+    handlers.on(CLOSE, close);
+    handlers.on(REMIND, remind);
+    let engine = Engine::new(config, handlers)?;
+    let status = engine.status();
     tokio::spawn(async move {
         status.ready().await;
         println!("ready");
@@ -42,7 +40,11 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
 ///
 /// Nothing here asks whether it was done before. A run that was killed left nothing behind, and one whose task was called off
 /// or taken over meanwhile is rolled back by `complete_in`.
-async fn close(ctx: TaskContext, order: u64, tasks: TaskClient) -> Result<(), HandlerError> {
+async fn close(
+    ctx: TaskContext,
+    State(tasks): State<TaskClient>,
+    order: u64,
+) -> Result<(), HandlerError> {
     let mut tx = ctx.begin().await?;
     sqlx::query("UPDATE orders SET state = 'closed' WHERE id = ?")
         .bind(order)
@@ -53,7 +55,7 @@ async fn close(ctx: TaskContext, order: u64, tasks: TaskClient) -> Result<(), Ha
     sqlx::query("UPDATE product SET stock = stock + 1 WHERE id = 1")
         .execute(&mut *tx)
         .await?;
-    let reminder = Task::new("Order", "remind", [order])?;
+    let reminder = REMIND.args(order);
     let reminder = tasks.create_in(&mut tx, reminder, REMIND_AFTER).await?;
     ctx.complete_in(tx).await?;
     reminder.arm().await;

@@ -103,7 +103,7 @@ async fn cancel_one(key: &TaskKey, config: &Config, output: Output) -> anyhow::R
     let was_cancelled = before.iter().flatten().any(is_cancelled);
     let mut report = CancelReport::default();
     // Also for a cancelled task: its key may still be in Redis.
-    match adapters.client().cancel_key(key).await? {
+    match adapters.client().cancel(key).await? {
         CancelAnswer::Cancelled if was_cancelled => {
             output.print(&report, format!("`{key}` is cancelled already"))?;
             return Ok(ExitCode::SUCCESS);

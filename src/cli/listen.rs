@@ -45,8 +45,8 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     let started = config.clone();
     let adapters = Adapters::new(&config)?;
     let engine = adapters.engine(&config, HandlerRegistry::new());
-    let status = engine.status()?;
-    let router = Arc::clone(&engine.parts()?.router);
+    let status = engine.status();
+    let router = Arc::clone(&engine.parts().router);
     let stop = CancellationToken::new();
     // HTTP stops after the engine: probes and scrapes are answered while runs end.
     let stop_http = CancellationToken::new();

@@ -282,7 +282,6 @@ fn depends_on_configuration(error: &anyhow::Error) -> bool {
     };
     let of_engine = match error.downcast_ref() {
         Some(EngineError::Ledger(error)) => is_of_server(error),
-        Some(EngineError::Config(_)) => true,
         _ => false,
     };
     let of_ledger = error.downcast_ref().is_some_and(is_of_server);

@@ -112,7 +112,7 @@ impl Schedule {
         let recurrence = options.resolve(due, tasks.now().await?);
         let made = match (recurrence.map_err(anyhow::Error::msg)?, due) {
             (Some(recurrence), _) => tasks.create_recurring(task, recurrence).await?,
-            (None, due) => tasks.create_task(task, due.unwrap_or(Due::NOW)).await?,
+            (None, due) => tasks.create(task, due.unwrap_or(Due::NOW)).await?,
         };
         tell(&adapters, &key, &made, output).await?;
         if !config.routes.is_empty() && !config.routes.iter().any(|route| route.fits(&key)) {

@@ -9,7 +9,7 @@ use super::EXIT_FAILED;
 use super::output::Output;
 
 pub async fn run(config: Config, output: Output) -> anyhow::Result<ExitCode> {
-    let (sweep, audit) = Engine::new(config, HandlerRegistry::new())
+    let (sweep, audit) = Engine::new(config, HandlerRegistry::new())?
         .reconcile()
         .await?;
     let value = json!({ "sweep": sweep, "audit": audit });

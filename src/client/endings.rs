@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::pruning::EVENTS_TAKE;
-use super::{ClientError, TaskClient};
+use super::{ClientError, IntoKey, TaskClient};
 use crate::ledger::{Catalog, ListFilter, ListPage, Picked, RunNowAnswer, TaskRecord};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
@@ -72,8 +72,9 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, ClientError> {
-        Ok(self.catalog()?.find(key).await?)
+    pub async fn find(&self, key: impl IntoKey) -> Result<Option<TaskRecord>, ClientError> {
+        let key = key.into_key()?;
+        Ok(self.catalog()?.find(&key).await?)
     }
 
     /// A page of the tasks that fit.
@@ -88,7 +89,8 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, ClientError> {
+    pub async fn redrive(&self, key: impl IntoKey) -> Result<RunNowAnswer, ClientError> {
+        let key = &key.into_key()?;
         let answer = self.catalog()?.redrive(key).await?;
         if let RunNowAnswer::Due(arming) = answer {
             self.arm_again(key, arming).await;
@@ -147,7 +149,7 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`], also when Redis does not answer.
-    pub async fn discard(&self, key: &TaskKey) -> Result<bool, ClientError> {
+    pub async fn discard(&self, key: impl IntoKey) -> Result<bool, ClientError> {
         let Some(task) = self.find(key).await? else {
             return Ok(false);
         };

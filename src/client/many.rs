@@ -29,7 +29,7 @@ pub struct WouldCancel {
 }
 
 impl TaskClient {
-    /// Calls off all tasks that fit, each as [`cancel_key`](Self::cancel_key) would. None of them starts after the answer;
+    /// Calls off all tasks that fit, each as [`cancel`](Self::cancel) would. None of them starts after the answer;
     /// what is created meanwhile may be left out. Redis failing is no error: a key that is left signals in vain.
     ///
     /// ```no_run

@@ -10,18 +10,18 @@ mod pauses;
 mod pruning;
 mod recurring;
 mod task;
+mod task_type;
 #[cfg(feature = "mysql")]
 mod transactions;
 mod unique;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 pub use crate::ledger::Stands;
 use crate::ledger::{CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
-use crate::task::{Arming, Due, KeyError, State, TaskKey, Traceparent, UnixMs};
+use crate::task::{Arming, Due, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
 use crate::trace;
 
@@ -33,6 +33,7 @@ pub use self::made::{Made, NotArmed};
 pub use self::many::{CancelReport, WouldCancel};
 pub use self::pruning::Pruning;
 pub use self::task::{IntoDue, Task};
+pub use self::task_type::{IntoArg, IntoKey, IntoTask};
 #[cfg(feature = "mysql")]
 pub use self::transactions::{CalledOff, Unarmed};
 
@@ -41,13 +42,15 @@ pub use self::transactions::{CalledOff, Unarmed};
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), lapsed::ClientError> {
-/// use lapsed::{Config, TaskClient};
 /// use std::time::Duration;
+/// use lapsed::{Config, TaskClient, TaskType};
+///
+/// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
 ///
 /// let tasks = TaskClient::connect(&Config::load(None)?).await?;
-/// let made = tasks.create("Order", "close", [42], Duration::from_secs(1800)).await?;
+/// let made = tasks.create(CLOSE.args(42), Duration::from_secs(1800)).await?;
 /// println!("task {} falls due at {}", made.id(), made.due());
-/// tasks.cancel("Order", "close", [42]).await?;
+/// tasks.cancel(CLOSE.args(42)).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -116,52 +119,36 @@ impl TaskClient {
         told.or_else(trace::current)
     }
 
-    /// Creates `Class@method@args`, due after `delay`, or moves it there. The same due time again changes nothing.
+    /// Creates a task, or moves the one of its key to this due time. The same due time again changes nothing.
+    ///
+    /// The task is named by a [`TaskType`](crate::TaskType) and its arguments, by texts, or is a [`Task`] with more to
+    /// it; the due time is a delay or a moment ([`IntoDue`]).
+    ///
+    /// ```no_run
+    /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use lapsed::TaskType;
+    ///
+    /// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
+    ///
+    /// tasks.create(CLOSE.args(42), Duration::from_secs(1800)).await?;
+    /// tasks.create(CLOSE.args(43)?.tag("shop-7"), "2030-01-01T09:00[Europe/Berlin]".parse::<jiff::Zoned>()?).await?;
+    /// tasks.create(("Order", "close", [44]), Duration::from_secs(1800)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: a name or delay that is refused, or the ledger. Redis being down is none: see [`Made::armed`].
+    /// [`ClientError`]: a name or time that is refused, or the ledger. Redis being down is none: see [`Made::armed`].
     ///
     /// # Cancel safety
     /// Safe to drop; the task may or may not exist then.
-    pub async fn create<A>(
+    pub async fn create(
         &self,
-        class: &str,
-        method: &str,
-        args: A,
-        delay: Duration,
-    ) -> Result<Made, ClientError>
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        self.create_task(Task::new(class, method, args)?, delay)
-            .await
-    }
-
-    /// As [`create`](Self::create), due after `delay_ms` milliseconds; zero or less is due now.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
-    pub async fn create_ms<A>(
-        &self,
-        class: &str,
-        method: &str,
-        args: A,
-        delay_ms: i64,
-    ) -> Result<Made, ClientError>
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        self.create_task(Task::new(class, method, args)?, Due::after_ms(delay_ms)?)
-            .await
-    }
-
-    /// Creates one task with everything that can be said of it.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
-    pub async fn create_task(&self, task: Task, due: impl IntoDue) -> Result<Made, ClientError> {
+        task: impl IntoTask,
+        due: impl IntoDue,
+    ) -> Result<Made, ClientError> {
+        let task = task.into_task()?;
         let key = task.key.clone();
         let made = self.create_many(vec![(task, due.into_due()?)]).await?;
         let made = made.into_iter().next().expect("one answer for one task");
@@ -205,28 +192,12 @@ impl TaskClient {
         Ok(made.into_iter().flatten().collect())
     }
 
-    /// Calls a task off. One that is being run is not stopped, but not tried again either.
+    /// Cancels a task. One that is being run is not stopped, but not tried again either.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn cancel<A>(
-        &self,
-        class: &str,
-        method: &str,
-        args: A,
-    ) -> Result<CancelAnswer, ClientError>
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        self.cancel_key(&key(class, method, args)?).await
-    }
-
-    /// As [`cancel`](Self::cancel), by key.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn cancel_key(&self, key: &TaskKey) -> Result<CancelAnswer, ClientError> {
+    pub async fn cancel(&self, key: impl IntoKey) -> Result<CancelAnswer, ClientError> {
+        let key = &key.into_key()?;
         let answers = self.ledger.cancel(std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next().expect("one answer for one key");
         // Of what is being run there may be a newer arming.
@@ -244,9 +215,10 @@ impl TaskClient {
     /// [`ClientError`].
     pub async fn reschedule(
         &self,
-        key: &TaskKey,
-        due: Due,
+        key: impl IntoKey,
+        due: impl IntoDue,
     ) -> Result<RescheduleAnswer, ClientError> {
+        let (key, due) = (&key.into_key()?, due.into_due()?);
         let due = due.resolve_checked(self.now().await?)?;
         let answer = self.ledger.reschedule(key, due).await?;
         if let RescheduleAnswer::Moved(arming) = answer {
@@ -260,7 +232,7 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn ttl(&self, key: &TaskKey) -> Result<Option<u64>, ClientError> {
+    pub async fn ttl(&self, key: impl IntoKey) -> Result<Option<u64>, ClientError> {
         Ok(self.pttl(key).await?.map(|ms| ms.div_ceil(1000)))
     }
 
@@ -268,7 +240,8 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn pttl(&self, key: &TaskKey) -> Result<Option<u64>, ClientError> {
+    pub async fn pttl(&self, key: impl IntoKey) -> Result<Option<u64>, ClientError> {
+        let key = &key.into_key()?;
         let now = self.now().await?;
         let lookup = self
             .ledger
@@ -336,12 +309,4 @@ impl TaskClient {
             })
             .collect()
     }
-}
-
-fn key<A>(class: &str, method: &str, args: A) -> Result<TaskKey, KeyError>
-where
-    A: IntoIterator,
-    A::Item: ToString,
-{
-    TaskKey::build(class, method, args.into_iter().map(|arg| arg.to_string()))
 }

@@ -1,7 +1,7 @@
 //! Tasks that come again.
 
 use super::arming::arm;
-use super::{ClientError, Made, NotArmed, Task, TaskClient};
+use super::{ClientError, IntoTask, Made, NotArmed, Task, TaskClient};
 use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::ledger::{Created, IfPending, NewTask, Stands};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
@@ -32,9 +32,10 @@ impl TaskClient {
     /// Safe to drop; the series may or may not be there then.
     pub async fn create_recurring(
         &self,
-        task: Task,
+        task: impl IntoTask,
         recurrence: Recurrence,
     ) -> Result<Made, ClientError> {
+        let task = task.into_task()?;
         self.check_recurring(&task, &recurrence)?;
         let now = self.now().await?;
         let Task {

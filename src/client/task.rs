@@ -1,6 +1,6 @@
 //! What is to be run, and when.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
@@ -230,7 +230,10 @@ impl From<TaskKey> for Task {
     }
 }
 
-/// What can be said for "when": a [`Due`], a delay as a [`Duration`], or a moment as [`UnixMs`].
+/// When a task falls due: a [`Due`], a delay as a [`Duration`], or a moment as [`UnixMs`], [`jiff::Timestamp`],
+/// [`jiff::Zoned`] or [`SystemTime`].
+///
+/// A moment is cut to whole milliseconds.
 pub trait IntoDue {
     /// The due time.
     ///
@@ -254,5 +257,39 @@ impl IntoDue for Duration {
 impl IntoDue for UnixMs {
     fn into_due(self) -> Result<Due, ScheduleError> {
         Due::at(self)
+    }
+}
+
+impl IntoDue for Result<Due, ScheduleError> {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        self
+    }
+}
+
+impl IntoDue for jiff::Timestamp {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        Due::at(UnixMs(self.as_millisecond()))
+    }
+}
+
+impl IntoDue for jiff::Zoned {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        self.timestamp().into_due()
+    }
+}
+
+impl IntoDue for &jiff::Zoned {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        self.timestamp().into_due()
+    }
+}
+
+impl IntoDue for SystemTime {
+    fn into_due(self) -> Result<Due, ScheduleError> {
+        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        Due::at(UnixMs(match self.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => ms(after),
+            Err(before) => -ms(before.duration()),
+        }))
     }
 }

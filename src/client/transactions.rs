@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::MySqlConnection;
 
 use super::arming::arm;
-use super::{ClientError, IntoDue, Made, Task, TaskClient};
+use super::{ClientError, IntoDue, IntoKey, IntoTask, Made, TaskClient};
 use crate::ledger::{CancelAnswer, Created, Ledger};
 use crate::task::{Arming, TaskKey};
 use crate::timer::Timer;
@@ -19,9 +19,10 @@ impl TaskClient {
     pub async fn create_in(
         &self,
         tx: &mut MySqlConnection,
-        task: Task,
+        task: impl IntoTask,
         due: impl IntoDue,
     ) -> Result<Unarmed, ClientError> {
+        let task = task.into_task()?;
         let mysql = self
             .ledger
             .as_mysql()
@@ -55,15 +56,16 @@ impl TaskClient {
     pub async fn cancel_in(
         &self,
         tx: &mut MySqlConnection,
-        key: &TaskKey,
+        key: impl IntoKey,
     ) -> Result<CalledOff, ClientError> {
+        let key = key.into_key()?;
         let mysql = self
             .ledger
             .as_mysql()
             .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
         Ok(CalledOff {
-            answer: mysql.cancel_in(tx, key).await?,
-            key: key.clone(),
+            answer: mysql.cancel_in(tx, &key).await?,
+            key,
             timer: Arc::clone(&self.timer),
         })
     }

@@ -24,7 +24,7 @@ use crate::timer::ledger_poll::LedgerPoll;
 /// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.
 ///
 /// Its clock is tokio's: a test that pauses time decides when tasks fall due. Nothing survives the process.
-pub fn in_memory(config: &Config, handlers: HandlerRegistry) -> (Engine, TaskClient) {
+pub fn in_memory(config: &Config, handlers: impl Into<HandlerRegistry>) -> (Engine, TaskClient) {
     let ledger = Arc::new(MemoryLedger::default());
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
     let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer))

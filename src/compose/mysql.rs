@@ -89,7 +89,7 @@ impl Adapters {
     }
 
     /// An engine of these adapters.
-    pub fn engine(&self, config: &Config, handlers: HandlerRegistry) -> Engine {
+    pub fn engine(&self, config: &Config, handlers: impl Into<HandlerRegistry>) -> Engine {
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
             catalog: Some(Arc::clone(&self.ledger) as _),
@@ -112,14 +112,13 @@ pub(crate) fn name_of(ledger: &LedgerConfig) -> String {
 }
 
 impl Engine {
-    /// A daemon on the ledger and the timer that the configuration names, with these handlers and the
-    /// configured routes. Connects in [`run_until`](Engine::run_until), which also reports a
-    /// configuration that cannot be used.
-    pub fn new(config: Config, handlers: HandlerRegistry) -> Self {
-        match Adapters::new(&config) {
-            Ok(adapters) => adapters.engine(&config, handlers),
-            Err(error) => Self::unusable(error),
-        }
+    /// A daemon on the ledger and the timer that the configuration names, with these handlers and the configured routes.
+    /// Connects in [`run_until`](Engine::run_until).
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a configuration that cannot be used.
+    pub fn new(config: Config, handlers: impl Into<HandlerRegistry>) -> Result<Self, ConfigError> {
+        Ok(Adapters::new(&config)?.engine(&config, handlers))
     }
 }
 

@@ -56,7 +56,7 @@ use self::pauses::PauseWatch;
 use self::pipeline::Pipeline;
 use self::queue::SignalQueue;
 use self::settle::Settler;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::handler::Router;
 use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
 use crate::limiter::RateLimiter;
@@ -91,7 +91,7 @@ pub struct Parts {
 
 /// The task engine: receives signals, claims tasks, runs them and settles them.
 pub struct Engine {
-    wired: Result<Wired, ConfigError>,
+    wired: Wired,
 }
 
 /// The stages and background tasks of an engine, wired to each other.
@@ -106,32 +106,18 @@ impl Engine {
     /// Creates an engine from its components.
     pub fn with_parts(parts: Parts, config: &Config) -> Self {
         Self {
-            wired: Ok(Wired::new(parts, config)),
+            wired: Wired::new(parts, config),
         }
     }
 
-    pub(crate) fn unusable(error: ConfigError) -> Self {
-        Self { wired: Err(error) }
-    }
-
     /// The components of this engine.
-    ///
-    /// # Errors
-    /// The configuration of the engine cannot be used.
-    pub fn parts(&self) -> Result<&Parts, ConfigError> {
-        let wired = self.wired.as_ref();
-        wired.map(|wired| &wired.parts).map_err(Clone::clone)
+    pub fn parts(&self) -> &Parts {
+        &self.wired.parts
     }
 
     /// Returns a handle to the running engine.
-    ///
-    /// # Errors
-    /// The configuration of the engine cannot be used.
-    pub fn status(&self) -> Result<Handle, ConfigError> {
-        let wired = self.wired.as_ref();
-        wired
-            .map(|wired| wired.handle.clone())
-            .map_err(Clone::clone)
+    pub fn status(&self) -> Handle {
+        self.wired.handle.clone()
     }
 
     /// Runs one sweep and one audit without running tasks: counts overdue tasks, and arms keys that the timer has lost.
@@ -143,28 +129,27 @@ impl Engine {
             handle: Handle { deps, .. },
             background,
             ..
-        } = self.wired?;
+        } = self.wired;
         deps.ledger.check().await?;
         let sweep = sweep::count_overdue(&deps).await?;
         Ok((sweep, background.audit.audit_now().await?))
     }
 
     /// Returns a stepper, which drives the stages of this engine one task at a time.
-    pub(crate) fn stepper(self) -> Result<Stepper, ConfigError> {
+    pub(crate) fn stepper(self) -> Stepper {
         let Wired {
             pipeline,
             background,
             ..
-        } = self.wired?;
-        Ok(Stepper::new(pipeline, background.pauses))
+        } = self.wired;
+        Stepper::new(pipeline, background.pauses)
     }
 
     /// Runs until `shutdown` resolves, then stops gracefully. No new run starts, current runs have `drain_timeout` to
     /// end, and the remaining ones are released without counting an attempt.
     ///
     /// # Errors
-    /// [`EngineError`] at start: an unusable configuration or ledger. Later outages of the ledger or of Redis are
-    /// waited out.
+    /// [`EngineError`] at start: an unusable ledger. Later outages of the ledger or of Redis are waited out.
     ///
     /// # Cancel safety
     /// Dropping the future stops the engine at once. Other daemons find its tasks when their leases expire.
@@ -174,7 +159,7 @@ impl Engine {
             handle: Handle { deps, leases, .. },
             pipeline,
             background,
-        } = self.wired?;
+        } = self.wired;
         let lifecycle = &deps.lifecycle;
         prepare(&deps, &background.pauses).await?;
 
@@ -340,9 +325,6 @@ fn stop_with(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),

@@ -66,11 +66,18 @@ impl HandlerRegistry {
     /// # Panics
     /// As for [`on`](Self::on).
     pub fn on_handler(&mut self, class: &str, method: &str, handler: impl Handler) -> &mut Self {
+        self.on_shared(class, method, Arc::new(handler))
+    }
+
+    pub(super) fn on_shared(
+        &mut self,
+        class: &str,
+        method: &str,
+        handler: Arc<dyn Handler>,
+    ) -> &mut Self {
         let key = TaskKey::build(class, method, [""; 0])
             .unwrap_or_else(|error| panic!("register handler: {error}"));
-        let before = self
-            .handlers
-            .insert(key.as_str().to_owned(), Arc::new(handler));
+        let before = self.handlers.insert(key.as_str().to_owned(), handler);
         assert!(
             before.is_none(),
             "register handler: `{key}` is registered already"
@@ -162,6 +169,12 @@ impl HandlerRegistry {
     /// `Class@method` of everything registered, in no order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.handlers.keys().map(String::as_str)
+    }
+}
+
+impl AsRef<Self> for HandlerRegistry {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

@@ -55,7 +55,8 @@ struct Table {
 
 impl Router {
     /// A router over these handlers and the configured routes.
-    pub fn new(handlers: HandlerRegistry, config: &Config) -> Self {
+    pub fn new(handlers: impl Into<HandlerRegistry>, config: &Config) -> Self {
+        let handlers = handlers.into();
         let mut targets = Targets::default();
         Self {
             table: RwLock::new(Table::new(&handlers, config, &mut targets)),

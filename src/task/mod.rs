@@ -23,6 +23,7 @@ mod signature;
 mod size;
 mod state;
 mod table_name;
+mod task_type;
 mod trace;
 
 pub use adoption::{AdoptionDecision, Booked, Countdown, Origin, decide_adoption, is_younger};
@@ -55,4 +56,5 @@ pub use size::{
 };
 pub use state::State;
 pub use table_name::{TableName, TableNameError};
+pub use task_type::{Takes, TaskName, TaskType};
 pub use trace::{Traceparent, TraceparentError};

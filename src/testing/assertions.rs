@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::kit::{TestKit, lines};
 use super::ran::Ran;
+use crate::client::IntoKey;
 use crate::ledger::TaskRecord;
 use crate::task::{Outcome, State, TaskKey, UnixMs};
 
@@ -15,12 +16,8 @@ impl TestKit {
     /// # Panics
     /// If it is not; the message lists what there is.
     #[track_caller]
-    pub fn assert_scheduled<A>(&self, class: &str, method: &str, args: A) -> ScheduledTask
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        let key = key(class, method, args);
+    pub fn assert_scheduled(&self, key: impl IntoKey) -> ScheduledTask {
+        let key = read(key);
         match self.find(&key) {
             Some(task) if matches!(task.state, State::Pending | State::Waiting) => ScheduledTask {
                 task,
@@ -40,12 +37,8 @@ impl TestKit {
     /// # Panics
     /// If it is.
     #[track_caller]
-    pub fn assert_not_scheduled<A>(&self, class: &str, method: &str, args: A)
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        let key = key(class, method, args);
+    pub fn assert_not_scheduled(&self, key: impl IntoKey) {
+        let key = read(key);
         if let Some(task) = self.find(&key)
             && matches!(task.state, State::Pending | State::Waiting)
         {
@@ -62,12 +55,8 @@ impl TestKit {
     /// # Panics
     /// If it has not; the message lists what has.
     #[track_caller]
-    pub fn assert_ran<A>(&self, class: &str, method: &str, args: A) -> TaskRuns
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        let key = key(class, method, args);
+    pub fn assert_ran(&self, key: impl IntoKey) -> TaskRuns {
+        let key = read(key);
         let runs: Vec<Ran> = self.runs_of(&key);
         if runs.is_empty() {
             panic!(
@@ -85,12 +74,8 @@ impl TestKit {
     /// # Panics
     /// If it has.
     #[track_caller]
-    pub fn assert_not_ran<A>(&self, class: &str, method: &str, args: A)
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        let key = key(class, method, args);
+    pub fn assert_not_ran(&self, key: impl IntoKey) {
+        let key = read(key);
         let runs = self.runs_of(&key);
         assert!(
             runs.is_empty(),
@@ -104,12 +89,8 @@ impl TestKit {
     /// # Panics
     /// If it has not; the message says how it ran and what is dead.
     #[track_caller]
-    pub fn assert_dead<A>(&self, class: &str, method: &str, args: A) -> DeadTask
-    where
-        A: IntoIterator,
-        A::Item: ToString,
-    {
-        let key = key(class, method, args);
+    pub fn assert_dead(&self, key: impl IntoKey) -> DeadTask {
+        let key = read(key);
         match self.find(&key) {
             Some(task) if task.state == State::Dead => DeadTask { task },
             found => panic!(
@@ -306,13 +287,8 @@ impl DeadTask {
 }
 
 #[track_caller]
-fn key<A>(class: &str, method: &str, args: A) -> TaskKey
-where
-    A: IntoIterator,
-    A::Item: ToString,
-{
-    let args = args.into_iter().map(|arg| arg.to_string());
-    match TaskKey::build(class, method, args) {
+fn read(key: impl IntoKey) -> TaskKey {
+    match key.into_key() {
         Ok(key) => key,
         Err(error) => panic!("{error}"),
     }

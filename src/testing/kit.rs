@@ -50,13 +50,13 @@ pub struct TestKit {
 
 impl TestKit {
     /// A kit with these handlers, and the default configuration.
-    pub fn new(handlers: HandlerRegistry) -> Self {
+    pub fn new(handlers: impl Into<HandlerRegistry>) -> Self {
         Self::with_config(&Config::default(), handlers)
     }
 
     /// A kit with these handlers, and the routes, retry policies and limits of a configuration. Its servers are not asked
     /// for. A route with `exec` starts its program.
-    pub fn with_config(config: &Config, handlers: HandlerRegistry) -> Self {
+    pub fn with_config(config: &Config, handlers: impl Into<HandlerRegistry>) -> Self {
         Self::build(config, |_| handlers)
     }
 
@@ -73,7 +73,7 @@ impl TestKit {
     ///     handlers.on("Order", "remind", move |_: TaskContext, (order,): (u64,)| {
     ///         let tasks = tasks.clone();
     ///         async move {
-    ///             tasks.create("Order", "close", [order], Duration::from_secs(3600)).await?;
+    ///             tasks.create(("Order", "close", [order]), Duration::from_secs(3600)).await?;
     ///             Ok(())
     ///         }
     ///     });
@@ -83,13 +83,16 @@ impl TestKit {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut kit = TestKit::build(&Config::default(), handlers);
-    /// kit.tasks().create("Order", "remind", [42], Duration::from_secs(60)).await?;
+    /// kit.tasks().create(("Order", "remind", [42]), Duration::from_secs(60)).await?;
     /// kit.advance(Duration::from_secs(60)).await;
-    /// kit.assert_scheduled("Order", "close", [42]).due_in(Duration::from_secs(3600));
+    /// kit.assert_scheduled(("Order", "close", [42])).due_in(Duration::from_secs(3600));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn build(config: &Config, handlers: impl FnOnce(TaskClient) -> HandlerRegistry) -> Self {
+    pub fn build<H>(config: &Config, handlers: impl FnOnce(TaskClient) -> H) -> Self
+    where
+        H: Into<HandlerRegistry>,
+    {
         let mut config = config.clone();
         config.retry.jitter = 0.0;
         let policies = config.routes.iter_mut();
@@ -115,7 +118,7 @@ impl TestKit {
             clock,
             ledger,
             tasks,
-            engine: engine.expect("made of parts it can always be used"),
+            engine,
             ran: Vec::new(),
         }
     }

@@ -16,12 +16,12 @@
 //! });
 //!
 //! let mut kit = TestKit::new(handlers);
-//! kit.tasks().create("Order", "close", [42], Duration::from_secs(1800)).await?;
-//! kit.assert_scheduled("Order", "close", [42]).due_in(Duration::from_secs(1800));
+//! kit.tasks().create(("Order", "close", [42]), Duration::from_secs(1800)).await?;
+//! kit.assert_scheduled(("Order", "close", [42])).due_in(Duration::from_secs(1800));
 //!
 //! assert!(kit.advance(Duration::from_secs(1799)).await.is_empty());
 //! kit.advance(Duration::from_secs(1)).await;
-//! kit.assert_ran("Order", "close", [42]).times(1).succeeded();
+//! kit.assert_ran(("Order", "close", [42])).times(1).succeeded();
 //! # Ok(())
 //! # }
 //! ```

@@ -78,7 +78,7 @@ impl TestRun {
         let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::on(clock.clone()));
         let timer = Arc::new(LedgerPoll::new(clock.clone()));
         let tasks = TaskClient::with_parts(Arc::clone(&ledger), timer);
-        let made = tasks.create_task(task.clone(), START).await;
+        let made = tasks.create(task.clone(), START).await;
         let made = made.unwrap_or_else(|error| panic!("`{}`: {error}", task.key()));
         clock.set(START.plus(*lateness));
         let claimant = Claimant {
@@ -101,7 +101,8 @@ impl TestRun {
     ///
     /// # Panics
     /// If none is registered, and as for [`context`](Self::context).
-    pub async fn call(&self, handlers: &HandlerRegistry) -> Result<(), HandlerError> {
+    pub async fn call(&self, handlers: impl AsRef<HandlerRegistry>) -> Result<(), HandlerError> {
+        let handlers = handlers.as_ref();
         let result = handlers.run(self.context().await).await;
         result.unwrap_or_else(|| {
             let mut names: Vec<&str> = handlers.names().collect();

@@ -64,7 +64,7 @@ fn jobs(diary: &Diary) -> HandlerRegistry {
 
 async fn create(kit: &TestKit, key: &str) {
     let key: lapsed::TaskKey = key.parse().unwrap();
-    kit.tasks().create_task(key.into(), Due::NOW).await.unwrap();
+    kit.tasks().create(key.into(), Due::NOW).await.unwrap();
 }
 
 /// Runs what is due, once.
@@ -156,11 +156,11 @@ async fn a_middleware_may_answer_in_place_of_the_handler() {
     kit.advance(Duration::ZERO).await;
     assert_eq!(diary.read(), ["ok", "ok"]);
     assert_eq!(kit.task("Job@ok@skip").unwrap().state, State::Done);
-    kit.assert_dead("Job", "ok", ["forbid"])
+    kit.assert_dead(("Job", "ok", ["forbid"]))
         .with_error("forbidden");
-    kit.assert_scheduled("Job", "ok", ["spoil"])
+    kit.assert_scheduled(("Job", "ok", ["spoil"]))
         .due_in(Duration::from_secs(15));
-    kit.assert_ran("Job", "ok", ["go"]).succeeded();
+    kit.assert_ran(("Job", "ok", ["go"])).succeeded();
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn a_panic_in_a_middleware_is_a_panic_of_the_run() {
         }
     );
     kit.advance(Duration::from_secs(15)).await;
-    kit.assert_ran("Job", "ok", [""; 0]).times(2).succeeded();
+    kit.assert_ran(("Job", "ok", [""; 0])).times(2).succeeded();
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn an_error_before_a_run_is_its_outcome() {
     create(&kit, "Job@fail").await;
     kit.advance(Duration::ZERO).await;
     assert_eq!(diary.read(), ["fail"], "only the other one");
-    kit.assert_scheduled("Job", "ok", [""; 0])
+    kit.assert_scheduled(("Job", "ok", [""; 0]))
         .due_in(Duration::from_secs(60));
 }
 
@@ -261,7 +261,7 @@ async fn hooks_after_a_run_see_every_end_and_change_none() {
         ]
     );
     assert_eq!(kit.task("Job@ok").unwrap().state, State::Done);
-    kit.assert_scheduled("Job", "fail", [""; 0]);
+    kit.assert_scheduled(("Job", "fail", [""; 0]));
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn only_what_was_signed_with_a_known_secret_is_run() {
         ),
     ] {
         let name = task.key().to_string();
-        tasks.create_task(task, Due::NOW).await.unwrap();
+        tasks.create(task, Due::NOW).await.unwrap();
         kit.advance(Duration::ZERO).await;
         let record = kit.task(&name).unwrap();
         let (state, payload) = (record.state, record.payload);
@@ -301,7 +301,7 @@ async fn only_what_was_signed_with_a_known_secret_is_run() {
         );
         assert_eq!(diary.read().is_empty(), !runs, "{name}");
     }
-    kit.assert_dead("Job", "ok", ["unsigned"])
+    kit.assert_dead(("Job", "ok", ["unsigned"]))
         .with_error("permanent failure: payload is not authentic");
 }
 
@@ -325,9 +325,9 @@ async fn a_signature_that_is_copied_to_another_task_is_not_authentic() {
         kit.ledger().create(&[row]).await.unwrap();
     }
     kit.advance(Duration::ZERO).await;
-    kit.assert_ran("Job", "ok", ["1"]).succeeded();
-    kit.assert_dead("Job", "ok", ["2"]);
-    kit.assert_dead("Job", "ok", ["1", ""]);
+    kit.assert_ran(("Job", "ok", ["1"])).succeeded();
+    kit.assert_dead(("Job", "ok", ["2"]));
+    kit.assert_dead(("Job", "ok", ["1", ""]));
 }
 
 #[tokio::test]
@@ -335,7 +335,7 @@ async fn a_payload_may_not_look_like_an_envelope() {
     let task = Task::new("Job", "ok", [1]).unwrap();
     let task = task.payload(r#"{"a": 1, "$lapsed": {}}"#);
     let tasks = TestKit::new(HandlerRegistry::new()).tasks();
-    let error = tasks.create_task(task, Due::NOW).await.unwrap_err();
+    let error = tasks.create(task, Due::NOW).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "payload has a top-level member `$lapsed`, which is reserved: expected another name"
@@ -346,7 +346,7 @@ async fn a_payload_may_not_look_like_an_envelope() {
 async fn a_secret_that_can_be_guessed_signs_nothing() {
     let tasks = TestKit::new(HandlerRegistry::new()).tasks();
     let task = Task::new("Job", "ok", [1]).unwrap().sign("short");
-    let error = tasks.create_task(task, Due::NOW).await.unwrap_err();
+    let error = tasks.create(task, Due::NOW).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the secret to sign with has 5 bytes, expected at least 16"
@@ -418,7 +418,7 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
     create(&kit, "Job@slow").await;
     create(&kit, "Job@quick").await;
     kit.advance(Duration::ZERO).await;
-    kit.assert_ran("Job", "slow", [""; 0]).succeeded();
+    kit.assert_ran(("Job", "slow", [""; 0])).succeeded();
     let lines = log.lines_with("slow");
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("slow_after_ms=20"), "{lines:?}");
@@ -438,7 +438,7 @@ async fn the_span_of_a_run_names_its_trace_and_keeps_arguments_to_itself() {
         let mut kit = TestKit::new(handlers.clone());
         let task = Task::new("Job", "log", ["s3cret"]).unwrap();
         let task = task.traceparent(TRACE).unwrap();
-        kit.tasks().create_task(task, Due::NOW).await.unwrap();
+        kit.tasks().create(task, Due::NOW).await.unwrap();
         kit.advance(Duration::ZERO).await;
         let lines = log.lines_with("the handler speaks");
         let [line] = &lines[..] else {
@@ -498,16 +498,14 @@ async fn what_a_handler_creates_belongs_to_its_trace() {
             async move {
                 seen.send(ctx.traceparent())?;
                 let child = |name: &str| Task::new("Job", "child", [name]);
-                tasks.create_task(child("inherits")?, Due::NOW).await?;
+                tasks.create(child("inherits")?, Due::NOW).await?;
                 let own = child("has its own")?.traceparent(OWN)?;
-                tasks.create_task(own, Due::NOW).await?;
+                tasks.create(own, Due::NOW).await?;
                 let told = tasks.clone().trace_with(|| Some(TOLD.to_owned()));
-                told.create_task(child("is told")?, Due::NOW).await?;
+                told.create(child("is told")?, Due::NOW).await?;
                 for silent in [None, Some("nonsense")] {
                     let silent = tasks.clone().trace_with(move || silent.map(str::to_owned));
-                    silent
-                        .create_task(child("is told nothing")?, Due::NOW)
-                        .await?;
+                    silent.create(child("is told nothing")?, Due::NOW).await?;
                 }
                 Ok(())
             }
@@ -517,12 +515,12 @@ async fn what_a_handler_creates_belongs_to_its_trace() {
     let mut kit = TestKit::build(&Config::default(), handlers);
     let parent = Task::new("Job", "parent", [""; 0]).unwrap();
     let parent = parent.traceparent(TRACE).unwrap();
-    kit.tasks().create_task(parent, Due::NOW).await.unwrap();
+    kit.tasks().create(parent, Due::NOW).await.unwrap();
     kit.advance(Duration::ZERO).await;
-    kit.assert_ran("Job", "parent", [""; 0]).succeeded();
+    kit.assert_ran(("Job", "parent", [""; 0])).succeeded();
     let span = spans.recv().await.unwrap().unwrap().to_string();
     let trace_of = |arg: &str| {
-        let task = kit.assert_scheduled("Job", "child", [arg]).task().clone();
+        let task = kit.assert_scheduled(("Job", "child", [arg])).task().clone();
         task.traceparent.unwrap().to_string()
     };
     assert_eq!(trace_of("inherits"), span);

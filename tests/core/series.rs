@@ -64,7 +64,7 @@ async fn the_last_occurrence_ends_a_series_as_it_ended_itself() {
         assert_eq!(tasks.pttl(task.key()).await.unwrap(), None);
         // The very arming that was the last is not created again: its state is what it came to.
         let last = UnixMs(series.due().0 + 120_000);
-        let found = tasks.create_task(task, last).await.unwrap();
+        let found = tasks.create(task, last).await.unwrap();
         assert_eq!(found.state(), state);
     }
 }
@@ -207,11 +207,8 @@ async fn an_occurrence_that_a_person_called_off_stays_called_off() {
     let due = begin(&kit, rule.overlap(Overlap::Allow)).await;
     let instance = TaskKey::parse(&format!("Job@run@~{}", due.0)).unwrap();
     let tasks = kit.tasks();
-    tasks
-        .create_task(instance.clone().into(), due)
-        .await
-        .unwrap();
-    tasks.cancel_key(&instance).await.unwrap();
+    tasks.create(instance.clone().into(), due).await.unwrap();
+    tasks.cancel(&instance).await.unwrap();
     let ran = kit.advance(secs(90)).await;
     assert_eq!(outcomes(&ran), ["handed_on"]);
     let state = kit.task(instance.as_str()).unwrap().state;

@@ -94,7 +94,7 @@ impl BenchDaemon {
             handlers.on(SLOW_CLASS, METHOD, slow);
         }
         let engine = adapters.engine(config, handlers);
-        let status = engine.status()?;
+        let status = engine.status();
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let ignoring = tokio::spawn(async move { while interrupt.recv().await.is_some() {} });
 

@@ -136,7 +136,7 @@ async fn a_task_whose_row_was_locked_starts_soon_after_though_no_sweep_finds_it(
     );
     let row = rig
         .tasks
-        .create("Job", "count", ["1"], seconds(1))
+        .create(("Job", "count", ["1"]), seconds(1))
         .await
         .unwrap()
         .arming()

@@ -48,7 +48,7 @@ async fn sweeping_goes_on_after_a_settlement_was_refused_in_an_outage() {
     let faults = Arc::new(Faults::default());
     let rig = start_with(ledger, Arc::clone(&faults), "", counting(&Arc::default()));
     rig.tasks
-        .create("Job", "count", ["1"], Duration::from_secs(3))
+        .create(("Job", "count", ["1"]), Duration::from_secs(3))
         .await
         .unwrap();
     let errors = [unavailable(), refused(), unavailable(), refused()];

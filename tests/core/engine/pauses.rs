@@ -30,7 +30,7 @@ async fn nothing_starts_unless_it_is_known_what_is_paused() {
     faults.pauses_fail.store(false, Ordering::SeqCst);
     let rig = start_with(ledger, Arc::clone(&faults), "", counting(&count));
     let create = async |number: u32| {
-        let made = rig.tasks.create("Job", "count", [number], Duration::ZERO);
+        let made = rig.tasks.create(("Job", "count", [number]), Duration::ZERO);
         made.await.unwrap();
     };
     create(1).await;

@@ -78,7 +78,7 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
     }
     let key = TaskKey::parse("Job@count@pending").unwrap();
     rig.tasks
-        .create_task(key.into(), seconds(100_000))
+        .create(key.into(), seconds(100_000))
         .await
         .unwrap();
     let left = async || {

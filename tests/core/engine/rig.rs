@@ -79,7 +79,7 @@ pub fn start_with(
     };
     let (stop, stopped) = oneshot::channel();
     let engine = Engine::with_parts(parts.clone(), &config);
-    let status = engine.status().unwrap();
+    let status = engine.status();
     let running = tokio::spawn(engine.run_until(async move {
         let _ = stopped.await;
     }));
@@ -109,7 +109,7 @@ impl Rig {
     /// Creates this task, due at once.
     pub async fn due_now(&self, key: &str) -> Made {
         let key = TaskKey::parse(key).unwrap();
-        let made = self.tasks.create_task(key.into(), Duration::ZERO);
+        let made = self.tasks.create(key.into(), Duration::ZERO);
         made.await.unwrap()
     }
 

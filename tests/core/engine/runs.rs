@@ -32,9 +32,7 @@ async fn a_task_runs_once_at_its_due_millisecond() {
     let made = rig
         .tasks
         .create(
-            "Order",
-            "close",
-            ["42", "unpaid"],
+            ("Order", "close", ["42", "unpaid"]),
             Duration::from_millis(5_000),
         )
         .await
@@ -73,7 +71,7 @@ async fn what_nothing_here_can_run_stays_pending_until_a_route_appears() {
     let rig = start("", counting(&count));
     rig.due_now("Other@job@1").await;
     rig.tasks
-        .create("Job", "count", ["1"], Duration::from_secs(5))
+        .create(("Job", "count", ["1"]), Duration::from_secs(5))
         .await
         .unwrap();
     rig.until("Job@count@1", State::Done).await;
@@ -105,7 +103,7 @@ async fn two_daemons_on_one_ledger_run_each_task_once() {
     );
     for n in 0..500u64 {
         one.tasks
-            .create("Job", "count", [n], Duration::from_millis(n * 7))
+            .create(("Job", "count", [n]), Duration::from_millis(n * 7))
             .await
             .unwrap();
     }
@@ -124,7 +122,7 @@ async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_di
     assert_eq!(runs.recv().await.unwrap(), first.id());
     let second = rig
         .tasks
-        .create("Job", "held", [""; 0], Duration::from_millis(10))
+        .create(("Job", "held", [""; 0]), Duration::from_millis(10))
         .await
         .unwrap();
     assert!(second.older_run());
@@ -144,11 +142,11 @@ async fn a_cancelled_task_does_not_start() {
     let count = Arc::default();
     let rig = start("", counting(&count));
     rig.tasks
-        .create("Job", "count", ["1"], Duration::from_secs(3))
+        .create(("Job", "count", ["1"]), Duration::from_secs(3))
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_millis(2_999)).await;
-    rig.tasks.cancel("Job", "count", ["1"]).await.unwrap();
+    rig.tasks.cancel(("Job", "count", ["1"])).await.unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(rig.record("Job@count@1").await.state, State::Cancelled);
     rig.stop().await;
@@ -171,7 +169,7 @@ async fn the_parts_of_a_task_reach_its_handler() {
     let key = TaskKey::parse("Job@json@a@b").unwrap();
     let due = lapsed::task::Due::at(UnixMs(START.0 + 250)).unwrap();
     let task = Task::from(key).payload("{\"amount\":3}").tag("vip");
-    let made = rig.tasks.create_task(task, due).await.unwrap();
+    let made = rig.tasks.create(task, due).await.unwrap();
     let (json, amount) = ran.recv().await.unwrap();
     assert_eq!(amount["amount"], 3);
     assert_eq!(json["id"], made.id());
@@ -198,7 +196,7 @@ async fn a_claim_that_was_a_little_early_by_the_ledgers_clock_is_made_again_at_o
     *faults.clock_ahead.lock().unwrap() = Duration::from_millis(8);
     let rig = start_with(ledger, faults, "", counting(&Arc::default()));
     rig.tasks
-        .create("Job", "count", ["1"], Duration::from_secs(5))
+        .create(("Job", "count", ["1"]), Duration::from_secs(5))
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_millis(5_020)).await;

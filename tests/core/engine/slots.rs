@@ -31,7 +31,7 @@ async fn no_more_runs_go_on_than_there_are_slots() {
     let rig = start("engine.concurrency = 4", handlers);
     for n in 0..40u64 {
         rig.tasks
-            .create("Job", "slow", [n], Duration::from_secs(3))
+            .create(("Job", "slow", [n]), Duration::from_secs(3))
             .await
             .unwrap();
     }
@@ -66,7 +66,7 @@ async fn a_backlog_of_long_runs_takes_all_slots_but_an_eighth() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(runs.try_recv().is_err(), "the rest is kept for fresh ones");
     rig.tasks
-        .create("Job", "long", [99], Duration::from_millis(50))
+        .create(("Job", "long", [99]), Duration::from_millis(50))
         .await
         .unwrap();
     assert_eq!(runs.recv().await, Some(99));

@@ -57,7 +57,7 @@ async fn what_a_handler_creates_is_in_its_trace_also_in_its_own_transaction() {
     });
     let _daemon = rig.daemon_with(handlers);
     let parent = Task::from(key("Job@parent")).traceparent(TRACE).unwrap();
-    tasks.create_task(parent, Due::NOW).await.unwrap();
+    tasks.create(parent, Due::NOW).await.unwrap();
     rig.until_done(2).await;
     let trace = rig.record("Job@record@child").await.traceparent.unwrap();
     assert_eq!(trace.trace_id(), TRACE[3..35]);

@@ -21,7 +21,7 @@ async fn a_task_cancelled_at_its_due_time_either_ran_before_the_answer_or_never(
         // From a little before its time to a little after.
         let offset = [-20, -2, 0, 1, 2, 3, 5, 9][index % 8];
         rig.until_clock(UnixMs(made.due().0 + offset)).await;
-        let answer = client.cancel_key(&key(&name)).await.unwrap();
+        let answer = client.cancel(&key(&name)).await.unwrap();
         answers.push((name, answer, rig.now_ms().await));
     }
     until("no task is pending or running", async || {
@@ -64,7 +64,7 @@ async fn a_cancelled_task_never_runs_and_its_key_is_gone() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let made = daemon.create("Job@record@1", 1_000).await;
-    let answer = daemon.tasks.cancel_key(&key("Job@record@1")).await.unwrap();
+    let answer = daemon.tasks.cancel(&key("Job@record@1")).await.unwrap();
     assert_eq!(answer, CancelAnswer::Cancelled);
     assert_eq!(rig.pttl("Job@record@1").await, -2);
     rig.until_clock(made.due()).await;
@@ -98,7 +98,7 @@ async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
     let daemon = rig.daemon_with(handlers);
     daemon.create("Job@fails", 0).await;
     until("it runs", async || rig.runs().await.len() == 1).await;
-    let answer = daemon.tasks.cancel_key(&key("Job@fails")).await.unwrap();
+    let answer = daemon.tasks.cancel(&key("Job@fails")).await.unwrap();
     assert_eq!(answer, CancelAnswer::Running);
     cancelled.notify_one();
     rig.until_state("Job@fails", State::Cancelled).await;

@@ -214,7 +214,7 @@ async fn run(task: TaskContext, method: &str, dies_at: Option<Step>) -> Result<(
 #[ignore = "a program for the other tests to start"]
 async fn worker() {
     let handlers = endings(Some(step_of_program()));
-    let engine = Engine::new(config_of_program(), handlers);
+    let engine = Engine::new(config_of_program(), handlers).unwrap();
     engine.run_until(std::future::pending()).await.unwrap();
 }
 

@@ -37,7 +37,7 @@ type Entry = (String, BTreeMap<String, String>);
 async fn a_worker_gets_a_task_from_a_stream_and_acknowledges_it() {
     let (rig, daemon) = start("stream = { key = 'lapsed:{class}', maxlen = 1000 }").await;
     let task = Task::from(key("Out@go@1@x")).payload("{\"amount\": 5}");
-    let made = daemon.tasks.create_task(task, Due::NOW).await.unwrap();
+    let made = daemon.tasks.create(task, Due::NOW).await.unwrap();
     rig.until_done(1).await;
     let () = rig
         .redis_says(&["XGROUP", "CREATE", "lapsed:Out", "workers", "0"])
@@ -80,7 +80,7 @@ async fn a_stream_is_cut_to_about_its_length_and_only_if_the_route_says_so() {
         let tasks: Vec<_> = tasks.map(|task| (task, Due::NOW)).collect();
         for chunk in tasks.chunks(100) {
             for (task, due) in chunk {
-                daemon.tasks.create_task(task.clone(), *due).await.unwrap();
+                daemon.tasks.create(task.clone(), *due).await.unwrap();
             }
         }
         rig.until_done(300).await;

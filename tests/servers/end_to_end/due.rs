@@ -73,14 +73,14 @@ async fn a_request_that_is_repeated_runs_the_task_once() {
     for _ in 0..3 {
         daemon
             .tasks
-            .create_task(key("Job@record@1").into(), due)
+            .create(key("Job@record@1").into(), due)
             .await
             .unwrap();
     }
     rig.until_done(1).await;
     let again = daemon
         .tasks
-        .create_task(key("Job@record@1").into(), due)
+        .create(key("Job@record@1").into(), due)
         .await
         .unwrap();
     assert_eq!(again.state(), lapsed::task::State::Done);

@@ -244,7 +244,7 @@ async fn a_task_has_as_many_attempts_as_its_creator_says_from_wherever_it_comes(
     let daemon = rig.daemon_with(HandlerRegistry::new());
     let task = lapsed::Task::from(key("Run@it@library")).max_attempts(1);
     let due = Duration::ZERO;
-    daemon.tasks.create_task(task, due).await.unwrap();
+    daemon.tasks.create(task, due).await.unwrap();
     for (name, runs) in [("bulk", 3), ("cli", 2), ("library", 1)] {
         let name = format!("Run@it@{name}");
         rig.until_state(&name, State::Dead).await;

@@ -57,15 +57,15 @@ async fn a_payload_is_stored_as_it_is_unless_something_travels_with_it() {
         if name.ends_with("signed") {
             task = task.sign(SECRET);
         }
-        tasks.create_task(task, due).await.unwrap();
+        tasks.create(task, due).await.unwrap();
         assert_eq!(rig.record(name).await.payload.as_deref(), Some(payload));
     }
     let bare = Task::from(key("C@m@bare"));
-    tasks.create_task(bare.clone(), due).await.unwrap();
+    tasks.create(bare.clone(), due).await.unwrap();
     let traced = Task::from(key("C@m@bare@traced"))
         .traceparent(TRACE)
         .unwrap();
-    tasks.create_task(traced, due).await.unwrap();
+    tasks.create(traced, due).await.unwrap();
 
     assert_eq!(stored(&rig, "C@m@plain").await.as_deref(), Some(payload));
     assert_eq!(stored(&rig, "C@m@bare").await, None);
@@ -96,7 +96,7 @@ async fn the_limit_of_a_payload_is_about_the_users_own() {
     let payload = format!("\"{}\"", "x".repeat(lapsed::task::PAYLOAD_BYTES_MAX - 2));
     let task = Task::from(key("C@m@1")).payload(payload.clone());
     let task = task.sign(SECRET).traceparent(TRACE).unwrap();
-    tasks.create_task(task, Due::NOW).await.unwrap();
+    tasks.create(task, Due::NOW).await.unwrap();
     assert_eq!(rig.record("C@m@1").await.payload, Some(payload));
 }
 
@@ -114,7 +114,7 @@ async fn a_program_is_told_the_trace_of_its_run() {
         .traceparent(TRACE);
     daemon
         .tasks
-        .create_task(traced.unwrap(), Due::NOW)
+        .create(traced.unwrap(), Due::NOW)
         .await
         .unwrap();
     daemon.create("Run@it@plain", 0).await;
@@ -163,7 +163,7 @@ async fn a_route_with_a_secret_runs_only_what_was_signed_with_it() {
     let signed = Task::from(key("Pay@out@signed"))
         .payload("[100]")
         .sign(SECRET);
-    daemon.tasks.create_task(signed, Due::NOW).await.unwrap();
+    daemon.tasks.create(signed, Due::NOW).await.unwrap();
     daemon.create("Pay@out@unsigned", 0).await;
     rig.arm("Pay@out@armed", 300).await;
     // The signature of another amount.

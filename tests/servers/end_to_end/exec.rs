@@ -66,7 +66,7 @@ async fn a_program_gets_its_arguments_as_they_are_and_the_task_on_stdin() {
     let made = script
         .daemon
         .tasks
-        .create_task(task.payload("{\"amount\": 5}").tag("shop"), Due::NOW)
+        .create(task.payload("{\"amount\": 5}").tag("shop"), Due::NOW)
         .await
         .unwrap();
     script.rig.until_done(1).await;
@@ -260,12 +260,7 @@ async fn the_last_line_of_a_program_that_failed_may_say_more() {
         let task = Task::from(crate::end_to_end::rig::key(&format!("Run@it@{arg}")));
         let runs = if arg == "waits" { 2 } else { 1 };
         let task = task.max_attempts(runs);
-        script
-            .daemon
-            .tasks
-            .create_task(task, Due::NOW)
-            .await
-            .unwrap();
+        script.daemon.tasks.create(task, Due::NOW).await.unwrap();
     }
     let rig = &script.rig;
     // Exit 0 is success, whatever was said.

@@ -67,7 +67,7 @@ async fn overdue_tasks_are_held_over_restarts_until_they_are_let_go_and_new_ones
     let ledger = lapsed::ledger::mysql::MysqlLedger::new(&rig.config().ledger).unwrap();
     let run = ledger.run_now(&key("Job@record@2")).await.unwrap();
     assert!(matches!(run, RunNowAnswer::Due(arming) if arming.due >= before));
-    client.cancel_key(&key("Job@record@3")).await.unwrap();
+    client.cancel(&key("Job@record@3")).await.unwrap();
     rig.until_state("Job@record@1", State::Done).await;
     rig.until_state("Job@record@2", State::Done).await;
     assert_eq!(rig.runs().await.len(), 2);

@@ -200,7 +200,7 @@ async fn a_row_that_somebody_locks_delays_no_other() {
     let due = UnixMs(rig.now_ms().await + 2_000);
     for number in 0..50 {
         let task = Task::new("Job", "record", [number]).unwrap();
-        daemon.tasks.create_task(task, due).await.unwrap();
+        daemon.tasks.create(task, due).await.unwrap();
     }
     let url = rig.config().ledger.url.expose().to_owned();
     let mut other = MySqlConnection::connect(&url).await.unwrap();

@@ -166,7 +166,7 @@ async fn what_was_done_or_cancelled_runs_again_when_an_old_program_creates_it_ag
     rig.until_done(1).await;
     daemon.create("Job@record@cancelled", 60_000).await;
     let cancelled = crate::end_to_end::rig::key("Job@record@cancelled");
-    daemon.tasks.cancel_key(&cancelled).await.unwrap();
+    daemon.tasks.cancel(&cancelled).await.unwrap();
     for name in ["Job@record@done", "Job@record@cancelled"] {
         old_create(&rig, name, 4).await;
     }

@@ -62,7 +62,7 @@ async fn a_cancellation_during_a_run_ends_what_was_armed_behind_it() {
     for name in names {
         daemon
             .tasks
-            .create_task(key(name).into(), Duration::ZERO)
+            .create(key(name).into(), Duration::ZERO)
             .await
             .unwrap();
         rig.until_state(name, State::Running).await;
@@ -70,13 +70,13 @@ async fn a_cancellation_during_a_run_ends_what_was_armed_behind_it() {
     let [created, armed, class] = names;
     for name in [created, class] {
         let later = Duration::from_secs(60);
-        let made = daemon.tasks.create_task(key(name).into(), later).await;
+        let made = daemon.tasks.create(key(name).into(), later).await;
         assert!(made.unwrap().older_run());
     }
     rig.arm(armed, 60_000).await;
     until_due_in(&rig, armed, 50..61).await;
     for name in [created, armed] {
-        let answer = daemon.tasks.cancel_key(&key(name)).await.unwrap();
+        let answer = daemon.tasks.cancel(&key(name)).await.unwrap();
         assert_eq!(answer, CancelAnswer::Running);
     }
     let filter = CancelFilter::class("Job");
@@ -154,7 +154,7 @@ async fn a_key_armed_near_the_time_of_a_clients_task_moves_it_exactly() {
     ] {
         let made = daemon
             .tasks
-            .create_task(key(name).into(), Duration::from_secs(60))
+            .create(key(name).into(), Duration::from_secs(60))
             .await
             .unwrap();
         let due = made.due().0;
@@ -169,7 +169,7 @@ async fn a_key_armed_near_the_time_of_a_clients_task_moves_it_exactly() {
     let name = "Job@record@soon";
     let made = daemon
         .tasks
-        .create_task(key(name).into(), Duration::from_secs(4));
+        .create(key(name).into(), Duration::from_secs(4));
     let due = made.await.unwrap().due().0;
     let armed_for = due + 1_500;
     rig.arm(name, armed_for - rig.now_ms().await).await;
@@ -189,7 +189,7 @@ async fn each_expiry_given_to_a_key_of_ours_counts_and_leaves_the_task_what_it_w
     let name = "Job@record@1";
     let made = daemon
         .tasks
-        .create_task(key(name).into(), Duration::from_secs(90));
+        .create(key(name).into(), Duration::from_secs(90));
     made.await.unwrap();
     for (left_ms, wanted) in [("60000", 50..61), ("20000", 10..21), ("40000", 30..41)] {
         let () = rig.redis_says(&["PEXPIRE", name, left_ms]).await;
@@ -212,16 +212,12 @@ async fn a_key_armed_after_a_cancellation_or_the_end_begins_anew_however_near() 
     let made = "Job@record@made";
     let armed = "Job@record@armed";
     let due_in = Duration::from_secs(60);
-    daemon
-        .tasks
-        .create_task(key(made).into(), due_in)
-        .await
-        .unwrap();
+    daemon.tasks.create(key(made).into(), due_in).await.unwrap();
     rig.arm(armed, 60_000).await;
     rig.until_adopted(armed).await;
     for name in [made, armed] {
         let due = rig.record(name).await.due.0;
-        let answer = daemon.tasks.cancel_key(&key(name)).await.unwrap();
+        let answer = daemon.tasks.cancel(&key(name)).await.unwrap();
         assert_eq!(answer, CancelAnswer::Cancelled);
         rig.arm(name, due - rig.now_ms().await).await;
         rig.until_state(name, State::Pending).await;
@@ -250,7 +246,7 @@ async fn a_key_that_is_there_again_after_redis_died_does_not_undo_a_cancellation
     // Moved, and dead before that is written down.
     rig.arm(name, 4_000).await;
     rig.redis.kill();
-    let answer = daemon.tasks.cancel_key(&key(name)).await.unwrap();
+    let answer = daemon.tasks.cancel(&key(name)).await.unwrap();
     assert_eq!(answer, CancelAnswer::Cancelled);
     rig.redis.start_again().await.unwrap();
     daemon.hears_events().await;

@@ -472,8 +472,8 @@ impl Daemon {
     pub fn start(config: &Config, handlers: HandlerRegistry) -> Self {
         let adapters = Adapters::new(config).unwrap();
         let engine = adapters.engine(config, handlers);
-        let status = engine.status().unwrap();
-        let router = Arc::clone(&engine.parts().unwrap().router);
+        let status = engine.status();
+        let router = Arc::clone(&engine.parts().router);
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(engine.run_until(async move {
             let _ = stopped.await;
@@ -585,5 +585,5 @@ impl Drop for Daemon {
 /// Creates a task by name, due after so many milliseconds.
 pub async fn create(tasks: &TaskClient, name: &str, delay_ms: i64) -> lapsed::client::Made {
     let due = Due::after_ms(delay_ms).unwrap();
-    tasks.create_task(key(name).into(), due).await.unwrap()
+    tasks.create(key(name).into(), due).await.unwrap()
 }

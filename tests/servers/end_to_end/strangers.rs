@@ -41,7 +41,7 @@ async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_earl
     let daemon = rig.listening_daemon().await;
     let due = UnixMs(rig.now_ms().await + 4_000);
     let task = key("Job@record@1").into();
-    let newer = daemon.tasks.create_task(task, due).await.unwrap();
+    let newer = daemon.tasks.create(task, due).await.unwrap();
     // As an older arming left it behind.
     let () = rig
         .redis_says(&["SET", "Job@record@1", "", "PX", "1"])
@@ -112,7 +112,7 @@ async fn events_of_finished_and_cancelled_tasks_run_nothing() {
     daemon.create("Job@record@cancelled", 60_000).await;
     daemon
         .tasks
-        .cancel_key(&key("Job@record@cancelled"))
+        .cancel(&key("Job@record@cancelled"))
         .await
         .unwrap();
     rig.until_done(1).await;

@@ -51,14 +51,14 @@ async fn a_throttled_task_runs_once_for_all_requests_until_it_starts() {
     let name = "Job@record@throttled";
     let first = daemon
         .tasks
-        .create_task(task(name, IfPending::Keep), Duration::from_secs(1))
+        .create(task(name, IfPending::Keep), Duration::from_secs(1))
         .await
         .unwrap();
     for delay_ms in [500, 1_000, 60_000] {
         let delay = Duration::from_millis(delay_ms);
         let made = daemon
             .tasks
-            .create_task(task(name, IfPending::Keep), delay)
+            .create(task(name, IfPending::Keep), delay)
             .await
             .unwrap();
         assert_eq!((made.id(), made.stands()), (first.id(), Stands::Kept));
@@ -68,7 +68,7 @@ async fn a_throttled_task_runs_once_for_all_requests_until_it_starts() {
     // The next request begins the next stretch.
     let next = daemon
         .tasks
-        .create_task(task(name, IfPending::Keep), Duration::from_millis(300))
+        .create(task(name, IfPending::Keep), Duration::from_millis(300))
         .await
         .unwrap();
     assert_eq!(next.stands(), Stands::Asked);
@@ -91,7 +91,7 @@ async fn a_debounced_task_runs_once_after_the_last_request() {
     for _ in 0..5 {
         let made = daemon
             .tasks
-            .create_task(task(name, IfPending::Move), Duration::from_secs(1))
+            .create(task(name, IfPending::Move), Duration::from_secs(1))
             .await;
         last = Some(made.unwrap().due());
     }
@@ -108,11 +108,11 @@ async fn a_refusal_says_what_there_is_and_writes_nothing() {
     let name = "Job@record@one";
     let hour = Duration::from_secs(3_600);
     let made = client
-        .create_task(task(name, IfPending::Refuse), hour)
+        .create(task(name, IfPending::Refuse), hour)
         .await
         .unwrap();
     let again = client
-        .create_task(task(name, IfPending::Refuse).tag("t"), 2 * hour)
+        .create(task(name, IfPending::Refuse).tag("t"), 2 * hour)
         .await;
     match again {
         Err(ClientError::Exists {
@@ -179,7 +179,7 @@ async fn tasks_with_a_suffix_are_many_of_one_kind() {
         let task = Task::new("Mail", "send", [42]).unwrap().unique().unwrap();
         daemon
             .tasks
-            .create_task(task, Duration::from_millis(300))
+            .create(task, Duration::from_millis(300))
             .await
             .unwrap();
     }

@@ -80,7 +80,7 @@ async fn a_task_is_posted_as_json_and_signed_with_each_key() {
     let task = Task::from(key("Hook@a:b@1@ü"))
         .payload("{\"amount\": 5}")
         .tag("shop");
-    let made = shop.daemon.tasks.create_task(task, Due::NOW).await.unwrap();
+    let made = shop.daemon.tasks.create(task, Due::NOW).await.unwrap();
     shop.rig.until_done(1).await;
     let requests = shop.receiver.requests();
     let [request] = &requests[..] else {

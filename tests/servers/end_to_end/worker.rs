@@ -38,6 +38,7 @@ async fn serve() {
         std::process::abort();
     });
     Engine::new(config, handlers)
+        .unwrap()
         .run_until(std::future::pending())
         .await
         .unwrap();

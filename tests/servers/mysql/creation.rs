@@ -29,7 +29,7 @@ async fn creations_at_the_same_time_share_statements() {
             for n in 0..10 {
                 let args = [creator, n];
                 let delay = Duration::from_secs(3600 + n as u64);
-                let made = tasks.create("Many", "create", args, delay).await.unwrap();
+                let made = tasks.create(("Many", "create", args), delay).await.unwrap();
                 let key = TaskKey::build("Many", "create", args.map(|n| n.to_string())).unwrap();
                 ids.push((key, made.arming()));
             }
@@ -73,7 +73,7 @@ async fn a_task_that_is_refused_fails_nobody_elses_creation() {
         let tasks = tasks.clone();
         async move {
             tasks
-                .create(class, "m", [n], Duration::from_secs(60))
+                .create((class, "m", [n]), Duration::from_secs(60))
                 .await
                 .is_ok()
         }
@@ -94,7 +94,7 @@ async fn a_locked_row_fails_nobody_elses_creation() {
     let hour = Duration::from_secs(3_600);
     // With a neighbour, since a wait for a row's lock keeps others out of the gap before it.
     for n in [1, 2] {
-        tasks.create("Locked", "row", [n], hour).await.unwrap();
+        tasks.create(("Locked", "row", [n]), hour).await.unwrap();
     }
     let mut other = MySqlConnection::connect(&url).await.unwrap();
     let mut holding = other.begin().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_locked_row_fails_nobody_elses_creation() {
             n => ("Many", "create", n),
         };
         let tasks = tasks.clone();
-        creators.spawn(async move { (class, tasks.create(class, method, [n], 2 * hour).await) });
+        creators.spawn(async move { (class, tasks.create((class, method, [n]), 2 * hour).await) });
     }
     let created = creators.join_all().await;
     let failed = created
@@ -122,7 +122,10 @@ async fn a_locked_row_fails_nobody_elses_creation() {
     }
     assert_eq!(created.iter().filter(|(_, made)| made.is_ok()).count(), 49);
     holding.rollback().await.unwrap();
-    tasks.create("Locked", "row", [2], 2 * hour).await.unwrap();
+    tasks
+        .create(("Locked", "row", [2]), 2 * hour)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ async fn serve() {
     let shutdown = async move {
         terminated.recv().await;
     };
-    let engine = Engine::new(config, with_model());
+    let engine = Engine::new(config, with_model()).unwrap();
     engine.run_until(shutdown).await.unwrap();
 }
 

@@ -21,7 +21,7 @@ impl Trial {
         let after = |ms: i64| Due::after_ms(ms).unwrap();
         match op {
             Op::Create(ms) => {
-                let made = self.client.create_task(task_key.into(), after(ms)).await;
+                let made = self.client.create(task_key.into(), after(ms)).await;
                 Some(made.unwrap().due().0)
             }
             Op::Reschedule(ms) => {
@@ -42,7 +42,7 @@ impl Trial {
                 moved
             }
             Op::Cancel => {
-                let answer = self.client.cancel_key(&task_key).await.unwrap();
+                let answer = self.client.cancel(&task_key).await.unwrap();
                 let wanted = match row {
                     Row::None => CancelAnswer::Unknown,
                     Row::Pending { .. } => CancelAnswer::Cancelled,

@@ -75,7 +75,7 @@ async fn what_the_configuration_says_anew_is_taken_and_what_a_person_ended_stays
     })
     .await;
 
-    daemon.tasks.cancel_key(&key("Job@record@1")).await.unwrap();
+    daemon.tasks.cancel(&key("Job@record@1")).await.unwrap();
     let again = configured(
         &rig,
         "key = 'Job@record@1'\nevery = '7m'\n[[recurring]]\nkey = 'Job@record@2'\nevery = '7m'",
@@ -172,7 +172,7 @@ async fn retention_brings_no_configured_series_back_and_forgets_the_others() {
     })
     .await;
     for name in ["Job@record@ours", "Job@record@theirs"] {
-        daemon.tasks.cancel_key(&key(name)).await.unwrap();
+        daemon.tasks.cancel(&key(name)).await.unwrap();
     }
     daemon.stop().await;
     rig.run_sql("UPDATE tb_time_limit_task SET end_time = end_time - 7200, finished_at = finished_at - 7200")

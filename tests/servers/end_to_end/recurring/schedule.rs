@@ -34,7 +34,7 @@ async fn among_three_daemons_every_occurrence_runs_once_and_none_drifts() {
     })
     .await;
     for name in ["Job@record@1", "Job@effect@2"] {
-        daemons[1].tasks.cancel_key(&key(name)).await.unwrap();
+        daemons[1].tasks.cancel(&key(name)).await.unwrap();
     }
     let runs = rig.runs().await;
     each_once(&runs);
@@ -175,7 +175,7 @@ async fn a_series_that_is_cancelled_during_its_run_is_not_armed_again() {
     }
     for (way, _) in WAYS {
         let key = key(&format!("Job@gated@{way}"));
-        daemon.tasks.cancel_key(&key).await.unwrap();
+        daemon.tasks.cancel(&key).await.unwrap();
     }
     open.add_permits(WAYS.len());
     for (way, state) in WAYS {
@@ -267,7 +267,7 @@ async fn a_killed_worker_leaves_no_effect_of_an_occurrence_out_and_none_twice() 
         rig.number(effects).await >= 6
     })
     .await;
-    client.cancel_key(&key("Job@slow@300")).await.unwrap();
+    client.cancel(&key("Job@slow@300")).await.unwrap();
     rig.until_state("Job@slow@300", State::Cancelled).await;
     let found: Vec<String> = sqlx::query_scalar("SELECT task FROM effects ORDER BY id")
         .fetch_all(&rig.sql)

@@ -1,0 +1,164 @@
+//! Tasks of a [`TaskType`], and what else names a task.
+
+use super::Task;
+use crate::task::{KeyError, TaskKey, TaskType};
+
+/// What can be given for an argument of type `T`: a `T`, and `&str` for a `String`.
+pub trait IntoArg<T> {
+    /// The argument.
+    fn into_arg(self) -> T;
+}
+
+impl<T> IntoArg<T> for T {
+    fn into_arg(self) -> T {
+        self
+    }
+}
+
+impl IntoArg<String> for &str {
+    fn into_arg(self) -> String {
+        self.to_owned()
+    }
+}
+
+impl TaskType<()> {
+    /// The task without arguments.
+    ///
+    /// # Errors
+    /// None; it may be passed on as it is.
+    pub fn args(self) -> Result<Task, KeyError> {
+        Task::new(self.class(), self.method(), [""; 0])
+    }
+}
+
+impl<T: ToString> TaskType<Vec<T>> {
+    /// The task with any number of arguments of one type.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the argument that does not fit the grammar.
+    pub fn args(self, args: impl IntoIterator<Item = T>) -> Result<Task, KeyError> {
+        Task::new(self.class(), self.method(), args)
+    }
+}
+
+macro_rules! tuples {
+    ($($($type:ident $name:ident),+;)+) => {$(
+        impl<$($type: ToString),+> TaskType<($($type,)+)> {
+            /// The task with these arguments. What creates or names a task takes the answer as it is, error and all.
+            ///
+            /// # Errors
+            /// [`KeyError`] names the argument that does not fit the grammar.
+            #[allow(clippy::too_many_arguments)] // as many as the task has
+            pub fn args(self, $($name: impl IntoArg<$type>),+) -> Result<Task, KeyError> {
+                let args = [$(<_ as IntoArg<$type>>::into_arg($name).to_string()),+];
+                Task::new(self.class(), self.method(), args)
+            }
+        }
+    )+};
+}
+
+tuples! {
+    A a;
+    A a, B b;
+    A a, B b, C c;
+    A a, B b, C c, D d;
+    A a, B b, C c, D d, E e;
+    A a, B b, C c, D d, E e, F f;
+    A a, B b, C c, D d, E e, F f, G g;
+    A a, B b, C c, D d, E e, F f, G g, H h;
+}
+
+/// A task to be created: a [`Task`], what [`TaskType::args`] and [`Task::new`] answer, a key, or class, method and
+/// arguments.
+pub trait IntoTask {
+    /// The task.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the part that does not fit the grammar.
+    fn into_task(self) -> Result<Task, KeyError>;
+}
+
+impl IntoTask for Task {
+    fn into_task(self) -> Result<Task, KeyError> {
+        Ok(self)
+    }
+}
+
+impl IntoTask for Result<Task, KeyError> {
+    fn into_task(self) -> Result<Task, KeyError> {
+        self
+    }
+}
+
+impl IntoTask for TaskKey {
+    fn into_task(self) -> Result<Task, KeyError> {
+        Ok(Task::from(self))
+    }
+}
+
+impl<A> IntoTask for (&str, &str, A)
+where
+    A: IntoIterator,
+    A::Item: ToString,
+{
+    fn into_task(self) -> Result<Task, KeyError> {
+        let (class, method, args) = self;
+        Task::new(class, method, args)
+    }
+}
+
+/// What names one task: a [`TaskKey`], its text, a [`Task`], what [`TaskType::args`] answers, or class, method and
+/// arguments.
+pub trait IntoKey {
+    /// The key.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the part that does not fit the grammar.
+    fn into_key(self) -> Result<TaskKey, KeyError>;
+}
+
+impl IntoKey for TaskKey {
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        Ok(self)
+    }
+}
+
+impl IntoKey for &TaskKey {
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        Ok(self.clone())
+    }
+}
+
+impl IntoKey for &str {
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        TaskKey::parse(self)
+    }
+}
+
+impl IntoKey for &Task {
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        Ok(self.key().clone())
+    }
+}
+
+impl IntoKey for Task {
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        Ok(self.key)
+    }
+}
+
+impl IntoKey for Result<Task, KeyError> {
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        self.map(|task| task.key)
+    }
+}
+
+impl<A> IntoKey for (&str, &str, A)
+where
+    A: IntoIterator,
+    A::Item: ToString,
+{
+    fn into_key(self) -> Result<TaskKey, KeyError> {
+        self.into_task().map(|task| task.key)
+    }
+}
