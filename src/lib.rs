@@ -154,8 +154,8 @@ pub mod timer;
 pub mod trace;
 
 #[cfg(feature = "mysql")]
-pub use client::{CalledOff, Unarmed};
-pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Made, Task, TaskClient};
+pub use client::{AfterCommit, Cancelled};
+pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, Task, TaskClient};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;

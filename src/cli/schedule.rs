@@ -11,7 +11,7 @@ use lapsed::compose::Adapters;
 use lapsed::config::Secret;
 use lapsed::ledger::Ledger;
 use lapsed::task::{Due, PAYLOAD_BYTES_MAX, SECRET_BYTES_MIN, TaskKey, Traceparent, UnixMs};
-use lapsed::{Config, IfPending, Made, Task};
+use lapsed::{Config, IfPending, Receipt, Task};
 use serde_json::json;
 
 use super::output::Output;
@@ -153,7 +153,7 @@ impl Schedule {
 async fn tell(
     adapters: &Adapters,
     key: &TaskKey,
-    made: &Made,
+    made: &Receipt,
     output: Output,
 ) -> anyhow::Result<()> {
     let (id, state) = (made.id(), made.state());

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 
-use super::Made;
+use super::Receipt;
 use super::arming::arm;
 use crate::ledger::{Ledger, LedgerError, NewTask};
 use crate::timer::Timer;
@@ -45,7 +45,7 @@ struct Request {
     answer: oneshot::Sender<Answer>,
 }
 
-type Answer = Result<Vec<Made>, LedgerError>;
+type Answer = Result<Vec<Receipt>, LedgerError>;
 
 /// A writer's place among the [`WRITERS_MAX`].
 struct Place {
@@ -141,7 +141,7 @@ impl Creations {
         let not_armed = arm(&*self.timer, &*self.ledger, &made).await;
         let made = made.into_iter().zip(not_armed);
         Ok(made
-            .map(|((_, created), why)| Made::new(created, why))
+            .map(|((_, created), why)| Receipt::new(created, why))
             .collect())
     }
 

@@ -4,10 +4,10 @@ mod arming;
 mod creations;
 mod endings;
 mod error;
-mod made;
 mod many;
 mod pauses;
 mod pruning;
+mod receipt;
 mod recurring;
 mod task;
 mod task_type;
@@ -29,13 +29,13 @@ use self::arming::arm;
 use self::creations::Creations;
 pub use self::endings::{DeadCount, Pace};
 pub use self::error::ClientError;
-pub use self::made::{Made, NotArmed};
 pub use self::many::{CancelReport, WouldCancel};
 pub use self::pruning::Pruning;
+pub use self::receipt::{NotArmed, Receipt};
 pub use self::task::{IntoDue, Task};
 pub use self::task_type::{IntoArg, IntoKey, IntoTask};
 #[cfg(feature = "mysql")]
-pub use self::transactions::{CalledOff, Unarmed};
+pub use self::transactions::{AfterCommit, Cancelled};
 
 /// Creates tasks and asks about them. Cloning is cheap; clones share their connections, and what they create at the
 /// same time goes into one statement.
@@ -139,7 +139,7 @@ impl TaskClient {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: a name or time that is refused, or the ledger. Redis being down is none: see [`Made::armed`].
+    /// [`ClientError`]: a name or time that is refused, or the ledger. Redis being down is none: see [`Receipt::armed`].
     ///
     /// # Cancel safety
     /// Safe to drop; the task may or may not exist then.
@@ -147,7 +147,7 @@ impl TaskClient {
         &self,
         task: impl IntoTask,
         due: impl IntoDue,
-    ) -> Result<Made, ClientError> {
+    ) -> Result<Receipt, ClientError> {
         let task = task.into_task()?;
         let key = task.key.clone();
         let made = self.create_many(vec![(task, due.into_due()?)]).await?;
@@ -171,11 +171,11 @@ impl TaskClient {
     /// Creates many; answers in their order. All are checked before the first is written.
     ///
     /// A task that [refuses](crate::ledger::IfPending::Refuse) to take the place of another fails none of the others: see
-    /// [`Made::stands`].
+    /// [`Receipt::stands`].
     ///
     /// # Errors
     /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
-    pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Made>, ClientError> {
+    pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Receipt>, ClientError> {
         let mut tasks = self.resolve(tasks).await?;
         if tasks.len() <= creations::BATCH_MAX {
             return Ok(self.creations.make(tasks).await?);
@@ -188,7 +188,7 @@ impl TaskClient {
         let made = stream::iter(batches)
             .map(|batch| self.creations.make(batch))
             .buffered(creations::WRITERS_MAX);
-        let made: Vec<Vec<Made>> = made.try_collect().await?;
+        let made: Vec<Vec<Receipt>> = made.try_collect().await?;
         Ok(made.into_iter().flatten().collect())
     }
 

@@ -1,7 +1,7 @@
 //! Tasks that come again.
 
 use super::arming::arm;
-use super::{ClientError, IntoTask, Made, NotArmed, Task, TaskClient};
+use super::{ClientError, IntoTask, NotArmed, Receipt, Task, TaskClient};
 use crate::ledger::recurring::{Established, Insistence, establish};
 use crate::ledger::{Created, IfPending, NewTask, Stands};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
@@ -34,7 +34,7 @@ impl TaskClient {
         &self,
         task: impl IntoTask,
         recurrence: Recurrence,
-    ) -> Result<Made, ClientError> {
+    ) -> Result<Receipt, ClientError> {
         let task = task.into_task()?;
         self.check_recurring(&task, &recurrence)?;
         let now = self.now().await?;
@@ -76,10 +76,13 @@ impl TaskClient {
         };
         // Its key may be of a retry, or somebody's who moves it.
         if !written {
-            return Ok(Made::new(created, Some(NotArmed::LeftAsItIs)));
+            return Ok(Receipt::new(created, Some(NotArmed::LeftAsItIs)));
         }
         let not_armed = arm(&*self.timer, &*self.ledger, &[(key, created)]).await;
-        Ok(Made::new(created, not_armed.into_iter().next().flatten()))
+        Ok(Receipt::new(
+            created,
+            not_armed.into_iter().next().flatten(),
+        ))
     }
 
     /// Whether a task that comes again could be created as it is, seen from the ledger's clock as it is known here.

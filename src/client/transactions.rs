@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::MySqlConnection;
 
 use super::arming::arm;
-use super::{ClientError, IntoDue, IntoKey, IntoTask, Made, TaskClient};
+use super::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, TaskClient};
 use crate::ledger::{CancelAnswer, Created, Ledger};
 use crate::task::{Arming, TaskKey};
 use crate::timer::Timer;
@@ -21,7 +21,7 @@ impl TaskClient {
         tx: &mut MySqlConnection,
         task: impl IntoTask,
         due: impl IntoDue,
-    ) -> Result<Unarmed, ClientError> {
+    ) -> Result<AfterCommit, ClientError> {
         let task = task.into_task()?;
         let mysql = self
             .ledger
@@ -37,7 +37,7 @@ impl TaskClient {
         if let Some(exists) = ClientError::if_refused(&task.key, &created) {
             return Err(exists);
         }
-        Ok(Unarmed {
+        Ok(AfterCommit {
             created,
             key: task.key,
             timer: Arc::clone(&self.timer),
@@ -46,7 +46,7 @@ impl TaskClient {
     }
 
     /// Calls a task off in the caller's own transaction on the ledger's database: it is off if and only if that
-    /// commits. Ask the answer to [`disarm`](CalledOff::disarm) its key then.
+    /// commits. Ask the answer to [`disarm`](Cancelled::disarm) its key then.
     ///
     /// The row is locked until the transaction ends: a daemon that wants to run the task waits for that, or lets it be
     /// until then.
@@ -57,13 +57,13 @@ impl TaskClient {
         &self,
         tx: &mut MySqlConnection,
         key: impl IntoKey,
-    ) -> Result<CalledOff, ClientError> {
+    ) -> Result<Cancelled, ClientError> {
         let key = key.into_key()?;
         let mysql = self
             .ledger
             .as_mysql()
             .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
-        Ok(CalledOff {
+        Ok(Cancelled {
             answer: mysql.cancel_in(tx, &key).await?,
             key,
             timer: Arc::clone(&self.timer),
@@ -74,19 +74,19 @@ impl TaskClient {
 /// A task created in the caller's own transaction: arm it after the commit.
 #[must_use = "call `arm()` after the commit; without it the task starts up to 2 s late"]
 #[derive(Clone)]
-pub struct Unarmed {
+pub struct AfterCommit {
     created: Created,
     key: TaskKey,
     timer: Arc<dyn Timer>,
     ledger: Arc<dyn Ledger>,
 }
 
-impl Unarmed {
+impl AfterCommit {
     /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
     /// if the transaction was rolled back, the signal leads to nothing.
-    pub async fn arm(self) -> Made {
+    pub async fn arm(self) -> Receipt {
         let not_armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
-        Made::new(self.created, not_armed.into_iter().next().flatten())
+        Receipt::new(self.created, not_armed.into_iter().next().flatten())
     }
 
     /// The arming that stands once the transaction is committed.
@@ -98,13 +98,13 @@ impl Unarmed {
 /// A task called off in the caller's own transaction: disarm it after the commit.
 #[must_use = "call `disarm()` after the commit; without it the key expires in vain"]
 #[derive(Clone)]
-pub struct CalledOff {
+pub struct Cancelled {
     answer: CancelAnswer,
     key: TaskKey,
     timer: Arc<dyn Timer>,
 }
 
-impl CalledOff {
+impl Cancelled {
     /// What it comes to once the transaction is committed. [`CancelAnswer::Running`] says that a run of it has begun:
     /// whoever must not lose against that rolls back.
     pub fn answer(&self) -> CancelAnswer {

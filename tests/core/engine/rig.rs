@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::client::Made;
+use lapsed::client::Receipt;
 use lapsed::engine::{EngineError, Handle, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
@@ -107,7 +107,7 @@ impl Rig {
     }
 
     /// Creates this task, due at once.
-    pub async fn due_now(&self, key: &str) -> Made {
+    pub async fn due_now(&self, key: &str) -> Receipt {
         let key = TaskKey::parse(key).unwrap();
         let made = self.tasks.create(key.into(), Duration::ZERO);
         made.await.unwrap()

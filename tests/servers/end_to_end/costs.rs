@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lapsed::client::Made;
+use lapsed::client::Receipt;
 use lapsed::{Due, HandlerRegistry, Task, TaskContext};
 use tokio::time::Instant;
 
@@ -123,7 +123,7 @@ impl Counted {
 impl Counted {
     /// How many keys outlive the moment at which they are touched, because a slow machine armed them late: they are
     /// touched once more.
-    async fn armed_late(&self, label: &str, made: &[Made]) -> i64 {
+    async fn armed_late(&self, label: &str, made: &[Receipt]) -> i64 {
         // As `timer/nudge.rs` has it, for a few and for a burst.
         let touched_after_ms = match made.len() {
             ..256 => 2,

@@ -555,7 +555,7 @@ impl Daemon {
     }
 
     /// A task by name, due after so many milliseconds.
-    pub async fn create(&self, name: &str, delay_ms: i64) -> lapsed::client::Made {
+    pub async fn create(&self, name: &str, delay_ms: i64) -> lapsed::client::Receipt {
         create(&self.tasks, name, delay_ms).await
     }
 
@@ -583,7 +583,7 @@ impl Drop for Daemon {
 }
 
 /// Creates a task by name, due after so many milliseconds.
-pub async fn create(tasks: &TaskClient, name: &str, delay_ms: i64) -> lapsed::client::Made {
+pub async fn create(tasks: &TaskClient, name: &str, delay_ms: i64) -> lapsed::client::Receipt {
     let due = Due::after_ms(delay_ms).unwrap();
     tasks.create(key(name).into(), due).await.unwrap()
 }

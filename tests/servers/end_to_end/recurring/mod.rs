@@ -18,7 +18,11 @@ pub fn every(ms: u64) -> Recurrence {
     Recurrence::every(Duration::from_millis(ms)).unwrap()
 }
 
-pub async fn begin(tasks: &TaskClient, name: &str, recurrence: Recurrence) -> lapsed::client::Made {
+pub async fn begin(
+    tasks: &TaskClient,
+    name: &str,
+    recurrence: Recurrence,
+) -> lapsed::client::Receipt {
     let task = Task::from(key(name));
     tasks.create_recurring(task, recurrence).await.unwrap()
 }

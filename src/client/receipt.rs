@@ -1,12 +1,12 @@
-//! What creating a task came to.
+//! The answer to creating a task.
 
 use super::ClientError;
 use crate::ledger::{Created, Stands};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
-/// What creating a task came to.
+/// The answer to creating a task: its id, its due time, and whether its key is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
+pub struct Receipt {
     pub(super) created: Created,
     /// Whether its key is armed in Redis too. If not, the task runs all the same: the daemon's look-ahead
     /// and sweep find it in the ledger. See [`not_armed`](Self::not_armed) for why.
@@ -14,7 +14,7 @@ pub struct Made {
     not_armed: Option<NotArmed>,
 }
 
-impl Made {
+impl Receipt {
     /// `<row id>-<due ms>`, the id that handlers and targets will see.
     pub fn id(&self) -> String {
         self.created.arming.to_string()
