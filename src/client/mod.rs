@@ -1,10 +1,10 @@
 //! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
 
 mod arming;
-mod creations;
-mod endings;
+mod batcher;
+mod cancel_where;
 mod error;
-mod many;
+mod maintenance;
 mod pauses;
 mod pruning;
 mod receipt;
@@ -26,10 +26,10 @@ use crate::timer::Timer;
 use crate::trace;
 
 use self::arming::arm;
-use self::creations::Creations;
-pub use self::endings::{DeadCount, Pace};
+use self::batcher::Batcher;
+pub use self::cancel_where::{CancelReport, WouldCancel};
 pub use self::error::ClientError;
-pub use self::many::{CancelReport, WouldCancel};
+pub use self::maintenance::{DeadCount, Pace};
 pub use self::pruning::Pruning;
 pub use self::receipt::{NotArmed, Receipt};
 pub use self::task::{IntoDue, Task};
@@ -58,7 +58,7 @@ pub use self::transactions::{AfterCommit, Cancelled};
 pub struct TaskClient {
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
-    creations: Arc<Creations>,
+    batcher: Arc<Batcher>,
     /// Says which trace a call belongs to.
     tracer: Option<Arc<Tracer>>,
     /// For looking things up; producers can do without.
@@ -70,11 +70,11 @@ type Tracer = dyn Fn() -> Option<String> + Send + Sync;
 impl TaskClient {
     /// A producer of these parts.
     pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
-        let creations = Creations::new(Arc::clone(&ledger), Arc::clone(&timer));
+        let batcher = Batcher::new(Arc::clone(&ledger), Arc::clone(&timer));
         Self {
             ledger,
             timer,
-            creations: Arc::new(creations),
+            batcher: Arc::new(batcher),
             tracer: None,
             catalog: None,
         }
@@ -177,17 +177,17 @@ impl TaskClient {
     /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
     pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Receipt>, ClientError> {
         let mut tasks = self.resolve(tasks).await?;
-        if tasks.len() <= creations::BATCH_MAX {
-            return Ok(self.creations.make(tasks).await?);
+        if tasks.len() <= batcher::BATCH_MAX {
+            return Ok(self.batcher.make(tasks).await?);
         }
-        let mut batches = Vec::with_capacity(tasks.len().div_ceil(creations::BATCH_MAX));
+        let mut batches = Vec::with_capacity(tasks.len().div_ceil(batcher::BATCH_MAX));
         while !tasks.is_empty() {
-            let later = tasks.split_off(tasks.len().min(creations::BATCH_MAX));
+            let later = tasks.split_off(tasks.len().min(batcher::BATCH_MAX));
             batches.push(std::mem::replace(&mut tasks, later));
         }
         let made = stream::iter(batches)
-            .map(|batch| self.creations.make(batch))
-            .buffered(creations::WRITERS_MAX);
+            .map(|batch| self.batcher.make(batch))
+            .buffered(batcher::WRITERS_MAX);
         let made: Vec<Vec<Receipt>> = made.try_collect().await?;
         Ok(made.into_iter().flatten().collect())
     }

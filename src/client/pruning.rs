@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::endings::{BATCH_MAX, Pace};
+use super::maintenance::{BATCH_MAX, Pace};
 use super::{ClientError, TaskClient};
 use crate::ledger::{Catalog, Prune, Pruned};
 use crate::task::{State, TaskKey};

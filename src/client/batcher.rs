@@ -1,4 +1,4 @@
-//! Creations that are asked for at the same time share one statement.
+//! Batcher that are asked for at the same time share one statement.
 //!
 //! Nobody waits for company: a creation that finds a free writer is written at once, alone if need be. What comes while
 //! all writers are busy goes into their next statement together. So the busier a process is, the fewer commits a task
@@ -27,7 +27,7 @@ pub(super) const WRITERS_MAX: usize = 2;
 const LOCK_ATTEMPTS: u32 = 5;
 
 /// What callers want to have created, and who is writing it.
-pub(super) struct Creations {
+pub(super) struct Batcher {
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
     queue: Mutex<Queue>,
@@ -49,11 +49,11 @@ type Answer = Result<Vec<Receipt>, LedgerError>;
 
 /// A writer's place among the [`WRITERS_MAX`].
 struct Place {
-    creations: Arc<Creations>,
+    batcher: Arc<Batcher>,
     left: bool,
 }
 
-impl Creations {
+impl Batcher {
     pub fn new(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
         Self {
             ledger,
@@ -74,7 +74,7 @@ impl Creations {
             let is_free = queue.writers < WRITERS_MAX;
             queue.writers += usize::from(is_free);
             is_free.then(|| Place {
-                creations: Arc::clone(self),
+                batcher: Arc::clone(self),
                 left: false,
             })
         };
@@ -156,14 +156,14 @@ impl Place {
     /// Writes until nothing waits.
     async fn write(mut self) {
         while let Some(requests) = self.next_batch() {
-            self.creations.write_batch(requests).await;
+            self.batcher.write_batch(requests).await;
         }
     }
 
     /// What waits, as much as fits into one statement. `None`: nothing, and the place is left, in one step, so that
     /// whoever comes next sees that it is free.
     fn next_batch(&mut self) -> Option<Vec<Request>> {
-        let mut queue = self.creations.queue();
+        let mut queue = self.batcher.queue();
         let mut requests = Vec::new();
         let (mut count, mut bytes) = (0, 0);
         while let Some(request) = queue.waiting.front() {
@@ -187,7 +187,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.left {
-            let mut queue = self.creations.queue();
+            let mut queue = self.batcher.queue();
             queue.writers -= 1;
             if queue.writers == 0 {
                 // Nobody else would answer them.
