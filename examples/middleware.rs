@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lapsed::handler::{Extension, Next, Timing, VerifyPayload};
+use lapsed::handler::{Extension, Next, SlowLog, VerifyPayload};
 use lapsed::testing::TestKit;
 use lapsed::{Config, HandlerError, Handlers, State, TaskClient, TaskContext, TaskType};
 
@@ -21,7 +21,7 @@ fn handlers(tasks: TaskClient) -> Handlers<TaskClient> {
     let mut handlers = Handlers::with_state(tasks);
 
     // Around everything, outermost first.
-    handlers.wrap(Timing::slow_after(Duration::from_secs(5)));
+    handlers.wrap(SlowLog::after(Duration::from_secs(5)));
     handlers.wrap(|ctx: TaskContext, next: Next| async move {
         println!("  {} begins, attempt {}", ctx.key(), ctx.attempt());
         next.run(ctx).await

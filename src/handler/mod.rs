@@ -1,7 +1,6 @@
 //! The seam to whatever does the work of a task: code of this process, or a target of a route.
 
 mod args;
-mod around;
 mod context;
 mod delivery;
 mod error;
@@ -16,29 +15,28 @@ mod options;
 mod output;
 mod registry;
 mod router;
+mod signature;
+mod slow_log;
 mod targets;
-mod timing;
 #[cfg(feature = "mysql")]
 mod transaction;
-mod verify;
 #[cfg(feature = "webhook")]
 mod webhook;
 
 pub use args::{FromArg, FromArgs};
-pub use around::Selection;
 pub use context::TaskContext;
 pub use error::HandlerError;
 pub use extensions::Extensions;
 pub use extract::{Extension, FromRef, FromTask, Payload, State};
 pub use function::IntoHandler;
 pub use handlers::{Handlers, Registration};
-pub use middleware::{Layers, Middleware, Next};
+pub use middleware::{Layers, Middleware, Next, Selection};
 pub use registry::HandlerRegistry;
 pub use router::{Route, Router};
-pub use timing::Timing;
+pub use signature::VerifyPayload;
+pub use slow_log::SlowLog;
 #[cfg(feature = "mysql")]
 pub use transaction::MysqlTask;
-pub use verify::VerifyPayload;
 
 use async_trait::async_trait;
 

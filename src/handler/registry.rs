@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::around::{Selection, Surroundings};
-use super::middleware::Layers;
+use super::middleware::{Layers, ScopedMiddleware, Selection};
 use super::options::Options;
 use super::{FromArgs, Handler, HandlerError, Middleware, TaskContext};
 use crate::task::{Outcome, TaskKey};
@@ -29,7 +28,7 @@ use crate::trace;
 #[derive(Default, Clone)]
 pub struct HandlerRegistry {
     handlers: HashMap<String, Arc<dyn Handler>>,
-    surroundings: Surroundings,
+    middleware: ScopedMiddleware,
     /// By the same names; most have none.
     pub(super) options: HashMap<String, Options>,
 }
@@ -88,7 +87,7 @@ impl HandlerRegistry {
     /// Puts a middleware around everything that this engine runs, the targets of its routes included, inside of those
     /// that were registered before.
     pub fn wrap(&mut self, middleware: impl Middleware) -> &mut Self {
-        Selection::all(&mut self.surroundings).wrap(middleware);
+        Selection::all(&mut self.middleware).wrap(middleware);
         self
     }
 
@@ -111,7 +110,7 @@ impl HandlerRegistry {
         F: Fn(TaskContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        Selection::all(&mut self.surroundings).before(hook);
+        Selection::all(&mut self.middleware).before(hook);
         self
     }
 
@@ -121,7 +120,7 @@ impl HandlerRegistry {
     where
         F: Fn(&TaskContext, &Outcome) + Send + Sync + 'static,
     {
-        Selection::all(&mut self.surroundings).after(hook);
+        Selection::all(&mut self.middleware).after(hook);
         self
     }
 
@@ -130,7 +129,7 @@ impl HandlerRegistry {
     /// # Panics
     /// If these are no names: a mistake of the program.
     pub fn only(&mut self, class: &str, method: &str) -> Selection<'_> {
-        Selection::only(&mut self.surroundings, class, method)
+        Selection::only(&mut self.middleware, class, method)
     }
 
     /// The tasks whose key matches a regular expression, to put middleware and hooks around.
@@ -138,7 +137,7 @@ impl HandlerRegistry {
     /// # Panics
     /// If this is no regular expression: a mistake of the program.
     pub fn matching(&mut self, pattern: &str) -> Selection<'_> {
-        Selection::matching(&mut self.surroundings, pattern)
+        Selection::matching(&mut self.middleware, pattern)
     }
 
     /// Runs the handler of this task inside of everything that is registered around it, as the engine would, in a test
@@ -152,7 +151,7 @@ impl HandlerRegistry {
 
     /// What stands around this task, inside of `outside`.
     pub(super) fn layers_of(&self, key: &TaskKey, outside: &Layers) -> Layers {
-        self.surroundings.of(key, outside)
+        self.middleware.of(key, outside)
     }
 
     /// Everything registered.

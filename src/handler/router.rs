@@ -10,7 +10,7 @@ use regex::Regex;
 use super::middleware::{Layer, Layers};
 use super::options::Options;
 use super::targets::Targets;
-use super::{Handler, HandlerRegistry, Timing, VerifyPayload};
+use super::{Handler, HandlerRegistry, SlowLog, VerifyPayload};
 use crate::config::{Config, RouteConfig};
 use crate::task::{Limits, RetryPolicy, TaskKey};
 
@@ -220,7 +220,7 @@ impl Table {
         } = config;
         let mut layers = Layers::default();
         if let Some(slow_after) = slow_after {
-            layers.push(&Layer::around(Timing::slow_after(*slow_after)));
+            layers.push(&Layer::around(SlowLog::after(*slow_after)));
         }
         if !payload_secrets.is_empty() {
             layers.push(&Layer::around(VerifyPayload::any_of(

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::handler::{Middleware, Next, Timing, VerifyPayload};
+use lapsed::handler::{Middleware, Next, SlowLog, VerifyPayload};
 use lapsed::ledger::{Ledger as _, NewTask};
 use lapsed::task::{Outcome, State};
 use lapsed::testing::{START, TestKit, TestRun};
@@ -413,7 +413,7 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
         }
     });
     handlers.on("Job", "quick", |_: TaskContext, ()| async { Ok(()) });
-    handlers.wrap(Timing::slow_after(slow));
+    handlers.wrap(SlowLog::after(slow));
     let mut kit = TestKit::new(handlers);
     create(&kit, "Job@slow").await;
     create(&kit, "Job@quick").await;

@@ -1,17 +1,17 @@
-//! Which layers stand around which tasks.
+//! Which tasks a middleware is for.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use regex::Regex;
 
-use super::middleware::{Layer, Layers};
-use super::{HandlerError, Middleware, TaskContext};
+use super::{Layer, Layers};
+use crate::handler::{HandlerError, Middleware, TaskContext};
 use crate::task::{Outcome, TaskKey};
 
 /// Layers in the order in which they were registered, each with the tasks it is for.
 #[derive(Clone, Default)]
-pub(super) struct Surroundings {
+pub(in crate::handler) struct ScopedMiddleware {
     layers: Vec<(Scope, Layer)>,
     /// Those for all tasks, as long as there are no others.
     for_all: Layers,
@@ -34,9 +34,9 @@ impl Scope {
     }
 }
 
-impl Surroundings {
+impl ScopedMiddleware {
     /// Those of this task, inside of `outside`.
-    pub(super) fn of(&self, key: &TaskKey, outside: &Layers) -> Layers {
+    pub(in crate::handler) fn of(&self, key: &TaskKey, outside: &Layers) -> Layers {
         if self.layers.is_empty() {
             return outside.clone();
         }
@@ -68,35 +68,39 @@ impl Surroundings {
 
 /// Some of the tasks, to register middleware and hooks around.
 ///
-/// From [`HandlerRegistry::only`](super::HandlerRegistry::only) and [`matching`](super::HandlerRegistry::matching). The
+/// From [`HandlerRegistry::only`](crate::handler::HandlerRegistry::only) and [`matching`](crate::handler::HandlerRegistry::matching). The
 /// order of registration counts over all tasks: what is registered first stands outermost.
 pub struct Selection<'a> {
-    surroundings: &'a mut Surroundings,
+    scoped: &'a mut ScopedMiddleware,
     scope: Scope,
 }
 
 impl<'a> Selection<'a> {
-    pub(super) fn all(surroundings: &'a mut Surroundings) -> Self {
+    pub(in crate::handler) fn all(scoped: &'a mut ScopedMiddleware) -> Self {
         Self {
-            surroundings,
+            scoped,
             scope: Scope::All,
         }
     }
 
-    pub(super) fn only(surroundings: &'a mut Surroundings, class: &str, method: &str) -> Self {
+    pub(in crate::handler) fn only(
+        scoped: &'a mut ScopedMiddleware,
+        class: &str,
+        method: &str,
+    ) -> Self {
         let key = TaskKey::build(class, method, [""; 0])
             .unwrap_or_else(|error| panic!("register middleware: {error}"));
         Self {
-            surroundings,
+            scoped,
             scope: Scope::ClassMethod(key.as_str().to_owned()),
         }
     }
 
-    pub(super) fn matching(surroundings: &'a mut Surroundings, pattern: &str) -> Self {
+    pub(in crate::handler) fn matching(scoped: &'a mut ScopedMiddleware, pattern: &str) -> Self {
         let regex =
             Regex::new(pattern).unwrap_or_else(|error| panic!("register middleware: {error}"));
         Self {
-            surroundings,
+            scoped,
             scope: Scope::Matching(regex),
         }
     }
@@ -126,7 +130,7 @@ impl<'a> Selection<'a> {
     }
 
     fn add(&mut self, layer: Layer) -> &mut Self {
-        self.surroundings.add(self.scope.clone(), layer);
+        self.scoped.add(self.scope.clone(), layer);
         self
     }
 }

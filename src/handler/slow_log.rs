@@ -11,19 +11,19 @@ use super::{HandlerError, Middleware, Next, TaskContext};
 ///
 /// In the configuration of a route: `slow_after = "5s"`.
 #[derive(Debug, Clone, Copy)]
-pub struct Timing {
+pub struct SlowLog {
     slow_after: Duration,
 }
 
-impl Timing {
-    /// Warns after so long.
-    pub fn slow_after(slow_after: Duration) -> Self {
+impl SlowLog {
+    /// Warns when a run has taken this long.
+    pub fn after(slow_after: Duration) -> Self {
         Self { slow_after }
     }
 }
 
 #[async_trait]
-impl Middleware for Timing {
+impl Middleware for SlowLog {
     async fn around(&self, context: TaskContext, next: Next) -> Result<(), HandlerError> {
         let (class_method, id) = (context.key().class_method().to_owned(), context.id());
         let attempt = context.attempt();

@@ -1,11 +1,15 @@
 //! What stands around handlers: middleware, and hooks before and after.
 
+mod scope;
+
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub(super) use self::scope::ScopedMiddleware;
+pub use self::scope::Selection;
 use super::{Handler, HandlerError, TaskContext};
 use crate::task::Outcome;
 
@@ -70,7 +74,7 @@ impl Next {
 }
 
 /// A hook that sees how a run ended.
-pub(super) type After = dyn Fn(&TaskContext, &Outcome) + Send + Sync;
+pub(in crate::handler) type After = dyn Fn(&TaskContext, &Outcome) + Send + Sync;
 
 /// Everything that stands around one handler. Nothing, mostly; then it costs nothing.
 #[derive(Clone, Default)]
@@ -124,7 +128,7 @@ impl Layers {
     }
 
     /// With another one, inside of those there are.
-    pub(super) fn push(&mut self, layer: &Layer) {
+    pub(in crate::handler) fn push(&mut self, layer: &Layer) {
         let stack = Arc::make_mut(self.0.get_or_insert_default());
         match layer {
             Layer::Around(middleware) => stack.around.push(Arc::clone(middleware)),
@@ -139,17 +143,17 @@ impl Layers {
 
 /// One thing that stands around handlers.
 #[derive(Clone)]
-pub(super) enum Layer {
+pub(in crate::handler) enum Layer {
     Around(Arc<dyn Middleware>),
     After(Arc<After>),
 }
 
 impl Layer {
-    pub(super) fn around(middleware: impl Middleware) -> Self {
+    pub(in crate::handler) fn around(middleware: impl Middleware) -> Self {
         Self::Around(Arc::new(middleware))
     }
 
-    pub(super) fn before<F, R>(hook: F) -> Self
+    pub(in crate::handler) fn before<F, R>(hook: F) -> Self
     where
         F: Fn(TaskContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), HandlerError>> + Send + 'static,
