@@ -64,7 +64,7 @@ fn jobs(diary: &Diary) -> HandlerRegistry {
 
 async fn create(kit: &TestKit, key: &str) {
     let key: lapsed::TaskKey = key.parse().unwrap();
-    kit.tasks().create(key.into(), Due::NOW).await.unwrap();
+    kit.tasks().create(key, Due::NOW).await.unwrap();
 }
 
 /// Runs what is due, once.

@@ -207,7 +207,7 @@ async fn an_occurrence_that_a_person_called_off_stays_called_off() {
     let due = begin(&kit, rule.overlap(Overlap::Allow)).await;
     let instance = TaskKey::parse(&format!("Job@run@~{}", due.0)).unwrap();
     let tasks = kit.tasks();
-    tasks.create(instance.clone().into(), due).await.unwrap();
+    tasks.create(instance.clone(), due).await.unwrap();
     tasks.cancel(&instance).await.unwrap();
     let ran = kit.advance(secs(90)).await;
     assert_eq!(outcomes(&ran), ["handed_on"]);

@@ -7,9 +7,7 @@ use std::time::Duration;
 use lapsed::ledger::{Catalog as _, Claimant, Ledger as _};
 use lapsed::task::{Outcome, Overlap, State};
 use lapsed::testing::{START, TestKit, TestRun};
-use lapsed::{
-    Config, Due, HandlerError, HandlerRegistry, Recurrence, Task, TaskClient, TaskContext,
-};
+use lapsed::{Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskClient, TaskContext};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -169,11 +167,8 @@ async fn cancelled_moved_and_foreign_tasks_are_as_the_ledger_says() {
         .await
         .unwrap();
     tasks.cancel(("Job", "ok", ["cancelled"])).await.unwrap();
-    let moved = "Job@ok@moved".parse().unwrap();
-    tasks
-        .reschedule(&moved, Due::after(HOUR).unwrap())
-        .await
-        .unwrap();
+    let moved = "Job@ok@moved";
+    tasks.reschedule(moved, HOUR).await.unwrap();
     assert_eq!(kit.advance(secs(60)).await.len(), 1);
     kit.assert_not_ran(("Job", "ok", ["cancelled"]));
     kit.assert_not_scheduled(("Job", "ok", ["cancelled"]));

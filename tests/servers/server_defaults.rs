@@ -43,7 +43,7 @@ async fn what_is_acknowledged_is_committed_where_sessions_begin_without_autocomm
     let (one, another) = (client(&url).await, client(&url).await);
     let hour = Duration::from_secs(3600);
     let key = TaskKey::parse("Order@close@it's \\ \"ü\"").unwrap();
-    let made = one.create(key.clone().into(), hour).await.unwrap();
+    let made = one.create(key.clone(), hour).await.unwrap();
     let found = another.find(&key).await.unwrap().expect("it is there");
     assert_eq!((found.state, found.due), (State::Pending, made.due()));
     another.cancel(&key).await.unwrap();

@@ -77,10 +77,7 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
         rig.until(&format!("Job@count@{n}"), State::Done).await;
     }
     let key = TaskKey::parse("Job@count@pending").unwrap();
-    rig.tasks
-        .create(key.into(), seconds(100_000))
-        .await
-        .unwrap();
+    rig.tasks.create(key, seconds(100_000)).await.unwrap();
     let left = async || {
         let all = ListFilter {
             limit: 100,

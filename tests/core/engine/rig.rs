@@ -109,7 +109,7 @@ impl Rig {
     /// Creates this task, due at once.
     pub async fn due_now(&self, key: &str) -> Receipt {
         let key = TaskKey::parse(key).unwrap();
-        let made = self.tasks.create(key.into(), Duration::ZERO);
+        let made = self.tasks.create(key, Duration::ZERO);
         made.await.unwrap()
     }
 

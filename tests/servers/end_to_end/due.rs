@@ -71,18 +71,10 @@ async fn a_request_that_is_repeated_runs_the_task_once() {
     let daemon = rig.listening_daemon().await;
     let due = lapsed::UnixMs(rig.now_ms().await + 500);
     for _ in 0..3 {
-        daemon
-            .tasks
-            .create(key("Job@record@1").into(), due)
-            .await
-            .unwrap();
+        daemon.tasks.create(key("Job@record@1"), due).await.unwrap();
     }
     rig.until_done(1).await;
-    let again = daemon
-        .tasks
-        .create(key("Job@record@1").into(), due)
-        .await
-        .unwrap();
+    let again = daemon.tasks.create(key("Job@record@1"), due).await.unwrap();
     assert_eq!(again.state(), lapsed::task::State::Done);
     daemon.create("Job@record@2", 500).await;
     rig.until_done(2).await;

@@ -62,7 +62,7 @@ async fn a_cancellation_during_a_run_ends_what_was_armed_behind_it() {
     for name in names {
         daemon
             .tasks
-            .create(key(name).into(), Duration::ZERO)
+            .create(key(name), Duration::ZERO)
             .await
             .unwrap();
         rig.until_state(name, State::Running).await;
@@ -70,7 +70,7 @@ async fn a_cancellation_during_a_run_ends_what_was_armed_behind_it() {
     let [created, armed, class] = names;
     for name in [created, class] {
         let later = Duration::from_secs(60);
-        let made = daemon.tasks.create(key(name).into(), later).await;
+        let made = daemon.tasks.create(key(name), later).await;
         assert!(made.unwrap().older_run());
     }
     rig.arm(armed, 60_000).await;
@@ -154,7 +154,7 @@ async fn a_key_armed_near_the_time_of_a_clients_task_moves_it_exactly() {
     ] {
         let made = daemon
             .tasks
-            .create(key(name).into(), Duration::from_secs(60))
+            .create(key(name), Duration::from_secs(60))
             .await
             .unwrap();
         let due = made.due().0;
@@ -167,9 +167,7 @@ async fn a_key_armed_near_the_time_of_a_clients_task_moves_it_exactly() {
     }
     // So near that both times have passed before the first of them could be swept.
     let name = "Job@record@soon";
-    let made = daemon
-        .tasks
-        .create(key(name).into(), Duration::from_secs(4));
+    let made = daemon.tasks.create(key(name), Duration::from_secs(4));
     let due = made.await.unwrap().due().0;
     let armed_for = due + 1_500;
     rig.arm(name, armed_for - rig.now_ms().await).await;
@@ -187,9 +185,7 @@ async fn each_expiry_given_to_a_key_of_ours_counts_and_leaves_the_task_what_it_w
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
     let name = "Job@record@1";
-    let made = daemon
-        .tasks
-        .create(key(name).into(), Duration::from_secs(90));
+    let made = daemon.tasks.create(key(name), Duration::from_secs(90));
     made.await.unwrap();
     for (left_ms, wanted) in [("60000", 50..61), ("20000", 10..21), ("40000", 30..41)] {
         let () = rig.redis_says(&["PEXPIRE", name, left_ms]).await;
@@ -212,7 +208,7 @@ async fn a_key_armed_after_a_cancellation_or_the_end_begins_anew_however_near() 
     let made = "Job@record@made";
     let armed = "Job@record@armed";
     let due_in = Duration::from_secs(60);
-    daemon.tasks.create(key(made).into(), due_in).await.unwrap();
+    daemon.tasks.create(key(made), due_in).await.unwrap();
     rig.arm(armed, 60_000).await;
     rig.until_adopted(armed).await;
     for name in [made, armed] {

@@ -585,5 +585,5 @@ impl Drop for Daemon {
 /// Creates a task by name, due after so many milliseconds.
 pub async fn create(tasks: &TaskClient, name: &str, delay_ms: i64) -> lapsed::client::Receipt {
     let due = Due::after_ms(delay_ms).unwrap();
-    tasks.create(key(name).into(), due).await.unwrap()
+    tasks.create(key(name), due).await.unwrap()
 }

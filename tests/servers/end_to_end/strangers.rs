@@ -40,7 +40,7 @@ async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_earl
     let () = rig.redis_says(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let daemon = rig.listening_daemon().await;
     let due = UnixMs(rig.now_ms().await + 4_000);
-    let task = key("Job@record@1").into();
+    let task = key("Job@record@1");
     let newer = daemon.tasks.create(task, due).await.unwrap();
     // As an older arming left it behind.
     let () = rig

@@ -21,7 +21,7 @@ impl Trial {
         let after = |ms: i64| Due::after_ms(ms).unwrap();
         match op {
             Op::Create(ms) => {
-                let made = self.client.create(task_key.into(), after(ms)).await;
+                let made = self.client.create(task_key, after(ms)).await;
                 Some(made.unwrap().due().0)
             }
             Op::Reschedule(ms) => {
