@@ -13,7 +13,7 @@ use lapsed::ledger::{
     Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
     Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, Lookup, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer,
-    Ruling, Settled, Settlement, Upcoming,
+    Ruling, Settled, Settlement, Upcoming, Window,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
 use tokio::time::Instant;
@@ -27,6 +27,10 @@ pub struct Faults {
     pub adopt_fails: AtomicBool,
     /// The answer to a claim takes so long; the claim itself does not.
     pub claim_answer_takes: Mutex<Duration>,
+    /// Claims that wait for their answer.
+    pub claims_under_way: AtomicU32,
+    /// The most of them at a time.
+    pub claims_at_once_max: AtomicU32,
     /// Somebody has locked this row: no claim gets it.
     pub locked_row: Mutex<Option<u64>>,
     /// Errors that the next settlements meet before anything is written.
@@ -45,6 +49,8 @@ pub struct Faults {
     pub clock_ahead: Mutex<Duration>,
     /// Scans so far.
     pub scans: AtomicU32,
+    /// Scans of what is overdue so far.
+    pub overdue_scans: AtomicU32,
     /// Scans for leases so far.
     pub lease_scans: AtomicU32,
     /// They fail.
@@ -60,6 +66,13 @@ impl Faults {
         let until = *self.silent_until.lock().unwrap();
         if let Some(until) = until {
             tokio::time::sleep_until(until).await;
+        }
+    }
+
+    fn count_scan(&self, scan: &DueScan) {
+        self.scans.fetch_add(1, Ordering::SeqCst);
+        if let Window::OverdueOldest(_) | Window::OverdueNewest(_) = scan.window {
+            self.overdue_scans.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
@@ -165,7 +178,7 @@ impl Ledger for Faulty {
 
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
-        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.faults.count_scan(&scan);
         self.inner.scan(scan).await
     }
 
@@ -176,7 +189,7 @@ impl Ledger for Faulty {
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
-        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.faults.count_scan(&scan);
         self.inner.scan_news(scan, among, known).await
     }
 
@@ -184,9 +197,13 @@ impl Ledger for Faulty {
         let locked = *self.faults.locked_row.lock().unwrap();
         let free = armings.iter().filter(|arming| Some(arming.row) != locked);
         let free: Vec<Arming> = free.copied().collect();
+        let under_way = self.faults.claims_under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        let most = &self.faults.claims_at_once_max;
+        most.fetch_max(under_way, Ordering::SeqCst);
         let claims = self.inner.claim(&free, by).await;
         let takes = *self.faults.claim_answer_takes.lock().unwrap();
         tokio::time::sleep(takes).await;
+        self.faults.claims_under_way.fetch_sub(1, Ordering::SeqCst);
         claims
     }
 
@@ -288,7 +305,7 @@ impl Pauses for Faulty {
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
-        self.faults.scans.fetch_add(1, Ordering::SeqCst);
+        self.faults.count_scan(&scan);
         self.inner.scan_unpaused(scan, paused).await
     }
 }

@@ -4,6 +4,7 @@ mod adoption;
 mod dead_daemons;
 mod endings;
 mod faulty;
+mod members;
 mod outages;
 mod outcomes;
 mod pauses;
