@@ -34,9 +34,11 @@ impl MemoryMembership {
     fn members(&self) -> MutexGuard<'_, Members> {
         self.0.lock().expect("nothing panics while holding it")
     }
+}
 
-    fn write_audit(&self, by: MemberId, finished: Option<Audit>) {
-        self.members().audit = Some(Locked {
+impl Members {
+    fn write_audit(&mut self, by: MemberId, finished: Option<Audit>) {
+        self.audit = Some(Locked {
             by,
             at: Instant::now(),
             finished,
@@ -74,8 +76,11 @@ impl Membership for MemoryMembership {
         id: MemberId,
         wanted: Audit,
     ) -> Result<AuditLockState, MembershipError> {
-        let last = self.members().audit;
-        match last.filter(|locked| locked.at.elapsed() < AUDIT_LOCK_TTL) {
+        let mut members = self.members();
+        match members
+            .audit
+            .filter(|locked| locked.at.elapsed() < AUDIT_LOCK_TTL)
+        {
             Some(Locked {
                 finished: Some(audit),
                 ..
@@ -85,12 +90,12 @@ impl Membership for MemoryMembership {
             }) if by != id => return Ok(AuditLockState::Taken(Some(by))),
             _ => {}
         }
-        self.write_audit(id, None);
+        members.write_audit(id, None);
         Ok(AuditLockState::Acquired)
     }
 
     async fn finish_audit(&self, id: MemberId, audit: Audit) -> Result<(), MembershipError> {
-        self.write_audit(id, Some(audit));
+        self.members().write_audit(id, Some(audit));
         Ok(())
     }
 }

@@ -167,8 +167,11 @@ impl Countdown {
     /// A key that was armed after the last word on the row.
     fn armed_since(&self, row: &Booked, heard: UnixMs, now: UnixMs) -> AdoptionDecision {
         let is_a_keys = row.is_a_keys();
-        // Nobody saw whose key it was: it may have been the task's own, for its due time or for a retry.
-        if self.alive_at.is_none() && (!is_a_keys || self.fits(row, FITS_A_PROGRAM)) {
+        // No daemon saw the key: it may have been the task's own, for its due time, for a retry, or because the task was
+        // redriven. The key of a redriven task expires at once, whenever the row fell due.
+        let is_redriven = row.state != State::Pending && self.is_near(row.changed, FITS_A_PROGRAM);
+        let may_be_own = !is_a_keys || is_redriven || self.fits(row, FITS_A_PROGRAM);
+        if self.alive_at.is_none() && may_be_own {
             return AdoptionDecision::Leave;
         }
         let has_begun = row.due <= now && row.state != State::Pending;
@@ -257,11 +260,13 @@ impl Countdown {
 
     /// Whether it is due when the row is, as far as is known.
     fn fits(&self, row: &Booked, tolerance: Duration) -> bool {
-        let is_near = |due: UnixMs| {
-            let behind = self.due.since(due).saturating_sub(self.slack);
-            behind.max(due.since(self.due)) <= tolerance
-        };
+        let is_near = |due| self.is_near(due, tolerance);
         is_near(row.due) || (self.alive_at.is_none() && is_near(row.due_at))
+    }
+
+    fn is_near(&self, due: UnixMs, tolerance: Duration) -> bool {
+        let behind = self.due.since(due).saturating_sub(self.slack);
+        behind.max(due.since(self.due)) <= tolerance
     }
 
     /// Whether it was alive when the arming of the row no longer was. A program's row may fall due before its key.

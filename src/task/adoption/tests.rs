@@ -253,6 +253,30 @@ fn a_key_that_outlives_its_row_was_armed_again_however_near() {
 }
 
 #[test]
+fn the_own_key_of_a_redriven_task_is_no_new_arming() {
+    let own_key = Countdown {
+        alive_at: None,
+        ..heard_at(-2, -1)
+    };
+    for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW) {
+        let redriven = Booked {
+            changed: at(-4),
+            due_at: at(-6_000),
+            ended: None,
+            ..row(state, -60_000)
+        };
+        assert_eq!(judge(redriven, own_key), AdoptionDecision::Leave, "{state}");
+        let redriven_before = Booked {
+            changed: at(-3_000),
+            ..redriven
+        };
+        if state != State::Pending {
+            assert_eq!(judge(redriven_before, own_key), wanted, "{state}");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_wrote_an_adopted_row_anew_is_known_by_its_whole_seconds() {
     let row = Booked {
         due: UnixMs(1_060_000),

@@ -82,7 +82,7 @@ async fn from_three_members_on_fresh_claims_go_one_at_a_time() {
         for n in 0..200 {
             let key = TaskKey::build("Job", "count", [n.to_string()]).unwrap();
             let delay = Duration::from_millis(3_000 + 5 * n);
-            rig.tasks.create_task(key.into(), delay).await.unwrap();
+            rig.tasks.create(key, delay).await.unwrap();
         }
         rig.until_done(200).await;
         let most = faults.claims_at_once_max.load(Ordering::SeqCst);
