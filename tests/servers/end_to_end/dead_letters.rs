@@ -120,7 +120,7 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
         ] {
             let (code, _, stderr) = shell.run(args);
             assert_eq!(code, 2, "{args:?}");
-            assert!(stderr.contains("say which (`--class`"), "{stderr}");
+            assert!(stderr.contains("give a filter (`--class`"), "{stderr}");
         }
         let wrong = [
             &[verb, "--reason", "bad"][..],
