@@ -7,7 +7,7 @@
 //!                  └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The main path is [`pipeline`]. What runs beside it is in [`background`].
+//! The main path is `pipeline`. What runs beside it is in `background`.
 
 mod activation;
 mod background;

@@ -13,7 +13,7 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
 /// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. `start_time` begins anew: lateness,
-/// deadline and expiry are counted from the later of the two. It stands among what fell due [`REDRIVEN_AGO`] ago, however
+/// deadline and expiry are counted from the later of the two. It stands among what fell due `REDRIVEN_AGO` ago, however
 /// long ago `end_time` is: each sweep begins there, and does not have to get past an older backlog. Unique key.
 pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
        run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
