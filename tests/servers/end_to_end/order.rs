@@ -58,6 +58,7 @@ async fn a_cancellation_during_a_run_ends_what_was_armed_behind_it() {
     let go = Arc::new(Semaphore::new(0));
     let daemon = rig.daemon_with(with_held_runs(&go));
     daemon.hears_events().await;
+    daemon.has_audited().await; // or it arms the keys again
     let names = ["Job@held@created", "Job@held@armed", "Job@held@class"];
     for name in names {
         daemon
