@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use regex::{RegexSet, RegexSetBuilder};
 
-use super::rendezvous::fnv1a;
+use super::fnv::fnv1a;
 use crate::task::TaskKey;
 
 /// Largest compiled set of expressions, in bytes: they come from Redis.

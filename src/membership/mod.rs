@@ -13,6 +13,7 @@
 
 mod audit_lock;
 mod capabilities;
+mod fnv;
 mod heartbeat;
 mod memory;
 mod ownership;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{
     AUDIT_LOCK_TTL, Audit, AuditLockState, Heartbeat, LIFETIME, MemberId, Membership,
-    MembershipError, rendezvous,
+    MembershipError, fnv::fnv1a,
 };
 use crate::config::RedisConfig;
 use crate::redis::{Commands, Endpoint, Keyspace, LedgerName, Members, RedisError};
@@ -32,7 +32,7 @@ impl RedisMembership {
     /// When the URL cannot be read.
     pub fn new(redis: &RedisConfig, ledger: LedgerName) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
-        let plain = format!("{:016x}", rendezvous::fnv1a(ledger.text().as_bytes()));
+        let plain = format!("{:016x}", fnv1a(ledger.text().as_bytes()));
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
         Ok(Self(Members::new(keyspace, ledger.with_plain(&plain))))
     }

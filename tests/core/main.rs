@@ -1,5 +1,6 @@
 //! Everything that needs no server: pure parts, the engine on the ledger in memory, the rules of the sources.
 
+mod circles;
 mod engine;
 mod evidence;
 mod exports;
