@@ -39,9 +39,6 @@ use self::overlay::{overlay_env, overlay_file};
 use self::reader::{Problems, Reader};
 use crate::task::RetryPolicy;
 
-/// The default configuration, with comments.
-pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
-
 pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 #[cfg(feature = "webhook")]
 pub use self::egress_policy::EgressPolicy;
@@ -59,7 +56,7 @@ pub use self::sections::{
 };
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
-pub use self::source::{ConfigSource, SEARCH_PATHS};
+pub use self::source::{ConfigSource, DEFAULT_TOML, SEARCH_PATHS};
 pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 #[cfg(feature = "webhook")]
 pub use self::url_template::UrlTemplate;
@@ -164,7 +161,7 @@ impl Config {
         text: &str,
         env: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
-        let defaults: Table = DEFAULT_TOML.parse().expect("a test reads the defaults");
+        let defaults = source::defaults();
         let mut table = defaults.clone();
         let file: Table = text
             .parse()

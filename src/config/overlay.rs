@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 use super::reader::Problems;
+use super::source::ENV_PREFIX;
 use super::suggestions;
-
-/// Prefix of environment variables that are settings.
-pub(super) const ENV_PREFIX: &str = "LAPSED__";
 
 /// Merges sections key by key; other values are replaced.
 pub(super) fn overlay_file(table: &mut Table, file: Table) {

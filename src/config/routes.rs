@@ -79,31 +79,6 @@ enum OneOrMany {
 /// Keys of the targets; a route has exactly one.
 const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
 
-/// The keys of a route.
-pub(super) const ROUTE_KEYS: [&str; 21] = [
-    "match",
-    "exec",
-    "webhook",
-    "stream",
-    "list",
-    "publish",
-    "log",
-    "allow_dash",
-    "env",
-    "keep_result",
-    "timeout",
-    "concurrency",
-    "rate",
-    "burst",
-    "priority",
-    "retry",
-    "adopt",
-    "expire_after",
-    "slow_after",
-    "payload_secret",
-    "payload_secret_file",
-];
-
 /// Keys that belong to certain targets.
 const BESIDE: [(&str, &[&str]); 3] = [
     ("allow_dash", &["exec"]),

@@ -3,6 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use toml::Table;
+
+/// The default configuration, with comments.
+pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
+
+/// Prefix of environment variables that are settings.
+pub(super) const ENV_PREFIX: &str = "LAPSED__";
+
 /// The environment variable that names the configuration file.
 const FILE_VARIABLE: &str = "LAPSED_CONFIG";
 
@@ -55,4 +63,9 @@ impl fmt::Display for ConfigSource {
             ),
         }
     }
+}
+
+/// The default configuration as a table.
+pub(super) fn defaults() -> Table {
+    DEFAULT_TOML.parse().expect("a test reads the defaults")
 }

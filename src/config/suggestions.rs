@@ -4,9 +4,32 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use super::DEFAULT_TOML;
-use super::overlay::ENV_PREFIX;
-use super::routes::ROUTE_KEYS;
+use super::source::{ENV_PREFIX, defaults};
+
+/// The keys of a route.
+pub(super) const ROUTE_KEYS: [&str; 21] = [
+    "match",
+    "exec",
+    "webhook",
+    "stream",
+    "list",
+    "publish",
+    "log",
+    "allow_dash",
+    "env",
+    "keep_result",
+    "timeout",
+    "concurrency",
+    "rate",
+    "burst",
+    "priority",
+    "retry",
+    "adopt",
+    "expire_after",
+    "slow_after",
+    "payload_secret",
+    "payload_secret_file",
+];
 
 /// Prefix of all variables of lapsed, including those of the examples.
 const PREFIX: &str = "LAPSED_";
@@ -92,10 +115,6 @@ fn variables() -> Vec<String> {
     let mut names = Vec::new();
     walk(&defaults(), "LAPSED", &mut names);
     names
-}
-
-fn defaults() -> Table {
-    DEFAULT_TOML.parse().expect("a test reads the defaults")
 }
 
 #[cfg(test)]

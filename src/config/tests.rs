@@ -78,7 +78,7 @@ fn one_bracket_instead_of_two_is_named() {
 
 #[test]
 fn every_key_of_a_route_is_one_that_can_be_suggested() {
-    for key in routes::ROUTE_KEYS {
+    for key in suggestions::ROUTE_KEYS {
         let beside = match key {
             "match" => "log = {}",
             "exec" | "webhook" | "stream" | "list" | "publish" | "log" => "match = 'a'",

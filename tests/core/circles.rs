@@ -3,13 +3,13 @@
 //! Reads the `use` declarations. A name that a parent re-exports counts as imported from the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
 
-/// A module, as the names from the root of the crate to it.
-type Module = Vec<String>;
+use crate::source_files::{Module, source_files};
 
 /// Top-level modules that this rule holds for. The others have circles left to break.
-const HELD: [&str; 12] = [
+const HELD: [&str; 14] = [
+    "cli",
+    "config",
     "engine",
     "clock",
     "compose",
@@ -77,16 +77,13 @@ struct Sources {
 
 impl Sources {
     fn read() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let files = files_below(&root);
-        let modules: BTreeSet<Module> = files.iter().map(|file| module_of(&root, file)).collect();
+        let files = source_files("");
+        let modules: BTreeSet<Module> = files.iter().map(|file| file.module.clone()).collect();
         let (mut uses, mut re_exports) = (BTreeMap::new(), BTreeMap::new());
         for file in &files {
-            let module = module_of(&root, file);
-            let text = std::fs::read_to_string(file).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let module = file.module.clone();
             let (mut own, mut public) = (Vec::new(), BTreeMap::new());
-            for (is_public, path) in declarations(code) {
+            for (is_public, path) in declarations(&file.code) {
                 let Some(path) = absolute(&module, &path, &modules) else {
                     continue;
                 };
@@ -100,7 +97,6 @@ impl Sources {
             uses.insert(module.clone(), own);
             re_exports.insert(module, public);
         }
-        assert!(uses.len() > 100, "the sources were not found");
         Self { uses, re_exports }
     }
 
@@ -133,30 +129,6 @@ impl Sources {
             _ => Some(module.to_vec()),
         }
     }
-}
-
-fn files_below(root: &Path) -> Vec<PathBuf> {
-    let (mut files, mut places) = (Vec::new(), vec![root.to_owned()]);
-    while let Some(place) = places.pop() {
-        if place.is_dir() {
-            let entries = std::fs::read_dir(&place).unwrap();
-            places.extend(entries.map(|entry| entry.unwrap().path()));
-        } else if place.file_name().is_some_and(|name| name != "tests.rs") {
-            files.push(place);
-        }
-    }
-    files
-}
-
-fn module_of(root: &Path, file: &Path) -> Module {
-    let path = file.strip_prefix(root).expect("listed below it");
-    let names = path.with_extension("");
-    let names = names.iter().map(|name| name.to_string_lossy().into_owned());
-    let mut module: Module = names.collect();
-    if module.last().is_some_and(|name| name == "mod") || module == ["lib"] || module == ["main"] {
-        module.pop();
-    }
-    module
 }
 
 /// Each path that is imported, and whether it is re-exported.

@@ -1,6 +1,6 @@
 //! A module imports downward only. Reads the `use` lines, and names the offending one.
 
-use std::path::{Path, PathBuf};
+use crate::source_files::{SourceFile, source_files};
 
 /// Each module, and the modules of the crate it may name.
 const MAY_USE: [(&str, &[&str]); 16] = [
@@ -100,18 +100,17 @@ const DRIVERS: [(&str, &[&str]); 10] = [
 #[test]
 fn a_module_imports_downward_only() {
     for (module, allowed) in MAY_USE {
-        for (file, line) in lines_of(module) {
-            let Some(path) = line.trim_start().strip_prefix("use crate::") else {
-                continue;
-            };
-            let own = module.trim_end_matches(".rs");
-            let fits = path.starts_with(own) || allowed.iter().any(|name| path.starts_with(name));
-            assert!(
-                fits,
-                "{}: `{}`: `{module}` may use {allowed:?}",
-                file.display(),
-                line.trim()
-            );
+        for file in source_files(module) {
+            for line in file.code.lines().map(str::trim) {
+                let Some(path) = line.strip_prefix("use crate::") else {
+                    continue;
+                };
+                let own = module.trim_end_matches(".rs");
+                let fits =
+                    path.starts_with(own) || allowed.iter().any(|name| path.starts_with(name));
+                let path = &file.path;
+                assert!(fits, "{path}: `{line}`: `{module}` may use {allowed:?}");
+            }
         }
     }
 }
@@ -119,48 +118,53 @@ fn a_module_imports_downward_only() {
 #[test]
 fn only_adapters_name_drivers() {
     for (driver, allowed) in DRIVERS {
-        for (file, line) in lines_of("") {
-            let place = file
-                .strip_prefix(source())
-                .expect("listed below it")
-                .to_string_lossy()
-                .into_owned();
-            let code = line.split("//").next().unwrap_or_default();
-            let names = code.contains(driver) && !code.contains("crate::redis::");
-            let fits = allowed.iter().any(|prefix| place.starts_with(prefix));
-            assert!(
-                !names || fits,
-                "{place}: `{}`: only {allowed:?} may name `{driver}`",
-                line.trim()
-            );
+        for file in source_files("") {
+            let path = &file.path;
+            if allowed.iter().any(|prefix| path.starts_with(prefix)) {
+                continue;
+            }
+            for line in file.code.lines().map(str::trim) {
+                let code = line.split("//").next().unwrap_or_default();
+                let names_it = code.contains(driver) && !code.contains("crate::redis::");
+                assert!(
+                    !names_it,
+                    "{path}: `{line}`: only {allowed:?} may name `{driver}`"
+                );
+            }
         }
     }
 }
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
-}
-
-/// The lines of a module, without its unit tests, which may have a file of their own.
-fn lines_of(module: &str) -> Vec<(PathBuf, String)> {
-    let mut lines = Vec::new();
-    let mut places = vec![source().join(module)];
-    while let Some(place) = places.pop() {
-        if place.file_name().is_some_and(|name| name == "tests.rs") {
-            continue;
+/// An inherent `impl` elsewhere is a call between files that no `use` line shows.
+///
+/// `compose` has the constructors that name concrete adapters.
+#[test]
+fn a_type_has_its_methods_in_its_file_or_below() {
+    let definition =
+        regex::Regex::new(r"(?m)^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum) (\w+)").unwrap();
+    let block =
+        regex::Regex::new(r"(?m)^ *impl(?:<.*?>)? (\w+)(?:<[^{]*>)? (?:where[^{]*)?\{").unwrap();
+    let files = source_files("");
+    let defines = |file: &SourceFile, name: &str| {
+        let mut names = definition.captures_iter(&file.code);
+        names.any(|found| &found[1] == name)
+    };
+    let mut strays = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| file.module.first().is_none_or(|top| top != "compose"))
+    {
+        for name in block
+            .captures_iter(&file.code)
+            .map(|found| found[1].to_owned())
+        {
+            let at_home = files
+                .iter()
+                .any(|home| file.module.starts_with(&home.module) && defines(home, &name));
+            if !at_home {
+                strays.push(format!("{}: impl {name}", file.path));
+            }
         }
-        if place.is_dir() {
-            places.extend(
-                std::fs::read_dir(&place)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
-            continue;
-        }
-        let text = std::fs::read_to_string(&place).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        lines.extend(code.lines().map(|line| (place.clone(), line.to_owned())));
     }
-    assert!(!lines.is_empty(), "`{module}` is not there");
-    lines
+    assert!(strays.is_empty(), "{}", strays.join("\n"));
 }

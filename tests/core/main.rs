@@ -9,6 +9,7 @@ mod layers;
 mod metrics;
 mod middleware;
 mod series;
+mod source_files;
 mod testing;
 
 #[path = "../support/mod.rs"]

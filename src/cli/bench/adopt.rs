@@ -15,7 +15,7 @@ use super::recorder::Record;
 use super::report::{Report, lateness_stats};
 use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value};
-use super::workload::task;
+use super::tasks::task;
 
 /// Interval between batches of keys.
 const TICK: Duration = Duration::from_millis(10);

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::measure::{Arrivals, Plan};
+use super::measure::Plan;
 use super::options::Burst;
 use super::report::Report;
 use super::stats::{Stat, Value};
+use super::tasks::Arrivals;
 
 /// Time limit for all runs.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use super::options::Cancel;
 use super::progress::{bar, spinner};
 use super::report::Report;
 use super::stats::{Row, Stat, Value};
-use super::workload::{BATCH, far_due, task};
+use super::tasks::{BATCH, far_due, task};
 
 impl Cancel {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::measure::{Arrivals, Plan};
+use super::measure::Plan;
 use super::meter::Cost;
 use super::options::Daemons;
 use super::report::Report;
 use super::results::Results;
 use super::stats::{Stat, Value};
+use super::tasks::Arrivals;
 
 /// Time limit of a run.
 const PATIENCE: Duration = Duration::from_secs(300);

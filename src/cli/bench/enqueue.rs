@@ -17,8 +17,8 @@ use super::progress::spinner;
 use super::report::Report;
 use super::samples::{Lateness, Samples};
 use super::stats::{Row, Stat, Value};
+use super::tasks::{far_due, task};
 use super::usage::cpu_time;
-use super::workload::{far_due, task};
 
 /// One way of creating tasks.
 struct Way {

@@ -20,7 +20,7 @@ use super::counters::Counters;
 use super::daemon::StartClock;
 use super::process::{Daemon, Numbers, Order};
 use super::recorder::Record;
-use super::workload::{BATCH, task};
+use super::tasks::{BATCH, task};
 
 /// Bytes per row in the buffer pool, with index entries and a margin.
 const BYTES_PER_ROW: u64 = 700;

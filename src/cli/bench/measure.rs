@@ -14,6 +14,7 @@ use super::process::{Daemon, Numbers, Progress};
 use super::progress::{bar, spinner};
 use super::recorder::Record;
 use super::results::{Audit, Results};
+use super::tasks::Arrivals;
 use super::workload::{self, Written};
 
 /// Minimum time between the last task written and the first one due.
@@ -34,31 +35,6 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// Error bound of the ledger's clock over a network, in microseconds.
 const LEDGER_CLOCK_ERROR_US: u64 = 2_000;
-
-/// Distribution of due times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrivals {
-    /// This many per second.
-    Evenly(u32),
-    /// All in the same millisecond.
-    AtOnce,
-    /// This many over this span, measured as one piece of work.
-    Within(Duration, u32),
-}
-
-impl Arrivals {
-    /// Milliseconds from the first task's due time to that of the task at `index`.
-    pub fn offset_ms(self, index: u32) -> u64 {
-        match self {
-            Self::Evenly(rate) => u64::from(index) * 1000 / u64::from(rate),
-            Self::AtOnce => 0,
-            Self::Within(span, count) => {
-                let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-                u64::from(index) * span_ms / u64::from(count.max(1))
-            }
-        }
-    }
-}
 
 /// Tasks of a slow class, all due in one millisecond.
 #[derive(Debug, Clone, Copy)]

@@ -28,6 +28,7 @@ mod report;
 mod results;
 mod samples;
 mod stats;
+mod tasks;
 mod throughput;
 mod usage;
 mod workload;
@@ -110,10 +111,10 @@ impl Scenario {
 /// Checks combinations of options.
 fn check(scenario: &Scenario) -> anyhow::Result<()> {
     let (pending, rows) = scenario.workload();
-    if rows - u64::from(pending) > u64::from(workload::FAR) {
+    if rows - u64::from(pending) > u64::from(tasks::FAR) {
         return Err(usage(&format!(
             "all runs together have more than {} tasks: ask for fewer runs, a lower rate or a shorter duration",
-            workload::FAR
+            tasks::FAR
         )));
     }
     let Scenario::Lateness(lateness) = scenario else {

@@ -1,9 +1,9 @@
 //! Results of a run: start times, number of runs, and costs.
 
-use super::measure::Arrivals;
 use super::meter::Costs;
 use super::recorder::Record;
 use super::samples::{Lateness, Samples};
+use super::tasks::Arrivals;
 
 /// Audit of a daemon, in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]

@@ -7,27 +7,16 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::{StreamExt, TryStreamExt};
 use indicatif::ProgressBar;
-use lapsed::{Due, Task, UnixMs};
+use lapsed::{Due, UnixMs};
 use tokio::time::Instant;
 
-use super::daemon::{CLASS, METHOD};
+use super::daemon::CLASS;
 use super::environment::Environment;
 use super::progress::bar;
-
-/// Tasks per call.
-pub const BATCH: u32 = 500;
+use super::tasks::{BATCH, FAR, far_due, task_of};
 
 /// Concurrent calls.
 const LOADERS: usize = 4;
-
-/// First number of far tasks, which do not fall due during the measurement.
-pub const FAR: u32 = 3_000_000_000;
-
-/// Earliest due time of far tasks, from now.
-const FAR_FROM: Duration = Duration::from_secs(24 * 3600);
-
-/// Span of the due times of far tasks.
-const FAR_SPAN_MS: u64 = 23 * 24 * 3600 * 1000;
 
 /// Result of writing a set of tasks.
 #[derive(Debug, Clone, Copy)]
@@ -46,21 +35,6 @@ impl Written {
         let (first, last) = self.rows;
         (first.min(other.rows.0), last.max(other.rows.1))
     }
-}
-
-/// The task of a number.
-pub fn task(number: u32) -> Task {
-    task_of(CLASS, number)
-}
-
-fn task_of(class: &str, number: u32) -> Task {
-    Task::new(class, METHOD, [number]).expect("class, method and a number fit the grammar")
-}
-
-/// Due time of a far task. Consecutive numbers are far apart, as with tasks of real users.
-pub fn far_due(now: UnixMs, number: u32) -> UnixMs {
-    let spread = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) % FAR_SPAN_MS;
-    now.plus(FAR_FROM + Duration::from_millis(spread))
 }
 
 /// Writes the far tasks.
@@ -130,20 +104,4 @@ pub async fn write_of(
     bar.finish_and_clear();
     written.took = begun.elapsed();
     Ok(written)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn far_tasks_fall_due_in_1_to_24_days() {
-        const DAY_MS: i64 = 24 * 3600 * 1000;
-        let dues: Vec<i64> = (FAR..FAR + 10_000)
-            .map(|number| far_due(UnixMs(0), number).0)
-            .collect();
-        assert!(dues.iter().all(|due| (DAY_MS..24 * DAY_MS).contains(due)));
-        let late = dues.iter().filter(|due| **due > 12 * DAY_MS).count();
-        assert!((4_000..6_000).contains(&late), "{late}");
-    }
 }

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn occurrences(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
@@ -155,4 +157,52 @@ fn what_does_not_fit_is_refused_with_the_field_and_what_was_expected() {
             .to_string(),
         "`Europe/Berln` is not a time zone, expected an IANA name such as `Europe/Berlin`"
     );
+}
+
+/// One field: a list of values, ranges and steps between `min` and `max`.
+fn field(min: u8, max: u8) -> impl Strategy<Value = String> {
+    let value = move || (min..=max).prop_map(|value| value.to_string());
+    let range = (min..=max, min..=max).prop_map(|(a, b)| format!("{}-{}", a.min(b), a.max(b)));
+    let steps = (range.clone(), 1..=max).prop_map(|(range, step)| format!("{range}/{step}"));
+    let all_steps = (1..=max).prop_map(|step| format!("*/{step}"));
+    let item = prop_oneof![3 => value(), 2 => range, 1 => steps, 1 => all_steps];
+    prop_oneof![1 => Just("*".to_owned()), 2 => list(item)]
+}
+
+fn list(item: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+    proptest::collection::vec(item, 1..3).prop_map(|items| items.join(","))
+}
+
+fn day() -> impl Strategy<Value = String> {
+    let working = (1..=31_u8).prop_map(|day| format!("{day}W"));
+    let last = prop_oneof![Just("L".to_owned()), Just("LW".to_owned())];
+    prop_oneof![3 => field(1, 31), 1 => list(working), 1 => last, 1 => Just("?".to_owned())]
+}
+
+fn weekday() -> impl Strategy<Value = String> {
+    let nth = (0..=7_u8, 1..=5_u8).prop_map(|(day, nth)| format!("{day}#{nth}"));
+    let last = (0..=7_u8).prop_map(|day| format!("{day}L"));
+    let words = Just("Fri-Sun".to_owned());
+    prop_oneof![3 => field(0, 7), 1 => list(prop_oneof![nth, last]), 1 => words]
+}
+
+proptest! {
+    /// Another implementation of cron finds the same wall times.
+    #[test]
+    fn finds_the_wall_times_that_croner_finds(
+        (second, minute, hour) in (field(0, 59), field(0, 59), field(0, 23)),
+        (day, month, weekday) in (day(), field(1, 12), weekday()),
+        start in 0..4_000_000_000_i64,
+    ) {
+        let text = format!("{second} {minute} {hour} {day} {month} {weekday}");
+        let peer: croner::Cron = format!("{text} 1970-2200").parse().unwrap();
+        let rule = WallTimes::parse(&fields::split(&text).unwrap()).unwrap();
+        let mut at = Timestamp::from_second(start).unwrap().to_zoned(TimeZone::UTC).datetime();
+        for _ in 0..10 {
+            let expected = peer.find_next_occurrence(&at, true).ok();
+            prop_assert_eq!(rule.first_from(at), expected, "`{}` from {}", text, at);
+            let Some(found) = expected else { break };
+            at = found.checked_add(1.second()).unwrap();
+        }
+    }
 }

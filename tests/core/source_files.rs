@@ -1,0 +1,48 @@
+//! The source files of the crate, without their unit tests.
+
+use std::path::Path;
+
+/// The path of a module: the names from the root of the crate to it.
+pub type Module = Vec<String>;
+
+/// A source file.
+pub struct SourceFile {
+    /// Path below `src`.
+    pub path: String,
+    pub module: Module,
+    /// The text up to its unit tests.
+    pub code: String,
+}
+
+/// The files below a directory of `src`, or one file.
+pub fn source_files(below: &str) -> Vec<SourceFile> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut files, mut places) = (Vec::new(), vec![root.join(below)]);
+    while let Some(place) = places.pop() {
+        if place.is_dir() {
+            let entries = std::fs::read_dir(&place).unwrap();
+            places.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if place.file_name().is_some_and(|name| name != "tests.rs") {
+            let path = place.strip_prefix(&root).expect("listed below it");
+            let text = std::fs::read_to_string(&place).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            files.push(SourceFile {
+                path: path.to_string_lossy().into_owned(),
+                module: module_of(path),
+                code: code.to_owned(),
+            });
+        }
+    }
+    assert!(!files.is_empty(), "`{below}` is not there");
+    files
+}
+
+fn module_of(path: &Path) -> Module {
+    let names = path.with_extension("");
+    let names = names.iter().map(|name| name.to_string_lossy().into_owned());
+    let mut module: Module = names.collect();
+    if module.last().is_some_and(|name| name == "mod") || module == ["lib"] || module == ["main"] {
+        module.pop();
+    }
+    module
+}
