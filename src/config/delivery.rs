@@ -126,70 +126,80 @@ impl fmt::Display for NameTemplate {
     }
 }
 
-impl Reader {
-    /// `stream = { key = "lapsed:orders", maxlen = 100000 }`
-    pub(super) fn stream(mut self, key_prefix: &str, p: &mut Problems) -> Option<DeliveryConfig> {
-        let key = self.name("key", p, |name| name.checked_as_key(key_prefix));
-        let entries_max = match self.table.contains_key("maxlen") {
-            true => self
-                .checked("maxlen", p, |entries| *entries >= 1, "at least 1 entry")
-                .map(Some),
-            false => Some(None),
-        };
-        self.delivery(p, || {
-            Some(Place::Stream {
-                key: key?,
-                entries_max: entries_max?,
-            })
+/// `stream = { key = "lapsed:orders", maxlen = 100000 }`
+pub(super) fn stream(
+    mut section: Reader,
+    key_prefix: &str,
+    p: &mut Problems,
+) -> Option<DeliveryConfig> {
+    let key = name(&mut section, "key", p, |name| {
+        name.checked_as_key(key_prefix)
+    });
+    let entries_max = match section.table.contains_key("maxlen") {
+        true => section
+            .checked("maxlen", p, |entries| *entries >= 1, "at least 1 entry")
+            .map(Some),
+        false => Some(None),
+    };
+    delivery(section, p, || {
+        Some(Place::Stream {
+            key: key?,
+            entries_max: entries_max?,
         })
-    }
+    })
+}
 
-    /// `list = { key = "lapsed:orders" }`
-    pub(super) fn list(mut self, key_prefix: &str, p: &mut Problems) -> Option<DeliveryConfig> {
-        let key = self.name("key", p, |name| name.checked_as_key(key_prefix));
-        self.delivery(p, || Some(Place::List { key: key? }))
-    }
+/// `list = { key = "lapsed:orders" }`
+pub(super) fn list(
+    mut section: Reader,
+    key_prefix: &str,
+    p: &mut Problems,
+) -> Option<DeliveryConfig> {
+    let key = name(&mut section, "key", p, |name| {
+        name.checked_as_key(key_prefix)
+    });
+    delivery(section, p, || Some(Place::List { key: key? }))
+}
 
-    /// `publish = { channel = "lapsed:orders" }`
-    pub(super) fn publish(mut self, p: &mut Problems) -> Option<DeliveryConfig> {
-        let channel = self.name("channel", p, NameTemplate::checked_as_channel);
-        let require_receivers = match self.table.contains_key("require_receivers") {
-            true => self.take("require_receivers", p),
-            false => Some(false),
-        };
-        self.delivery(p, || {
-            Some(Place::Channel {
-                channel: channel?,
-                require_receivers: require_receivers?,
-            })
+/// `publish = { channel = "lapsed:orders" }`
+pub(super) fn publish(mut section: Reader, p: &mut Problems) -> Option<DeliveryConfig> {
+    let channel = name(&mut section, "channel", p, NameTemplate::checked_as_channel);
+    let require_receivers = match section.table.contains_key("require_receivers") {
+        true => section.take("require_receivers", p),
+        false => Some(false),
+    };
+    delivery(section, p, || {
+        Some(Place::Channel {
+            channel: channel?,
+            require_receivers: require_receivers?,
         })
-    }
+    })
+}
 
-    fn name(
-        &mut self,
-        key: &str,
-        p: &mut Problems,
-        checked: impl FnOnce(NameTemplate) -> Result<NameTemplate, String>,
-    ) -> Option<NameTemplate> {
-        let text: String = self.take(key, p)?;
-        self.parsed(key, NameTemplate::parse(&text).and_then(checked), p)
-    }
+fn name(
+    section: &mut Reader,
+    key: &str,
+    p: &mut Problems,
+    checked: impl FnOnce(NameTemplate) -> Result<NameTemplate, String>,
+) -> Option<NameTemplate> {
+    let text: String = section.take(key, p)?;
+    section.parsed(key, NameTemplate::parse(&text).and_then(checked), p)
+}
 
-    fn delivery(
-        mut self,
-        p: &mut Problems,
-        place: impl FnOnce() -> Option<Place>,
-    ) -> Option<DeliveryConfig> {
-        let url = match self.text_or_file("url", p) {
-            Some(Some(url)) => self.parsed("url", redis_url(url), p).map(Some),
-            other => other.map(|_| None),
-        };
-        self.done(p);
-        Some(DeliveryConfig {
-            url: url?,
-            place: place()?,
-        })
-    }
+fn delivery(
+    mut section: Reader,
+    p: &mut Problems,
+    place: impl FnOnce() -> Option<Place>,
+) -> Option<DeliveryConfig> {
+    let url = match section.text_or_file("url", p) {
+        Some(Some(url)) => section.parsed("url", redis_url(url), p).map(Some),
+        other => other.map(|_| None),
+    };
+    section.done(p);
+    Some(DeliveryConfig {
+        url: url?,
+        place: place()?,
+    })
 }
 
 /// Parses a Redis URL. Errors do not repeat the text, which may hold a password.

@@ -5,23 +5,21 @@ use toml::{Table, Value};
 
 use super::reader::{Problems, Reader, read_file};
 
-impl Reader {
-    /// `headers = { name = "value", other = { file = "path" } }`
-    pub(super) fn headers(&mut self, p: &mut Problems) -> Option<HeaderMap> {
-        let Self { table, path } = self.section("headers", p);
-        let mut headers = HeaderMap::new();
-        let mut sound = true;
-        for (name, value) in table {
-            match header(&name, value) {
-                Ok((name, value)) => _ = headers.append(name, value),
-                Err(problem) => {
-                    sound = false;
-                    p.add(&format!("{path}.{name}"), problem);
-                }
+/// `headers = { name = "value", other = { file = "path" } }`
+pub(super) fn headers(section: &mut Reader, p: &mut Problems) -> Option<HeaderMap> {
+    let Reader { table, path } = section.section("headers", p);
+    let mut headers = HeaderMap::new();
+    let mut sound = true;
+    for (name, value) in table {
+        match header(&name, value) {
+            Ok((name, value)) => _ = headers.append(name, value),
+            Err(problem) => {
+                sound = false;
+                p.add(&format!("{path}.{name}"), problem);
             }
         }
-        sound.then_some(headers)
     }
+    sound.then_some(headers)
 }
 
 fn header(name: &str, value: Value) -> Result<(HeaderName, HeaderValue), String> {

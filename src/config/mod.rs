@@ -169,11 +169,11 @@ impl Config {
         let mut problems = Problems::default();
         overlay_file(&mut table, file);
         overlay_env(&mut table, &defaults, env, &mut problems);
-        let config = Reader {
+        let root = Reader {
             table,
             path: String::new(),
-        }
-        .config(&mut problems);
+        };
+        let config = sections::config(root, &mut problems);
         match config {
             Some(config) if problems.0.is_empty() => Ok(config),
             _ => Err(ConfigError {

@@ -26,151 +26,152 @@ pub struct RecurringConfig {
     pub max_attempts: Option<u16>,
 }
 
-impl Reader {
-    /// Reads the entries. `routes` are those that could be read.
-    pub(super) fn recurring(
-        &mut self,
-        routes: &[RouteConfig],
-        p: &mut Problems,
-    ) -> Vec<RecurringConfig> {
-        let readers = self
-            .entries("recurring", p)
-            .into_iter()
-            .enumerate()
-            .map(|(index, table)| Self {
-                table,
-                path: format!("recurring[{index}]"),
-            });
-        let mut keys = BTreeSet::new();
-        let mut found = Vec::new();
-        for reader in readers {
-            let path = reader.at("key");
-            let Some(series) = reader.series(p) else {
-                continue;
-            };
-            if !keys.insert(series.key.clone()) {
-                p.add(
-                    &path,
-                    format!("`{}` is defined twice, expected once", series.key),
-                );
-            }
-            let route = routes
-                .iter()
-                .find(|route| route.matches.is_match(series.key.as_str()));
-            if let Some(route) = route
-                && !route.payload_secrets.is_empty()
-            {
-                let problem = format!(
-                    "`{}` goes to the route `match = \"{}\"`, which runs only what is signed with its `payload_secret`: \
-                     expected another route, or a program that signs it and creates it",
-                    series.key, route.matches
-                );
-                p.add(&path, problem);
-            }
-            found.push(series);
-        }
-        found
-    }
-
-    fn series(mut self, p: &mut Problems) -> Option<RecurringConfig> {
-        let key = self.key(p);
-        let (every, cron, tz): (Option<String>, Option<String>, Option<String>) = (
-            self.optional("every", p),
-            self.optional("cron", p),
-            self.optional("tz", p),
-        );
-        let input = RecurrenceInput {
-            every: every.as_deref(),
-            cron: cron.as_deref(),
-            tz: tz.as_deref(),
+/// Reads the entries. `routes` are those that could be read.
+pub(super) fn recurring(
+    section: &mut Reader,
+    routes: &[RouteConfig],
+    p: &mut Problems,
+) -> Vec<RecurringConfig> {
+    let readers = section
+        .entries("recurring", p)
+        .into_iter()
+        .enumerate()
+        .map(|(index, table)| Reader {
+            table,
+            path: format!("recurring[{index}]"),
+        });
+    let mut keys = BTreeSet::new();
+    let mut found = Vec::new();
+    for reader in readers {
+        let path = reader.at("key");
+        let Some(series) = series(reader, p) else {
+            continue;
         };
-        let recurrence = input
-            .rule()
-            .map_err(|error| p.add(&self.path, error.to_string()));
-        let start = self.moment("start", p);
-        let until = self.moment("until", p);
-        let says_catch_up = self.table.contains_key("catch_up");
-        let catch_up: Option<CatchUp> = self.optional("catch_up", p);
-        let options = RecurrenceOptions {
-            start,
-            until,
-            times: None,
-            catch_up,
-            catch_up_max: self.optional("catch_up_max", p),
-            overlap: self.optional("overlap", p),
-        };
-        // An invalid value has been reported already.
-        if catch_up.is_some() || !says_catch_up {
-            for problem in options.problems() {
-                p.add(&self.path, problem.to_string());
-            }
-        }
-        let payload = self.payload(p);
-        let tag = self.tag(p);
-        let max_attempts: Option<u16> = self.optional("max_attempts", p);
-        if max_attempts == Some(0) {
-            p.add(&self.at("max_attempts"), "expected at least 1".to_owned());
-        }
-        let path = self.path.clone();
-        self.done(p);
-        let recurrence = options.apply(recurrence.ok()?).ok()?;
-        let key = key?;
-        if let Err(error) = recurrence.check_room(&key) {
-            p.add(&path, error.to_string());
-        }
-        Some(RecurringConfig {
-            key,
-            recurrence,
-            payload,
-            tag,
-            max_attempts,
-        })
-    }
-
-    fn key(&mut self, p: &mut Problems) -> Option<TaskKey> {
-        let key: String = self.take("key", p)?;
-        TaskKey::parse(&key)
-            .map_err(|error| p.add(&self.at("key"), error.to_string()))
-            .ok()
-    }
-
-    /// Converts a TOML value to JSON.
-    fn payload(&mut self, p: &mut Problems) -> Option<String> {
-        let Some(json) = json(self.table.remove("payload")?) else {
-            let problem = "expected values that JSON can represent: no dates, no infinities";
-            p.add(&self.at("payload"), problem.to_owned());
-            return None;
-        };
-        let payload = json.to_string();
-        if payload.len() > PAYLOAD_BYTES_MAX {
-            let problem = format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON");
-            p.add(&self.at("payload"), problem);
-        }
-        Some(payload)
-    }
-
-    fn tag(&mut self, p: &mut Problems) -> Option<String> {
-        let tag: String = self.optional("tag", p)?;
-        let is_of_length = (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
-        if !is_of_length || tag.chars().any(char::is_control) || tag.ends_with(' ') {
+        if !keys.insert(series.key.clone()) {
             p.add(
-                &self.at("tag"),
-                format!(
-                    "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character, the last no space"
-                ),
+                &path,
+                format!("`{}` is defined twice, expected once", series.key),
             );
         }
-        Some(tag)
+        let route = routes
+            .iter()
+            .find(|route| route.matches.is_match(series.key.as_str()));
+        if let Some(route) = route
+            && !route.payload_secrets.is_empty()
+        {
+            let problem = format!(
+                "`{}` goes to the route `match = \"{}\"`, which runs only what is signed with its `payload_secret`: \
+                 expected another route, or a program that signs it and creates it",
+                series.key, route.matches
+            );
+            p.add(&path, problem);
+        }
+        found.push(series);
     }
+    found
+}
 
-    fn moment(&mut self, key: &str, p: &mut Problems) -> Option<UnixMs> {
-        let text: String = self.optional(key, p)?;
-        match Due::parse_moment(&text) {
-            Ok(due) => Some(due.resolve(UnixMs(0))),
-            Err(error) => {
-                p.add(&self.at(key), error.to_string());
-                None
-            }
+fn series(mut section: Reader, p: &mut Problems) -> Option<RecurringConfig> {
+    let key = key(&mut section, p);
+    let (every, cron, tz): (Option<String>, Option<String>, Option<String>) = (
+        section.optional("every", p),
+        section.optional("cron", p),
+        section.optional("tz", p),
+    );
+    let input = RecurrenceInput {
+        every: every.as_deref(),
+        cron: cron.as_deref(),
+        tz: tz.as_deref(),
+    };
+    let recurrence = input
+        .rule()
+        .map_err(|error| p.add(&section.path, error.to_string()));
+    let start = moment(&mut section, "start", p);
+    let until = moment(&mut section, "until", p);
+    let says_catch_up = section.table.contains_key("catch_up");
+    let catch_up: Option<CatchUp> = section.optional("catch_up", p);
+    let options = RecurrenceOptions {
+        start,
+        until,
+        times: None,
+        catch_up,
+        catch_up_max: section.optional("catch_up_max", p),
+        overlap: section.optional("overlap", p),
+    };
+    // An invalid value has been reported already.
+    if catch_up.is_some() || !says_catch_up {
+        for problem in options.problems() {
+            p.add(&section.path, problem.to_string());
+        }
+    }
+    let payload = payload(&mut section, p);
+    let tag = tag(&mut section, p);
+    let max_attempts: Option<u16> = section.optional("max_attempts", p);
+    if max_attempts == Some(0) {
+        p.add(
+            &section.at("max_attempts"),
+            "expected at least 1".to_owned(),
+        );
+    }
+    let path = section.path.clone();
+    section.done(p);
+    let recurrence = options.apply(recurrence.ok()?).ok()?;
+    let key = key?;
+    if let Err(error) = recurrence.check_room(&key) {
+        p.add(&path, error.to_string());
+    }
+    Some(RecurringConfig {
+        key,
+        recurrence,
+        payload,
+        tag,
+        max_attempts,
+    })
+}
+
+fn key(section: &mut Reader, p: &mut Problems) -> Option<TaskKey> {
+    let key: String = section.take("key", p)?;
+    TaskKey::parse(&key)
+        .map_err(|error| p.add(&section.at("key"), error.to_string()))
+        .ok()
+}
+
+/// Converts a TOML value to JSON.
+fn payload(section: &mut Reader, p: &mut Problems) -> Option<String> {
+    let Some(json) = json(section.table.remove("payload")?) else {
+        let problem = "expected values that JSON can represent: no dates, no infinities";
+        p.add(&section.at("payload"), problem.to_owned());
+        return None;
+    };
+    let payload = json.to_string();
+    if payload.len() > PAYLOAD_BYTES_MAX {
+        let problem = format!("expected at most {PAYLOAD_BYTES_MAX} bytes of JSON");
+        p.add(&section.at("payload"), problem);
+    }
+    Some(payload)
+}
+
+fn tag(section: &mut Reader, p: &mut Problems) -> Option<String> {
+    let tag: String = section.optional("tag", p)?;
+    let is_of_length = (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
+    if !is_of_length || tag.chars().any(char::is_control) || tag.ends_with(' ') {
+        p.add(
+            &section.at("tag"),
+            format!(
+                "expected 1 to {TAG_CHARS_MAX} characters, none of them a control character, the last no space"
+            ),
+        );
+    }
+    Some(tag)
+}
+
+fn moment(section: &mut Reader, key: &str, p: &mut Problems) -> Option<UnixMs> {
+    let text: String = section.optional(key, p)?;
+    match Due::parse_moment(&text) {
+        Ok(due) => Some(due.resolve(UnixMs(0))),
+        Err(error) => {
+            p.add(&section.at(key), error.to_string());
+            None
         }
     }
 }

@@ -36,22 +36,20 @@ impl RetentionConfig {
 /// Shortest age. A late signal must find the row of its task: without the row the task could be adopted as new.
 const AGE_MIN: Duration = Duration::from_secs(60);
 
-impl Reader {
-    pub(super) fn retention(mut self, p: &mut Problems) -> Option<RetentionConfig> {
-        let done = self.duration_or_none("done", p, AGE_MIN);
-        let dead = self.duration_or_none("dead", p, AGE_MIN);
-        let cancelled = self.duration_or_none("cancelled", p, AGE_MIN);
-        let done_max: Option<u64> = self.take("done_max", p);
-        let rate = self.checked("rate", p, |n| (1..=100_000).contains(n), "1 to 100000");
-        self.done(p);
-        Some(RetentionConfig {
-            done: done?,
-            dead: dead?,
-            cancelled: cancelled?,
-            done_max: done_max.map(|max| Some(max).filter(|max| *max > 0))?,
-            rate: rate?,
-        })
-    }
+pub(super) fn retention(mut section: Reader, p: &mut Problems) -> Option<RetentionConfig> {
+    let done = section.duration_or_none("done", p, AGE_MIN);
+    let dead = section.duration_or_none("dead", p, AGE_MIN);
+    let cancelled = section.duration_or_none("cancelled", p, AGE_MIN);
+    let done_max: Option<u64> = section.take("done_max", p);
+    let rate = section.checked("rate", p, |n| (1..=100_000).contains(n), "1 to 100000");
+    section.done(p);
+    Some(RetentionConfig {
+        done: done?,
+        dead: dead?,
+        cancelled: cancelled?,
+        done_max: done_max.map(|max| Some(max).filter(|max| *max > 0))?,
+        rate: rate?,
+    })
 }
 
 #[cfg(test)]

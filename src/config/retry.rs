@@ -80,106 +80,106 @@ impl RetryKeys {
     }
 }
 
-impl Reader {
-    /// Reads `[retry]`, in which every key has a default.
-    pub(super) fn retry(self, p: &mut Problems) -> Option<RetryKeys> {
-        let below = RetryKeys::any();
-        self.retry_over(&below, p)
-    }
+/// Reads `[retry]`, in which every key has a default.
+pub(super) fn retry(section: Reader, p: &mut Problems) -> Option<RetryKeys> {
+    let below = RetryKeys::any();
+    retry_over(section, &below, p)
+}
 
-    /// Reads `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }` of a route. Missing
-    /// keys are taken from `[retry]`. A key that belongs to one backoff selects it.
-    pub(super) fn route_retry(
-        mut self,
-        below: Option<&RetryKeys>,
-        p: &mut Problems,
-    ) -> Option<RetryKeys> {
-        let mut below = below.cloned().unwrap_or_else(RetryKeys::any);
-        let said: Option<Kind> = self.kind(p);
-        let given = Kind::KEYS.iter();
-        let given: Vec<_> = given
-            .filter(|(key, _)| self.table.contains_key(*key))
-            .collect();
-        below.kind = said
-            .or(given.first().map(|(_, kind)| *kind))
-            .unwrap_or(below.kind);
-        let chosen = below.kind;
-        for (key, kind) in given.into_iter().filter(|(_, kind)| *kind != chosen) {
-            p.add(
-                &self.at(key),
-                format!(
-                    "belongs to `backoff = \"{}\"`, but this one is \"{}\"",
-                    kind.as_str(),
-                    chosen.as_str()
-                ),
-            );
-        }
-        self.retry_over(&below, p)
+/// Reads `retry = { max_attempts = 5, backoff = "exponential", base = "2s", max = "1h" }` of a route. Missing
+/// keys are taken from `[retry]`. A key that belongs to one backoff selects it.
+pub(super) fn route_retry(
+    mut section: Reader,
+    below: Option<&RetryKeys>,
+    p: &mut Problems,
+) -> Option<RetryKeys> {
+    let mut below = below.cloned().unwrap_or_else(RetryKeys::any);
+    let said: Option<Kind> = kind(&mut section, p);
+    let given = Kind::KEYS.iter();
+    let given: Vec<_> = given
+        .filter(|(key, _)| section.table.contains_key(*key))
+        .collect();
+    below.kind = said
+        .or(given.first().map(|(_, kind)| *kind))
+        .unwrap_or(below.kind);
+    let chosen = below.kind;
+    for (key, kind) in given.into_iter().filter(|(_, kind)| *kind != chosen) {
+        p.add(
+            &section.at(key),
+            format!(
+                "belongs to `backoff = \"{}\"`, but this one is \"{}\"",
+                kind.as_str(),
+                chosen.as_str()
+            ),
+        );
     }
+    retry_over(section, &below, p)
+}
 
-    fn kind(&mut self, p: &mut Problems) -> Option<Kind> {
-        let word: String = self.optional("backoff", p)?;
-        let kinds = [Kind::Ladder, Kind::Exponential, Kind::Fixed];
-        let found = kinds.into_iter().find(|kind| kind.as_str() == word);
-        if found.is_none() {
-            p.add(
-                &self.at("backoff"),
-                format!("`{word}` is none of `ladder`, `exponential`, `fixed`"),
-            );
-        }
-        found
+fn kind(section: &mut Reader, p: &mut Problems) -> Option<Kind> {
+    let word: String = section.optional("backoff", p)?;
+    let kinds = [Kind::Ladder, Kind::Exponential, Kind::Fixed];
+    let found = kinds.into_iter().find(|kind| kind.as_str() == word);
+    if found.is_none() {
+        p.add(
+            &section.at("backoff"),
+            format!("`{word}` is none of `ladder`, `exponential`, `fixed`"),
+        );
     }
+    found
+}
 
-    fn retry_over(mut self, below: &RetryKeys, p: &mut Problems) -> Option<RetryKeys> {
-        const MILLISECOND: Duration = Duration::from_millis(1);
-        let before = p.0.len();
-        let has = |reader: &Self, key| reader.table.contains_key(key);
-        let mut keys = below.clone();
-        keys.kind = self.kind(p).unwrap_or(keys.kind);
-        if has(&self, "ladder") {
-            let rungs = self.checked(
-                "ladder",
-                p,
-                |rungs: &Vec<Span>| !rungs.is_empty(),
-                "at least one rung",
-            );
-            if let Some(rungs) = rungs {
-                keys.ladder = rungs.into_iter().map(|span| span.0).collect();
-            }
+fn retry_over(mut section: Reader, below: &RetryKeys, p: &mut Problems) -> Option<RetryKeys> {
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    let before = p.0.len();
+    let has = |reader: &Reader, key| reader.table.contains_key(key);
+    let mut keys = below.clone();
+    keys.kind = kind(&mut section, p).unwrap_or(keys.kind);
+    if has(&section, "ladder") {
+        let rungs = section.checked(
+            "ladder",
+            p,
+            |rungs: &Vec<Span>| !rungs.is_empty(),
+            "at least one rung",
+        );
+        if let Some(rungs) = rungs {
+            keys.ladder = rungs.into_iter().map(|span| span.0).collect();
         }
-        let mut span = |key, least, value: &mut Duration| {
-            if has(&self, key)
-                && let Some(found) = self.duration(key, p, least)
-            {
-                *value = found;
-            }
-        };
-        span("base", MILLISECOND, &mut keys.base);
-        span("max", MILLISECOND, &mut keys.max);
-        span("delay", Duration::ZERO, &mut keys.delay);
-        if has(&self, "max_attempts") {
-            let runs = self.checked("max_attempts", p, |n| *n >= 1, "at least 1");
-            keys.max_attempts = runs.unwrap_or(1);
-        }
-        if has(&self, "jitter") {
-            let jitter = self.checked("jitter", p, |j| (0.0..=1.0).contains(j), "0 to 1");
-            keys.jitter = jitter.unwrap_or(0.0);
-        }
-        if has(&self, "deadline") {
-            keys.deadline = self.duration_or_none("deadline", p, MILLISECOND).flatten();
-        }
-        if keys.kind == Kind::Exponential && keys.base > keys.max && p.0.len() == before {
-            p.add(
-                &self.at("max"),
-                format!(
-                    "expected at least `base`, which is {}",
-                    crate::task::spoken(keys.base)
-                ),
-            );
-        }
-        self.done(p);
-        Some(keys)
     }
+    let mut span = |key, least, value: &mut Duration| {
+        if has(&section, key)
+            && let Some(found) = section.duration(key, p, least)
+        {
+            *value = found;
+        }
+    };
+    span("base", MILLISECOND, &mut keys.base);
+    span("max", MILLISECOND, &mut keys.max);
+    span("delay", Duration::ZERO, &mut keys.delay);
+    if has(&section, "max_attempts") {
+        let runs = section.checked("max_attempts", p, |n| *n >= 1, "at least 1");
+        keys.max_attempts = runs.unwrap_or(1);
+    }
+    if has(&section, "jitter") {
+        let jitter = section.checked("jitter", p, |j| (0.0..=1.0).contains(j), "0 to 1");
+        keys.jitter = jitter.unwrap_or(0.0);
+    }
+    if has(&section, "deadline") {
+        keys.deadline = section
+            .duration_or_none("deadline", p, MILLISECOND)
+            .flatten();
+    }
+    if keys.kind == Kind::Exponential && keys.base > keys.max && p.0.len() == before {
+        p.add(
+            &section.at("max"),
+            format!(
+                "expected at least `base`, which is {}",
+                crate::task::spoken(keys.base)
+            ),
+        );
+    }
+    section.done(p);
+    Some(keys)
 }
 
 #[cfg(test)]

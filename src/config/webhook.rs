@@ -8,6 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::egress_policy::EgressPolicy;
+use super::headers;
 use super::reader::{Problems, Reader, read_file};
 use super::signing_key::SigningKey;
 use super::url_template::UrlTemplate;
@@ -78,107 +79,107 @@ impl fmt::Debug for WebhookConfig {
     }
 }
 
-impl Reader {
-    pub(super) fn webhook(mut self, p: &mut Problems) -> Option<WebhookConfig> {
-        let url = match self.text_or_file("url", p) {
-            Some(None) => {
-                p.add(&self.at("url"), "is missing".to_owned());
-                None
-            }
-            url => url.flatten(),
-        };
-        let url = url.and_then(|url| self.parsed("url", UrlTemplate::parse(&url), p));
-        let keys = self.signing_keys(p);
-        let headers = self.headers(p);
-        let connect_timeout = match self.table.contains_key("connect_timeout") {
-            true => self.duration("connect_timeout", p, Duration::from_millis(1)),
-            false => Some(CONNECT_TIMEOUT),
-        };
-        let response_bytes_max = match self.table.contains_key("max_response") {
-            true => self.checked(
-                "max_response",
-                p,
-                |bytes| (0..=RESPONSE_BYTES_LIMIT).contains(bytes),
-                "0 to 16777216 bytes",
-            ),
-            false => Some(RESPONSE_BYTES_MAX),
-        };
-        let egress = self.egress(p);
-        if let (Some(url), Some(egress)) = (&url, &egress)
-            && let Some(kind) = url.host().and_then(|host| egress.refuses_host(&host))
-        {
-            p.add(
-                &self.at("url"),
-                format!("leads to {kind} address, expected a public one, or an entry in `allow` that names it"),
-            );
+pub(super) fn webhook(mut section: Reader, p: &mut Problems) -> Option<WebhookConfig> {
+    let url = match section.text_or_file("url", p) {
+        Some(None) => {
+            p.add(&section.at("url"), "is missing".to_owned());
+            None
         }
-        let authorities = self.authorities(p);
-        self.done(p);
-        Some(WebhookConfig {
-            url: url?,
-            keys: keys?,
-            headers: headers?,
-            connect_timeout: connect_timeout?,
-            response_bytes_max: response_bytes_max?,
-            keep_result: false,
-            egress: egress?,
-            authorities: authorities?,
-        })
+        url => url.flatten(),
+    };
+    let url = url.and_then(|url| section.parsed("url", UrlTemplate::parse(&url), p));
+    let keys = signing_keys(&mut section, p);
+    let headers = headers::headers(&mut section, p);
+    let connect_timeout = match section.table.contains_key("connect_timeout") {
+        true => section.duration("connect_timeout", p, Duration::from_millis(1)),
+        false => Some(CONNECT_TIMEOUT),
+    };
+    let response_bytes_max = match section.table.contains_key("max_response") {
+        true => section.checked(
+            "max_response",
+            p,
+            |bytes| (0..=RESPONSE_BYTES_LIMIT).contains(bytes),
+            "0 to 16777216 bytes",
+        ),
+        false => Some(RESPONSE_BYTES_MAX),
+    };
+    let egress = egress(&mut section, p);
+    if let (Some(url), Some(egress)) = (&url, &egress)
+        && let Some(kind) = url.host().and_then(|host| egress.refuses_host(&host))
+    {
+        p.add(
+            &section.at("url"),
+            format!("leads to {kind} address, expected a public one, or an entry in `allow` that names it"),
+        );
     }
+    let authorities = authorities(&mut section, p);
+    section.done(p);
+    Some(WebhookConfig {
+        url: url?,
+        keys: keys?,
+        headers: headers?,
+        connect_timeout: connect_timeout?,
+        response_bytes_max: response_bytes_max?,
+        keep_result: false,
+        egress: egress?,
+        authorities: authorities?,
+    })
+}
 
-    fn signing_keys(&mut self, p: &mut Problems) -> Option<Vec<SigningKey>> {
-        let mut keys = Some(Vec::new());
-        let texts = self.texts("secret", p);
-        let files = self.texts("secret_file", p);
-        let direct = texts.map(|texts| texts.into_iter().map(Ok).collect());
-        let filed = files.map(|files| files.iter().map(|path| read_file(path)).collect());
-        for (name, texts) in [("secret", direct), ("secret_file", filed)] {
-            let texts: Option<Vec<Result<String, String>>> = texts;
-            if texts.is_none() {
-                keys = None;
-            }
-            let many = texts.as_ref().is_some_and(|texts| texts.len() > 1);
-            for (index, text) in texts.into_iter().flatten().enumerate() {
-                let path = match many {
-                    true => format!("{name}[{index}]"),
-                    false => name.to_owned(),
-                };
-                let key = self.parsed(&path, text.and_then(|text| SigningKey::parse(&text)), p);
-                keys = keys.zip(key).map(|(mut keys, key)| {
-                    keys.push(key);
-                    keys
-                });
-            }
+fn signing_keys(section: &mut Reader, p: &mut Problems) -> Option<Vec<SigningKey>> {
+    let mut keys = Some(Vec::new());
+    let texts = section.texts("secret", p);
+    let files = section.texts("secret_file", p);
+    let direct = texts.map(|texts| texts.into_iter().map(Ok).collect());
+    let filed = files.map(|files| files.iter().map(|path| read_file(path)).collect());
+    for (name, texts) in [("secret", direct), ("secret_file", filed)] {
+        let texts: Option<Vec<Result<String, String>>> = texts;
+        if texts.is_none() {
+            keys = None;
         }
-        keys
-    }
-
-    fn egress(&mut self, p: &mut Problems) -> Option<EgressPolicy> {
-        let entries = self.texts("allow", p)?;
-        match EgressPolicy::parse(&entries) {
-            Ok(egress) => Some(egress),
-            Err(problems) => {
-                for problem in problems {
-                    p.add(&self.at("allow"), problem);
-                }
-                None
-            }
+        let many = texts.as_ref().is_some_and(|texts| texts.len() > 1);
+        for (index, text) in texts.into_iter().flatten().enumerate() {
+            let path = match many {
+                true => format!("{name}[{index}]"),
+                false => name.to_owned(),
+            };
+            let key = section.parsed(&path, text.and_then(|text| SigningKey::parse(&text)), p);
+            keys = keys.zip(key).map(|(mut keys, key)| {
+                keys.push(key);
+                keys
+            });
         }
     }
+    keys
+}
 
-    fn authorities(&mut self, p: &mut Problems) -> Option<Vec<CertificateDer<'static>>> {
-        let files = self.texts("ca_file", p)?;
-        let read = files.iter().map(|path| {
-            let pem = read_file(path)?;
-            let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-            match found {
-                Ok(found) if !found.is_empty() => Ok(found),
-                _ => Err(format!("expected certificates in PEM in `{path}`")),
+fn egress(section: &mut Reader, p: &mut Problems) -> Option<EgressPolicy> {
+    let entries = section.texts("allow", p)?;
+    match EgressPolicy::parse(&entries) {
+        Ok(egress) => Some(egress),
+        Err(problems) => {
+            for problem in problems {
+                p.add(&section.at("allow"), problem);
             }
-        });
-        let read: Result<Vec<_>, String> = read.collect();
-        self.parsed("ca_file", read, p).map(|found| found.concat())
+            None
+        }
     }
+}
+
+fn authorities(section: &mut Reader, p: &mut Problems) -> Option<Vec<CertificateDer<'static>>> {
+    let files = section.texts("ca_file", p)?;
+    let read = files.iter().map(|path| {
+        let pem = read_file(path)?;
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        match found {
+            Ok(found) if !found.is_empty() => Ok(found),
+            _ => Err(format!("expected certificates in PEM in `{path}`")),
+        }
+    });
+    let read: Result<Vec<_>, String> = read.collect();
+    section
+        .parsed("ca_file", read, p)
+        .map(|found| found.concat())
 }
 
 #[cfg(test)]

@@ -140,31 +140,58 @@ fn only_adapters_name_drivers() {
 /// `compose` has the constructors that name concrete adapters.
 #[test]
 fn a_type_has_its_methods_in_its_file_or_below() {
-    let definition =
-        regex::Regex::new(r"(?m)^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum) (\w+)").unwrap();
-    let block =
-        regex::Regex::new(r"(?m)^ *impl(?:<.*?>)? (\w+)(?:<[^{]*>)? (?:where[^{]*)?\{").unwrap();
-    let files = source_files("");
-    let defines = |file: &SourceFile, name: &str| {
-        let mut names = definition.captures_iter(&file.code);
-        names.any(|found| &found[1] == name)
-    };
-    let mut strays = Vec::new();
-    for file in files
+    let files: Vec<SourceFile> = source_files("")
+        .into_iter()
+        .filter(|file| !file.path.starts_with("compose"))
+        .collect();
+    let strays: Vec<String> = files
         .iter()
-        .filter(|file| file.module.first().is_none_or(|top| top != "compose"))
-    {
-        for name in block
-            .captures_iter(&file.code)
-            .map(|found| found[1].to_owned())
-        {
-            let at_home = files
+        .flat_map(|file| inherent_impls(&file.code).map(move |name| (file, name)))
+        .filter(|(file, name)| {
+            let defined_in = |home: &&SourceFile| file.module.starts_with(&home.module);
+            !files
                 .iter()
-                .any(|home| file.module.starts_with(&home.module) && defines(home, &name));
-            if !at_home {
-                strays.push(format!("{}: impl {name}", file.path));
-            }
-        }
-    }
+                .filter(defined_in)
+                .any(|home| defines(&home.code, name))
+        })
+        .map(|(file, name)| format!("{}: impl {name}", file.path))
+        .collect();
     assert!(strays.is_empty(), "{}", strays.join("\n"));
+}
+
+/// The names of the types that this code gives methods of their own.
+fn inherent_impls(code: &str) -> impl Iterator<Item = String> {
+    let block = regex::Regex::new(r"(?m)^ *impl\b([^{;]*)\{").unwrap();
+    let name = regex::Regex::new(r"^\w+").unwrap();
+    let names: Vec<String> = block
+        .captures_iter(code)
+        .map(|found| without_generics(&found[1]))
+        .filter(|head| !head.contains(" for "))
+        .filter_map(|head| Some(name.find(head.trim())?.as_str().to_owned()))
+        .collect();
+    names.into_iter()
+}
+
+/// The text outside all angle brackets.
+fn without_generics(text: &str) -> String {
+    let mut depth = 0;
+    let outside = text.chars().filter(|c| {
+        depth += i32::from(*c == '<');
+        let is_outside = depth == 0;
+        depth -= i32::from(*c == '>');
+        is_outside
+    });
+    outside.collect()
+}
+
+fn defines(code: &str, name: &str) -> bool {
+    let definition = format!(r"(?m)^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum) {name}\b");
+    regex::Regex::new(&definition).unwrap().is_match(code)
+}
+
+#[test]
+fn inherent_impls_are_told_from_impls_of_traits() {
+    let code = "impl<T: Into<A<B>>> Own<T> {}\nimpl From<A> for Other {}\nimpl Third {}\n";
+    let names: Vec<String> = inherent_impls(code).collect();
+    assert_eq!(names, ["Own", "Third"]);
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use clap::Args;
+use serde::Serialize;
+
 use super::daemon::PROGRESS_EVERY;
 use super::environment::Environment;
 use super::meter::Meter;
-use super::options::{Adopt, arriving};
+use super::options::{Common, arriving, positive_span, rate, seconds, tasks};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::recorder::Record;
@@ -27,6 +30,27 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Armed {
     due_us: Vec<u64>,
     took: Duration,
+}
+
+#[derive(Args, Serialize)]
+pub struct Adopt {
+    /// Bare keys written per second
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = rate)]
+    pub rate: u32,
+    /// Duration of writing
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    /// Time to live of each key
+    #[arg(long, value_name = "DUR", default_value = "4s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub ttl: Duration,
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
 }
 
 impl Adopt {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use clap::Args;
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::measure::Plan;
-use super::options::Burst;
+use super::options::{Common, some_tasks, tasks};
 use super::report::Report;
 use super::stats::{Stat, Value};
 use super::tasks::Arrivals;
@@ -14,6 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Measured window, from the due time.
 const WINDOW: Duration = Duration::from_secs(1);
+
+#[derive(Args, Serialize)]
+pub struct Burst {
+    /// Tasks due in the same millisecond
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = some_tasks())]
+    pub tasks: u32,
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
 
 impl Burst {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

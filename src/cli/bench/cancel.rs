@@ -5,13 +5,35 @@ use lapsed::Due;
 use lapsed::ledger::CancelFilter;
 use tokio::time::Instant;
 
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::meter::Meter;
-use super::options::Cancel;
+use super::options::{Common, seconds, span, tasks};
 use super::progress::{bar, spinner};
 use super::report::Report;
 use super::stats::{Row, Stat, Value};
 use super::tasks::{BATCH, far_due, task};
+
+#[derive(Args, Serialize)]
+pub struct Cancel {
+    /// Tasks with the tag
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
+    pub tasks: u32,
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    /// Pause between writing the tasks and each measurement
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub rest: Duration,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
 
 impl Cancel {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

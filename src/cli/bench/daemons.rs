@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use clap::Args;
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::measure::Plan;
 use super::meter::Cost;
-use super::options::Daemons;
+use super::options::{Common, some_tasks, tasks};
 use super::report::Report;
 use super::results::Results;
 use super::stats::{Stat, Value};
@@ -27,6 +30,25 @@ struct PerTask {
     /// Keyspace events that Redis delivered, including those from writing the tasks.
     events: f64,
     tasks_per_s: f64,
+}
+
+#[derive(Args, Serialize)]
+pub struct Daemons {
+    /// Number of daemons compared with one
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub daemons: u32,
+    /// Number of pairs of runs: one daemon, then several
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub pairs: u32,
+    /// Tasks of each run, due within one second
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = some_tasks())]
+    pub tasks: u32,
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
 }
 
 impl Daemons {

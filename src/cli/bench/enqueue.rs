@@ -9,9 +9,12 @@ use lapsed::{Due, TaskClient, UnixMs};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use clap::Args;
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::meter::{Costs, Meter};
-use super::options::Enqueue;
+use super::options::{Common, positive_span, seconds, tasks};
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::Report;
@@ -35,6 +38,35 @@ struct Tally {
     rows: u64,
     keys: u64,
     calls: Vec<Lateness>,
+}
+
+#[derive(Args, Serialize)]
+pub struct Enqueue {
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    /// Run no daemon meanwhile
+    #[arg(long)]
+    pub no_daemon: bool,
+    /// Run a daemon meanwhile (the default)
+    #[arg(long, conflicts_with = "no_daemon")]
+    pub daemon: bool,
+    /// Concurrent callers that create single tasks
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub creators: u32,
+    /// Concurrent callers that create tasks in bulk
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub loaders: u32,
+    /// Tasks per bulk call
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub batch: u32,
+    /// Duration of each of the three parts
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
 }
 
 impl Enqueue {

@@ -2,14 +2,33 @@
 
 use tokio::time::{Instant, sleep};
 
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
 use super::daemon::PROGRESS_EVERY;
 use super::environment::Environment;
 use super::meter::Meter;
-use super::options::Idle;
+use super::options::{Common, positive_span, seconds, tasks};
 use super::process::Numbers;
 use super::progress::spinner;
 use super::report::Report;
 use super::stats::{Row, Stat, Value, megabytes};
+
+#[derive(Args, Serialize)]
+pub struct Idle {
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    /// Duration of the measurement
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
 
 impl Idle {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

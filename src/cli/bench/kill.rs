@@ -6,9 +6,12 @@ use anyhow::ensure;
 use sqlx::AssertSqlSafe;
 use tokio::time::{Instant, sleep};
 
+use clap::Args;
+use serde::Serialize;
+
 use super::daemon::SLOW_CLASS;
 use super::environment::Environment;
-use super::options::Kill;
+use super::options::{Common, seconds, some_tasks, span, tasks};
 use super::process::Numbers;
 use super::progress::{bar, spinner};
 use super::report::Report;
@@ -26,6 +29,23 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Interval of counting done tasks in the ledger.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+#[derive(Args, Serialize)]
+pub struct Kill {
+    /// Tasks, all due in the same millisecond
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = some_tasks())]
+    pub tasks: u32,
+    /// Run time of each of them
+    #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub takes: Duration,
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub pending: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
 
 impl Kill {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

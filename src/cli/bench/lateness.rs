@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::measure::Plan;
-use super::options::{Lateness, Nets};
+use super::options::{Common, positive_span, rate, seconds, span, tasks};
 use super::report::Report;
 use super::results::{Audit, Results};
 use super::stats::{Stat, Value};
@@ -14,6 +17,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a run with a single net is watched: many of its tasks may never start.
 const PATIENCE_ALONE: Duration = Duration::from_secs(2);
+
+/// A source of signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Nets {
+    /// Only `expired` events of Redis
+    Event,
+    /// Only nudges by the daemon
+    Nudge,
+    /// Only the sweep
+    Sweep,
+    /// As configured
+    All,
+}
 
 impl Nets {
     fn label(self) -> &'static str {
@@ -38,6 +55,37 @@ impl Nets {
     fn is_deaf(self) -> bool {
         matches!(self, Self::Nudge | Self::Sweep)
     }
+}
+
+#[derive(Args, Serialize)]
+pub struct Lateness {
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    /// Tasks due per second
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = rate)]
+    pub rate: u32,
+    /// Warm-up before the measurement, not counted
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub warm_up: Duration,
+    /// Duration of the measurement
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    /// Signal sources to enable; one row for each
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
+    pub nets: Vec<Nets>,
+    /// Stop Redis after writing the tasks
+    #[arg(long, requires = "private")]
+    pub redis_down: bool,
+    /// Start the daemon after writing the tasks, so that it audits all pending tasks during the measurement; counts
+    /// tasks due until the audit ends
+    #[arg(long, conflicts_with = "redis_down")]
+    pub audit: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
 }
 
 impl Lateness {

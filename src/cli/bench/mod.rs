@@ -27,6 +27,7 @@ mod recovery;
 mod report;
 mod results;
 mod samples;
+mod scenario;
 mod stats;
 mod tasks;
 mod throughput;
@@ -37,16 +38,23 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
 use lapsed::config::ConfigError;
 use lapsed::{Config, config};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::daemon::BenchDaemon;
 use self::environment::{Choice, Environment};
-pub use self::options::Bench;
-use self::options::{Nets, Scenario, with_options};
-use self::report::{Heading, Report};
+use self::lateness::Nets;
+use self::report::Heading;
+use self::scenario::Scenario;
 use super::output::Output;
+
+#[derive(Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub scenario: Scenario,
+}
 
 impl Bench {
     /// Measures, cleans up, and reports.
@@ -99,12 +107,6 @@ impl Bench {
         report.publish(&heading, common.plot.as_deref(), output)?;
         cleaned?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Scenario {
-    async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
-        with_options!(self, |_, options| options.run(environment).await)
     }
 }
 

@@ -2,11 +2,34 @@
 
 use std::time::Duration;
 
+use clap::Args;
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::measure::Plan;
-use super::options::Recovery;
+use super::options::{Common, positive_span, rate, seconds, some_tasks, tasks};
 use super::report::Report;
 use super::stats::{Stat, Value};
+
+#[derive(Args, Serialize)]
+pub struct Recovery {
+    /// Overdue tasks when the daemon starts
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = some_tasks())]
+    pub tasks: u32,
+    /// Tasks due per second meanwhile
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = rate)]
+    pub rate: u32,
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = tasks())]
+    pub pending: u32,
+    /// How long new tasks fall due; also the time limit for the backlog
+    #[arg(long, value_name = "DUR", default_value = "300s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
 
 impl Recovery {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use clap::Args;
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::measure::Plan;
-use super::options::Throughput;
+use super::options::{Common, positive_span, rate, seconds, span, tasks};
 use super::report::Report;
 use super::stats::{Stat, Value};
 
@@ -13,6 +16,30 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A rate is held if the daemons are less than this far behind.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Args, Serialize)]
+pub struct Throughput {
+    /// Pending tasks in the table, due in 1 to 24 days
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = tasks())]
+    pub pending: u32,
+    /// Tasks due per second, whether or not the daemon keeps up
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = rate)]
+    pub rate: u32,
+    /// Warm-up before the measurement, not counted
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = span)]
+    #[serde(serialize_with = "seconds")]
+    pub warm_up: Duration,
+    /// Duration of the measurement
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive_span)]
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    /// Number of daemons that share the work
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub daemons: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
 
 impl Throughput {
     pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {

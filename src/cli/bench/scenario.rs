@@ -1,0 +1,111 @@
+//! The scenarios of `lapsed bench`.
+
+use clap::Subcommand;
+
+use super::adopt::Adopt;
+use super::burst::Burst;
+use super::cancel::Cancel;
+use super::daemons::Daemons;
+use super::enqueue::Enqueue;
+use super::environment::Environment;
+use super::fairness::Fairness;
+use super::idle::Idle;
+use super::kill::Kill;
+use super::lateness::Lateness;
+use super::options::{Common, arriving};
+use super::recovery::Recovery;
+use super::report::Report;
+use super::throughput::Throughput;
+
+#[derive(Subcommand)]
+pub enum Scenario {
+    /// Lateness at a steady rate: from due time to start
+    Lateness(Lateness),
+    /// Sustained throughput: whether a high rate is kept up
+    Throughput(Throughput),
+    /// Many tasks due in the same millisecond
+    Burst(Burst),
+    /// Rate at which tasks are created
+    Enqueue(Enqueue),
+    /// Time to drain an overdue backlog, and lateness of newly due tasks meanwhile
+    Recovery(Recovery),
+    /// Cost of an idle daemon
+    Idle(Idle),
+    /// One daemon compared with several
+    Daemons(Daemons),
+    /// Lateness of one class while many slow tasks of another are due
+    Fairness(Fairness),
+    /// Rate at which tasks are cancelled by tag
+    Cancel(Cancel),
+    /// Time to finish all tasks when the daemon is killed halfway and restarted
+    Kill(Kill),
+    /// Adoption of bare SETEX keys at a steady rate
+    Adopt(Adopt),
+}
+
+/// The table of scenarios: evaluates an expression with the name and the options of any of them.
+macro_rules! with_options {
+    (@table $scenario:expr, $name:pat_param, $options:ident, $body:expr, $($variant:ident $text:literal,)*) => {
+        match $scenario {
+            $(Scenario::$variant($options) => {
+                let $name = $text;
+                $body
+            })*
+        }
+    };
+    ($scenario:expr, |$name:pat_param, $options:ident| $body:expr) => {
+        with_options!(
+            @table $scenario, $name, $options, $body,
+            Lateness "lateness",
+            Throughput "throughput",
+            Burst "burst",
+            Enqueue "enqueue",
+            Recovery "recovery",
+            Idle "idle",
+            Daemons "daemons",
+            Fairness "fairness",
+            Cancel "cancel",
+            Kill "kill",
+            Adopt "adopt",
+        )
+    };
+}
+
+impl Scenario {
+    /// Options of every scenario.
+    pub fn common(&self) -> &Common {
+        with_options!(self, |_, options| &options.common)
+    }
+
+    /// Name and options of the scenario, for the report.
+    pub fn describe(&self) -> (&'static str, serde_json::Result<serde_json::Value>) {
+        with_options!(self, |name, options| (name, serde_json::to_value(options)))
+    }
+
+    pub async fn run(&self, environment: &mut Environment) -> anyhow::Result<Report> {
+        with_options!(self, |_, options| options.run(environment).await)
+    }
+
+    /// Number of pending tasks, and the maximum number of rows in all.
+    pub fn workload(&self) -> (u32, u64) {
+        let pending = with_options!(self, |_, options| options.pending);
+        let rows = match self {
+            Self::Lateness(it) => {
+                it.nets.len() as u64 * arriving(it.rate, it.warm_up + it.duration)
+            }
+            Self::Throughput(it) => arriving(it.rate, it.warm_up + it.duration),
+            Self::Burst(it) => u64::from(it.tasks),
+            // Bulk is the fastest of the three.
+            Self::Enqueue(it) => arriving(100_000, it.duration),
+            Self::Recovery(it) => u64::from(it.tasks) + arriving(it.rate, it.duration),
+            Self::Idle(_) => 0,
+            Self::Daemons(it) => 2 * u64::from(it.pairs) * u64::from(it.tasks),
+            Self::Fairness(it) => u64::from(it.tasks) + arriving(it.rate, it.warm_up + it.duration),
+            Self::Cancel(it) => u64::from(it.tasks),
+            Self::Kill(it) => u64::from(it.tasks),
+            Self::Adopt(it) => arriving(it.rate, it.duration),
+        };
+        let runs = u64::from(self.common().runs);
+        (pending, u64::from(pending) + runs * rows)
+    }
+}
