@@ -27,9 +27,9 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
     handlers.on(CLOSE, close);
     handlers.on(REMIND, remind);
     let engine = Engine::new(config, handlers)?;
-    let status = engine.status();
+    let handle = engine.handle();
     tokio::spawn(async move {
-        status.ready().await;
+        handle.ready().await;
         println!("ready");
     });
     engine.run_until(stdin_closed()).await?;

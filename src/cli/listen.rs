@@ -45,7 +45,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     let started = config.clone();
     let adapters = Adapters::new(&config)?;
     let engine = adapters.engine(&config, HandlerRegistry::new());
-    let status = engine.status();
+    let handle = engine.handle();
     let router = Arc::clone(&engine.parts().router);
     let stop = CancellationToken::new();
     // HTTP stops after the engine: probes and scrapes are answered while runs end.
@@ -61,11 +61,11 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         configuration = %ConfigSource::find(file.as_deref()),
         "starting"
     );
-    let http = serve_http(&config, &adapters, status.clone(), stop_http.clone()).await?;
+    let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
     let helpers = [
-        tokio::spawn(stop_on_signals(stop.clone(), status.clone())?),
-        tokio::spawn(reload_on_hangup(router, status.clone(), started, file)?),
-        tokio::spawn(tell_systemd(status)),
+        tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
+        tokio::spawn(reload_on_hangup(router, handle.clone(), started, file)?),
+        tokio::spawn(tell_systemd(handle)),
     ];
 
     let result = engine.run_until(stop.clone().cancelled_owned()).await;
@@ -87,7 +87,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
 async fn serve_http(
     config: &Config,
     adapters: &Adapters,
-    status: Handle,
+    handle: Handle,
     stop: CancellationToken,
 ) -> anyhow::Result<Option<JoinHandle<std::io::Result<()>>>> {
     let Some(address) = config.http.listen else {
@@ -100,7 +100,7 @@ async fn serve_http(
         tracing::info!(http.address = %address, "serving HTTP");
     }
     let pages = Pages {
-        status,
+        status: handle,
         metrics: Arc::clone(&adapters.metrics),
         tokens: config.http.tokens.clone().into(),
     };
@@ -124,7 +124,7 @@ async fn serve_http(
 /// The first SIGTERM or SIGINT shuts down gracefully, the second exits at once.
 fn stop_on_signals(
     stop: CancellationToken,
-    status: Handle,
+    handle: Handle,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut term = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
@@ -138,7 +138,7 @@ fn stop_on_signals(
                 tracing::warn!(
                     "stopping at once: interrupted tasks run again when their leases expire"
                 );
-                status.end_runs().await;
+                handle.end_runs().await;
                 std::process::exit(i32::from(super::EXIT_FAILED));
             }
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -151,7 +151,7 @@ fn stop_on_signals(
 /// invalid configuration changes nothing.
 fn reload_on_hangup(
     router: Arc<Router>,
-    status: Handle,
+    handle: Handle,
     started: Config,
     file: Option<PathBuf>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
@@ -178,8 +178,8 @@ fn reload_on_hangup(
                             "these sections have changed and take effect at the next start"
                         );
                     }
-                    status.take_retention(config.retention);
-                    status.take_recurring(config.recurring);
+                    handle.take_retention(config.retention);
+                    handle.take_recurring(config.recurring);
                 }
                 Err(error) => {
                     tracing::error!(%error, "configuration is invalid: keeping the current one")
@@ -190,24 +190,24 @@ fn reload_on_hangup(
 }
 
 /// Reports readiness once the ledger answers, then status lines and watchdog pings.
-async fn tell_systemd(status: Handle) {
-    while !status.ledger_answers() {
+async fn tell_systemd(handle: Handle) {
+    while !handle.ledger_answers() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let every =
         sd_notify::watchdog_enabled().map_or(STATUS_EVERY, |limit| (limit / 3).min(STATUS_EVERY));
     loop {
-        let listening = match status.is_listening() {
+        let listening = match handle.is_listening() {
             Some(true) | None => "",
             Some(false) => ", not subscribed to Redis",
         };
-        let ledger = if status.ledger_answers() {
+        let ledger = if handle.ledger_answers() {
             ""
         } else {
             ", ledger does not answer"
         };
-        let line = format!("{} running{listening}{ledger}", status.running());
+        let line = format!("{} running{listening}{ledger}", handle.running());
         // This task running proves that the runtime lives; a server outage is no reason to restart.
         let _ = sd_notify::notify(&[NotifyState::Status(&line), NotifyState::Watchdog]);
         tokio::time::sleep(every).await;

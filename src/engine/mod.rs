@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Returns a handle to the running engine.
-    pub fn status(&self) -> Handle {
+    pub fn handle(&self) -> Handle {
         self.wired.handle.clone()
     }
 

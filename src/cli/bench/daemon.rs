@@ -94,12 +94,12 @@ impl BenchDaemon {
             handlers.on(SLOW_CLASS, METHOD, slow);
         }
         let engine = adapters.engine(config, handlers);
-        let status = engine.status();
+        let handle = engine.handle();
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         let ignoring = tokio::spawn(async move { while interrupt.recv().await.is_some() {} });
 
         let teller = Teller {
-            status,
+            handle,
             recorder: Arc::clone(&recorder),
             metrics: Arc::clone(&adapters.metrics),
         };
@@ -147,7 +147,7 @@ async fn told_to_stop() {
 }
 
 struct Teller {
-    status: Handle,
+    handle: Handle,
     recorder: Arc<Recorder>,
     metrics: Arc<Metrics>,
 }
@@ -158,8 +158,8 @@ impl Teller {
         let mut ticks = interval(PROGRESS_EVERY);
         loop {
             ticks.tick().await;
-            if !ready && self.status.ledger_answers() {
-                ready = self.status.is_listening() != Some(false);
+            if !ready && self.handle.ledger_answers() {
+                ready = self.handle.is_listening() != Some(false);
                 if ready {
                     say("ready")?;
                 }
@@ -172,7 +172,7 @@ impl Teller {
             }
             // Read first: runs that start in between can only make the result look less settled.
             let started = self.recorder.started();
-            let (running, backlog) = (self.status.running(), self.recorder.backlog_started());
+            let (running, backlog) = (self.handle.running(), self.recorder.backlog_started());
             let events = self.metrics.events_received();
             say(&format!("progress {started} {running} {backlog} {events}"))?;
         }

@@ -79,7 +79,7 @@ pub fn start_with(
     };
     let (stop, stopped) = oneshot::channel();
     let engine = Engine::with_parts(parts.clone(), &config);
-    let status = engine.status();
+    let status = engine.handle();
     let running = tokio::spawn(engine.run_until(async move {
         let _ = stopped.await;
     }));

@@ -117,7 +117,7 @@ impl Ground {
         };
         let metrics = Arc::clone(&parts.metrics);
         let engine = Engine::with_parts(parts, config);
-        let status = engine.status();
+        let status = engine.handle();
         let stop = CancellationToken::new();
         let running = engine.run_until(stop.clone().cancelled_owned());
         Daemon {

@@ -472,7 +472,7 @@ impl Daemon {
     pub fn start(config: &Config, handlers: HandlerRegistry) -> Self {
         let adapters = Adapters::new(config).unwrap();
         let engine = adapters.engine(config, handlers);
-        let status = engine.status();
+        let status = engine.handle();
         let router = Arc::clone(&engine.parts().router);
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(engine.run_until(async move {
