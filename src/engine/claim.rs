@@ -282,7 +282,7 @@ impl Claimer {
             .stopping
             .run_until_cancelled(pause)
             .await;
-        self.deps.activate.sweep.activate(Cause::Overflow);
+        self.deps.background.sweep.activate(Cause::Overflow);
     }
 
     /// Processes signals that were set aside as a worker does, but without taking starts for them. A key without a row

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::activation::Activations;
+use super::activity::Activities;
 use super::health::LedgerHealth;
 use super::lifecycle::Lifecycle;
 use crate::config::{EngineConfig, NudgeConfig, SweepConfig};
@@ -13,7 +13,7 @@ use crate::limiter::RateLimiter;
 use crate::membership::{Membership, Ownership};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
-use crate::timer::{Alarm, ArmMode, Timer};
+use crate::timer::{Alarm, ArmMode, Cause, Timer};
 
 /// Seams, configuration and lifecycle of one engine. Stages keep their own state elsewhere.
 pub struct Deps {
@@ -45,8 +45,8 @@ pub struct Deps {
     pub health: LedgerHealth,
     /// Progress of a stop.
     pub lifecycle: Lifecycle,
-    /// Requests to background tasks.
-    pub activate: Activations,
+    /// Activity of the background tasks.
+    pub background: Activities,
     /// Limits log lines about failures: one per kind every 10 s.
     pub failures: RateLimit,
     /// Limits log lines about conditions that last until a person acts: one per kind every 10 min.
@@ -58,7 +58,9 @@ impl Deps {
     pub fn ledger_answered(&self) {
         if self.health.answered() {
             tracing::info!("the ledger answers again");
-            self.activate.lease_scan.notify_one();
+            self.background
+                .lease_scan
+                .activate(Cause::LedgerAnswers);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::activity::BackgroundStatus;
 use super::deps::Deps;
 use super::lease::Leases;
 use crate::config::{RecurringConfig, RetentionConfig};
@@ -40,6 +41,11 @@ impl Handle {
         while !self.ledger_answers() || self.is_listening() == Some(false) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Status of the engine's background tasks, by name.
+    pub fn background(&self) -> Vec<BackgroundStatus> {
+        self.deps.background.status()
     }
 
     /// Number of daemons known to share the ledger, including this one.

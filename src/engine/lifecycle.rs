@@ -19,9 +19,15 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// Runs `work` until the engine stops.
-    pub async fn until_stopped(&self, work: impl Future<Output = ()>) {
-        self.stopping.run_until_cancelled(work).await;
+    /// Ends `work` when the engine stops.
+    pub fn until_stopped<W: Future<Output = ()>>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = ()> + use<W> {
+        let stopping = self.stopping.clone();
+        async move {
+            stopping.run_until_cancelled(work).await;
+        }
     }
 
     /// Wraps `work` so that its panic ends the engine: a daemon that lacks one of its parts only looks alive.

@@ -9,7 +9,7 @@
 //!
 //! The main path is `pipeline`. What runs beside it is in `background`.
 
-mod activation;
+mod activity;
 mod background;
 mod candidates;
 mod claim;
@@ -65,6 +65,7 @@ use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 use crate::timer::{Cause, Timer};
 
+pub use self::activity::BackgroundStatus;
 pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
@@ -184,9 +185,7 @@ impl Engine {
             lifecycle.watched(async move { heartbeats.run().await }),
         ));
 
-        // Before the timer connects: find the tasks that fell due while no daemon ran.
-        deps.activate.sweep.activate(Cause::Start);
-        deps.activate.audit.activate(Cause::Start);
+        deps.background.audit.activate(Cause::Start);
         let _stop = lifecycle.stopping.clone().drop_guard();
         background.start(&tasks);
         pipeline.start(&ended);
@@ -253,7 +252,7 @@ impl Wired {
             sweep: config.sweep,
             health: LedgerHealth::new(lease),
             lifecycle: Lifecycle::default(),
-            activate: Default::default(),
+            background: Default::default(),
             failures: RateLimit::every(Duration::from_secs(10)),
             warnings: RateLimit::every(Duration::from_secs(600)),
         });
@@ -292,7 +291,13 @@ impl Wired {
             recurring: watch::Sender::new(config.recurring.clone()),
             retention: watch::Sender::new(config.retention),
         };
-        let background = Background::new(&pipeline, &handle, candidates, lease_watch, processes);
+        let background = Background::new(
+            Arc::clone(&pipeline),
+            &handle,
+            candidates,
+            lease_watch,
+            processes,
+        );
         Self {
             parts,
             handle,

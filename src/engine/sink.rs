@@ -24,11 +24,11 @@ impl SignalSink for TimerSink {
     }
 
     fn sweep(&self, cause: Cause) {
-        self.deps.activate.sweep.activate(cause);
+        self.deps.background.sweep.activate(cause);
     }
 
     fn audit(&self, cause: Cause) {
-        self.deps.activate.audit.activate(cause);
+        self.deps.background.audit.activate(cause);
     }
 
     fn wants(&self, key: &TaskKey) -> bool {
@@ -69,7 +69,7 @@ impl SignalSink for TimerSink {
         let elder = self.deps.ownership.most_senior_listener(&candidate.key);
         if !self.candidates.add_behind(candidate, elder) {
             self.deps.metrics.dropped("sighting_overflow", 1);
-            self.deps.activate.audit.activate(Cause::Overflow);
+            self.deps.background.audit.activate(Cause::Overflow);
         }
     }
 }

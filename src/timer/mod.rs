@@ -77,50 +77,52 @@ impl Source {
     }
 }
 
-/// Why a timer asks for reconciliation with the ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Why a background task of the engine runs now. In the order of urgency: an audit for a later cause has more to find,
+/// and can wait less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The daemon starts.
-    Start,
-    /// A subscription was confirmed: what was said before it is lost.
-    Subscribed,
+    /// It is time for the next pass.
+    Interval,
+    /// There is something to do: candidates are due, starts are wanted.
+    Work,
+    /// A full queue has room again.
+    Room,
+    /// The configuration changed.
+    Configured,
+    /// Members or ownership changed.
+    Members,
+    /// The ledger answers again.
+    LedgerAnswers,
     /// A sentinel expired.
     Sentinel,
-    /// Redis lost its data or is another server: new `run_id`, or keys vanished without an event.
-    RedisChanged,
+    /// A caller requested it.
+    Asked,
     /// Signals were dropped because a queue was full.
     Overflow,
-    /// Somebody asked for it.
-    Asked,
+    /// The daemon starts.
+    Start,
+    /// A subscription was confirmed: earlier events are lost.
+    Subscribed,
+    /// Redis lost its data or is another server: new `run_id`, or keys vanished without an event.
+    RedisChanged,
 }
 
 impl Cause {
-    /// The one of the two whose audit has more to find and can wait less.
-    pub(crate) fn or_more_urgent(self, other: Self) -> Self {
-        let urgency = |cause| match cause {
-            Self::Sentinel => 0,
-            Self::Asked => 1,
-            Self::Overflow => 2,
-            Self::Start => 3,
-            Self::Subscribed => 4,
-            Self::RedisChanged => 5,
-        };
-        if urgency(other) > urgency(self) {
-            other
-        } else {
-            self
-        }
-    }
-
-    /// The word for it in metrics and logs.
+    /// The name for metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Interval => "interval",
+            Self::Work => "work",
+            Self::Room => "room",
+            Self::Configured => "configured",
+            Self::Members => "members",
+            Self::LedgerAnswers => "ledger_answers",
+            Self::Sentinel => "sentinel",
+            Self::Asked => "asked",
+            Self::Overflow => "overflow",
             Self::Start => "start",
             Self::Subscribed => "subscribed",
-            Self::Sentinel => "sentinel",
             Self::RedisChanged => "redis_changed",
-            Self::Overflow => "overflow",
-            Self::Asked => "asked",
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::membership::Elder;
 use crate::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
 };
-use crate::timer::{AdoptionCandidate, Alarm, Seen, Signal, Source};
+use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
@@ -78,6 +78,7 @@ impl Adopter {
     /// these keys may never be heard of again.
     pub async fn run(self: Arc<Self>) {
         let ready = async || self.candidates.ready(BATCH).await;
+        let activity = &self.deps.background.adoption;
         while let Some(ready) = self
             .deps
             .lifecycle
@@ -86,7 +87,8 @@ impl Adopter {
             .await
         {
             let batch = self.leave_to_elders(ready).await;
-            if let Err(error) = self.adopt(batch.clone()).await {
+            let adopted = activity.pass(Cause::Work, self.adopt(batch.clone()));
+            if let Err(error) = adopted.await {
                 self.deps.ledger_failed("adopt keys", &error);
                 // Adoption is idempotent.
                 self.candidates.put_back(batch, OUTAGE_PAUSE);

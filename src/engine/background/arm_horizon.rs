@@ -42,26 +42,25 @@ pub struct ArmHorizon {
 }
 
 impl ArmHorizon {
-    /// Arms tasks as they come within the timer's horizon, until the engine stops. Returns at once without a horizon.
+    /// Arms tasks as they come within the timer's horizon. Returns at once without a horizon.
     pub async fn run(self) {
         let Some(horizon) = self.deps.timer.horizon() else {
             return;
         };
         let pace = (horizon / 20).clamp(PACE_LEAST, PACE_MOST);
-        let work = async {
-            let mut edge = Edge {
-                at: self.deps.ledger.clock().now().plus(horizon),
-                division: self.deps.ownership.owner_set(),
-            };
-            loop {
-                tokio::time::sleep(self.deps.jittered(pace)).await;
-                if let Err(error) = self.read_to_horizon(&mut edge, horizon).await {
-                    self.deps
-                        .ledger_failed("arm tasks within the horizon", &error);
-                }
-            }
+        let mut edge = Edge {
+            at: self.deps.ledger.clock().now().plus(horizon),
+            division: self.deps.ownership.owner_set(),
         };
-        self.deps.lifecycle.until_stopped(work).await;
+        let activity = &self.deps.background.arm_horizon;
+        loop {
+            let cause = activity.next(self.deps.jittered(pace)).await;
+            let armed = activity.pass(cause, self.read_to_horizon(&mut edge, horizon));
+            if let Err(error) = armed.await {
+                self.deps
+                    .ledger_failed("arm tasks within the horizon", &error);
+            }
+        }
     }
 
     /// Runs one pass. If it breaks off, the next pass continues from there.

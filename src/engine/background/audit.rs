@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use crate::engine::activity::Activity;
 use crate::engine::background::adoption::Adopter;
 use crate::engine::background::audit_lock::{AUDIT_EVERY, AuditLock};
 use crate::engine::deps::Deps;
@@ -136,7 +137,7 @@ impl Request {
     /// Merges two requests.
     fn with(self, other: Self) -> Self {
         Self {
-            cause: self.cause.or_more_urgent(other.cause),
+            cause: self.cause.max(other.cause),
             since: self.since.max(other.since),
         }
     }
@@ -150,50 +151,51 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Audits when activated, until the engine stops: at once when Redis has changed, else at most once a minute.
+    /// Audits when activated: at once when Redis has changed, else at most once a minute.
     pub async fn run(self) {
-        let work = async {
-            let mut last: Option<Instant> = None;
-            let mut progress = Progress::default();
-            loop {
-                let request = self.audit_requested().await;
-                let Request { cause, since } = self.rest_after(last, request).await;
-                if !self.lock.acquire(since).await {
-                    self.deps.metrics.audit_skipped();
-                    tracing::debug!(cause = cause.as_str(), "another daemon has audited");
-                    continue;
+        let mut last: Option<Instant> = None;
+        let mut progress = Progress::default();
+        loop {
+            let request = self.audit_requested().await;
+            let Request { cause, since } = self.rest_after(last, request).await;
+            if !self.lock.acquire(since).await {
+                self.deps.metrics.audit_skipped();
+                tracing::debug!(cause = cause.as_str(), "another daemon has audited");
+                continue;
+            }
+            let began = Instant::now();
+            progress = progress.resume(cause);
+            let began_at = *progress.began.get_or_insert(self.deps.ledger.clock().now());
+            let audited = self.activity().pass(cause, self.audit(cause, &mut progress));
+            match audited.await {
+                Ok(()) if progress.broke_off.is_some() => {
+                    let requested = timeout(RESUME_AFTER, self.activity().activated()).await;
+                    self.activity().activate(requested.unwrap_or(cause));
                 }
-                let began = Instant::now();
-                progress = progress.resume(cause);
-                let began_at = *progress.began.get_or_insert(self.deps.ledger.clock().now());
-                match self.audit(cause, &mut progress).await {
-                    Ok(()) if progress.broke_off.is_some() => {
-                        let wanted = self.deps.activate.audit.activated();
-                        let wanted = tokio::time::timeout(RESUME_AFTER, wanted).await;
-                        self.deps.activate.audit.activate(wanted.unwrap_or(cause));
-                    }
-                    Ok(()) => {
-                        last = Some(began);
-                        self.lock.release(began_at).await;
-                        progress.report.log(cause);
-                        // This audit also satisfies the request of a sentinel that expired meanwhile.
-                        self.deps.activate.audit.withdraw(Cause::Sentinel);
-                    }
-                    Err(error) => {
-                        progress.break_off();
-                        self.deps.ledger_failed("audit", &error);
-                        self.deps.activate.audit.activate(cause);
-                        tokio::time::sleep(OUTAGE_PAUSE).await;
-                    }
+                Ok(()) => {
+                    last = Some(began);
+                    self.lock.release(began_at).await;
+                    progress.report.log(cause);
+                    // This audit also satisfies the request of a sentinel that expired meanwhile.
+                    self.activity().withdraw(Cause::Sentinel);
+                }
+                Err(error) => {
+                    progress.break_off();
+                    self.deps.ledger_failed("audit", &error);
+                    self.activity().activate(cause);
+                    tokio::time::sleep(OUTAGE_PAUSE).await;
                 }
             }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+        }
+    }
+
+    fn activity(&self) -> &Activity {
+        &self.deps.background.audit
     }
 
     /// Waits until an audit is requested.
     async fn audit_requested(&self) -> Request {
-        let cause = self.deps.activate.audit.activated().await;
+        let cause = self.activity().activated().await;
         let since = self.lock.serves_since(cause);
         Request { cause, since }
     }
@@ -262,7 +264,8 @@ impl Audit {
                 }
                 Step::End => true,
             };
-            let overtaken = cause != Cause::Asked && self.deps.activate.audit.is_urgent();
+            let is_urgent = self.activity().is_requested_for(Cause::RedisChanged);
+            let overtaken = cause != Cause::Asked && is_urgent;
             if !continues || (overtaken && progress.step != Step::End) {
                 progress.break_off();
                 return Ok(());

@@ -1,6 +1,7 @@
 //! Gauges: tasks by state, and waiting signals by route.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::time::Instant;
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
 use crate::ledger::{Catalog, DetailedStatsLimits, LedgerError};
+use crate::timer::Cause;
 
 /// Minimum interval between counts of tasks.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
@@ -28,17 +30,18 @@ impl TaskGauges {
         let Some(catalog) = self.deps.catalog.clone() else {
             return;
         };
-        let work = async {
-            loop {
-                let asked = Instant::now();
-                // A failed count says nothing about whether tasks can run.
-                if let Err(error) = self.count_tasks(&*catalog).await {
-                    self.deps.log_failure("count tasks", &error);
-                }
-                tokio::time::sleep(COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE)).await;
+        let activity = &self.deps.background.task_gauges;
+        let mut cause = Cause::Start;
+        loop {
+            let asked = Instant::now();
+            let counted = activity.pass(cause, self.count_tasks(&*catalog));
+            // A failed count says nothing about whether tasks can run.
+            if let Err(error) = counted.await {
+                self.deps.log_failure("count tasks", &error);
             }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+            let rest = COUNT_EVERY.max(asked.elapsed() * COUNT_SHARE);
+            cause = activity.next(rest).await;
+        }
     }
 
     async fn count_tasks(&self, catalog: &dyn Catalog) -> Result<(), LedgerError> {
@@ -64,21 +67,24 @@ pub struct QueueGauges {
 }
 
 impl QueueGauges {
-    /// Updates the gauges of waiting signals every second, until the engine stops.
+    /// Updates the gauges of waiting signals every second.
     pub async fn run(self) {
         const EVERY: Duration = Duration::from_secs(1);
-        let work = async {
-            let mut shown = HashMap::new();
-            loop {
-                // A removed route shows zero.
-                shown.values_mut().for_each(|count| *count = 0);
-                shown.extend(self.queue.waiting_by_route());
-                for (route, count) in &shown {
-                    self.deps.metrics.waiting(route, *count);
-                }
-                tokio::time::sleep(EVERY).await;
-            }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+        let activity = &self.deps.background.queue_gauges;
+        let (mut shown, mut cause) = (HashMap::new(), Cause::Start);
+        loop {
+            let Ok(()) = activity.pass(cause, self.count_signals(&mut shown)).await;
+            cause = activity.next(EVERY).await;
+        }
+    }
+
+    async fn count_signals(&self, shown: &mut HashMap<String, usize>) -> Result<(), Infallible> {
+        // A removed route shows zero.
+        shown.values_mut().for_each(|count| *count = 0);
+        shown.extend(self.queue.waiting_by_route());
+        for (route, count) in shown {
+            self.deps.metrics.waiting(route, *count);
+        }
+        Ok(())
     }
 }

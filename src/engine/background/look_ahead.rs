@@ -15,7 +15,7 @@ use crate::engine::undelete;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::membership::OwnerSet;
 use crate::task::{KeyBuckets, UnixMs};
-use crate::timer::Alarm;
+use crate::timer::{Alarm, Cause};
 
 /// Minimum span that each pass reads again. It covers at least the time until the next pass.
 const NEAR: Duration = Duration::from_secs(2);
@@ -60,25 +60,19 @@ pub struct LookAhead {
 }
 
 impl LookAhead {
-    /// Looks ahead every `sweep.interval`, until the engine stops. Runs beside the sweep and not behind it: a backlog
-    /// must not delay tasks that fall due now.
+    /// Looks ahead every `sweep.interval`, and at once when activated. Runs beside the sweep and not behind it: a
+    /// backlog must not delay tasks that fall due now.
     pub async fn run(self) {
-        let work = async {
-            let mut ahead = Ahead::default();
-            loop {
-                let began = Instant::now();
-                if let Err(error) = self.look_ahead(&mut ahead).await {
-                    self.deps.ledger_failed("look ahead", &error);
-                }
-                let again =
-                    tokio::time::sleep_until(began + self.deps.jittered(self.deps.sweep.interval));
-                tokio::select! {
-                    () = again => {}
-                    () = self.deps.activate.look_ahead.notified() => {}
-                }
+        let activity = &self.deps.background.look_ahead;
+        let (mut ahead, mut cause) = (Ahead::default(), Cause::Start);
+        loop {
+            let began = Instant::now();
+            if let Err(error) = activity.pass(cause, self.look_ahead(&mut ahead)).await {
+                self.deps.ledger_failed("look ahead", &error);
             }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+            let interval = self.deps.jittered(self.deps.sweep.interval);
+            cause = activity.next(interval.saturating_sub(began.elapsed())).await;
+        }
     }
 
     async fn look_ahead(&self, ahead: &mut Ahead) -> Result<(), LedgerError> {

@@ -7,8 +7,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::membership::{Capabilities, Change, Heartbeat, LIFETIME, REFRESH, Readiness};
+use crate::membership::{
+    Capabilities, Change, Heartbeat, LIFETIME, MembershipError, REFRESH, Readiness,
+};
 use crate::task::UnixMs;
+use crate::timer::Cause;
 
 /// A daemon without a free slot for this long is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
@@ -33,19 +36,20 @@ impl MembershipTask {
     pub async fn run(&self) {
         let mut readiness = Readiness::Ready;
         let since = self.deps.ledger.clock().now();
+        let activity = &self.deps.background.membership;
+        let mut cause = Cause::Start;
         loop {
             readiness = self.readiness(readiness).await;
-            self.exchange(since, readiness).await;
-            let is_announced =
-                readiness == Readiness::Away && self.deps.lifecycle.leaving.is_cancelled();
-            tokio::select! {
-                () = tokio::time::sleep(REFRESH) => {}
-                () = self.deps.lifecycle.leaving.cancelled(), if !is_announced => {}
+            let exchanged = activity.pass(cause, self.exchange(since, readiness));
+            if let Err(error) = exchanged.await {
+                self.log_failure(&error);
             }
+            self.deps.metrics.members(self.deps.ownership.members());
+            cause = activity.next(REFRESH).await;
         }
     }
 
-    async fn exchange(&self, since: UnixMs, readiness: Readiness) {
+    async fn exchange(&self, since: UnixMs, readiness: Readiness) -> Result<(), MembershipError> {
         let now = self.deps.ledger.clock().now();
         let (handlers, routes) = self.deps.router.skills();
         let hearing = self.deps.timer.hearing();
@@ -60,22 +64,25 @@ impl MembershipTask {
             capabilities: Capabilities { handlers, routes },
         };
         let asked = Instant::now();
-        match timeout(TIMEOUT, self.deps.membership.exchange(&own, now)).await {
-            Ok(Ok(notes)) => self.apply_change(self.deps.ownership.update(&own, notes, asked)),
-            Ok(Err(error)) if !error.is_transient() => {
-                if let Some(held_back) = self.deps.warnings.admit("membership") {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(
-                        error,
-                        held_back,
-                        "daemons do not share the tasks: each tries to claim all; see the rights in SECURITY.md"
-                    );
-                }
-            }
-            Ok(Err(error)) => tracing::debug!(%error, "could not exchange heartbeats"),
-            Err(_) => tracing::debug!("could not exchange heartbeats: no answer in time"),
+        let exchange = timeout(TIMEOUT, self.deps.membership.exchange(&own, now));
+        let heartbeats = exchange
+            .await
+            .unwrap_or_else(|late| Err(MembershipError::new("no answer in time", true, late)))?;
+        self.apply_change(self.deps.ownership.update(&own, heartbeats, asked));
+        Ok(())
+    }
+
+    fn log_failure(&self, error: &MembershipError) {
+        if error.is_transient() {
+            tracing::debug!(%error, "could not exchange heartbeats");
+        } else if let Some(held_back) = self.deps.warnings.admit("membership") {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(
+                error,
+                held_back,
+                "daemons do not share the tasks: each tries to claim all; see the rights in SECURITY.md"
+            );
         }
-        self.deps.metrics.members(self.deps.ownership.members());
     }
 
     fn apply_change(&self, change: Change) {
@@ -86,12 +93,12 @@ impl MembershipTask {
             owners,
         } = change;
         if vanished {
-            self.deps.activate.lease_scan.notify_one();
+            self.deps.background.lease_scan.activate(Cause::Members);
             self.deps.timer.judge_again();
         }
         if owners {
             // Newly owned tasks may fall due before the next look-ahead.
-            self.deps.activate.look_ahead.notify_one();
+            self.deps.background.look_ahead.activate(Cause::Members);
         }
         if joined.is_empty() && left.is_empty() {
             return;
@@ -148,6 +155,7 @@ impl MembershipTask {
     /// Tells the other daemons that this one leaves, and keeps working until they have had time to learn it.
     pub async fn hand_over(&self) {
         self.deps.lifecycle.leaving.cancel();
+        self.deps.background.membership.activate(Cause::Asked);
         if self.deps.ownership.members() > 1 {
             let time = HAND_OVER.min(self.deps.config.drain_timeout);
             // A panic cuts the wait short.

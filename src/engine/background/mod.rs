@@ -17,6 +17,8 @@ pub mod sweep;
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use self::adoption::Adopter;
@@ -34,38 +36,33 @@ use self::retention::Retention;
 use self::sweep::Sweep;
 use super::candidates::Candidates;
 use super::claimant::Processes;
-use super::deps::Deps;
 use super::handle::Handle;
 use super::lease_watch::LeaseWatch;
 use super::pipeline::Pipeline;
 use super::sink::TimerSink;
+use crate::config::{RecurringConfig, RetentionConfig};
 
-/// The background tasks of an engine.
+/// The background tasks of an engine, and what they work on.
 pub struct Background {
-    deps: Arc<Deps>,
-    sink: TimerSink,
     /// Membership heartbeat. Runs until the last run is settled.
     pub membership: Arc<MembershipTask>,
     /// Reads the pauses.
     pub pauses: PauseReader,
     /// Compares the armed keys with the ledger.
     pub audit: Audit,
-    sweep: Sweep,
-    recovery: Recovery,
-    look_ahead: LookAhead,
-    arm_horizon: ArmHorizon,
     adopter: Arc<Adopter>,
-    recurring: Recurring,
-    task_gauges: TaskGauges,
-    queue_gauges: QueueGauges,
-    rate_limits: Arc<RateLimits>,
-    retention: Retention,
+    pipeline: Arc<Pipeline>,
+    candidates: Arc<Candidates>,
+    lease_watch: Arc<LeaseWatch>,
+    processes: Processes,
+    recurring: watch::Receiver<Vec<RecurringConfig>>,
+    retention: watch::Receiver<RetentionConfig>,
 }
 
 impl Background {
     /// Creates the background tasks of a pipeline.
     pub fn new(
-        pipeline: &Pipeline,
+        pipeline: Arc<Pipeline>,
         handle: &Handle,
         candidates: Arc<Candidates>,
         lease_watch: Arc<LeaseWatch>,
@@ -73,103 +70,104 @@ impl Background {
     ) -> Self {
         let deps = || Arc::clone(&pipeline.deps);
         let queue = || Arc::clone(&pipeline.queue);
-        let pauses = || Arc::clone(&pipeline.pauses);
         let adopter = Arc::new(Adopter {
             deps: deps(),
             queue: queue(),
             candidates: Arc::clone(&candidates),
         });
         Self {
-            deps: deps(),
-            sink: TimerSink {
-                deps: deps(),
-                queue: queue(),
-                candidates,
-            },
             membership: Arc::new(MembershipTask {
                 deps: deps(),
                 queue: queue(),
             }),
             pauses: PauseReader {
                 deps: deps(),
-                pauses: pauses(),
+                pauses: Arc::clone(&pipeline.pauses),
             },
             audit: Audit {
                 deps: deps(),
                 adopter: Arc::clone(&adopter),
                 lock: AuditLock { deps: deps() },
             },
-            sweep: Sweep {
-                deps: deps(),
-                queue: queue(),
-                pauses: pauses(),
-            },
-            recovery: Recovery {
-                deps: deps(),
-                queue: queue(),
-                leases: Arc::clone(&pipeline.leases),
-                watch: lease_watch,
-                processes,
-            },
-            look_ahead: LookAhead { deps: deps() },
-            arm_horizon: ArmHorizon { deps: deps() },
             adopter,
-            recurring: Recurring::new(deps(), handle.recurring.subscribe()),
-            task_gauges: TaskGauges { deps: deps() },
-            queue_gauges: QueueGauges {
-                deps: deps(),
-                queue: queue(),
-            },
-            rate_limits: Arc::new(RateLimits {
-                deps: deps(),
-                queue: queue(),
-                pauses: pauses(),
-                claimer: Arc::clone(&pipeline.claimer),
-                local: Default::default(),
-            }),
-            retention: Retention {
-                deps: deps(),
-                configured: handle.retention.subscribe(),
-            },
+            pipeline,
+            candidates,
+            lease_watch,
+            processes,
+            recurring: handle.recurring.subscribe(),
+            retention: handle.retention.subscribe(),
         }
     }
 
-    /// Starts all background tasks except the heartbeat. They end when the engine stops. A panic in a task ends the
-    /// engine, except in those that only count or prune.
+    /// Starts all background tasks except the heartbeat. They end when the engine stops.
     pub fn start(self, tasks: &TaskTracker) {
-        let Self {
-            deps,
-            sink,
-            membership: _,
-            pauses,
-            audit,
-            sweep,
-            recovery,
-            look_ahead,
-            arm_horizon,
-            adopter,
-            recurring,
-            task_gauges,
-            queue_gauges,
-            rate_limits,
-            retention,
-        } = self;
-        let lifecycle = &deps.lifecycle;
-        tasks.spawn(lifecycle.watched(pauses.run()));
-        tasks.spawn(lifecycle.watched(sweep.run()));
-        tasks.spawn(lifecycle.watched(recovery.run()));
-        tasks.spawn(lifecycle.watched(look_ahead.run()));
-        tasks.spawn(lifecycle.watched(audit.run()));
-        tasks.spawn(lifecycle.watched(arm_horizon.run()));
-        tasks.spawn(lifecycle.watched(adopter.run()));
-        tasks.spawn(lifecycle.watched(recurring.run()));
-        tasks.spawn(lifecycle.watched(rate_limits.run()));
-        tasks.spawn(task_gauges.run());
-        tasks.spawn(queue_gauges.run());
-        tasks.spawn(retention.run());
-        let (timer, stopping) = (Arc::clone(&deps.timer), lifecycle.stopping.clone());
-        tasks.spawn(lifecycle.watched(async move {
-            timer.run(Arc::new(sink), stopping).await;
-        }));
+        let deps = || Arc::clone(&self.pipeline.deps);
+        let queue = || Arc::clone(&self.pipeline.queue);
+        let pauses = || Arc::clone(&self.pipeline.pauses);
+        let sweep = Sweep {
+            deps: deps(),
+            queue: queue(),
+            pauses: pauses(),
+        };
+        let recovery = Recovery {
+            deps: deps(),
+            queue: queue(),
+            leases: Arc::clone(&self.pipeline.leases),
+            watch: self.lease_watch,
+            processes: self.processes,
+        };
+        let recurring = Recurring {
+            deps: deps(),
+            wanted: self.recurring,
+        };
+        let rate_limits = Arc::new(RateLimits {
+            deps: deps(),
+            queue: queue(),
+            pauses: pauses(),
+            claimer: Arc::clone(&self.pipeline.claimer),
+            local: Default::default(),
+        });
+        let queue_gauges = QueueGauges {
+            deps: deps(),
+            queue: queue(),
+        };
+        let retention = Retention {
+            deps: deps(),
+            configured: self.retention,
+        };
+        let sink = Arc::new(TimerSink {
+            deps: deps(),
+            queue: queue(),
+            candidates: self.candidates,
+        });
+
+        // A panic in one of these ends the engine.
+        let vital: [BoxFuture<'static, ()>; 8] = [
+            Box::pin(self.pauses.run()),
+            Box::pin(sweep.run()),
+            Box::pin(recovery.run()),
+            Box::pin(LookAhead { deps: deps() }.run()),
+            Box::pin(self.audit.run()),
+            Box::pin(ArmHorizon { deps: deps() }.run()),
+            Box::pin(recurring.run()),
+            Box::pin(rate_limits.run()),
+        ];
+        // A panic in one of these does not: they only count or prune.
+        let expendable: [BoxFuture<'static, ()>; 3] = [
+            Box::pin(TaskGauges { deps: deps() }.run()),
+            Box::pin(queue_gauges.run()),
+            Box::pin(retention.run()),
+        ];
+        let lifecycle = &self.pipeline.deps.lifecycle;
+        for task in vital {
+            tasks.spawn(lifecycle.watched(lifecycle.until_stopped(task)));
+        }
+        for task in expendable {
+            tasks.spawn(lifecycle.until_stopped(task));
+        }
+        // These have work left when the engine stops.
+        tasks.spawn(lifecycle.watched(self.adopter.run()));
+        let (timer, stopping) = (Arc::clone(&deps().timer), lifecycle.stopping.clone());
+        tasks.spawn(lifecycle.watched(async move { timer.run(sink, stopping).await }));
     }
 }

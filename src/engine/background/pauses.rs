@@ -28,26 +28,25 @@ pub struct PauseReader {
 }
 
 impl PauseReader {
-    /// Reads the pauses about once a second, until the engine stops.
+    /// Reads the pauses about once a second.
     pub async fn run(self) {
-        let work = async {
-            loop {
-                let asked = Instant::now();
-                let again = match self.read().await {
-                    Ok(()) => {
-                        self.deps.health.answered_late(asked);
-                        asked + READ_EVERY
-                    }
-                    Err(error) => {
-                        self.deps
-                            .ledger_failed("read the pauses, so nothing starts", &error);
-                        Instant::now() + RETRY_AFTER
-                    }
-                };
-                tokio::time::sleep_until(again).await;
-            }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+        let activity = &self.deps.background.pauses;
+        let mut cause = Cause::Start;
+        loop {
+            let asked = Instant::now();
+            let rest = match activity.pass(cause, self.read()).await {
+                Ok(()) => {
+                    self.deps.health.answered_late(asked);
+                    READ_EVERY.saturating_sub(asked.elapsed())
+                }
+                Err(error) => {
+                    self.deps
+                        .ledger_failed("read the pauses, so nothing starts", &error);
+                    RETRY_AFTER
+                }
+            };
+            cause = activity.next(rest).await;
+        }
     }
 
     /// Reads the pauses from the ledger.
@@ -82,7 +81,7 @@ impl PauseReader {
         }
         if now.paused.lets_go_of(&before.paused) {
             // The signals of tasks that fell due meanwhile were dropped.
-            self.deps.activate.sweep.activate(Cause::Asked);
+            self.deps.background.sweep.activate(Cause::Asked);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::engine::queue::SignalQueue;
 use crate::engine::queue::fair::{Held, SetAside, StartsWanted};
 use crate::limiter::{LimiterError, MemoryLimiter};
 use crate::task::Grant;
+use crate::timer::Cause;
 
 /// Maximum number of starts requested at once: those of one claim.
 const BATCH_MAX: usize = 512;
@@ -45,21 +46,18 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Fetches starts for the routes that need them, until the engine stops.
+    /// Fetches starts for the routes that need them.
     pub async fn run(self: Arc<Self>) {
-        let work = async {
-            loop {
-                for want in self.queue.starts_wanted().await {
-                    let limits = Arc::clone(&self);
-                    // A slow answer about one route must not delay the others.
-                    self.deps.lifecycle.spawn(async move {
-                        let asking = limits.fetch_starts(want);
-                        limits.deps.lifecycle.until_stopped(asking).await;
-                    });
-                }
+        loop {
+            for want in self.queue.starts_wanted().await {
+                let limits = Arc::clone(&self);
+                // A slow answer about one route must not delay the others.
+                self.deps.lifecycle.spawn(async move {
+                    let asking = limits.fetch_starts(want);
+                    limits.deps.lifecycle.until_stopped(asking).await;
+                });
             }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+        }
     }
 
     async fn fetch_starts(&self, want: StartsWanted) {
@@ -98,7 +96,9 @@ impl RateLimits {
         let StartsWanted { name, rate } = want;
         let members = u32::try_from(self.deps.ownership.members()).unwrap_or(u32::MAX);
         if !self.local.is_unavailable(name) {
-            match self.deps.limiter.take(name, *rate, wanted).await {
+            let activity = &self.deps.background.rate_limits;
+            let taken = activity.pass(Cause::Work, self.deps.limiter.take(name, *rate, wanted));
+            match taken.await {
                 Ok(grant) => {
                     // So that an outage does not begin with a burst.
                     self.local

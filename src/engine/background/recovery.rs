@@ -21,7 +21,7 @@ use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
 use crate::ledger::{FoundLease, LedgerError, Upcoming};
 use crate::task::{Arming, UnixMs};
-use crate::timer::{Signal, Source};
+use crate::timer::{Cause, Signal, Source};
 
 /// Maximum number of daemon names that one scan checks.
 const NAMES_MAX: usize = 1_000;
@@ -53,28 +53,25 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Scans for leases and watches them, until the engine stops.
+    /// Scans for leases and checks those that expire.
     pub async fn run(self) {
-        let work = async {
-            tokio::join!(self.scan_leases(), self.watch_leases());
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+        tokio::join!(self.scan_leases(), self.watch_leases());
     }
 
     async fn scan_leases(&self) {
-        let mut rescans = 0;
-        let mut requested = true;
+        let activity = &self.deps.background.lease_scan;
+        let (mut rescans, mut cause) = (0, Cause::Start);
         loop {
             let began = Instant::now();
-            let rest = match self.scan_leases_once(requested).await {
+            let scanned = activity.pass(cause, self.scan_leases_once(cause)).await;
+            let rest = match scanned {
                 Ok(true) if rescans < RESCANS_MAX => {
                     rescans += 1;
                     RESCAN_AFTER
                 }
                 Ok(_) => {
                     rescans = 0;
-                    let took = began.elapsed();
-                    requested = self.rest_between_scans(took).await;
+                    cause = self.next_scan(began.elapsed()).await;
                     continue;
                 }
                 Err(error) => {
@@ -88,21 +85,20 @@ impl Recovery {
     }
 
     /// Waits until a scan is requested or the next regular scan is due. One member does the regular scans for all.
-    /// Returns true if the scan was requested.
-    async fn rest_between_scans(&self, took: Duration) -> bool {
+    async fn next_scan(&self, took: Duration) -> Cause {
         sleep(took.max(RETRY_AFTER).min(self.deps.config.lease / 4)).await;
         let interval = self.deps.config.lease.max(took * SCAN_SHARE);
         loop {
-            let requested = timeout(interval, self.deps.activate.lease_scan.notified()).await;
-            if requested.is_ok() || self.deps.ownership.is_first() {
-                return requested.is_ok();
+            let cause = self.deps.background.lease_scan.next(interval).await;
+            if cause != Cause::Interval || self.deps.ownership.is_first() {
+                return cause;
             }
         }
     }
 
-    /// Scans the leases of all due rows: without rests if the scan was requested, else with rests. Returns true if some
-    /// leases belong to dead daemons.
-    async fn scan_leases_once(&self, requested: bool) -> Result<bool, LedgerError> {
+    /// Scans the leases of all due rows: with rests if the scan is a regular one. Returns true if some leases belong to
+    /// dead daemons.
+    async fn scan_leases_once(&self, cause: Cause) -> Result<bool, LedgerError> {
         let mut gone = HashMap::new();
         let mut ended = 0;
         let mut found_dead = false;
@@ -130,7 +126,7 @@ impl Recovery {
             if after.is_none() {
                 break;
             }
-            if !requested {
+            if cause == Cause::Interval {
                 sleep(began.elapsed()).await;
             }
         }
@@ -160,6 +156,7 @@ impl Recovery {
     }
 
     async fn watch_leases(&self) {
+        let activity = &self.deps.background.lease_checks;
         loop {
             let changed = self.watch.changed();
             let Some(next) = self.watch.next() else {
@@ -168,47 +165,42 @@ impl Recovery {
             };
             let wait = next.since(self.deps.ledger.clock().now());
             let _ = timeout(wait, changed).await;
-            self.check_leases().await;
+            let now = self.deps.ledger.clock().now();
+            let taken = self.watch.take(now);
+            if !taken.is_empty() {
+                let checked = activity.pass(Cause::Work, self.check_leases(&taken, now)).await;
+                let again = checked.unwrap_or_else(|error| {
+                    self.deps.ledger_failed("check expired leases", &error);
+                    again_soon(&taken, now)
+                });
+                if !again.is_empty() {
+                    self.watch.watch(again);
+                }
+            }
             sleep(CHECK_PAUSE).await;
         }
     }
 
-    /// Signals the rows due for a check that are free. Rows still leased belong to another run.
-    async fn check_leases(&self) {
-        let now = self.deps.ledger.clock().now();
-        let taken = self.watch.take(now);
-        if taken.is_empty() {
-            return;
+    /// Signals the rows due for a check that are free. Rows still leased belong to another run. Returns the next checks.
+    async fn check_leases(
+        &self,
+        taken: &HashMap<u64, Check>,
+        now: UnixMs,
+    ) -> Result<Vec<(UnixMs, u64, Check)>, LedgerError> {
+        let asked = Instant::now();
+        if self.deps.owners_come_first().await? {
+            return Ok(again_soon(taken, now));
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
-        let later = now.plus(RETRY_AFTER);
-        let asked = Instant::now();
-        let free = match self.deps.owners_come_first().await {
-            Ok(false) => self.deps.ledger.free_of(&rows).await.map(Some),
-            Ok(true) => Ok(None),
-            Err(error) => Err(error),
-        };
-        match free.map(|free| free.filter(|_| !self.deps.health.answered_late(asked))) {
-            Ok(None) => {
-                let again = taken.into_iter().map(|(row, check)| (later, row, check));
-                self.watch.watch(again);
-            }
-            Ok(Some(free)) => {
-                let postponed = free.into_iter().filter_map(|row| {
-                    let check = taken.get(&row.arming.row).copied()?;
-                    self.signal_free(row, check, now)
-                });
-                let postponed: Vec<_> = postponed.collect();
-                if !postponed.is_empty() {
-                    self.watch.watch(postponed);
-                }
-            }
-            Err(error) => {
-                self.deps.ledger_failed("check expired leases", &error);
-                let again = taken.into_iter().map(|(row, check)| (later, row, check));
-                self.watch.watch(again);
-            }
+        let free = self.deps.ledger.free_of(&rows).await?;
+        if self.deps.health.answered_late(asked) {
+            return Ok(again_soon(taken, now));
         }
+        let postponed = free.into_iter().filter_map(|row| {
+            let check = taken.get(&row.arming.row).copied()?;
+            self.signal_free(row, check, now)
+        });
+        Ok(postponed.collect())
     }
 
     /// Signals the task of a dead daemon, unless the task's owner is to do so first. Returns the next check, if any.
@@ -241,4 +233,11 @@ impl Recovery {
             Err(Refused::Held) | Ok(()) => None,
         }
     }
+}
+
+/// Checks of the same rows a moment later.
+fn again_soon(taken: &HashMap<u64, Check>, now: UnixMs) -> Vec<(UnixMs, u64, Check)> {
+    let later = now.plus(RETRY_AFTER);
+    let again = taken.iter().map(|(row, check)| (later, *row, *check));
+    again.collect()
 }

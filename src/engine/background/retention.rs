@@ -41,38 +41,37 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Prunes in passes, each by the current configuration, until the engine stops. One daemon of several does it; two
+    /// Prunes in passes, each by the current configuration. One daemon of several does it; two
     /// at a time are harmless.
     pub async fn run(self) {
         let Some(catalog) = self.deps.catalog.clone() else {
             return;
         };
-        let work = async {
-            let mut configured = self.configured.clone();
-            let mut is_behind = false;
-            loop {
-                let retention = *configured.borrow_and_update();
-                let wait = match is_behind {
-                    true => REST,
-                    false => self.deps.jittered(interval(&retention)),
-                };
-                tokio::select! {
-                    () = tokio::time::sleep(wait), if !retention.is_off() => {}
-                    changed = configured.changed() => {
-                        changed.expect("the sender is `self`");
-                        continue;
-                    }
+        let mut configured = self.configured.clone();
+        let activity = &self.deps.background.retention;
+        let mut is_behind = false;
+        loop {
+            let retention = *configured.borrow_and_update();
+            let wait = match is_behind {
+                true => REST,
+                false => self.deps.jittered(interval(&retention)),
+            };
+            let cause = tokio::select! {
+                cause = activity.next(wait), if !retention.is_off() => cause,
+                changed = configured.changed() => {
+                    changed.expect("the sender is `self`");
+                    continue;
                 }
-                is_behind = false;
-                if self.deps.ownership.is_first() {
-                    match self.prune_pass(&*catalog, &configured, retention).await {
-                        Ok(behind) => is_behind = behind,
-                        Err(error) => self.deps.log_failure("prune finished tasks", &error),
-                    }
+            };
+            is_behind = false;
+            if self.deps.ownership.is_first() {
+                let pass = self.prune_pass(&*catalog, &configured, retention);
+                match activity.pass(cause, pass).await {
+                    Ok(behind) => is_behind = behind,
+                    Err(error) => self.deps.log_failure("prune finished tasks", &error),
                 }
             }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+        }
     }
 
     /// Prunes until no more rows are past their retention, the configuration changes, or [`PASS_MAX`] has passed. Takes

@@ -12,7 +12,7 @@ use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
 use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
 use crate::task::{KeyBuckets, Paused, UnixMs};
-use crate::timer::{Signal, Source};
+use crate::timer::{Cause, Signal, Source};
 
 /// Rows of one page.
 pub const PAGE: u32 = 1_000;
@@ -88,42 +88,35 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Sweeps every `sweep.interval`, and at once when activated, until the engine stops.
+    /// Sweeps every `sweep.interval`, and at once when activated.
     pub async fn run(self) {
-        let mut cursors = Cursors::default();
-        let work = async {
-            loop {
-                self.sweep(&mut cursors).await;
-                // Even if activated more often.
-                tokio::time::sleep(SWEEP_PAUSE).await;
-                // Without an activation, the interval bounds how long an overdue task waits.
-                let interval = self.deps.jittered(self.deps.sweep.interval);
-                let takeover_in = cursors.takeover_in.take().unwrap_or(interval);
-                let pause = interval.min(takeover_in.max(TAKEOVER_PAUSE));
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = self.deps.activate.sweep.activated() => {}
-                    () = self.queue.drained() => {}
-                }
+        let activity = &self.deps.background.sweep;
+        let (mut cursors, mut cause) = (Cursors::default(), Cause::Start);
+        loop {
+            if let Err(error) = activity.pass(cause, self.sweep(&mut cursors)).await {
+                self.deps.ledger_failed("reconcile", &error);
             }
-        };
-        self.deps.lifecycle.until_stopped(work).await;
+            // Even if activated more often.
+            tokio::time::sleep(SWEEP_PAUSE).await;
+            // Without an activation, the interval bounds how long an overdue task waits.
+            let interval = self.deps.jittered(self.deps.sweep.interval);
+            let takeover_in = cursors.takeover_in.take().unwrap_or(interval);
+            let pause = interval.min(takeover_in.max(TAKEOVER_PAUSE));
+            cause = tokio::select! {
+                cause = activity.next(pause) => cause,
+                () = self.queue.drained() => Cause::Room,
+            };
+        }
     }
 
-    async fn sweep(&self, cursors: &mut Cursors) {
+    async fn sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {
         // Unwritten settlements come first: their rows only look overdue.
-        if self.deps.health.settlements_wait() {
-            return;
+        if self.deps.health.settlements_wait() || self.deps.owners_come_first().await? {
+            return Ok(());
         }
-        let result = match self.deps.owners_come_first().await {
-            Ok(true) => return,
-            Ok(false) => self.try_sweep(cursors).await,
-            Err(error) => Err(error),
-        };
-        match result {
-            Ok(()) => self.deps.ledger_answered(),
-            Err(error) => self.deps.ledger_failed("reconcile", &error),
-        }
+        self.try_sweep(cursors).await?;
+        self.deps.ledger_answered();
+        Ok(())
     }
 
     async fn try_sweep(&self, cursors: &mut Cursors) -> Result<(), LedgerError> {

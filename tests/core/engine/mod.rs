@@ -1,6 +1,7 @@
 //! The engine's rules on the memory ledger: no server, and time moves only when nothing else can.
 
 mod adoption;
+mod background;
 mod dead_daemons;
 mod endings;
 mod faulty;

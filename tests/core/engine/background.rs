@@ -1,0 +1,74 @@
+//! What the background tasks say about themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lapsed::engine::BackgroundStatus;
+use lapsed::ledger::Ledger as _;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::task::Scope;
+use lapsed::timer::Cause;
+
+use crate::engine::faulty::Faults;
+use crate::engine::rig::{Rig, START, counting, start, start_with, until};
+
+fn status(rig: &Rig, name: &str) -> BackgroundStatus {
+    let mut all = rig.status.background().into_iter();
+    let found = all.find(|status| status.name == name);
+    found.expect("there is such a task")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_background_task_has_a_status_in_a_stable_order() {
+    let rig = start("", counting(&Arc::default()));
+    let names: Vec<&str> = rig.status.background().iter().map(|one| one.name).collect();
+    let expected = [
+        "adoption",
+        "arm_horizon",
+        "audit",
+        "lease_checks",
+        "lease_scan",
+        "look_ahead",
+        "membership",
+        "pauses",
+        "queue_gauges",
+        "rate_limits",
+        "recurring",
+        "retention",
+        "sweep",
+        "task_gauges",
+    ];
+    assert_eq!(names, expected);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_activation_the_status_tells_its_cause() {
+    let rig = start("", counting(&Arc::default()));
+    let cause = || status(&rig, "sweep").cause;
+    until("it has swept", async || cause() == Some(Cause::Start)).await;
+    until("it sweeps regularly", async || cause() == Some(Cause::Interval)).await;
+    let scope = Scope::All;
+    let pauses = rig.ledger.pauses();
+    pauses.set(&scope, "a test", "").await.unwrap();
+    until("the pause is read", async || rig.metric("lapsed_pauses 1")).await;
+    pauses.lift(&scope).await.unwrap();
+    until("its end starts a sweep", async || cause() == Some(Cause::Asked)).await;
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_pass_is_reported_until_one_succeeds() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let faults = Arc::new(Faults::default());
+    let rig = start_with(ledger, Arc::clone(&faults), "", counting(&Arc::default()));
+    let error = || status(&rig, "pauses").error;
+    until("it has read", async || status(&rig, "pauses").passes > 0).await;
+    assert_eq!(error(), None);
+    faults.pauses_fail.store(true, Ordering::SeqCst);
+    until("a failure is reported", async || error().is_some()).await;
+    assert_eq!(error().as_deref(), Some("ledger refused: no"));
+    faults.pauses_fail.store(false, Ordering::SeqCst);
+    until("it has recovered", async || error().is_none()).await;
+    rig.stop().await;
+}
