@@ -20,6 +20,7 @@ use super::undelete;
 use crate::handler::Route;
 use crate::ledger::{Claim, LedgerError, Lookup};
 use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
+use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
 
 /// From this number of daemons on, each daemon makes one claim of fresh signals at a time. Two at a time would each be
@@ -165,7 +166,7 @@ impl Claimer {
     fn is_rowless(&self, signal: &Signal) -> bool {
         let is_rowless = signal.arming.is_none() && self.without_row.contains(&signal.key);
         if is_rowless {
-            self.deps.metrics.dropped("unknown", 1);
+            self.deps.metrics.dropped(DropReason::Unknown, 1);
         }
         is_rowless
     }
@@ -232,10 +233,10 @@ impl Claimer {
             let signal = Signal { arming, ..signal };
             match state {
                 _ if revived => due.push((signal, due_at)),
-                _ if deleted => self.deps.metrics.dropped("deleted", 1),
-                State::Running => self.deps.metrics.dropped("running", 1),
-                State::Done | State::Dead => self.deps.metrics.dropped("finished", 1),
-                State::Cancelled => self.deps.metrics.dropped("cancelled", 1),
+                _ if deleted => self.deps.metrics.dropped(DropReason::Deleted, 1),
+                State::Running => self.deps.metrics.dropped(DropReason::Running, 1),
+                State::Done | State::Dead => self.deps.metrics.dropped(DropReason::Finished, 1),
+                State::Cancelled => self.deps.metrics.dropped(DropReason::Cancelled, 1),
                 State::Pending | State::Waiting if due_at > now => early.push(Alarm {
                     key: signal.key,
                     due: due_at,
@@ -245,7 +246,7 @@ impl Claimer {
             }
         }
         self.adopt_expired(without_row, Duration::ZERO);
-        self.deps.metrics.dropped("early", early.len() as u64);
+        self.deps.metrics.dropped(DropReason::Early, early.len() as u64);
         self.deps.rearm(early);
         Ok(due)
     }
@@ -262,7 +263,7 @@ impl Claimer {
         if lacks_arming && self.deps.router.adopts(&key) {
             return Some(key);
         }
-        self.deps.metrics.dropped("unknown", 1);
+        self.deps.metrics.dropped(DropReason::Unknown, 1);
         if lacks_arming {
             self.without_row.insert(key);
         }
@@ -313,7 +314,7 @@ impl Claimer {
         due.retain(|signal| self.pauses.hinders(signal).is_none());
         let paused = (before - due.len()) as u64;
         if paused > 0 {
-            self.deps.metrics.dropped("paused", paused);
+            self.deps.metrics.dropped(DropReason::Paused, paused);
         }
     }
 
@@ -333,7 +334,7 @@ impl Claimer {
                 Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
             };
             if !self.candidates.add(AdoptionCandidate { key, seen }, wait) {
-                self.deps.metrics.dropped("sighting_overflow", 1);
+                self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
             }
         }
     }

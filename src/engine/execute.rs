@@ -16,6 +16,7 @@ use super::queue::permits::Permits;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
+use crate::telemetry::DropReason;
 use crate::trace;
 
 /// Time allowed for an aborted run to release its thread.
@@ -90,7 +91,7 @@ impl Executor {
     /// occurrence that is missed or becomes a task of its own. `None` if the claim is to be run.
     async fn instead_of_running(&self, claim: &Claim) -> Option<Outcome> {
         if !self.pauses.may_start(claim) {
-            self.deps.metrics.dropped("paused", 1);
+            self.deps.metrics.dropped(DropReason::Paused, 1);
             return Some(Outcome::Interrupted);
         }
         occurrence::instead_of_running(&self.deps, claim).await

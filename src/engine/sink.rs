@@ -6,6 +6,7 @@ use super::candidates::Candidates;
 use super::deps::Deps;
 use super::queue::SignalQueue;
 use crate::task::TaskKey;
+use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Cause, Signal, SignalSink};
 
 /// The engine's side of the timer.
@@ -64,11 +65,11 @@ impl SignalSink for TimerSink {
 
     fn sighted(&self, candidate: AdoptionCandidate) {
         if !self.deps.router.adopts(&candidate.key) {
-            return self.deps.metrics.dropped("not_adopted", 1);
+            return self.deps.metrics.dropped(DropReason::NotAdopted, 1);
         }
         let elder = self.deps.ownership.most_senior_listener(&candidate.key);
         if !self.candidates.add_behind(candidate, elder) {
-            self.deps.metrics.dropped("sighting_overflow", 1);
+            self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
             self.deps.background.audit.activate(Cause::Overflow);
         }
     }

@@ -8,6 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::drop_reason::DropReason;
 use crate::task::{Reason, State};
 
 /// Seconds from 1 ms to a day: lateness spans both.
@@ -276,10 +277,10 @@ impl Metrics {
     }
 
     /// So many signals led to no run.
-    pub fn dropped(&self, reason: &'static str, count: u64) {
+    pub fn dropped(&self, reason: DropReason, count: u64) {
         self.signals_dropped
             .get_or_create(&ByReason {
-                reason: reason.to_owned(),
+                reason: reason.as_str().to_owned(),
             })
             .inc_by(count);
     }

@@ -1,6 +1,8 @@
-//! What the daemon says about itself: log lines and metrics, never apart from each other.
+//! Telemetry: metrics, and the limiter of repeated log lines.
 
+mod drop_reason;
 pub mod log;
 mod metrics;
 
-pub use metrics::Metrics;
+pub use self::drop_reason::DropReason;
+pub use self::metrics::Metrics;

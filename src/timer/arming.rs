@@ -17,7 +17,7 @@ use super::{AdoptionCandidate, ArmedPage, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
 use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
-use crate::telemetry::Metrics;
+use crate::telemetry::{DropReason, Metrics};
 use crate::telemetry::log::RateLimit;
 
 /// Keys looked at in one go.
@@ -118,7 +118,7 @@ impl Armings {
             Noted::Known => {}
             Noted::New => self.arrived.notify_one(),
             Noted::Full => {
-                self.metrics.dropped("arming_overflow", 1);
+                self.metrics.dropped(DropReason::ArmingOverflow, 1);
                 sink.audit(Cause::Overflow);
             }
         }
@@ -275,7 +275,7 @@ impl Armings {
                     _ => {}
                 },
                 // `SET` without an expiry came after it: nobody knows what that means.
-                (Ttl::Forever, Change::Armed) => self.metrics.dropped("lasting", 1),
+                (Ttl::Forever, Change::Armed) => self.metrics.dropped(DropReason::Lasting, 1),
             }
         }
         self.nudge.touch(soon);
@@ -298,7 +298,7 @@ impl Armings {
             Err(_) => false,
         };
         if !is_the_same {
-            self.metrics.dropped("unverified", keys.len() as u64);
+            self.metrics.dropped(DropReason::Unverified, keys.len() as u64);
             return;
         }
         for (key, heard) in keys {

@@ -13,6 +13,7 @@ use super::probe::{self, Proof};
 use super::replay::Said;
 use super::{Cause, Signal, SignalSink, Source};
 use crate::redis::{EventKind, Heard, Loss, RedisError};
+use crate::telemetry::DropReason;
 use crate::task::{Foreign, TaskKey};
 
 /// Time between two checks of role and flags.
@@ -85,7 +86,7 @@ impl<'a> Session<'a> {
             if let Some(member) = self.sink.to_be_told(&key)
                 && !self.listener.hints.tell(member, key.clone())
             {
-                self.listener.metrics.dropped("hint_overflow", 1);
+                self.listener.metrics.dropped(DropReason::HintOverflow, 1);
             }
             self.listener.keep(at, Said::Expired, key.clone());
         }
@@ -189,14 +190,14 @@ impl<'a> Session<'a> {
 
     fn count_foreign(&self, why: Foreign) {
         let reason = match why {
-            Foreign::NotInGrammar => "foreign",
-            Foreign::TooLong => "too_long",
-            Foreign::NotUtf8 => "not_utf8",
+            Foreign::NotInGrammar => DropReason::Foreign,
+            Foreign::TooLong => DropReason::TooLong,
+            Foreign::NotUtf8 => DropReason::NotUtf8,
         };
         self.listener.metrics.dropped(reason, 1);
-        if let Some(held_back) = self.listener.warnings.admit(reason) {
+        if let Some(held_back) = self.listener.warnings.admit(reason.as_str()) {
             tracing::warn!(
-                reason,
+                %reason,
                 held_back,
                 "keys that are no tasks expire in this database; give lapsed a database of its own"
             );

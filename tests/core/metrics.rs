@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lapsed::ledger::Stats;
 use lapsed::task::{Reason, State};
-use lapsed::telemetry::Metrics;
+use lapsed::telemetry::{DropReason, Metrics};
 
 use crate::support::snapshot::assert_snapshot;
 
@@ -54,7 +54,7 @@ fn recorded() -> Metrics {
     metrics.started("Job", 1);
     metrics.ran("Job", "done", Duration::from_millis(1));
     metrics.signalled("expired");
-    metrics.dropped("early", 1);
+    metrics.dropped(DropReason::Early, 1);
     metrics.claimed("won", 1);
     for (state, count) in Stats::default().by_state() {
         metrics.counted(state, count, false);

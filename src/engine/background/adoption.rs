@@ -12,6 +12,7 @@ use crate::membership::Elder;
 use crate::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
 };
+use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
 
 /// Maximum number of keys of one look-up.
@@ -181,7 +182,7 @@ impl Adopter {
                     let booked = lookup.as_ref().map(Lookup::booked);
                     let reason = match decide_adoption(booked.as_ref(), &key, now) {
                         AdoptionDecision::Leave => {
-                            self.deps.metrics.dropped("known", 1);
+                            self.deps.metrics.dropped(DropReason::Known, 1);
                             continue;
                         }
                         AdoptionDecision::Insert if key.alive_at.is_none() => "expired",
@@ -207,7 +208,7 @@ impl Adopter {
                     });
                 }
                 // The event may be a late one about the row's own arming.
-                Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped("known", 1),
+                Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped(DropReason::Known, 1),
                 Seen::Expired(due) => wanted.push(Wanted {
                     row: adoption_request(&candidate.key, &Countdown::expired(due, due), None, now),
                     candidate,
@@ -253,7 +254,7 @@ impl Adopter {
             wanted.into_iter().partition(is_accepted);
         self.deps
             .metrics
-            .dropped("out_of_date", out_of_date.len() as u64);
+            .dropped(DropReason::OutOfDate, out_of_date.len() as u64);
         accepted
     }
 
@@ -283,7 +284,7 @@ impl Adopter {
                     armings.push((row.key, arming));
                 }
                 Adopted::Overtaken => {
-                    self.deps.metrics.dropped("overtaken", 1);
+                    self.deps.metrics.dropped(DropReason::Overtaken, 1);
                     overtaken.push(candidate);
                 }
                 Adopted::Locked => locked.push(candidate),
@@ -346,7 +347,7 @@ impl Adopter {
             self.deps.metrics.withdrawn();
             tracing::debug!(task.key = %key, "task cancelled: its key was deleted");
         } else {
-            self.deps.metrics.dropped("not_withdrawn", 1);
+            self.deps.metrics.dropped(DropReason::NotWithdrawn, 1);
         }
         Ok(())
     }
@@ -354,7 +355,7 @@ impl Adopter {
     /// Drops a key that the table cannot store, without affecting others. Such keys are dropped until a person changes
     /// the table.
     fn unfit(&self, key: &TaskKey, why: &str) {
-        self.deps.metrics.dropped("unfit_key", 1);
+        self.deps.metrics.dropped(DropReason::UnfitKey, 1);
         if let Some(held_back) = self.deps.warnings.admit("unfit key") {
             tracing::warn!(
                 task.class_method = key.class_method(),
@@ -365,7 +366,7 @@ impl Adopter {
     }
 
     fn not_adopted(&self, why: &str) {
-        self.deps.metrics.dropped("refused", 1);
+        self.deps.metrics.dropped(DropReason::Refused, 1);
         if let Some(held_back) = self.deps.failures.admit("adopt a key") {
             tracing::error!(error = why, held_back, "could not adopt a key");
         }

@@ -9,7 +9,7 @@ use super::class::SignalClass;
 use super::fair::{Refused, RouteQueues, SetAside, Taken};
 use crate::handler::{Route, Router};
 use crate::task::{Arming, TaskKey};
-use crate::telemetry::Metrics;
+use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Signal, Source};
 
 /// A signal for a settled arming is an echo for this long after the settlement.
@@ -83,7 +83,7 @@ impl CoalescingQueue {
             }
             None if !is_echo => Some(signal),
             Some(Stage::Waiting) | None => {
-                metrics.dropped("coalesced", 1);
+                metrics.dropped(DropReason::Coalesced, 1);
                 None
             }
         }

@@ -21,7 +21,7 @@ use self::unroutable::Unroutable;
 use crate::handler::Router;
 use crate::membership::Ownership;
 use crate::task::{Arming, TaskKey};
-use crate::telemetry::Metrics;
+use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Signal, Source};
 
 /// Bounded queue of signals that wait to be claimed, and of the keys in flight.
@@ -274,7 +274,7 @@ impl SignalQueue {
         if let Source::Event | Source::Nudge = signal.source
             && !self.ownership.owns(&signal.key)
         {
-            return self.drop_signal("not_ours");
+            return self.metrics.dropped(DropReason::NotOurs, 1);
         }
         self.push_as(SignalClass::of(signal.source), signal)
             .unwrap_or(());
@@ -308,10 +308,11 @@ impl SignalQueue {
         drop(queues);
         if let Err(refused) = pushed {
             // An immediate sweep would find no room either. It is requested when half of the room is free.
-            self.drop_signal(match refused {
-                Refused::Held => "held",
-                Refused::Full => "overflow",
-            });
+            let reason = match refused {
+                Refused::Held => DropReason::Held,
+                Refused::Full => DropReason::Overflow,
+            };
+            self.metrics.dropped(reason, 1);
             return Err(refused);
         }
         if is_sweep {
@@ -319,10 +320,6 @@ impl SignalQueue {
         }
         self.wakeups.arrived(class).notify_one();
         Ok(())
-    }
-
-    fn drop_signal(&self, reason: &'static str) {
-        self.metrics.dropped(reason, 1);
     }
 
     /// Locks the queues, and adopts the current routes after a reload.

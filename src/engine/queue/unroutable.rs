@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use crate::task::TaskKey;
-use crate::telemetry::Metrics;
+use crate::telemetry::{DropReason, Metrics};
 
 /// Maximum number of classes and methods remembered.
 const REMEMBERED_MAX: usize = 1_000;
@@ -27,7 +27,7 @@ impl Unroutable {
 
     /// Counts an unroutable signal, and logs the first one of its class and method.
     pub fn record(&self, key: &TaskKey) {
-        self.metrics.dropped("unroutable", 1);
+        self.metrics.dropped(DropReason::Unroutable, 1);
         let mut logged = self.logged.lock().expect("nothing panics while holding it");
         if logged.len() < REMEMBERED_MAX && logged.insert(key.class_method().to_owned()) {
             tracing::warn!(

@@ -48,7 +48,7 @@ async fn after_an_activation_the_status_tells_its_cause() {
     let cause = || status(&rig, "sweep").cause;
     until("it has swept", async || cause() == Some(Cause::Start)).await;
     until("it sweeps regularly", async || cause() == Some(Cause::Interval)).await;
-    let scope = Scope::All;
+    let scope = Scope::class("Job").unwrap();
     let pauses = rig.ledger.pauses();
     pauses.set(&scope, "a test", "").await.unwrap();
     until("the pause is read", async || rig.metric("lapsed_pauses 1")).await;
