@@ -246,7 +246,9 @@ impl Claimer {
             }
         }
         self.adopt_expired(without_row, Duration::ZERO);
-        self.deps.metrics.dropped(DropReason::Early, early.len() as u64);
+        self.deps
+            .metrics
+            .dropped(DropReason::Early, early.len() as u64);
         self.deps.rearm(early);
         Ok(due)
     }

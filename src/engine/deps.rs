@@ -58,9 +58,7 @@ impl Deps {
     pub fn ledger_answered(&self) {
         if self.health.answered() {
             tracing::info!("the ledger answers again");
-            self.background
-                .lease_scan
-                .activate(Cause::LedgerAnswers);
+            self.background.lease_scan.activate(Cause::LedgerAnswers);
         }
     }
 

@@ -10,8 +10,8 @@ use super::deps::Deps;
 use super::execute::Ended;
 use super::lease::Leases;
 use super::queue::SignalQueue;
-use crate::ledger::{LedgerError, Ruling, Settled, Settlement};
-use crate::task::{Arming, How, Mishap, Outcome, Reason, UnixMs, Verdict, judge};
+use crate::ledger::{LedgerError, Settled, Settlement};
+use crate::task::{Arming, Death, EndedRun, Outcome, Reason, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
 /// Maximum number of settlements in one statement, and of settlements that wait because their row is locked or the
@@ -71,27 +71,26 @@ impl Settler {
         }
     }
 
-    /// Returns the verdict on a run. For a recurring task, the verdict includes its next occurrence.
-    fn judge(&self, ended: &Ended, now: UnixMs) -> Verdict {
+    /// Returns the verdict on a run, `None` if the handler's own transaction has settled its task. For a recurring task,
+    /// the verdict includes its next occurrence.
+    fn judge(&self, ended: &Ended, now: UnixMs) -> Option<Verdict> {
         let Ended {
             claim,
             route,
             outcome,
-            result: _,
+            result,
         } = ended;
-        let verdict = judge(
-            outcome.clone(),
-            claim.attempt,
-            &route.retry,
-            now,
-            rand::random(),
-        );
-        match claim.occurrence(now) {
-            Some(occurrence) => {
-                occurrence.series_verdict(verdict, matches!(outcome, Outcome::Poisoned), now)
-            }
+        let run = EndedRun {
+            outcome: outcome.clone(),
+            result: result.clone(),
+            attempt: claim.attempt,
+            daemon: &self.deps.claimant.daemon,
+        };
+        let verdict = judge(run, &route.retry, now, rand::random())?;
+        Some(match claim.occurrence(now) {
+            Some(occurrence) => occurrence.series_verdict(verdict, outcome, now),
             None => verdict,
-        }
+        })
     }
 
     /// Settles a batch of runs. Returns those to be settled again later: their rows are locked, or the ledger refuses
@@ -99,7 +98,7 @@ impl Settler {
     pub async fn settle_batch(&self, batch: Vec<Ended>) -> Vec<Ended> {
         let batch = self.drop_locked_out(batch);
         let now = self.deps.ledger.clock().now();
-        let judged: Vec<(Ended, Verdict)> = batch
+        let judged: Vec<(Ended, Option<Verdict>)> = batch
             .into_iter()
             .map(|ended| {
                 let verdict = self.judge(&ended, now);
@@ -111,12 +110,12 @@ impl Settler {
             .filter_map(|(ended, verdict)| {
                 Some(Settlement {
                     lease: ended.claim.lease,
-                    ruling: self.ruling(ended, verdict, now)?,
+                    verdict: verdict.clone()?,
                 })
             })
             .collect();
         // If the handler's own transaction has settled the task, the arming is not checked here: newer signals count.
-        let written = judged.iter().filter(|(_, verdict)| is_written(verdict));
+        let written = judged.iter().filter(|(_, verdict)| verdict.is_some());
         self.queue
             .settling(written.map(|(ended, _)| &ended.claim.key));
         let mut settled = self.write(&settlements).await.into_iter();
@@ -124,10 +123,9 @@ impl Settler {
         let (mut finished, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
         let (mut waiting, mut repeats) = (Vec::new(), Vec::new());
         for (ended, verdict) in judged {
-            let wrote = if is_written(&verdict) {
-                settled.next().flatten()
-            } else {
-                Some(Settled::Applied)
+            let wrote = match verdict {
+                Some(_) => settled.next().flatten(),
+                None => Some(Settled::Applied),
             };
             if wrote == Some(Settled::Locked) {
                 tracing::debug!(task.key = %ended.claim.key, "row locked or refused: settled later");
@@ -142,7 +140,9 @@ impl Settler {
                 });
                 continue;
             }
-            if wrote == Some(Settled::ByHandler) && is_failure_of_recurring(&ended, &verdict) {
+            if wrote == Some(Settled::ByHandler)
+                && is_failure_of_recurring(&ended, verdict.as_ref())
+            {
                 // The row says that the run succeeded, so the recurring task continues.
                 repeats.push(Ended {
                     outcome: Outcome::Succeeded,
@@ -151,8 +151,8 @@ impl Settler {
                 });
                 continue;
             }
-            self.report(&ended, &verdict, wrote);
-            alarms.extend(self.follow_up(&ended, &verdict, wrote));
+            self.report(&ended, verdict.as_ref(), wrote);
+            alarms.extend(self.follow_up(&ended, verdict.as_ref(), wrote));
             finished.push((ended, verdict));
         }
         self.finish(finished);
@@ -182,14 +182,14 @@ impl Settler {
     }
 
     /// Forgets the leases of settled runs, and marks their keys as no longer in flight.
-    fn finish(&self, finished: Vec<(Ended, Verdict)>) {
+    fn finish(&self, finished: Vec<(Ended, Option<Verdict>)>) {
         let leases = finished.iter().map(|(ended, _)| &ended.claim.lease);
         self.leases.forget(leases);
         // A key that was armed again, by its handler or as a recurring task, has another arming: its signals are no
         // echoes.
         let (done, open): (Vec<_>, Vec<_>) = finished.into_iter().partition(|(ended, verdict)| {
             matches!(ended.outcome, Outcome::Succeeded | Outcome::Completed)
-                && !matches!(verdict, Verdict::NextOccurrence { .. })
+                && !matches!(verdict, Some(Verdict::NextOccurrence { .. }))
         });
         self.queue.finish_settled(
             done.iter()
@@ -238,7 +238,7 @@ impl Settler {
                 continue;
             }
             let one = &settlements[part.start];
-            if error.is_about_data() && has_data(&one.ruling) {
+            if error.is_about_data() && has_data(&one.verdict) {
                 tracing::error!(%error, task.id = %one.lease.arming, "the ledger refuses the data of a settlement: unless it can be written without its result, the task runs again when its lease expires");
                 results[part.start] = None;
             }
@@ -267,9 +267,22 @@ impl Settler {
         }
     }
 
-    /// Follows up on a written verdict. Returns the alarm to be armed, if any.
-    fn follow_up(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) -> Option<Alarm> {
+    /// Follows up on a settled run. Returns the alarm to be armed, if any.
+    fn follow_up(
+        &self,
+        ended: &Ended,
+        verdict: Option<&Verdict>,
+        wrote: Option<Settled>,
+    ) -> Option<Alarm> {
         let claim = &ended.claim;
+        let alarm = |due, arming| {
+            Some(Alarm {
+                key: claim.key.clone(),
+                due,
+                arming,
+            })
+        };
+        let same = Some(claim.lease.arming);
         match (wrote?, verdict) {
             (Settled::Superseded, _) => {
                 self.queue.push(Signal {
@@ -279,42 +292,30 @@ impl Settler {
                 });
                 None
             }
-            (Settled::Applied, Verdict::RetryAt { at, error: _ } | Verdict::SnoozeUntil(at)) => {
-                Some(Alarm {
-                    key: claim.key.clone(),
-                    due: *at,
-                    arming: Some(claim.lease.arming),
-                })
-            }
-            (Settled::Applied, Verdict::NextOccurrence { next, died: _ }) => Some(Alarm {
-                key: claim.key.clone(),
-                due: *next,
-                arming: Some(Arming {
-                    row: claim.lease.arming.row,
-                    due: *next,
-                }),
-            }),
-            // The other daemons hear of the task by its event, without waiting for their sweeps.
-            (Settled::Applied, Verdict::Release) if self.deps.lifecycle.stopping.is_cancelled() => {
-                Some(Alarm {
-                    key: claim.key.clone(),
-                    due: self.deps.ledger.clock().now(),
-                    arming: Some(claim.lease.arming),
-                })
-            }
-            (Settled::Applied, Verdict::Settled(Some(due))) => Some(Alarm {
-                key: claim.key.clone(),
-                due: *due,
-                arming: None,
-            }),
+            (Settled::Applied, Some(verdict)) => match verdict {
+                Verdict::RetryAt { at, .. } | Verdict::Snooze { at, .. } => alarm(*at, same),
+                Verdict::NextOccurrence { next, .. } => {
+                    let row = claim.lease.arming.row;
+                    alarm(*next, Some(Arming { row, due: *next }))
+                }
+                // The other daemons hear of the task by its event, without waiting for their sweeps.
+                Verdict::Release if self.deps.lifecycle.stopping.is_cancelled() => {
+                    alarm(self.deps.ledger.clock().now(), same)
+                }
+                _ => None,
+            },
+            (Settled::Applied, None) => match ended.outcome {
+                Outcome::Again(due) => alarm(due, None),
+                _ => None,
+            },
             _ => None,
         }
     }
 
     /// Logs and counts how a run ended.
-    fn report(&self, ended: &Ended, verdict: &Verdict, wrote: Option<Settled>) {
+    fn report(&self, ended: &Ended, verdict: Option<&Verdict>, wrote: Option<Settled>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
-        let attempt = runs_started(ended);
+        let attempt = claim.attempt.runs_started(&ended.outcome);
         match (wrote, verdict) {
             (None, _) => {}
             (Some(settled @ (Settled::Fenced | Settled::Superseded)), _) => {
@@ -324,10 +325,10 @@ impl Settler {
             (Some(Settled::Cancelled | Settled::Ended), _) => {
                 tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
             }
-            (_, Verdict::RetryAt { at, error }) if wrote == Some(Settled::Applied) => {
+            (Some(Settled::Applied), Some(Verdict::RetryAt { at, error, .. })) => {
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, retry_at = %at, %error, route, "run failed: to be tried again");
             }
-            (_, Verdict::Bury { reason, error }) if wrote == Some(Settled::Applied) => {
+            (Some(Settled::Applied), Some(Verdict::Bury(Death { reason, error, .. }))) => {
                 self.deps.metrics.buried(route, *reason);
                 if *reason == Reason::Expired {
                     tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task expired before it could run: not run, and dead");
@@ -335,10 +336,10 @@ impl Settler {
                 }
                 tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, route, "task is dead: redrive it when the cause is mended");
             }
-            (_, Verdict::SnoozeUntil(at)) if wrote == Some(Settled::Applied) => {
+            (Some(Settled::Applied), Some(Verdict::Snooze { at, .. })) => {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
-            (Some(Settled::Applied), Verdict::NextOccurrence { next, died }) => {
+            (Some(Settled::Applied), Some(Verdict::NextOccurrence { next, died, .. })) => {
                 self.report_next_occurrence(ended, *next, died.as_ref());
             }
             _ => tracing::debug!(task.key = %claim.key, task.attempt = attempt, route, "settled"),
@@ -346,7 +347,7 @@ impl Settler {
     }
 
     /// Logs and counts that a recurring task continues.
-    fn report_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&(Reason, String)>) {
+    fn report_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&Death>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
         let attempt = claim.attempt.number;
         let skipped = match claim.recurrence.as_deref() {
@@ -360,7 +361,7 @@ impl Settler {
             tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, occurrences = count, %next, "occurrences were missed and are skipped");
         }
         match died {
-            Some((reason, error)) => {
+            Some(Death { reason, error, .. }) => {
                 self.deps.metrics.buried(route, *reason);
                 tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, %next, route, "occurrence is dead: the recurring task continues");
             }
@@ -371,105 +372,20 @@ impl Settler {
     }
 }
 
-impl Settler {
-    /// The ruling that the ledger writes; `None` unless [`is_written`].
-    fn ruling(&self, ended: &Ended, verdict: &Verdict, now: UnixMs) -> Option<Ruling> {
-        let Ended {
-            claim,
-            route: _,
-            outcome,
-            result,
-        } = ended;
-        let mishap = |how, error: String| Mishap {
-            how,
-            attempt: runs_started(ended),
-            at: now,
-            error,
-            daemon: self.deps.claimant.daemon.clone(),
-            crashes: claim.attempt.crashes,
-            snoozes: 0,
-        };
-        let failed = |error: &String| match outcome.how() {
-            Some(How::Poisoned) => mishap(How::Poisoned, error.clone()),
-            // Snoozed once too often, or for too long: the verdict carries the error text.
-            Some(How::Snoozed) | None => mishap(How::Failed, error.clone()),
-            Some(how) => mishap(how, outcome.error()),
-        };
-        Some(match verdict {
-            Verdict::Complete => match result {
-                Some(result) => Ruling::CompleteWith(result.clone()),
-                None => Ruling::Complete,
-            },
-            Verdict::Settled(_) => return None,
-            Verdict::RetryAt { at, error } => Ruling::RetryAt {
-                at: *at,
-                error: error.clone(),
-                mishap: failed(error),
-            },
-            Verdict::SnoozeUntil(at) => Ruling::Snooze {
-                at: *at,
-                mishap: Mishap {
-                    snoozes: claim.attempt.snoozes.saturating_add(1),
-                    ..mishap(How::Snoozed, String::new())
-                },
-            },
-            Verdict::Bury { reason, error } => Ruling::Bury {
-                reason: *reason,
-                error: error.clone(),
-                mishap: failed(error),
-            },
-            Verdict::Release => Ruling::Release,
-            Verdict::NextOccurrence { next, died } => Ruling::NextOccurrence {
-                next: *next,
-                // False if missed, handed on, or snoozed until after the next occurrence.
-                ran: died.is_some() || *outcome == Outcome::Succeeded,
-                error: died.as_ref().map(|(_, error)| error.clone()),
-                mishap: died.as_ref().map(|(_, error)| failed(error)),
-                result: match outcome {
-                    Outcome::Succeeded => result.clone(),
-                    _ => None,
-                },
-            },
-        })
-    }
+fn is_failure_of_recurring(ended: &Ended, verdict: Option<&Verdict>) -> bool {
+    let failed = verdict.is_some_and(|verdict| !verdict.is_success());
+    ended.claim.recurrence.is_some() && failed
 }
 
-/// Number of runs of this arming, including this one if the handler was run.
-fn runs_started(ended: &Ended) -> u16 {
-    let claims = ended.claim.attempt.number;
-    match ended.outcome.was_run() {
-        true => claims,
-        false => claims.saturating_sub(1),
-    }
-}
-
-fn is_failure_of_recurring(ended: &Ended, verdict: &Verdict) -> bool {
-    let succeeded = matches!(
-        verdict,
-        Verdict::Complete | Verdict::NextOccurrence { died: None, .. }
-    );
-    ended.claim.recurrence.is_some() && !succeeded
-}
-
-/// True if the ruling has data that the ledger could refuse: text or JSON. A ruling without data is refused for a
+/// True if the verdict has data that the ledger could refuse: text or JSON. A verdict without data is refused for a
 /// reason that may pass, whatever the server says.
-fn has_data(ruling: &Ruling) -> bool {
-    match ruling {
-        Ruling::Complete | Ruling::Release => false,
-        Ruling::NextOccurrence {
-            error,
-            mishap,
-            result,
-            ..
-        } => error.is_some() || mishap.is_some() || result.is_some(),
-        Ruling::CompleteWith(_)
-        | Ruling::RetryAt { .. }
-        | Ruling::Snooze { .. }
-        | Ruling::Bury { .. } => true,
+fn has_data(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Complete | Verdict::Release => false,
+        Verdict::NextOccurrence { died, result, .. } => died.is_some() || result.is_some(),
+        Verdict::CompleteWith(_)
+        | Verdict::RetryAt { .. }
+        | Verdict::Snooze { .. }
+        | Verdict::Bury(_) => true,
     }
-}
-
-/// True if the ledger has to write the verdict. False if the handler's own transaction has settled the task.
-fn is_written(verdict: &Verdict) -> bool {
-    !matches!(verdict, Verdict::Settled(_))
 }

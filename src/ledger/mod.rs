@@ -50,7 +50,7 @@ pub use self::pauses::{
     BY_CHARS_MAX, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
 };
 use self::recurring::SeriesRow;
-pub use self::settlement::{Ruling, Settled, Settlement};
+pub use self::settlement::{Settled, Settlement};
 use crate::clock::LedgerClock;
 use crate::task::{Arming, KeyBuckets, TaskKey, UnixMs};
 

@@ -3,82 +3,15 @@
 use std::fmt;
 
 use super::Lease;
-use crate::task::{Mishap, Reason, UnixMs};
+use crate::task::Verdict;
 
-/// What is to be written about one run.
+/// The verdict on one run, to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// By what right.
+    /// The lease of the run.
     pub lease: Lease,
-    /// What.
-    pub ruling: Ruling,
-}
-
-/// What a settlement writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruling {
-    /// Done.
-    Complete,
-    /// Done, and this is kept of it: JSON, at most [`RESULT_BYTES_MAX`](crate::task::RESULT_BYTES_MAX) bytes.
-    CompleteWith(String),
-    /// Pending again, not before `at`.
-    RetryAt {
-        /// When.
-        at: UnixMs,
-        /// Why; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
-        error: String,
-        /// The newest entry of the history.
-        mishap: Mishap,
-    },
-    /// Pending again, not before `at`; the attempt is not counted, the latest error stays.
-    Snooze {
-        /// When.
-        at: UnixMs,
-        /// The entry of the history, in place of one for the snooze before.
-        mishap: Mishap,
-    },
-    /// Dead.
-    Bury {
-        /// Why, in a word. With [`Expired`](Reason::Expired) and [`Poison`](Reason::Poison) the attempt is not counted:
-        /// the task was claimed and not run.
-        reason: Reason,
-        /// Why; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
-        error: String,
-        /// The newest entry of the history.
-        mishap: Mishap,
-    },
-    /// Pending again; the attempt is not counted, except for a recurring task, whose started occurrence would count as
-    /// missed otherwise.
-    Release,
-    /// Pending again under the next arming of the series: another stable id, counters reset.
-    NextOccurrence {
-        /// When that is due; not the same time as that of the run.
-        next: UnixMs,
-        /// Whether the occurrence was run. One that was not leaves error and result of the one before where they are.
-        ran: bool,
-        /// Why this occurrence failed for good, if it did; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
-        error: Option<String>,
-        /// For the history, if it did.
-        mishap: Option<Mishap>,
-        /// JSON, what the handler wants to be kept of it, if it succeeded.
-        result: Option<String>,
-    },
-}
-
-impl Ruling {
-    /// Whether the run succeeded.
-    pub fn is_success(&self) -> bool {
-        match self {
-            Self::Complete | Self::CompleteWith(_) | Self::NextOccurrence { error: None, .. } => {
-                true
-            }
-            Self::RetryAt { .. }
-            | Self::Snooze { .. }
-            | Self::Bury { .. }
-            | Self::Release
-            | Self::NextOccurrence { error: Some(_), .. } => false,
-        }
-    }
+    /// What is written.
+    pub verdict: Verdict,
 }
 
 /// What [`Ledger::settle`](super::Ledger::settle) came to, for one run.

@@ -36,8 +36,8 @@ pub use history::{
 pub use json_text::JsonText;
 pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
 pub use lifecycle::{
-    Attempt, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX, SUSPECT_CRASHES, Verdict,
-    judge,
+    Attempt, Death, EndedRun, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX,
+    SUSPECT_CRASHES, Verdict, judge,
 };
 pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};

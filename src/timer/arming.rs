@@ -17,8 +17,8 @@ use super::{AdoptionCandidate, ArmedPage, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
 use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
-use crate::telemetry::{DropReason, Metrics};
 use crate::telemetry::log::RateLimit;
+use crate::telemetry::{DropReason, Metrics};
 
 /// Keys looked at in one go.
 const BATCH: usize = 1000;
@@ -298,7 +298,8 @@ impl Armings {
             Err(_) => false,
         };
         if !is_the_same {
-            self.metrics.dropped(DropReason::Unverified, keys.len() as u64);
+            self.metrics
+                .dropped(DropReason::Unverified, keys.len() as u64);
             return;
         }
         for (key, heard) in keys {

@@ -13,8 +13,8 @@ use super::probe::{self, Proof};
 use super::replay::Said;
 use super::{Cause, Signal, SignalSink, Source};
 use crate::redis::{EventKind, Heard, Loss, RedisError};
-use crate::telemetry::DropReason;
 use crate::task::{Foreign, TaskKey};
+use crate::telemetry::DropReason;
 
 /// Time between two checks of role and flags.
 const RECHECK_EVERY: Duration = Duration::from_secs(30);

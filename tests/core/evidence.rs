@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Adopted, AdoptionRequest, Claimant, Ledger, NewTask, Ruling, Settlement};
+use lapsed::ledger::{Adopted, AdoptionRequest, Claimant, Ledger, NewTask, Settlement};
 use lapsed::task::{
-    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
+    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, Verdict, decide_adoption,
+    is_younger,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -275,7 +276,7 @@ impl World {
             .remove(0);
         let settlement = Settlement {
             lease: claim.lease,
-            ruling: Ruling::Complete,
+            verdict: Verdict::Complete,
         };
         self.ledger.settle(&[settlement]).await.unwrap();
     }

@@ -208,7 +208,9 @@ impl Adopter {
                     });
                 }
                 // The event may be a late one about the row's own arming.
-                Seen::Expired(_) if lookup.is_some() => self.deps.metrics.dropped(DropReason::Known, 1),
+                Seen::Expired(_) if lookup.is_some() => {
+                    self.deps.metrics.dropped(DropReason::Known, 1)
+                }
                 Seen::Expired(due) => wanted.push(Wanted {
                     row: adoption_request(&candidate.key, &Countdown::expired(due, due), None, now),
                     candidate,

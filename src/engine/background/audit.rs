@@ -166,7 +166,9 @@ impl Audit {
             let began = Instant::now();
             progress = progress.resume(cause);
             let began_at = *progress.began.get_or_insert(self.deps.ledger.clock().now());
-            let audited = self.activity().pass(cause, self.audit(cause, &mut progress));
+            let audited = self
+                .activity()
+                .pass(cause, self.audit(cause, &mut progress));
             match audited.await {
                 Ok(()) if progress.broke_off.is_some() => {
                     let requested = timeout(RESUME_AFTER, self.activity().activated()).await;

@@ -71,7 +71,9 @@ impl LookAhead {
                 self.deps.ledger_failed("look ahead", &error);
             }
             let interval = self.deps.jittered(self.deps.sweep.interval);
-            cause = activity.next(interval.saturating_sub(began.elapsed())).await;
+            cause = activity
+                .next(interval.saturating_sub(began.elapsed()))
+                .await;
         }
     }
 

@@ -168,7 +168,9 @@ impl Recovery {
             let now = self.deps.ledger.clock().now();
             let taken = self.watch.take(now);
             if !taken.is_empty() {
-                let checked = activity.pass(Cause::Work, self.check_leases(&taken, now)).await;
+                let checked = activity
+                    .pass(Cause::Work, self.check_leases(&taken, now))
+                    .await;
                 let again = checked.unwrap_or_else(|error| {
                     self.deps.ledger_failed("check expired leases", &error);
                     again_soon(&taken, now)

@@ -1,16 +1,16 @@
 //! What a settlement makes of a row.
 
 use super::row::{NEVER, Row, Status};
-use crate::ledger::{Ruling, Settled, Settlement};
-use crate::task::{ERROR_BYTES_MAX, Mishap, Origin, Reason, Recurrence, UnixMs, prepend};
+use crate::ledger::{Settled, Settlement};
+use crate::task::{Death, ERROR_BYTES_MAX, Origin, Recurrence, UnixMs, Verdict, prepend};
 
 impl Row {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
-        let Settlement { lease, ruling } = settlement;
+        let Settlement { lease, verdict } = settlement;
         if self.owner != Some(lease.owner) {
             return Settled::Fenced;
         }
-        if let Ruling::NextOccurrence { next, .. } = ruling
+        if let Verdict::NextOccurrence { next, .. } = verdict
             && self.is_advanced(*next)
         {
             return Settled::Applied;
@@ -23,59 +23,54 @@ impl Row {
             return Settled::Superseded;
         }
         if self.status != Status::Unprocessed || self.lease_until == NEVER {
-            return self.settled_before(ruling);
+            return self.settled_before(verdict);
         }
-        match ruling {
-            Ruling::Complete => {
+        match verdict {
+            Verdict::Complete => {
                 self.last_error = None;
                 self.finish(Status::Processed, now);
                 Settled::Applied
             }
-            Ruling::CompleteWith(result) => {
+            Verdict::CompleteWith(result) => {
                 self.last_error = None;
                 self.result = Some(result.clone());
                 self.finish(Status::Processed, now);
                 Settled::Applied
             }
-            Ruling::RetryAt { at, error, mishap } => {
+            Verdict::RetryAt { at, error, mishap } => {
                 self.retry_at = *at;
                 self.crashes = 0;
                 self.last_error = Some(cut(error));
                 prepend(mishap, &mut self.history);
                 self.reopen(now)
             }
-            Ruling::Snooze { at, mishap } => {
+            Verdict::Snooze { at, mishap } => {
                 self.retry_at = *at;
                 self.crashes = 0;
                 self.attempt = self.attempt.saturating_sub(1);
                 prepend(mishap, &mut self.history);
                 self.reopen(now)
             }
-            Ruling::Bury {
-                reason,
-                error,
-                mishap,
-            } => self.bury(*reason, error, mishap, now),
-            Ruling::NextOccurrence {
+            Verdict::Bury(death) => self.bury(death, now),
+            Verdict::NextOccurrence {
                 next,
                 ran,
-                error,
-                mishap,
+                died,
                 result,
             } => {
                 if *ran {
-                    self.last_error = error.as_deref().map(cut);
+                    self.last_error = died.as_ref().map(|death| cut(&death.error));
                     self.result = result.clone();
                 }
                 if self.snoozes() > 0 {
                     self.history.remove(0);
                 }
-                if let Some(mishap) = mishap {
-                    prepend(mishap, &mut self.history);
+                if let Some(death) = died {
+                    prepend(&death.mishap, &mut self.history);
                 }
-                self.advance(*next, error.is_some(), now)
+                self.advance(*next, died.is_some(), now)
             }
-            Ruling::Release => {
+            Verdict::Release => {
                 let given_back = u16::from(self.recurrence.is_none());
                 self.attempt = self.attempt.saturating_sub(given_back);
                 self.reopen(now)
@@ -83,7 +78,12 @@ impl Row {
         }
     }
 
-    fn bury(&mut self, reason: Reason, error: &str, mishap: &Mishap, now: UnixMs) -> Settled {
+    fn bury(&mut self, death: &Death, now: UnixMs) -> Settled {
+        let Death {
+            reason,
+            error,
+            mishap,
+        } = death;
         if reason.is_without_run() {
             self.attempt = self.attempt.saturating_sub(1);
         }
@@ -92,7 +92,7 @@ impl Row {
         if self.deleted {
             return self.end_cancelled(now);
         }
-        self.reason = Some(reason);
+        self.reason = Some(*reason);
         self.finish(Status::Dead, now);
         Settled::Applied
     }
@@ -123,11 +123,13 @@ impl Row {
     }
 
     /// What is answered where the row was settled already, and by whom.
-    fn settled_before(&mut self, ruling: &Ruling) -> Settled {
+    fn settled_before(&mut self, verdict: &Verdict) -> Settled {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
-            Status::Processed if lease_left || !ruling.is_success() => Settled::ByHandler,
-            Status::Processed if matches!(ruling, Ruling::NextOccurrence { .. }) => Settled::Ended,
+            Status::Processed if lease_left || !verdict.is_success() => Settled::ByHandler,
+            Status::Processed if matches!(verdict, Verdict::NextOccurrence { .. }) => {
+                Settled::Ended
+            }
             Status::Cancelled => Settled::Cancelled,
             _ => Settled::Applied,
         }

@@ -8,8 +8,8 @@ use super::connection::{Conn, Statement, about_rows, error, is_locked, statement
 use super::decode::SettledRow;
 use super::locks::Past;
 use super::queries::{self, padded};
-use crate::ledger::{Lease, LedgerError, Ruling, Settled, Settlement};
-use crate::task::{ERROR_BYTES_MAX, Mishap, UnixMs};
+use crate::ledger::{Lease, LedgerError, Settled, Settlement};
+use crate::task::{Death, ERROR_BYTES_MAX, Mishap, UnixMs, Verdict};
 
 impl MysqlLedger {
     pub(super) async fn settle_batch(
@@ -25,10 +25,10 @@ impl MysqlLedger {
         conn: &mut Conn,
         settlements: &[Settlement],
     ) -> sqlx::Result<Vec<Settled>> {
-        let leases_of = |ruling: fn(&Ruling) -> bool| -> Vec<Lease> {
+        let leases_of = |verdict: fn(&Verdict) -> bool| -> Vec<Lease> {
             settlements
                 .iter()
-                .filter(|settlement| ruling(&settlement.ruling))
+                .filter(|settlement| verdict(&settlement.verdict))
                 .map(|settlement| settlement.lease)
                 .collect()
         };
@@ -36,11 +36,11 @@ impl MysqlLedger {
         for (template, leases) in [
             (
                 queries::COMPLETE,
-                leases_of(|ruling| matches!(ruling, Ruling::Complete)),
+                leases_of(|verdict| matches!(verdict, Verdict::Complete)),
             ),
             (
                 queries::RELEASE,
-                leases_of(|ruling| matches!(ruling, Ruling::Release)),
+                leases_of(|verdict| matches!(verdict, Verdict::Release)),
             ),
         ] {
             let past = self
@@ -57,7 +57,7 @@ impl MysqlLedger {
         }
         let mut single: Vec<Settlement> = settlements
             .iter()
-            .filter(|s| !matches!(s.ruling, Ruling::Complete | Ruling::Release))
+            .filter(|s| !matches!(s.verdict, Verdict::Complete | Verdict::Release))
             .cloned()
             .collect();
         single.sort_by_key(|settlement| settlement.lease.arming.row);
@@ -68,7 +68,7 @@ impl MysqlLedger {
         // Nothing is to be learnt of these. Whoever looks may see what became of the row since: the next claim.
         let is_known = |one: &&Settlement| {
             let tells_all =
-                one.ruling.is_success() || matches!(one.ruling, Ruling::NextOccurrence { .. });
+                one.verdict.is_success() || matches!(one.verdict, Verdict::NextOccurrence { .. });
             tells_all && reached.written.contains(&one.lease)
         };
         let (known, open): (Vec<&Settlement>, Vec<&Settlement>) =
@@ -119,34 +119,34 @@ impl MysqlLedger {
 
     fn single(&self, settlement: &Settlement) -> Statement<'static> {
         let Lease { arming, owner } = settlement.lease;
-        let update = match &settlement.ruling {
-            Ruling::RetryAt { at, error, mishap } => statement(self.queries.plain(queries::RETRY))
+        let update = match &settlement.verdict {
+            Verdict::RetryAt { at, error, mishap } => statement(self.queries.plain(queries::RETRY))
                 .bind(at.0)
                 .bind(cut(error).to_owned())
                 .bind(mishap.to_line()),
-            Ruling::Snooze { at, mishap } => statement(self.queries.plain(queries::SNOOZE))
+            Verdict::Snooze { at, mishap } => statement(self.queries.plain(queries::SNOOZE))
                 .bind(at.0)
                 .bind(mishap.to_line()),
-            Ruling::Bury {
+            Verdict::Bury(Death {
                 reason,
                 error,
                 mishap,
-            } => statement(self.queries.plain(queries::BURY))
+            }) => statement(self.queries.plain(queries::BURY))
                 .bind(reason.as_str())
                 .bind(i64::from(reason.is_without_run()))
                 .bind(cut(error).to_owned())
                 .bind(mishap.to_line()),
-            Ruling::CompleteWith(result) => {
+            Verdict::CompleteWith(result) => {
                 statement(self.queries.plain(queries::COMPLETE_WITH)).bind(result.clone())
             }
-            ruling @ Ruling::NextOccurrence { .. } => {
-                let next_occurrence = NextOccurrence::of(ruling).expect("matched above");
+            verdict @ Verdict::NextOccurrence { .. } => {
+                let next_occurrence = NextOccurrence::of(verdict).expect("matched above");
                 next_occurrence.bound(
                     statement(self.queries.plain(queries::NEXT_OCCURRENCE)),
                     false,
                 )
             }
-            Ruling::Complete | Ruling::Release => unreachable!("written in batches"),
+            Verdict::Complete | Verdict::Release => unreachable!("written in batches"),
         };
         update
             .bind(arming.row)
@@ -169,7 +169,7 @@ impl MysqlLedger {
             .map(|row| SettledRow::read(row).map(|row| (row.arming.row, row)))
             .collect::<Result<_, _>>()?;
         let mut settled = Vec::with_capacity(settlements.len());
-        for Settlement { lease, ruling } in settlements.iter().copied() {
+        for Settlement { lease, verdict } in settlements.iter().copied() {
             let answer = match rows.get(&lease.arming.row) {
                 _ if reached.locked.contains(lease) => Settled::Locked,
                 Some(row) if row.owner != Some(lease.owner) => {
@@ -180,24 +180,28 @@ impl MysqlLedger {
                         false => Settled::Fenced,
                     }
                 }
-                Some(row) if is_advanced(row, ruling) => Settled::Applied,
+                Some(row) if is_advanced(row, verdict) => Settled::Applied,
                 Some(row) if row.arming != lease.arming => {
                     self.afterwards(conn, queries::GIVE_BACK, *lease, Settled::Superseded)
                         .await?
                 }
                 // The lease is left for whoever says that it has succeeded.
-                Some(row) if row.marked() && row.comes_again && !ruling.is_success() => {
+                Some(row) if row.marked() && row.comes_again && !verdict.is_success() => {
                     Settled::ByHandler
                 }
-                Some(row) if row.lease_left && matches!(ruling, Ruling::NextOccurrence { .. }) => {
-                    self.end_with_it(conn, *lease, ruling).await?
+                Some(row)
+                    if row.lease_left && matches!(verdict, Verdict::NextOccurrence { .. }) =>
+                {
+                    self.end_with_it(conn, *lease, verdict).await?
                 }
                 Some(row) if row.marked() => {
                     self.afterwards(conn, queries::TIDY, *lease, Settled::ByHandler)
                         .await?
                 }
-                Some(row) if row.status == 1 && !ruling.is_success() => Settled::ByHandler,
-                Some(row) if row.status == 1 && matches!(ruling, Ruling::NextOccurrence { .. }) => {
+                Some(row) if row.status == 1 && !verdict.is_success() => Settled::ByHandler,
+                Some(row)
+                    if row.status == 1 && matches!(verdict, Verdict::NextOccurrence { .. }) =>
+                {
                     Settled::Ended
                 }
                 Some(row) if row.status == 3 || (row.status == 0 && row.deleted) => {
@@ -217,9 +221,9 @@ impl MysqlLedger {
         &self,
         conn: &mut Conn,
         lease: Lease,
-        ruling: &Ruling,
+        verdict: &Verdict,
     ) -> sqlx::Result<Settled> {
-        let Some(next_occurrence) = NextOccurrence::of(ruling) else {
+        let Some(next_occurrence) = NextOccurrence::of(verdict) else {
             return Ok(Settled::Fenced);
         };
         let update = next_occurrence
@@ -232,7 +236,7 @@ impl MysqlLedger {
             .bind(lease.owner.0.to_vec());
         match conn.execute(update).await {
             Ok(0) => Ok(Settled::Locked),
-            Ok(_) if ruling.is_success() => Ok(Settled::Ended),
+            Ok(_) if verdict.is_success() => Ok(Settled::Ended),
             Ok(_) => Ok(Settled::Cancelled),
             Err(error) if is_locked(&error) => Ok(Settled::Locked),
             Err(error) => Err(error),
@@ -325,30 +329,29 @@ impl<'a> NextOccurrence<'a> {
             .bind(error.map_or(DONE, |_| PENDING))
     }
 
-    fn of(ruling: &'a Ruling) -> Option<Self> {
-        let Ruling::NextOccurrence {
+    fn of(verdict: &'a Verdict) -> Option<Self> {
+        let Verdict::NextOccurrence {
             next,
             ran,
-            error,
-            mishap,
+            died,
             result,
-        } = ruling
+        } = verdict
         else {
             return None;
         };
         Some(Self {
             next: *next,
             ran: *ran,
-            error: error.as_deref().map(cut),
-            mishap: mishap.as_ref(),
+            error: died.as_ref().map(|death| cut(&death.error)),
+            mishap: died.as_ref().map(|death| &death.mishap),
             result: result.clone(),
         })
     }
 }
 
 /// Whether the series has gone on as it was to, and nobody has claimed it since.
-fn is_advanced(row: &SettledRow, ruling: &Ruling) -> bool {
-    matches!(ruling, Ruling::NextOccurrence { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
+fn is_advanced(row: &SettledRow, verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::NextOccurrence { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
 }
 
 /// The head of an error text, whole characters.

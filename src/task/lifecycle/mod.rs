@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{DELAY_MAX, How, Reason, RetryPolicy, UnixMs, spoken};
+use super::{DELAY_MAX, How, Mishap, Reason, RetryPolicy, UnixMs, spoken};
 
 /// Number of expired leases after which a task counts as killing its daemon: it is buried without running.
 pub const POISON_CRASHES: u8 = 3;
@@ -13,139 +13,218 @@ pub const SUSPECT_CRASHES: u8 = 2;
 /// A task may be snoozed so many times in a row; one more counts as a failed attempt, so that it is noticed.
 pub const SNOOZES_MAX: u16 = 1000;
 
-/// Turns the outcome of a run into what is done about it. `unit` is a random number in `[0, 1)`, for
-/// the jitter of the retry.
-pub fn judge(
-    outcome: Outcome,
-    attempt: Attempt,
-    policy: &RetryPolicy,
-    now: UnixMs,
-    unit: f64,
-) -> Verdict {
-    let next = Next {
-        attempt,
+/// A run that has ended.
+#[derive(Debug, Clone)]
+pub struct EndedRun<'a> {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The handler's result to be stored, as JSON.
+    pub result: Option<String>,
+    /// Which run of its task this was.
+    pub attempt: Attempt,
+    /// The daemon that ran it.
+    pub daemon: &'a str,
+}
+
+/// Returns the verdict on a run; `None` if the handler's own transaction has settled the task. `unit` is a random number
+/// in `[0, 1)`, for the jitter of the retry.
+pub fn judge(run: EndedRun<'_>, policy: &RetryPolicy, now: UnixMs, unit: f64) -> Option<Verdict> {
+    let error = run.outcome.error();
+    let judged = Judged {
+        run: &run,
         policy,
         now,
         unit,
     };
-    let error = outcome.error();
-    match outcome {
-        Outcome::Succeeded | Outcome::Missed | Outcome::HandedOn => Verdict::Complete,
-        Outcome::Completed => Verdict::Settled(None),
-        Outcome::Again(due) => Verdict::Settled(Some(due)),
-        Outcome::Failed(Failure { message: _, advice }) => match advice {
-            RetryAdvice::ByPolicy => next.after_failure(error, None),
-            RetryAdvice::After(delay) => next.after_failure(error, Some(delay)),
-            RetryAdvice::Never => Verdict::Bury {
-                reason: Reason::Permanent,
-                error: format!("permanent failure: {error}"),
-            },
+    Some(match &run.outcome {
+        Outcome::Succeeded | Outcome::Missed | Outcome::HandedOn => match run.result {
+            Some(result) => Verdict::CompleteWith(result),
+            None => Verdict::Complete,
         },
-        Outcome::TimedOut { .. } | Outcome::Panicked { .. } => next.after_failure(error, None),
-        Outcome::Snoozed { .. } if attempt.snoozes >= SNOOZES_MAX => {
+        Outcome::Completed | Outcome::Again(_) => return None,
+        Outcome::Failed(Failure { message: _, advice }) => match *advice {
+            RetryAdvice::ByPolicy => judged.after_failure(error, None),
+            RetryAdvice::After(delay) => judged.after_failure(error, Some(delay)),
+            RetryAdvice::Never => {
+                judged.bury(Reason::Permanent, format!("permanent failure: {error}"))
+            }
+        },
+        Outcome::TimedOut { .. } | Outcome::Panicked { .. } => judged.after_failure(error, None),
+        Outcome::Snoozed { .. } if run.attempt.snoozes >= SNOOZES_MAX => {
             let error = format!("snoozed more than {SNOOZES_MAX} times in a row");
-            next.after_failure(error, None)
+            judged.after_failure(error, None)
         }
-        Outcome::Snoozed { delay } => match next.moment(delay) {
-            Some(at) => Verdict::SnoozeUntil(at),
-            None => next.too_late("it was snoozed"),
+        Outcome::Snoozed { delay } => match judged.moment(*delay) {
+            Some(at) => Verdict::Snooze {
+                at,
+                mishap: judged.snooze(),
+            },
+            None => judged.too_late("it was snoozed"),
         },
-        Outcome::Expired { .. } => Verdict::Bury {
-            reason: Reason::Expired,
-            error,
-        },
-        Outcome::Poisoned => Verdict::Bury {
-            reason: Reason::Poison,
-            error: format!(
+        Outcome::Expired { .. } => judged.bury(Reason::Expired, error),
+        Outcome::Poisoned => judged.bury(
+            Reason::Poison,
+            format!(
                 "poison: {} leases ran out while it was running",
-                attempt.crashes
+                run.attempt.crashes
             ),
-        },
+        ),
         Outcome::Interrupted => Verdict::Release,
-    }
+    })
 }
 
-/// The attempt after this one, if there may be one.
-struct Next<'a> {
-    attempt: Attempt,
+/// A run that did not succeed, and what decides about the next one.
+struct Judged<'a> {
+    run: &'a EndedRun<'a>,
     policy: &'a RetryPolicy,
     now: UnixMs,
     unit: f64,
 }
 
-impl Next<'_> {
+impl Judged<'_> {
     /// Tries again, unless this attempt was the last one: after `delay`, else as the policy says.
     fn after_failure(&self, error: String, delay: Option<Duration>) -> Verdict {
-        let number = self.attempt.number;
-        let attempts_max = self
-            .attempt
-            .max_attempts
-            .unwrap_or(self.policy.max_attempts);
+        let attempt = &self.run.attempt;
+        let (number, own_max) = (attempt.number, attempt.max_attempts);
+        let attempts_max = own_max.unwrap_or(self.policy.max_attempts);
         if number >= attempts_max {
-            return Verdict::Bury {
-                reason: Reason::Exhausted,
-                error: format!("gave up after {number} of {attempts_max} attempts: {error}"),
-            };
+            let error = format!("gave up after {number} of {attempts_max} attempts: {error}");
+            return self.bury(Reason::Exhausted, error);
         }
         let delay = delay.unwrap_or_else(|| self.policy.delay(number, self.unit));
         match self.moment(delay) {
-            Some(at) => Verdict::RetryAt { at, error },
+            Some(at) => Verdict::RetryAt {
+                at,
+                mishap: self.failure(&error),
+                error,
+            },
             None => self.too_late(&error),
         }
     }
 
-    /// The moment after this delay; `None` if that is behind the deadline.
+    /// The time after this delay; `None` if that is after the deadline.
     fn moment(&self, delay: Duration) -> Option<UnixMs> {
         let at = self.now.plus(delay.min(DELAY_MAX));
         let deadline = self.policy.deadline;
-        let in_time = deadline.is_none_or(|limit| at <= self.attempt.since.plus(limit));
+        let in_time = deadline.is_none_or(|limit| at <= self.run.attempt.since.plus(limit));
         in_time.then_some(at)
     }
 
     fn too_late(&self, error: &str) -> Verdict {
-        Verdict::Bury {
-            reason: Reason::Deadline,
-            error: format!(
-                "gave up after {} attempts: the next would have begun after its deadline of {}: {error}",
-                self.attempt.number,
-                spoken(self.policy.deadline.unwrap_or_default())
-            ),
+        let error = format!(
+            "gave up after {} attempts: the next would have begun after its deadline of {}: {error}",
+            self.run.attempt.number,
+            spoken(self.policy.deadline.unwrap_or_default())
+        );
+        self.bury(Reason::Deadline, error)
+    }
+
+    fn bury(&self, reason: Reason, error: String) -> Verdict {
+        Verdict::Bury(Death {
+            reason,
+            mishap: self.failure(&error),
+            error,
+        })
+    }
+
+    /// The history's entry for a failure. `error` is the verdict's, for outcomes without an error of their own.
+    fn failure(&self, error: &str) -> Mishap {
+        let outcome = &self.run.outcome;
+        match outcome.how() {
+            Some(How::Poisoned) => self.mishap(How::Poisoned, error.to_owned()),
+            // Snoozed once too often, or for too long.
+            Some(How::Snoozed) | None => self.mishap(How::Failed, error.to_owned()),
+            Some(how) => self.mishap(how, outcome.error()),
+        }
+    }
+
+    fn snooze(&self) -> Mishap {
+        Mishap {
+            snoozes: self.run.attempt.snoozes.saturating_add(1),
+            ..self.mishap(How::Snoozed, String::new())
+        }
+    }
+
+    fn mishap(&self, how: How, error: String) -> Mishap {
+        Mishap {
+            how,
+            attempt: self.run.attempt.runs_started(&self.run.outcome),
+            at: self.now,
+            error,
+            daemon: self.run.daemon.to_owned(),
+            crashes: self.run.attempt.crashes,
+            snoozes: 0,
         }
     }
 }
 
-/// What the engine does about an outcome.
+/// What is done about a run: what its settlement writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Done.
     Complete,
-    /// The handler's own transaction has settled it; armed again for this moment, if any.
-    Settled(Option<UnixMs>),
-    /// Pending again, not before this moment.
+    /// Done, with a result: JSON, at most [`RESULT_BYTES_MAX`](crate::task::RESULT_BYTES_MAX) bytes.
+    CompleteWith(String),
+    /// Pending again, not before `at`.
     RetryAt {
         /// When.
         at: UnixMs,
-        /// Why.
+        /// Why; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
         error: String,
+        /// The newest entry of the history.
+        mishap: Mishap,
     },
-    /// Pending again, not before this moment; the attempt does not count.
-    SnoozeUntil(UnixMs),
-    /// Dead.
-    Bury {
-        /// Why, in a word.
-        reason: Reason,
-        /// Why, for people.
-        error: String,
+    /// Pending again, not before `at`. The attempt is not counted, and the latest error stays.
+    Snooze {
+        /// When.
+        at: UnixMs,
+        /// The entry of the history. It replaces that of the previous snooze.
+        mishap: Mishap,
     },
-    /// Back to pending without counting a crash or an attempt (a recurring task keeps its attempt).
+    /// Dead. With [`Expired`](Reason::Expired) and [`Poison`](Reason::Poison) the attempt is not counted: the task was
+    /// claimed and not run.
+    Bury(Death),
+    /// Back to pending without counting a crash or an attempt. A recurring task keeps its attempt: its started
+    /// occurrence would count as missed otherwise.
     Release,
-    /// The series continues with its next occurrence.
+    /// Pending again as the next occurrence of a recurring task: another stable id, counters reset.
     NextOccurrence {
-        /// When that is due.
+        /// When that is due; not the same time as that of the run.
         next: UnixMs,
-        /// Why this one failed for good, if it did: in a word, and for people.
-        died: Option<(Reason, String)>,
+        /// True if the occurrence was run. Else error and result of the previous one stay.
+        ran: bool,
+        /// Why this occurrence failed for good, if it did.
+        died: Option<Death>,
+        /// The handler's result to be stored, as JSON, if it succeeded.
+        result: Option<String>,
     },
+}
+
+/// Why a task, or an occurrence of a recurring task, is dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    /// The reason as a category.
+    pub reason: Reason,
+    /// The reason for people; cut to [`ERROR_BYTES_MAX`](crate::task::ERROR_BYTES_MAX).
+    pub error: String,
+    /// The newest entry of the history.
+    pub mishap: Mishap,
+}
+
+impl Verdict {
+    /// True if the run succeeded.
+    pub fn is_success(&self) -> bool {
+        match self {
+            Self::Complete | Self::CompleteWith(_) | Self::NextOccurrence { died: None, .. } => {
+                true
+            }
+            Self::RetryAt { .. }
+            | Self::Snooze { .. }
+            | Self::Bury(_)
+            | Self::Release
+            | Self::NextOccurrence { died: Some(_), .. } => false,
+        }
+    }
 }
 
 /// How one run ended.
@@ -297,6 +376,16 @@ pub struct Attempt {
     pub since: UnixMs,
     /// How often in a row it was snoozed before.
     pub snoozes: u16,
+}
+
+impl Attempt {
+    /// Number of runs of this arming, including this one if the handler was run.
+    pub fn runs_started(&self, outcome: &Outcome) -> u16 {
+        match outcome.was_run() {
+            true => self.number,
+            false => self.number.saturating_sub(1),
+        }
+    }
 }
 
 #[cfg(test)]

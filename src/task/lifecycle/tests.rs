@@ -20,12 +20,63 @@ fn failed(advice: RetryAdvice) -> Outcome {
 }
 
 fn judged(outcome: Outcome, attempt: Attempt) -> Verdict {
-    judge(outcome, attempt, &RetryPolicy::default(), NOW, 0.5)
+    judged_by(&RetryPolicy::default(), outcome, attempt, NOW)
+}
+
+fn judged_by(policy: &RetryPolicy, outcome: Outcome, attempt: Attempt, now: UnixMs) -> Verdict {
+    let run = EndedRun {
+        outcome,
+        result: None,
+        attempt,
+        daemon: "here:1",
+    };
+    judge(run, policy, now, 0.5).expect("the handler has not settled it")
+}
+
+fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
+    Mishap {
+        how,
+        attempt,
+        at: NOW,
+        error: error.into(),
+        daemon: "here:1".into(),
+        crashes: 0,
+        snoozes: 0,
+    }
+}
+
+/// Reason and error of a burial.
+fn burial(verdict: Verdict) -> (Reason, String) {
+    match verdict {
+        Verdict::Bury(Death { reason, error, .. }) => (reason, error),
+        verdict => panic!("not buried: {verdict:?}"),
+    }
 }
 
 #[test]
-fn success_completes() {
+fn success_completes_with_the_result_if_there_is_one() {
     assert_eq!(judged(Outcome::Succeeded, attempt(1)), Verdict::Complete);
+    let run = EndedRun {
+        outcome: Outcome::Succeeded,
+        result: Some("7".into()),
+        attempt: attempt(1),
+        daemon: "here:1",
+    };
+    let verdict = judge(run, &RetryPolicy::default(), NOW, 0.5);
+    assert_eq!(verdict, Some(Verdict::CompleteWith("7".into())));
+}
+
+#[test]
+fn a_task_that_its_handler_has_settled_needs_no_verdict() {
+    for outcome in [Outcome::Completed, Outcome::Again(NOW)] {
+        let run = EndedRun {
+            outcome,
+            result: None,
+            attempt: attempt(1),
+            daemon: "here:1",
+        };
+        assert_eq!(judge(run, &RetryPolicy::default(), NOW, 0.5), None);
+    }
 }
 
 #[test]
@@ -35,7 +86,8 @@ fn a_failure_waits_its_rung() {
         judged(failed(RetryAdvice::ByPolicy), attempt(4)),
         Verdict::RetryAt {
             at,
-            error: "no".into()
+            error: "no".into(),
+            mishap: mishap(How::Failed, 4, "no"),
         }
     );
 }
@@ -48,7 +100,8 @@ fn the_handlers_own_delay_comes_before_the_ladder() {
         judged(outcome, attempt(1)),
         Verdict::RetryAt {
             at,
-            error: "no".into()
+            error: "no".into(),
+            mishap: mishap(How::Failed, 1, "no"),
         }
     );
 }
@@ -56,11 +109,14 @@ fn the_handlers_own_delay_comes_before_the_ladder() {
 #[test]
 fn the_last_attempt_buries() {
     let verdict = judged(failed(RetryAdvice::ByPolicy), attempt(16));
-    let Verdict::Bury { reason, error } = verdict else {
-        panic!("not buried")
-    };
-    assert_eq!(reason, Reason::Exhausted);
-    assert_eq!(error, "gave up after 16 of 16 attempts: no");
+    assert_eq!(
+        verdict,
+        Verdict::Bury(Death {
+            reason: Reason::Exhausted,
+            error: "gave up after 16 of 16 attempts: no".into(),
+            mishap: mishap(How::Failed, 16, "no"),
+        })
+    );
     assert!(matches!(
         judged(failed(RetryAdvice::ByPolicy), attempt(15)),
         Verdict::RetryAt { .. }
@@ -75,7 +131,7 @@ fn the_tasks_own_limit_stands_over_the_routes() {
     };
     assert!(matches!(
         judged(failed(RetryAdvice::ByPolicy), once),
-        Verdict::Bury { .. }
+        Verdict::Bury(_)
     ));
     let longer = Attempt {
         max_attempts: Some(20),
@@ -90,13 +146,8 @@ fn the_tasks_own_limit_stands_over_the_routes() {
 #[test]
 fn a_permanent_failure_is_buried_at_once() {
     let verdict = judged(failed(RetryAdvice::Never), attempt(1));
-    assert_eq!(
-        verdict,
-        Verdict::Bury {
-            reason: Reason::Permanent,
-            error: "permanent failure: no".into()
-        }
-    );
+    let error = "permanent failure: no".to_owned();
+    assert_eq!(burial(verdict), (Reason::Permanent, error));
 }
 
 #[test]
@@ -134,12 +185,18 @@ fn poison_is_buried() {
         ..attempt(4)
     };
     let verdict = judged(Outcome::Poisoned, suspect);
+    let error = "poison: 3 leases ran out while it was running";
     assert_eq!(
         verdict,
-        Verdict::Bury {
+        Verdict::Bury(Death {
             reason: Reason::Poison,
-            error: "poison: 3 leases ran out while it was running".into()
-        }
+            error: error.into(),
+            mishap: Mishap {
+                crashes: POISON_CRASHES,
+                // The fourth attempt was claimed and not run.
+                ..mishap(How::Poisoned, 3, error)
+            },
+        })
     );
 }
 
@@ -151,27 +208,17 @@ fn no_attempt_begins_after_the_deadline() {
     };
     let late = |seconds: u64| {
         let now = NOW.plus(Duration::from_secs(seconds));
-        judge(failed(RetryAdvice::ByPolicy), attempt(1), &policy, now, 0.5)
+        judged_by(&policy, failed(RetryAdvice::ByPolicy), attempt(1), now)
     };
     assert!(matches!(late(60), Verdict::RetryAt { .. }));
-    let Verdict::Bury { reason, error } = late(61) else {
-        panic!("not buried")
-    };
-    assert_eq!(reason, Reason::Deadline);
-    assert_eq!(
-        error,
-        "gave up after 1 attempts: the next would have begun after its deadline of 1m 40s: no"
-    );
+    let error =
+        "gave up after 1 attempts: the next would have begun after its deadline of 1m 40s: no";
+    assert_eq!(burial(late(61)), (Reason::Deadline, error.to_owned()));
     let snoozed = Outcome::Snoozed {
         delay: Duration::from_secs(101),
     };
-    assert!(matches!(
-        judge(snoozed, attempt(1), &policy, NOW, 0.5),
-        Verdict::Bury {
-            reason: Reason::Deadline,
-            ..
-        }
-    ));
+    let (reason, _) = burial(judged_by(&policy, snoozed, attempt(1), NOW));
+    assert_eq!(reason, Reason::Deadline);
 }
 
 #[test]
@@ -185,15 +232,27 @@ fn a_snooze_waits_and_one_too_many_counts_as_a_failure() {
         judged(Outcome::Snoozed { delay }, attempt)
     };
     let at = NOW.plus(Duration::from_secs(7));
-    assert_eq!(snoozed(0), Verdict::SnoozeUntil(at));
-    assert_eq!(snoozed(SNOOZES_MAX - 1), Verdict::SnoozeUntil(at));
-    let error = "gave up after 16 of 16 attempts: snoozed more than 1000 times in a row";
+    let waits = |snoozes| Verdict::Snooze {
+        at,
+        mishap: Mishap {
+            snoozes,
+            ..mishap(How::Snoozed, 16, "")
+        },
+    };
+    assert_eq!(snoozed(0), waits(1));
+    assert_eq!(snoozed(SNOOZES_MAX - 1), waits(SNOOZES_MAX));
+    let error = "snoozed more than 1000 times in a row";
     assert_eq!(
         snoozed(SNOOZES_MAX),
-        Verdict::Bury {
+        Verdict::Bury(Death {
             reason: Reason::Exhausted,
-            error: error.into()
-        }
+            error: format!("gave up after 16 of 16 attempts: {error}"),
+            mishap: mishap(
+                How::Failed,
+                16,
+                &format!("gave up after 16 of 16 attempts: {error}")
+            ),
+        })
     );
 }
 
@@ -203,7 +262,13 @@ fn what_comes_too_late_is_buried_and_says_how_late() {
         late: Duration::from_secs(7200),
         limit: Duration::from_secs(3600),
     };
-    let error = "expired: it would have started 2h after it fell due, 1h at most is of use".into();
-    let reason = Reason::Expired;
-    assert_eq!(judged(expired, attempt(1)), Verdict::Bury { reason, error });
+    let error = "expired: it would have started 2h after it fell due, 1h at most is of use";
+    assert_eq!(
+        judged(expired, attempt(1)),
+        Verdict::Bury(Death {
+            reason: Reason::Expired,
+            error: error.into(),
+            mishap: mishap(How::Expired, 0, error),
+        })
+    );
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::recurrence::CatchUp;
-use super::{KEY_BYTES_MAX, Reason, Recurrence, RecurrenceError, TaskKey, UnixMs, Verdict};
+use super::{
+    Death, KEY_BYTES_MAX, Outcome, Reason, Recurrence, RecurrenceError, TaskKey, UnixMs, Verdict,
+};
 
 /// An occurrence that is later than this, or than half its period, was missed.
 pub const GRACE_MAX: Duration = Duration::from_secs(60);
@@ -119,28 +121,40 @@ impl Occurrence<'_> {
         recurrence.next(after)
     }
 
-    /// Turns the verdict on this occurrence into the verdict on the series. With `ends` a burial ends the series: a task
-    /// that kills its daemon must not recur.
-    pub fn series_verdict(&self, verdict: Verdict, ends: bool, now: UnixMs) -> Verdict {
-        let next = |died: Option<(Reason, String)>, otherwise: Verdict| match self.following(now) {
-            Some(next) => Verdict::NextOccurrence { next, died },
+    /// Turns the verdict on this occurrence into the verdict on the series. A task that kills its daemon must not recur:
+    /// its burial ends the series.
+    pub fn series_verdict(&self, verdict: Verdict, outcome: &Outcome, now: UnixMs) -> Verdict {
+        let next = |ran, died, result, otherwise: Verdict| match self.following(now) {
+            Some(next) => Verdict::NextOccurrence {
+                next,
+                ran,
+                died,
+                result,
+            },
             None => otherwise,
         };
         match verdict {
-            Verdict::Complete => next(None, Verdict::Complete),
-            Verdict::Bury { reason, error } if !ends => next(
-                Some((reason, error.clone())),
-                Verdict::Bury { reason, error },
+            Verdict::Complete => next(outcome.was_run(), None, None, Verdict::Complete),
+            Verdict::CompleteWith(result) => next(
+                outcome.was_run(),
+                None,
+                Some(result.clone()),
+                Verdict::CompleteWith(result),
             ),
-            Verdict::RetryAt { at, error } if self.yields(at, now) => {
-                let given_up = format!("gave up in favour of the next occurrence: {error}");
-                next(
-                    Some((Reason::Deadline, given_up)),
-                    Verdict::RetryAt { at, error },
-                )
+            Verdict::Bury(death) if *outcome != Outcome::Poisoned => {
+                next(true, Some(death.clone()), None, Verdict::Bury(death))
             }
-            Verdict::SnoozeUntil(at) if self.yields(at, now) => {
-                next(None, Verdict::SnoozeUntil(at))
+            Verdict::RetryAt { at, error, mishap } if self.yields(at, now) => {
+                let death = Death {
+                    reason: Reason::Deadline,
+                    error: format!("gave up in favour of the next occurrence: {error}"),
+                    mishap: mishap.clone(),
+                };
+                let retry = Verdict::RetryAt { at, error, mishap };
+                next(true, Some(death), None, retry)
+            }
+            Verdict::Snooze { at, mishap } if self.yields(at, now) => {
+                next(false, None, None, Verdict::Snooze { at, mishap })
             }
             verdict => verdict,
         }

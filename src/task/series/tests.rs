@@ -1,4 +1,5 @@
 use super::*;
+use crate::task::{How, Mishap};
 
 const MINUTE: i64 = 60_000;
 
@@ -22,10 +23,33 @@ fn next(occurrence: Occurrence<'_>, now_ms: i64) -> Option<f64> {
     next.map(|next| next.0 as f64 / MINUTE as f64)
 }
 
-fn failed() -> Verdict {
-    Verdict::Bury {
-        reason: Reason::Exhausted,
+fn mishap() -> Mishap {
+    Mishap {
+        how: How::Failed,
+        attempt: 1,
+        at: UnixMs(11 * MINUTE),
         error: "no".into(),
+        daemon: "here:1".into(),
+        crashes: 0,
+        snoozes: 0,
+    }
+}
+
+fn death(reason: Reason, error: &str) -> Death {
+    Death {
+        reason,
+        error: error.into(),
+        mishap: mishap(),
+    }
+}
+
+fn failed() -> Verdict {
+    Verdict::Bury(death(Reason::Exhausted, "no"))
+}
+
+fn panicked() -> Outcome {
+    Outcome::Panicked {
+        message: "no".into(),
     }
 }
 
@@ -208,10 +232,13 @@ fn a_dead_occurrence_is_followed_and_poison_is_not() {
     let now = UnixMs(11 * MINUTE);
     let goes_on = Verdict::NextOccurrence {
         next: UnixMs(20 * MINUTE),
-        died: Some((Reason::Exhausted, "no".into())),
+        ran: true,
+        died: Some(death(Reason::Exhausted, "no")),
+        result: None,
     };
-    assert_eq!(run.series_verdict(failed(), false, now), goes_on);
-    assert_eq!(run.series_verdict(failed(), true, now), failed());
+    assert_eq!(run.series_verdict(failed(), &panicked(), now), goes_on);
+    let poisoned = run.series_verdict(failed(), &Outcome::Poisoned, now);
+    assert_eq!(poisoned, failed());
 }
 
 #[test]
@@ -219,8 +246,12 @@ fn the_last_occurrence_ends_the_series_as_it_ended_itself() {
     let rule = every_minutes(10).until(UnixMs(10 * MINUTE));
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);
-    for verdict in [Verdict::Complete, failed()] {
-        assert_eq!(run.series_verdict(verdict.clone(), false, now), verdict);
+    for (verdict, outcome) in [
+        (Verdict::Complete, Outcome::Succeeded),
+        (failed(), panicked()),
+    ] {
+        let ended = run.series_verdict(verdict.clone(), &outcome, now);
+        assert_eq!(ended, verdict);
     }
 }
 
@@ -229,24 +260,28 @@ fn a_retry_gives_way_to_the_next_occurrence_unless_each_counts() {
     let retry = |at: i64| Verdict::RetryAt {
         at: UnixMs(at * MINUTE),
         error: "no".into(),
+        mishap: mishap(),
     };
     let rule = every_minutes(10);
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);
-    assert_eq!(run.series_verdict(retry(19), false, now), retry(19));
+    let verdict = |at| run.series_verdict(retry(at), &panicked(), now);
+    assert_eq!(verdict(19), retry(19));
     assert_eq!(
-        run.series_verdict(retry(20), false, now),
+        verdict(20),
         Verdict::NextOccurrence {
             next: UnixMs(20 * MINUTE),
-            died: Some((
+            ran: true,
+            died: Some(death(
                 Reason::Deadline,
-                "gave up in favour of the next occurrence: no".into()
-            ))
+                "gave up in favour of the next occurrence: no"
+            )),
+            result: None,
         }
     );
     let all = every_minutes(10).catch_up(CatchUp::All);
     assert_eq!(
-        occurrence(&all, 10, 0).series_verdict(retry(25), false, now),
+        occurrence(&all, 10, 0).series_verdict(retry(25), &panicked(), now),
         retry(25)
     );
 }
@@ -257,7 +292,25 @@ fn a_released_run_is_not_an_occurrence_that_is_over() {
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);
     assert_eq!(
-        run.series_verdict(Verdict::Release, false, now),
+        run.series_verdict(Verdict::Release, &Outcome::Interrupted, now),
         Verdict::Release
     );
+}
+
+#[test]
+fn an_occurrence_that_was_not_run_keeps_the_result_of_the_one_before() {
+    let rule = every_minutes(10);
+    let run = occurrence(&rule, 10, 0);
+    let now = UnixMs(11 * MINUTE);
+    let next = |ran, result| Verdict::NextOccurrence {
+        next: UnixMs(20 * MINUTE),
+        ran,
+        died: None,
+        result,
+    };
+    let missed = run.series_verdict(Verdict::Complete, &Outcome::Missed, now);
+    assert_eq!(missed, next(false, None));
+    let result = Verdict::CompleteWith("7".into());
+    let succeeded = run.series_verdict(result, &Outcome::Succeeded, now);
+    assert_eq!(succeeded, next(true, Some("7".into())));
 }

@@ -47,13 +47,19 @@ async fn after_an_activation_the_status_tells_its_cause() {
     let rig = start("", counting(&Arc::default()));
     let cause = || status(&rig, "sweep").cause;
     until("it has swept", async || cause() == Some(Cause::Start)).await;
-    until("it sweeps regularly", async || cause() == Some(Cause::Interval)).await;
+    until("it sweeps regularly", async || {
+        cause() == Some(Cause::Interval)
+    })
+    .await;
     let scope = Scope::class("Job").unwrap();
     let pauses = rig.ledger.pauses();
     pauses.set(&scope, "a test", "").await.unwrap();
     until("the pause is read", async || rig.metric("lapsed_pauses 1")).await;
     pauses.lift(&scope).await.unwrap();
-    until("its end starts a sweep", async || cause() == Some(Cause::Asked)).await;
+    until("its end starts a sweep", async || {
+        cause() == Some(Cause::Asked)
+    })
+    .await;
     rig.stop().await;
 }
 

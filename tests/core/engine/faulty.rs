@@ -13,9 +13,9 @@ use lapsed::ledger::{
     Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
     Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
     LedgerError, Lookup, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer,
-    Ruling, Settled, Settlement, Upcoming, Window,
+    Settled, Settlement, Upcoming, Window,
 };
-use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs};
+use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs, Verdict};
 use tokio::time::Instant;
 
 /// What goes wrong between the engine and the ledger; nothing at first.
@@ -242,7 +242,7 @@ impl Ledger for Faulty {
             || settlements
                 .iter()
                 .any(|one| Some(one.lease.arming.row) == row);
-        let is_unfit = |one: &Settlement| matches!(one.ruling, Ruling::CompleteWith(_));
+        let is_unfit = |one: &Settlement| matches!(one.verdict, Verdict::CompleteWith(_));
         if self.faults.results_unfit.load(Ordering::SeqCst) && settlements.iter().any(is_unfit) {
             return Err(LedgerError::Unfit {
                 message: "no".into(),

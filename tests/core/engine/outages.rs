@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Claimant, Ledger, Ruling, Settled, Settlement};
-use lapsed::task::State;
+use lapsed::ledger::{Claimant, Ledger, Settled, Settlement};
+use lapsed::task::{State, Verdict};
 use lapsed::{HandlerRegistry, TaskContext};
 use tokio::time::Instant;
 
@@ -226,7 +226,7 @@ async fn after_an_outage_that_statements_waited_out_the_owner_gives_back_its_lea
     tokio::time::sleep_until(back + Duration::from_secs(1)).await;
     let settlement = Settlement {
         lease: claim.lease,
-        ruling: Ruling::Release,
+        verdict: Verdict::Release,
     };
     let settled = rig.ledger.settle(&[settlement]).await.unwrap();
     assert_eq!(settled, [Settled::Applied]);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Adopted, AdoptionRequest, CancelAnswer, Catalog, Ledger, Lookup, NewTask, Ruling, Settled,
+    Adopted, AdoptionRequest, CancelAnswer, Catalog, Ledger, Lookup, NewTask, Settled,
 };
-use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs};
+use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, lookup,
@@ -162,7 +162,7 @@ async fn adopting_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
         "its lease holds"
     );
     assert_eq!(
-        settle(ledger, &run, Ruling::Complete).await,
+        settle(ledger, &run, Verdict::Complete).await,
         Settled::Superseded
     );
     assert!(claim(ledger, arming, LEASE).await.is_some());
@@ -186,11 +186,11 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Cat
         } else {
             let seen = lookup(ledger, key).await.unwrap();
             let run = claim(ledger, seen.arming, LEASE).await.unwrap();
-            let ruling = match state {
-                State::Done => Ruling::Complete,
+            let verdict = match state {
+                State::Done => Verdict::Complete,
                 _ => bury(),
             };
-            settle(ledger, &run, ruling).await;
+            settle(ledger, &run, verdict).await;
         }
         let finished = lookup(ledger, key).await.unwrap();
         assert_eq!(finished.state, state);
@@ -269,7 +269,7 @@ async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &(impl Ledg
             assert!(withdraw(ledger, &key).await);
             let row = lookup(ledger, &key).await.unwrap();
             assert_eq!((row.state, row.cancelling), (State::Running, true));
-            let settled = settle(ledger, &run, Ruling::Complete).await;
+            let settled = settle(ledger, &run, Verdict::Complete).await;
             assert_eq!(settled, Settled::Superseded);
             assert_eq!(lookup(ledger, &key).await.unwrap().arming, next);
         } else {
@@ -290,7 +290,7 @@ async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &(impl Ledger + Cat
     let run = claim_due(ledger, &key, LEASE).await;
     create(ledger, &key, 60_000).await;
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Running);
-    let settled = settle(ledger, &run, Ruling::Complete).await;
+    let settled = settle(ledger, &run, Verdict::Complete).await;
     assert_eq!(settled, Settled::Superseded);
     let row = lookup(ledger, &key).await.unwrap();
     assert_eq!((row.state, row.deleted), (State::Cancelled, false));

@@ -1,10 +1,9 @@
 //! How a task gets its due time: created, created again, moved, run now.
 
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, Ruling, RunNowAnswer, Settled,
-    Settlement,
+    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
 };
-use lapsed::task::{Arming, State, UnixMs};
+use lapsed::task::{Arming, State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, by, cancel, claim, claim_due, create, create_at, in_ms, key, record, retry_at,
@@ -88,7 +87,7 @@ async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog
 async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl Ledger + Catalog)) {
     let key = key("finished", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
-    settle(ledger, &claimed, Ruling::Complete).await;
+    settle(ledger, &claimed, Verdict::Complete).await;
     let again = create_at(ledger, &key, claimed.lease.arming.due).await;
     assert_eq!(again.state, State::Done);
     assert!(claim(ledger, again.arming, LEASE).await.is_none());
@@ -104,7 +103,7 @@ async fn creating_with_another_due_time_moves_it(ledger: &(impl Ledger + Catalog
         let third = create(ledger, &key, -5).await;
         claim(ledger, third, LEASE).await.unwrap()
     };
-    settle(ledger, &claimed, Ruling::Complete).await;
+    settle(ledger, &claimed, Verdict::Complete).await;
     let fourth = create(ledger, &key, 60_000).await;
     assert_eq!(
         (state(ledger, &key).await, fourth.row),
@@ -135,7 +134,7 @@ async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
         "not before the older run has ended"
     );
     assert_eq!(
-        settle(ledger, &older, Ruling::Complete).await,
+        settle(ledger, &older, Verdict::Complete).await,
         Settled::Superseded
     );
     let claimed = claim(ledger, newer.arming, LEASE).await.unwrap();
@@ -148,11 +147,11 @@ async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
         (newer.arming, 1, 0)
     );
     assert_eq!(
-        settle(ledger, &older, Ruling::Complete).await,
+        settle(ledger, &older, Verdict::Complete).await,
         Settled::Fenced
     );
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Applied
     );
 }
@@ -175,7 +174,7 @@ async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)
         ledger.reschedule(&key, due).await.unwrap(),
         RescheduleAnswer::Running
     );
-    settle(ledger, &claimed, Ruling::Complete).await;
+    settle(ledger, &claimed, Verdict::Complete).await;
     assert_eq!(
         ledger.reschedule(&key, due).await.unwrap(),
         RescheduleAnswer::Finished(State::Done)
@@ -223,13 +222,13 @@ async fn answers_come_in_the_order_of_the_questions(ledger: &(impl Ledger + Cata
     assert_eq!(lookups[2].as_ref().unwrap().arming, created[0].arming);
     let armings: Vec<Arming> = created.iter().map(|created| created.arming).collect();
     let claims = ledger.claim(&armings, &by(LEASE)).await.unwrap();
-    let rulings = [Ruling::Complete, bury(), Ruling::Release];
+    let verdicts = [Verdict::Complete, bury(), Verdict::Release];
     let settlements: Vec<Settlement> = claims
         .iter()
-        .zip(rulings)
-        .map(|(claim, ruling)| Settlement {
+        .zip(verdicts)
+        .map(|(claim, verdict)| Settlement {
             lease: claim.lease,
-            ruling,
+            verdict,
         })
         .collect();
     ledger.settle(&settlements).await.unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{CancelAnswer, CancelFilter, Catalog, Ledger, NewTask, Ruling, Settled};
-use lapsed::task::{Arming, State, TaskKey, UnixMs};
+use lapsed::ledger::{CancelAnswer, CancelFilter, Catalog, Ledger, NewTask, Settled};
+use lapsed::task::{Arming, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, in_ms, key, pass, record, retry_at,
@@ -30,7 +30,7 @@ async fn a_cancelled_task_is_not_claimed(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(state(ledger, &key).await, State::Cancelled);
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
     let done = claim_due(ledger, &key, LEASE).await;
-    settle(ledger, &done, Ruling::Complete).await;
+    settle(ledger, &done, Verdict::Complete).await;
     assert_eq!(
         cancel(ledger, &key).await,
         CancelAnswer::Finished(State::Done)
@@ -38,14 +38,14 @@ async fn a_cancelled_task_is_not_claimed(ledger: &(impl Ledger + Catalog)) {
 }
 
 async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &(impl Ledger + Catalog)) {
-    for (n, ruling) in [retry_at(UnixMs(1)), bury(), Ruling::Release]
+    for (n, verdict) in [retry_at(UnixMs(1)), bury(), Verdict::Release]
         .into_iter()
         .enumerate()
     {
         let claimed = claim_due(ledger, &key("during", n), LEASE).await;
         assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Running);
         assert!(record(ledger, &claimed.key).await.cancel_requested);
-        assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Cancelled);
+        assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Cancelled);
         assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
         assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
     }
@@ -56,7 +56,7 @@ async fn a_cancellation_fences_a_frozen_run(ledger: &(impl Ledger + Catalog)) {
     pass(ledger, ledger.clock().now().plus(Duration::from_millis(50))).await;
     assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Cancelled);
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Fenced
     );
     assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
@@ -66,7 +66,7 @@ async fn a_success_after_a_cancellation_is_a_success(ledger: &(impl Ledger + Cat
     let claimed = claim_due(ledger, &key("late_cancel", 1), LEASE).await;
     cancel(ledger, &claimed.key).await;
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Applied
     );
     assert_eq!(state(ledger, &claimed.key).await, State::Done);
@@ -116,7 +116,7 @@ async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &(impl Ledger + Cat
     let thawed = claim(ledger, arming, SHORT_LEASE).await.unwrap();
     let at = ledger.clock().now().plus(Duration::from_secs(60));
     settle(ledger, &claims[0], retry_at(at)).await;
-    settle(ledger, &claims[2], Ruling::Complete).await;
+    settle(ledger, &claims[2], Verdict::Complete).await;
     settle(ledger, &claims[3], bury()).await;
     pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
 
@@ -138,7 +138,7 @@ async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &(impl Ledger + Cat
         assert_eq!(state(ledger, key).await, expected, "{key}");
     }
     assert_eq!(
-        settle(ledger, &thawed, Ruling::Complete).await,
+        settle(ledger, &thawed, Verdict::Complete).await,
         Settled::Fenced
     );
     // No further attempt of what runs.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, Renewal, Ruling, Settled};
-use lapsed::task::{PAYLOAD_READ_MAX, State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, NewTask, Renewal, Settled};
+use lapsed::task::{PAYLOAD_READ_MAX, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, by, claim, claim_due, create, key, pass, settle, state,
@@ -55,7 +55,7 @@ async fn a_lease_that_ran_out_counts_a_crash_and_can_be_claimed(ledger: &(impl L
     let second = claim(ledger, first.lease.arming, LEASE).await.unwrap();
     assert_eq!((second.attempt.number, second.attempt.crashes), (2, 1));
     assert_eq!(
-        settle(ledger, &first, Ruling::Complete).await,
+        settle(ledger, &first, Verdict::Complete).await,
         Settled::Fenced
     );
 }
@@ -83,7 +83,7 @@ async fn a_renewed_lease_holds_and_an_expired_one_is_not_revived(ledger: &(impl 
     );
     assert_eq!(state(ledger, &key).await, State::Pending);
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Applied,
         "nobody else has claimed it"
     );

@@ -1,9 +1,7 @@
 //! Finding, redriving and discarding what is dead.
 
-use lapsed::ledger::{
-    Catalog, Ledger, ListFilter, NewTask, Ruling, RunNowAnswer, Settled, StateFilter,
-};
-use lapsed::task::{Reason, State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, ListFilter, NewTask, RunNowAnswer, Settled, StateFilter};
+use lapsed::task::{Reason, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::history::arming_of;
 use crate::ledger_conformance::rig::{
@@ -203,7 +201,7 @@ async fn only_dead_tasks_are_discarded(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(ledger.discard_rows(&rows).await.unwrap(), 2);
     assert_eq!(ledger.discard_rows(&rows).await.unwrap(), 0);
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Applied
     );
     assert_eq!(

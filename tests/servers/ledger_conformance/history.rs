@@ -1,7 +1,7 @@
 //! What is known of the runs of a task: its failures, why it is dead, its result.
 
-use lapsed::ledger::{Catalog, Ledger, Ruling, Settled, TaskRecord};
-use lapsed::task::{Arming, HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, Settled, TaskRecord};
+use lapsed::task::{Arming, HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, bury_for, cancel, claim, claim_due, create, in_ms, key, lookup, mishap, record,
@@ -20,15 +20,15 @@ async fn fail(ledger: &(impl Ledger + Catalog), key: &TaskKey, entry: Mishap) {
     let arming = arming_of(ledger, key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     let at = UnixMs(1);
-    let ruling = match entry.how {
-        How::Snoozed => Ruling::Snooze { at, mishap: entry },
-        _ => Ruling::RetryAt {
+    let verdict = match entry.how {
+        How::Snoozed => Verdict::Snooze { at, mishap: entry },
+        _ => Verdict::RetryAt {
             at,
             error: entry.error.clone(),
             mishap: entry,
         },
     };
-    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
+    assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Applied);
 }
 
 pub async fn arming_of(ledger: &impl Ledger, key: &TaskKey) -> Arming {
@@ -63,7 +63,7 @@ async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(
     let redriven = record(ledger, &key).await;
     assert_eq!(attempts(&redriven), [1, 2, 1], "it survives a redrive");
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
-    settle(ledger, &claimed, Ruling::Complete).await;
+    settle(ledger, &claimed, Verdict::Complete).await;
     assert_eq!(
         attempts(&record(ledger, &key).await),
         [1, 2, 1],
@@ -105,12 +105,12 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &(impl 
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(claimed.attempt.number, 1);
         assert_eq!(claimed.attempt.snoozes, snoozes);
-        let ruling = Ruling::Snooze {
+        let verdict = Verdict::Snooze {
             at: UnixMs(1),
             mishap: snooze(snoozes + 1),
         };
         for _ in 0..2 {
-            let settled = settle(ledger, &claimed, ruling.clone()).await;
+            let settled = settle(ledger, &claimed, verdict.clone()).await;
             assert_eq!(settled, Settled::Applied);
         }
     }
@@ -121,14 +121,14 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &(impl 
     fail(ledger, &key, mishap(How::Failed, 1, "no")).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     assert_eq!((claimed.attempt.number, claimed.attempt.snoozes), (2, 0));
-    let ruling = Ruling::Snooze {
+    let verdict = Verdict::Snooze {
         at: UnixMs(1),
         mishap: snooze(1),
     };
-    settle(ledger, &claimed, ruling.clone()).await;
+    settle(ledger, &claimed, verdict.clone()).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     assert_eq!(claimed.attempt.snoozes, 1, "another row of them");
-    settle(ledger, &claimed, ruling).await;
+    settle(ledger, &claimed, verdict).await;
     let found = record(ledger, &key).await;
     let hows: Vec<How> = found.history.iter().map(|entry| entry.how).collect();
     assert_eq!(hows, [How::Snoozed, How::Failed, How::Snoozed]);
@@ -138,11 +138,11 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &(impl 
         cancel(ledger, &key).await,
         lapsed::ledger::CancelAnswer::Running
     );
-    let ruling = Ruling::Snooze {
+    let verdict = Verdict::Snooze {
         at: UnixMs(1),
         mishap: snooze(2),
     };
-    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Cancelled);
+    assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Cancelled);
 }
 
 async fn a_dead_task_says_why_in_a_word(ledger: &(impl Ledger + Catalog)) {
@@ -171,11 +171,12 @@ async fn a_result_is_kept_with_the_completion(ledger: &(impl Ledger + Catalog)) 
     let (with, without) = (key("result", 1), key("result", 2));
     let kept = claim_due(ledger, &with, LEASE).await;
     let plain = claim_due(ledger, &without, LEASE).await;
-    let rulings = [
-        (kept.lease, Ruling::CompleteWith(result.into())),
-        (plain.lease, Ruling::Complete),
+    let verdicts = [
+        (kept.lease, Verdict::CompleteWith(result.into())),
+        (plain.lease, Verdict::Complete),
     ];
-    let settlements = rulings.map(|(lease, ruling)| lapsed::ledger::Settlement { lease, ruling });
+    let settlements =
+        verdicts.map(|(lease, verdict)| lapsed::ledger::Settlement { lease, verdict });
     for _ in 0..2 {
         let settled = ledger.settle(&settlements).await.unwrap();
         assert_eq!(settled, [Settled::Applied; 2]);
@@ -196,7 +197,7 @@ async fn a_result_is_kept_with_the_completion(ledger: &(impl Ledger + Catalog)) 
     let key = key("result", "fenced");
     let older = claim_due(ledger, &key, LEASE).await;
     create(ledger, &key, 60_000).await;
-    let ruling = Ruling::CompleteWith(result.into());
-    assert_eq!(settle(ledger, &older, ruling).await, Settled::Superseded);
+    let verdict = Verdict::CompleteWith(result.into());
+    assert_eq!(settle(ledger, &older, verdict).await, Settled::Superseded);
     assert_eq!(record(ledger, &key).await.result, None);
 }

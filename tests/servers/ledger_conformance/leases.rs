@@ -1,7 +1,7 @@
 //! Leases that are found by a scan, and those of dead daemons.
 
-use lapsed::ledger::{Catalog, Claim, FoundLease, Ledger, Renewal, Ruling, Settled};
-use lapsed::task::{State, UnixMs};
+use lapsed::ledger::{Catalog, Claim, FoundLease, Ledger, Renewal, Settled};
+use lapsed::task::{State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, by, cancel, claim, claim_due, create, create_at, in_ms, key, pass,
@@ -48,7 +48,7 @@ async fn a_scan_finds_the_leases_of_due_tasks_with_who_holds_them(
     assert_eq!(found.daemon, by(LEASE).daemon);
     let now = in_ms(ledger, 0).await;
     assert!(found.until > now && found.until <= now.plus(LEASE));
-    settle(ledger, &claimed, Ruling::Complete).await;
+    settle(ledger, &claimed, Verdict::Complete).await;
     assert_eq!(lease_of(ledger, &claimed).await, None, "it is done");
 
     let retried = claim_due(ledger, &key("lease", "retried"), LEASE).await;
@@ -104,7 +104,7 @@ async fn only_the_very_claim_of_the_very_daemon_is_ended(ledger: &(impl Ledger +
 
     let next = claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
     assert_eq!(end(ledger, &lease).await, 0, "another has it now");
-    let settled = settle(ledger, &next, Ruling::Complete).await;
+    let settled = settle(ledger, &next, Verdict::Complete).await;
     assert_eq!(settled, Settled::Applied);
 }
 
@@ -115,7 +115,7 @@ async fn a_result_that_arrives_after_its_lease_was_ended_counts_unless_it_runs_a
     let claimed = claim_due(ledger, &name, LEASE).await;
     let lease = lease_of(ledger, &claimed).await.unwrap();
     assert_eq!(end(ledger, &lease).await, 1);
-    let settled = settle(ledger, &claimed, Ruling::Complete).await;
+    let settled = settle(ledger, &claimed, Verdict::Complete).await;
     assert_eq!(settled, Settled::Applied, "what it did is done");
     assert_eq!(state(ledger, &name).await, State::Done);
 
@@ -129,7 +129,7 @@ async fn a_result_that_arrives_after_its_lease_was_ended_counts_unless_it_runs_a
     let claimed = claim_due(ledger, &name, LEASE).await;
     end(ledger, &lease_of(ledger, &claimed).await.unwrap()).await;
     claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
-    let settled = settle(ledger, &claimed, Ruling::Complete).await;
+    let settled = settle(ledger, &claimed, Verdict::Complete).await;
     assert_eq!(settled, Settled::Fenced);
     assert_eq!(state(ledger, &name).await, State::Running);
 }
@@ -165,7 +165,7 @@ async fn rows_that_are_free_are_told_from_those_that_are_not(ledger: &(impl Ledg
     let ahead = create(ledger, &key("lease", "ahead"), 600_000).await;
     let leased = claim_due(ledger, &key("lease", "leased"), LEASE).await;
     let done = claim_due(ledger, &key("lease", "done"), LEASE).await;
-    settle(ledger, &done, Ruling::Complete).await;
+    settle(ledger, &done, Verdict::Complete).await;
     let ran_out = claim_due(ledger, &key("lease", "over"), SHORT_LEASE).await;
     pass(ledger, ledger.clock().now().plus(SHORT_LEASE)).await;
     let rows = [due, ahead, leased.lease.arming, done.lease.arming].map(|arming| arming.row);

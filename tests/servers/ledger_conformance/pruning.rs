@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, Prune, Pruned, Ruling};
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, Prune, Pruned};
+use lapsed::task::{State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, cancel, claim, claim_due, create, key, pass, record, retry_at, settle,
@@ -32,10 +32,10 @@ async fn prune_ended(
     keys: &[TaskKey; 3],
     wanted: bool,
 ) -> Vec<bool> {
-    for (key, ruling) in keys.iter().zip([Ruling::Complete, bury()]) {
+    for (key, verdict) in keys.iter().zip([Verdict::Complete, bury()]) {
         let arming = hourly(ledger, key).await;
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
-        settle(ledger, &claimed, ruling).await;
+        settle(ledger, &claimed, verdict).await;
     }
     hourly(ledger, &keys[2]).await;
     cancel(ledger, &keys[2]).await;
@@ -94,7 +94,7 @@ async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(
     cancel(ledger, &key("cancelled")).await;
     for n in 0..5 {
         let done = claim_due(ledger, &key(&format!("done{n}")), LEASE).await;
-        settle(ledger, &done, Ruling::Complete).await;
+        settle(ledger, &done, Verdict::Complete).await;
     }
     let dead = claim_due(ledger, &key("dead"), LEASE).await;
     settle(ledger, &dead, bury()).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, Lookup, NewTask, Ruling, Settled,
-    Settlement, TaskRecord,
+    CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
+    TaskRecord,
 };
 use lapsed::sandbox::PrivateMaria;
-use lapsed::task::{Arming, How, Mishap, Reason, State, TaskKey, UnixMs};
+use lapsed::task::{Arming, Death, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
 
 /// Longer than any rule takes.
 pub const LEASE: Duration = Duration::from_secs(300);
@@ -97,9 +97,9 @@ pub async fn claim_due(ledger: &impl Ledger, key: &TaskKey, lease: Duration) -> 
     claim(ledger, arming, lease).await.unwrap()
 }
 
-pub async fn settle(ledger: &impl Ledger, claim: &Claim, ruling: Ruling) -> Settled {
+pub async fn settle(ledger: &impl Ledger, claim: &Claim, verdict: Verdict) -> Settled {
     let lease = claim.lease;
-    let settlement = Settlement { lease, ruling };
+    let settlement = Settlement { lease, verdict };
     ledger.settle(&[settlement]).await.unwrap()[0]
 }
 
@@ -125,8 +125,8 @@ pub fn mishap(how: How, attempt: u16, error: &str) -> Mishap {
 }
 
 /// A failure that is to be tried again.
-pub fn retry_at(at: UnixMs) -> Ruling {
-    Ruling::RetryAt {
+pub fn retry_at(at: UnixMs) -> Verdict {
+    Verdict::RetryAt {
         at,
         error: "no".into(),
         mishap: mishap(How::Failed, 1, "no"),
@@ -134,12 +134,16 @@ pub fn retry_at(at: UnixMs) -> Ruling {
 }
 
 /// A failure for good.
-pub fn bury() -> Ruling {
+pub fn bury() -> Verdict {
     bury_for(Reason::Permanent, "for good")
 }
 
-pub fn bury_for(reason: Reason, error: &str) -> Ruling {
-    Ruling::Bury {
+pub fn bury_for(reason: Reason, error: &str) -> Verdict {
+    Verdict::Bury(death(reason, error))
+}
+
+pub fn death(reason: Reason, error: &str) -> Death {
+    Death {
         reason,
         error: error.into(),
         mishap: mishap(How::Failed, 1, error),

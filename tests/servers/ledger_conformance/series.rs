@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, Ruling, RunNowAnswer, Settled,
+    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled,
 };
-use lapsed::task::{Arming, How, Mishap, Recurrence, State, TaskKey, UnixMs};
+use lapsed::task::{Arming, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::adoption::{adopt, written};
 use crate::ledger_conformance::rig::{
-    LEASE, bury, cancel, claim, create, in_ms, key, lookup, mishap, pass, record, settle, state,
+    LEASE, bury, cancel, claim, create, death, in_ms, key, lookup, mishap, pass, record, settle,
+    state,
 };
 
 rules! {
@@ -49,12 +50,11 @@ pub async fn recurrence(ledger: &impl Ledger, key: &TaskKey) -> Recurrence {
     stored.unwrap().parse().unwrap()
 }
 
-pub fn go_on(next: UnixMs, error: Option<&str>) -> Ruling {
-    Ruling::NextOccurrence {
+pub fn go_on(next: UnixMs, error: Option<&str>) -> Verdict {
+    Verdict::NextOccurrence {
         next,
         ran: true,
-        error: error.map(str::to_owned),
-        mishap: error.map(|error| mishap(How::Failed, 1, error)),
+        died: error.map(|error| death(Reason::Exhausted, error)),
         result: error.is_none().then(|| "7".to_owned()),
     }
 }
@@ -76,11 +76,11 @@ async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
     for (error, result) in [(None, Some("7")), (Some("no"), None), (None, Some("7"))] {
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(claimed.attempt.snoozes, 0, "each occurrence counts its own");
-        let ruling = Ruling::Snooze {
+        let verdict = Verdict::Snooze {
             at: arming.due,
             mishap: snoozed.clone(),
         };
-        settle(ledger, &claimed, ruling).await;
+        settle(ledger, &claimed, verdict).await;
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(claimed.attempt.snoozes, 1);
         let next = UnixMs(arming.due.0 + 1);
@@ -105,8 +105,8 @@ async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog))
     assert_eq!(read.next(first.due), Some(UnixMs(first.due.0 + 3_600_000)));
 
     let next = UnixMs(first.due.0 + 20);
-    let ruling = go_on(next, Some("not today"));
-    assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Applied);
+    let verdict = go_on(next, Some("not today"));
+    assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Applied);
     let failed = record(ledger, &key).await;
     assert_eq!((failed.due, failed.state), (next, State::Pending));
     assert_eq!((failed.attempt, failed.crashes), (0, 0));
@@ -252,7 +252,7 @@ async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl 
     for number in 1..4 {
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
         assert_eq!(claimed.attempt.number, number);
-        let settled = settle(ledger, &claimed, Ruling::Release).await;
+        let settled = settle(ledger, &claimed, Verdict::Release).await;
         assert_eq!(settled, Settled::Applied);
     }
 }
@@ -274,22 +274,21 @@ async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
 ) {
     let key = key("series-not-run", 1);
     let mut arming = hourly(ledger, &key).await;
-    let missed = |next| Ruling::NextOccurrence {
+    let missed = |next| Verdict::NextOccurrence {
         next,
         ran: false,
-        error: None,
-        mishap: None,
+        died: None,
         result: None,
     };
-    for ruling in [go_on as fn(UnixMs, Option<&str>) -> Ruling, |next, _| {
+    for verdict in [go_on as fn(UnixMs, Option<&str>) -> Verdict, |next, _| {
         go_on(next, Some("no"))
     }] {
         let mut known = Vec::new();
         for missed in [None, Some(missed)] {
             let claimed = claim(ledger, arming, LEASE).await.unwrap();
             arming.due = UnixMs(arming.due.0 + 1);
-            let ruling = missed.map_or_else(|| ruling(arming.due, None), |it| it(arming.due));
-            let settled = settle(ledger, &claimed, ruling).await;
+            let verdict = missed.map_or_else(|| verdict(arming.due, None), |it| it(arming.due));
+            let settled = settle(ledger, &claimed, verdict).await;
             assert_eq!(settled, Settled::Applied);
             let record = record(ledger, &key).await;
             known.push((record.last_error, record.result));

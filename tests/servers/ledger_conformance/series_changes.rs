@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::{Established, Insistence, establish};
 use lapsed::ledger::{
-    Catalog, Ledger, ListFilter, NewTask, RescheduleAnswer, Ruling, RunNowAnswer, Settled,
-    TaskRecord,
+    Catalog, Ledger, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, TaskRecord,
 };
-use lapsed::task::{Recurrence, State, TaskKey, UnixMs};
+use lapsed::task::{Recurrence, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, cancel, claim, create, key, lookup, record, retry_at, settle, state,
@@ -45,7 +44,7 @@ async fn a_series_is_written_only_over_what_was_seen(ledger: &(impl Ledger + Cat
         None,
         "it runs"
     );
-    settle(ledger, &claimed, Ruling::Release).await;
+    settle(ledger, &claimed, Verdict::Release).await;
     ledger
         .reschedule(&key, UnixMs(arming.due.0 + 5))
         .await

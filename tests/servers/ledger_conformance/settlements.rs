@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, Ruling, RunNowAnswer, Settled};
-use lapsed::task::{Reason, State, UnixMs};
+use lapsed::ledger::{Catalog, Ledger, NewTask, RunNowAnswer, Settled};
+use lapsed::task::{Reason, State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, bury_for, claim, claim_due, key, pass, record, retry_at, settle, state,
@@ -25,7 +25,7 @@ async fn success_is_done(ledger: &(impl Ledger + Catalog)) {
     let key = key("done", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Applied
     );
     let record = record(ledger, &key).await;
@@ -111,7 +111,7 @@ async fn a_released_task_has_not_been_tried(ledger: &(impl Ledger + Catalog)) {
     let key = key("release", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Release).await,
+        settle(ledger, &claimed, Verdict::Release).await,
         Settled::Applied
     );
     let again = claim(ledger, claimed.lease.arming, LEASE).await.unwrap();
@@ -119,11 +119,11 @@ async fn a_released_task_has_not_been_tried(ledger: &(impl Ledger + Catalog)) {
 }
 
 async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
-    for (n, ruling) in [
-        Ruling::Complete,
+    for (n, verdict) in [
+        Verdict::Complete,
         retry_at(UnixMs(9_000_000_000_000)),
         bury(),
-        Ruling::Release,
+        Verdict::Release,
     ]
     .into_iter()
     .enumerate()
@@ -131,29 +131,33 @@ async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
         let claimed = claim_due(ledger, &key("twice", n), LEASE).await;
         for _ in 0..2 {
             assert_eq!(
-                settle(ledger, &claimed, ruling.clone()).await,
+                settle(ledger, &claimed, verdict.clone()).await,
                 Settled::Applied,
-                "{ruling:?}"
+                "{verdict:?}"
             );
         }
         let attempts = record(ledger, &claimed.key).await.attempt;
-        assert_eq!(attempts, u16::from(ruling != Ruling::Release), "{ruling:?}");
+        assert_eq!(
+            attempts,
+            u16::from(verdict != Verdict::Release),
+            "{verdict:?}"
+        );
     }
 }
 
 async fn a_fenced_settlement_writes_nothing(ledger: &(impl Ledger + Catalog)) {
-    for (n, ruling) in [
-        Ruling::Complete,
+    for (n, verdict) in [
+        Verdict::Complete,
         retry_at(UnixMs(1)),
         bury(),
-        Ruling::Release,
+        Verdict::Release,
     ]
     .into_iter()
     .enumerate()
     {
         let mut claimed = claim_due(ledger, &key("fenced", n), LEASE).await;
         claimed.lease.owner = lapsed::ledger::Owner::random();
-        assert_eq!(settle(ledger, &claimed, ruling).await, Settled::Fenced);
+        assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Fenced);
         assert_eq!(state(ledger, &claimed.key).await, State::Running);
     }
 }
@@ -182,7 +186,7 @@ async fn a_task_moved_away_and_back_during_its_run_can_be_released(
         let moved = NewTask::new(key.clone(), UnixMs(due));
         ledger.create(&[moved]).await.unwrap();
     }
-    let settled = settle(ledger, &claimed, Ruling::Release).await;
+    let settled = settle(ledger, &claimed, Verdict::Release).await;
     assert_eq!(settled, Settled::Applied);
     let record = record(ledger, &key).await;
     assert_eq!((record.state, record.attempt), (State::Pending, 0));

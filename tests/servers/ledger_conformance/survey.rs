@@ -1,7 +1,7 @@
 //! Figures by class and method.
 
-use lapsed::ledger::{Catalog, DetailedStatsLimits, Ledger, MethodStats, Ruling};
-use lapsed::task::UnixMs;
+use lapsed::ledger::{Catalog, DetailedStatsLimits, Ledger, MethodStats};
+use lapsed::task::{UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, bury, cancel, claim_due, create, key, retry_at, settle,
@@ -26,7 +26,7 @@ async fn a_survey_counts_by_class_and_method(ledger: &(impl Ledger + Catalog)) {
     settle(ledger, &dead, bury()).await;
     for name in ["1", "2", "3"] {
         let done = claim_due(ledger, &key(other, name), LEASE).await;
-        settle(ledger, &done, Ruling::Complete).await;
+        settle(ledger, &done, Verdict::Complete).await;
     }
     // Leases of other rules run out meanwhile: what is compared is of one moment if nothing changed around it.
     let (stats, survey) = loop {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Created, IfPending, Ledger, NewTask, Ruling, Settled, Stands};
-use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::ledger::{Catalog, Created, IfPending, Ledger, NewTask, Settled, Stands};
+use lapsed::task::{State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim_due, create, in_ms, key, pass, record, retry_at,
@@ -88,7 +88,7 @@ async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &(impl Ledger 
         (next.arming, Stands::Kept, true)
     );
     assert_eq!(
-        settle(ledger, &running, Ruling::Complete).await,
+        settle(ledger, &running, Verdict::Complete).await,
         Settled::Superseded
     );
     assert_eq!(state(ledger, &key).await, State::Pending);
@@ -120,7 +120,7 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &(impl Ledger
         "the cancellation stands"
     );
     assert_eq!(
-        settle(ledger, &claimed, Ruling::Complete).await,
+        settle(ledger, &claimed, Verdict::Complete).await,
         Settled::Applied
     );
     let again = ask_again(ledger, &running, IfPending::Refuse).await;
@@ -174,15 +174,15 @@ async fn what_is_over_begins_anew_under_every_policy(ledger: &(impl Ledger + Cat
         for over in ["done", "dead", "cancelled"] {
             let key = key("policy_over", format!("{}-{over}", policy.as_str()));
             let claimed = claim_due(ledger, &key, LEASE).await;
-            let (ruling, expected) = match over {
-                "done" => (Ruling::Complete, State::Done),
+            let (verdict, expected) = match over {
+                "done" => (Verdict::Complete, State::Done),
                 "dead" => (bury(), State::Dead),
                 _ => (retry_at(claimed.due_at), State::Cancelled),
             };
             if over == "cancelled" {
                 cancel(ledger, &key).await;
             }
-            settle(ledger, &claimed, ruling).await;
+            settle(ledger, &claimed, verdict).await;
             assert_eq!(state(ledger, &key).await, expected);
             let again = ask_again(ledger, &key, policy).await;
             assert_eq!(
@@ -227,7 +227,7 @@ async fn one_call_may_ask_twice_for_a_key(ledger: &(impl Ledger + Catalog)) {
     ] {
         let key = key("twice", policy.as_str());
         let done = claim_due(ledger, &key, LEASE).await;
-        settle(ledger, &done, Ruling::Complete).await;
+        settle(ledger, &done, Verdict::Complete).await;
         let tasks = [10_000, 20_000].map(|in_ms| NewTask {
             if_pending: policy,
             ..NewTask::new(key.clone(), UnixMs(done.due_at.0 + in_ms))

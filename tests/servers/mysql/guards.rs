@@ -1,8 +1,8 @@
 //! Rows that are no longer what a statement takes them for.
 
 use lapsed::ledger::mysql::queries::{self, Queries};
-use lapsed::ledger::{Catalog, Ledger, Ruling, Settled, Settlement};
-use lapsed::task::UnixMs;
+use lapsed::ledger::{Catalog, Ledger, Settled, Settlement};
+use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 
 use crate::mysql::rig::{claimant, overdue, start};
@@ -89,17 +89,16 @@ async fn a_series_that_is_claimed_again_before_it_is_looked_at_has_gone_on() {
     ] {
         other.execute(statement).await.unwrap();
     }
-    let go_on = Ruling::NextOccurrence {
+    let go_on = Verdict::NextOccurrence {
         next: UnixMs(claims[1].lease.arming.due.0 + 1),
         ran: true,
-        error: None,
-        mishap: None,
+        died: None,
         result: None,
     };
-    let settlements = [(&claims[0], Ruling::Complete), (&claims[1], go_on)];
-    let settlements = settlements.map(|(claim, ruling)| Settlement {
+    let settlements = [(&claims[0], Verdict::Complete), (&claims[1], go_on)];
+    let settlements = settlements.map(|(claim, verdict)| Settlement {
         lease: claim.lease,
-        ruling,
+        verdict,
     });
     assert_eq!(
         ledger.settle(&settlements).await.unwrap(),

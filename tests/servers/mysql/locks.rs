@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Claim, Ledger, NewTask, Renewal, Ruling, Settled, Settlement};
-use lapsed::task::UnixMs;
+use lapsed::ledger::{Catalog, Claim, Ledger, NewTask, Renewal, Settled, Settlement};
+use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::mysql::rig::{claimant, connect, lock, overdue, start};
 fn completions<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Settlement> {
     let completed = claims.into_iter().map(|claim| Settlement {
         lease: claim.lease,
-        ruling: Ruling::Complete,
+        verdict: Verdict::Complete,
     });
     completed.collect()
 }

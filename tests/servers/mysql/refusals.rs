@@ -1,7 +1,7 @@
 //! What the server refuses, and what it may do a moment later.
 
-use lapsed::ledger::{Adopted, AdoptionRequest, Ledger, LedgerError, Ruling, Settled, Settlement};
-use lapsed::task::{TaskKey, UnixMs};
+use lapsed::ledger::{Adopted, AdoptionRequest, Ledger, LedgerError, Settled, Settlement};
+use lapsed::task::{TaskKey, UnixMs, Verdict};
 
 use crate::mysql::proxy::{Act, Proxy};
 use crate::mysql::rig::{claimant, connect, overdue, start};
@@ -23,7 +23,7 @@ async fn only_errors_about_data_are_final() {
     let claim = ledger.claim(&armings, &claimant()).await.unwrap().remove(0);
     let settlement = Settlement {
         lease: claim.lease,
-        ruling: Ruling::Complete,
+        verdict: Verdict::Complete,
     };
     let request = AdoptionRequest {
         key: TaskKey::parse("Job@key").unwrap(),
