@@ -13,6 +13,7 @@ use super::deps::Deps;
 use super::occurrence;
 use super::pauses::PauseWatch;
 use super::queue::permits::Permits;
+use super::reports::RunStarted;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
 use crate::ledger::Claim;
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
@@ -133,8 +134,12 @@ impl Executor {
         let due = claim.due_at.max(claim.created);
         let lateness_ms = u64::try_from(self.deps.ledger.clock().now().since(due).as_millis())
             .unwrap_or(u64::MAX);
-        self.deps.metrics.started(&route.name, lateness_ms);
-        tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, lateness_ms, route = &*route.name, "run starts");
+        RunStarted {
+            claim,
+            route: &route.name,
+            lateness_ms,
+        }
+        .emit(&self.deps);
 
         let context = TaskContext::new(
             claim.clone(),

@@ -28,6 +28,7 @@ mod pace;
 mod pauses;
 mod pipeline;
 mod queue;
+mod reports;
 mod settle;
 mod sink;
 mod stepper;

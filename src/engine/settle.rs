@@ -10,8 +10,9 @@ use super::deps::Deps;
 use super::execute::Ended;
 use super::lease::Leases;
 use super::queue::SignalQueue;
+use super::reports::{OccurrenceDied, OccurrencesSkipped, ResultDiscarded, TaskDied};
 use crate::ledger::{LedgerError, Settled, Settlement};
-use crate::task::{Arming, Death, EndedRun, Outcome, Reason, UnixMs, Verdict, judge};
+use crate::task::{Arming, Death, EndedRun, Outcome, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
 /// Maximum number of settlements in one statement, and of settlements that wait because their row is locked or the
@@ -318,9 +319,8 @@ impl Settler {
         let attempt = claim.attempt.runs_started(&ended.outcome);
         match (wrote, verdict) {
             (None, _) => {}
-            (Some(settled @ (Settled::Fenced | Settled::Superseded)), _) => {
-                self.deps.metrics.fenced();
-                tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, why = %settled, "result discarded: the claim was no longer ours");
+            (Some(why @ (Settled::Fenced | Settled::Superseded)), _) => {
+                ResultDiscarded { claim, why }.emit(&self.deps);
             }
             (Some(Settled::Cancelled | Settled::Ended), _) => {
                 tracing::info!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, "cancelled while it ran");
@@ -328,14 +328,13 @@ impl Settler {
             (Some(Settled::Applied), Some(Verdict::RetryAt { at, error, .. })) => {
                 tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, retry_at = %at, %error, route, "run failed: to be tried again");
             }
-            (Some(Settled::Applied), Some(Verdict::Bury(Death { reason, error, .. }))) => {
-                self.deps.metrics.buried(route, *reason);
-                if *reason == Reason::Expired {
-                    tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, %error, route, "task expired before it could run: not run, and dead");
-                    return;
-                }
-                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, route, "task is dead: redrive it when the cause is mended");
+            (Some(Settled::Applied), Some(Verdict::Bury(death))) => TaskDied {
+                claim,
+                route,
+                attempt,
+                death,
             }
+            .emit(&self.deps),
             (Some(Settled::Applied), Some(Verdict::Snooze { at, .. })) => {
                 tracing::debug!(task.key = %claim.key, retry_at = %at, route, "snoozed");
             }
@@ -349,24 +348,24 @@ impl Settler {
     /// Logs and counts that a recurring task continues.
     fn report_next_occurrence(&self, ended: &Ended, next: UnixMs, died: Option<&Death>) {
         let (claim, route) = (&ended.claim, &*ended.route.name);
-        let attempt = claim.attempt.number;
         let skipped = match claim.recurrence.as_deref() {
             Some(Ok(recurrence)) => recurrence.between(claim.lease.arming.due, next),
             _ => 0,
         };
-        let missed = u32::from(ended.outcome == Outcome::Missed);
-        if skipped + missed > 0 {
-            let count = u64::from(skipped + missed);
-            self.deps.metrics.occurrences_skipped(count);
-            tracing::warn!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, occurrences = count, %next, "occurrences were missed and are skipped");
+        let count = u64::from(skipped) + u64::from(ended.outcome == Outcome::Missed);
+        if count > 0 {
+            OccurrencesSkipped { claim, count, next }.emit(&self.deps);
         }
         match died {
-            Some(Death { reason, error, .. }) => {
-                self.deps.metrics.buried(route, *reason);
-                tracing::error!(task.class_method = claim.key.class_method(), task.id = %claim.lease.arming, task.attempt = attempt, %reason, %error, %next, route, "occurrence is dead: the recurring task continues");
+            Some(death) => OccurrenceDied {
+                claim,
+                route,
+                death,
+                next,
             }
+            .emit(&self.deps),
             None => {
-                tracing::debug!(task.key = %claim.key, task.attempt = attempt, %next, route, "recurring task continues")
+                tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, %next, route, "recurring task continues");
             }
         }
     }

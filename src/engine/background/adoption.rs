@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::engine::candidates::{Candidates, Ready};
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
+use crate::engine::reports::{KeyAdopted, KeyRefused, KeyUnfit, TaskWithdrawn};
 use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup};
 use crate::membership::Elder;
 use crate::task::{
@@ -281,8 +282,7 @@ impl Adopter {
             } = wanted;
             match answer {
                 Adopted::Written(arming) => {
-                    self.deps.metrics.adopted(reason);
-                    tracing::debug!(task.key = %row.key, task.due = %row.due, reason, "adopted");
+                    KeyAdopted { row: &row, reason }.emit(&self.deps);
                     armings.push((row.key, arming));
                 }
                 Adopted::Overtaken => {
@@ -290,8 +290,12 @@ impl Adopter {
                     overtaken.push(candidate);
                 }
                 Adopted::Locked => locked.push(candidate),
-                Adopted::Unfit(why) => self.unfit(&candidate.key, &why),
-                Adopted::Refused(why) => self.not_adopted(&why),
+                Adopted::Unfit(why) => KeyUnfit {
+                    key: &candidate.key,
+                    why: &why,
+                }
+                .emit(&self.deps),
+                Adopted::Refused(error) => KeyRefused { error: &error }.emit(&self.deps),
             }
         }
         let written = armings.len();
@@ -346,32 +350,11 @@ impl Adopter {
             None => false,
         };
         if withdrawn {
-            self.deps.metrics.withdrawn();
-            tracing::debug!(task.key = %key, "task cancelled: its key was deleted");
+            TaskWithdrawn { key }.emit(&self.deps);
         } else {
             self.deps.metrics.dropped(DropReason::NotWithdrawn, 1);
         }
         Ok(())
-    }
-
-    /// Drops a key that the table cannot store, without affecting others. Such keys are dropped until a person changes
-    /// the table.
-    fn unfit(&self, key: &TaskKey, why: &str) {
-        self.deps.metrics.dropped(DropReason::UnfitKey, 1);
-        if let Some(held_back) = self.deps.warnings.admit("unfit key") {
-            tracing::warn!(
-                task.class_method = key.class_method(),
-                held_back,
-                "a key {why}; it is not run, nor are others like it"
-            );
-        }
-    }
-
-    fn not_adopted(&self, why: &str) {
-        self.deps.metrics.dropped(DropReason::Refused, 1);
-        if let Some(held_back) = self.deps.failures.admit("adopt a key") {
-            tracing::error!(error = why, held_back, "could not adopt a key");
-        }
     }
 }
 

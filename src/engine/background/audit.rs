@@ -14,6 +14,7 @@ use crate::engine::background::adoption::Adopter;
 use crate::engine::background::audit_lock::{AUDIT_EVERY, AuditLock};
 use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
+use crate::engine::reports::AuditSkipped;
 use crate::engine::undelete;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::{DELAY_MAX, TaskKey, UnixMs};
@@ -159,8 +160,7 @@ impl Audit {
             let request = self.audit_requested().await;
             let Request { cause, since } = self.rest_after(last, request).await;
             if !self.lock.acquire(since).await {
-                self.deps.metrics.audit_skipped();
-                tracing::debug!(cause = cause.as_str(), "another daemon has audited");
+                AuditSkipped { cause }.emit(&self.deps);
                 continue;
             }
             let began = Instant::now();

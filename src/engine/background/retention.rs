@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::config::RetentionConfig;
 use crate::engine::deps::Deps;
+use crate::engine::reports::RetentionBehind;
 use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
 use crate::task::{State, TaskKey};
 use crate::timer::Remaining;
@@ -143,11 +144,8 @@ impl Retention {
             passes = more;
         }
         for (prune, pruned) in &passes {
-            self.deps.metrics.prune_behind(prune.state, true);
             log_pruned(prune.state, *pruned);
-            if let Some(held_back) = self.deps.failures.admit("keep up with retention") {
-                tracing::warn!(state = %prune.state, held_back, "retention is behind: more rows are past their retention than `retention.rate` allows to prune");
-            }
+            RetentionBehind { state: prune.state }.emit(&self.deps);
         }
         Ok(!passes.is_empty())
     }
