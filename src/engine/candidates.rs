@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::LedgerClock;
-use crate::membership::Elder;
+use crate::membership::SeniorListener;
 use crate::task::TaskKey;
 use crate::timer::{AdoptionCandidate, Seen};
 
@@ -27,7 +27,7 @@ const SECOND_DELAY: Duration = Duration::from_secs(1);
 pub struct Ready {
     pub candidate: AdoptionCandidate,
     /// The daemon that acts first, as long as it is alive.
-    pub elder: Option<Elder>,
+    pub senior: Option<SeniorListener>,
     /// When this daemon acts in any case.
     latest: Instant,
 }
@@ -52,7 +52,7 @@ struct Entry {
     ready: Instant,
     number: u64,
     seen: Seen,
-    elder: Option<Elder>,
+    senior: Option<SeniorListener>,
     latest: Instant,
 }
 
@@ -74,9 +74,9 @@ impl Candidates {
 
     /// Adds a candidate that another daemon may act on first, or replaces the earlier one of the same key. Returns
     /// false if there is no room.
-    pub fn add_behind(&self, candidate: AdoptionCandidate, elder: Option<Elder>) -> bool {
+    pub fn add_behind(&self, candidate: AdoptionCandidate, senior: Option<SeniorListener>) -> bool {
         let ready = Instant::now() + self.grace(candidate.seen);
-        self.insert(candidate, ready, elder, ready + SECOND_DELAY)
+        self.insert(candidate, ready, senior, ready + SECOND_DELAY)
     }
 
     fn grace(&self, seen: Seen) -> Duration {
@@ -90,10 +90,10 @@ impl Candidates {
         &self,
         candidate: AdoptionCandidate,
         ready: Instant,
-        elder: Option<Elder>,
+        senior: Option<SeniorListener>,
         latest: Instant,
     ) -> bool {
-        let fits = self.entries().add(candidate, ready, elder, latest);
+        let fits = self.entries().add(candidate, ready, senior, latest);
         self.arrived.notify_one();
         fits
     }
@@ -112,16 +112,16 @@ impl Candidates {
 
     /// Leaves candidates to the daemons that act first. They are due again after `pause`, or when this daemon acts in
     /// any case, if that is earlier.
-    pub fn leave_to_elders(&self, candidates: Vec<Ready>, pause: Duration) {
+    pub fn leave_to_seniors(&self, candidates: Vec<Ready>, pause: Duration) {
         let again = Instant::now() + pause;
         let mut entries = self.entries();
         for left in candidates {
             let Ready {
                 candidate,
-                elder,
+                senior,
                 latest,
             } = left;
-            entries.add_if_missing(candidate, again.min(latest), elder, latest);
+            entries.add_if_missing(candidate, again.min(latest), senior, latest);
         }
         drop(entries);
         self.arrived.notify_one();
@@ -186,7 +186,7 @@ impl Candidates {
 impl Ready {
     /// True if this daemon acts now, whichever other daemons are alive.
     pub fn may_act(&self) -> bool {
-        self.elder.is_none() || Instant::now() >= self.latest
+        self.senior.is_none() || Instant::now() >= self.latest
     }
 }
 
@@ -195,7 +195,7 @@ impl Entries {
         &mut self,
         candidate: AdoptionCandidate,
         ready: Instant,
-        elder: Option<Elder>,
+        senior: Option<SeniorListener>,
         latest: Instant,
     ) -> bool {
         let AdoptionCandidate { key, seen } = candidate;
@@ -213,7 +213,7 @@ impl Entries {
             ready,
             number,
             seen,
-            elder,
+            senior,
             latest,
         };
         self.by_key.insert(key, entry);
@@ -224,11 +224,11 @@ impl Entries {
         &mut self,
         candidate: AdoptionCandidate,
         ready: Instant,
-        elder: Option<Elder>,
+        senior: Option<SeniorListener>,
         latest: Instant,
     ) {
         if !self.by_key.contains_key(&candidate.key) {
-            self.add(candidate, ready, elder, latest);
+            self.add(candidate, ready, senior, latest);
         }
     }
 
@@ -250,13 +250,13 @@ impl Entries {
             if let Some(entry) = self.by_key.remove(&key) {
                 let Entry {
                     seen,
-                    elder,
+                    senior,
                     latest,
                     ..
                 } = entry;
                 ready.push(Ready {
                     candidate: AdoptionCandidate { key, seen },
-                    elder,
+                    senior,
                     latest,
                 });
             }
@@ -331,23 +331,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_candidate_left_to_an_elder_is_due_again_until_this_daemon_acts_in_any_case() {
+    async fn a_candidate_left_to_a_senior_is_due_again_until_this_daemon_acts_in_any_case() {
         let candidates = candidates();
-        let elder = Some(Elder {
+        let senior = Some(SeniorListener {
             id: MemberId(7),
             can_be_asked: true,
         });
         let started = Instant::now();
-        assert!(candidates.add_behind(armed("a", 60_000), elder));
+        assert!(candidates.add_behind(armed("a", 60_000), senior));
         let mut times = Vec::new();
         loop {
             let ready = candidates.ready(9).await;
-            assert_eq!(ready[0].elder, elder);
+            assert_eq!(ready[0].senior, senior);
             times.push(started.elapsed());
             if ready[0].may_act() {
                 break;
             }
-            candidates.leave_to_elders(ready, Duration::from_millis(400));
+            candidates.leave_to_seniors(ready, Duration::from_millis(400));
         }
         let after_ms = |ms| GRACE + Duration::from_millis(ms);
         assert_eq!(times, [0, 400, 800, 1_000].map(after_ms));

@@ -40,11 +40,11 @@ impl SignalSink for TimerSink {
         self.deps.ownership.owns(key)
     }
 
-    fn turn(&self, key: &TaskKey) -> usize {
+    fn senior_listeners(&self, key: &TaskKey) -> usize {
         self.deps.ownership.senior_listeners(key)
     }
 
-    fn to_be_told(&self, key: &TaskKey) -> Option<u64> {
+    fn hint_recipient(&self, key: &TaskKey) -> Option<u64> {
         self.deps
             .ownership
             .hint_recipient(key)
@@ -59,16 +59,16 @@ impl SignalSink for TimerSink {
         self.deps.ownership.may_stop_listening()
     }
 
-    fn ours(&self, key: &TaskKey) {
+    fn armed_by_us(&self, key: &TaskKey) {
         self.candidates.forget_arming(key);
     }
 
-    fn sighted(&self, candidate: AdoptionCandidate) {
+    fn propose(&self, candidate: AdoptionCandidate) {
         if !self.deps.router.adopts(&candidate.key) {
             return self.deps.metrics.dropped(DropReason::NotAdopted, 1);
         }
-        let elder = self.deps.ownership.most_senior_listener(&candidate.key);
-        if !self.candidates.add_behind(candidate, elder) {
+        let senior = self.deps.ownership.most_senior_listener(&candidate.key);
+        if !self.candidates.add_behind(candidate, senior) {
             self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
             self.deps.background.audit.activate(Cause::Overflow);
         }

@@ -135,7 +135,7 @@ impl Armings {
 
     fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
         let seen = Seen::Armed(Countdown::expired(self.clock.now(), self.moment_of(since)));
-        sink.sighted(AdoptionCandidate { key, seen });
+        sink.propose(AdoptionCandidate { key, seen });
     }
 
     /// An instant of this process, on the ledger's clock.
@@ -238,11 +238,11 @@ impl Armings {
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
-                    if due <= answered.plus(self.horizon) && sink.turn(&key) == 0 {
+                    if due <= answered.plus(self.horizon) && sink.senior_listeners(&key) == 0 {
                         soon.push((key.clone(), due));
                     }
                     if value.is_of(due) {
-                        sink.ours(&key);
+                        sink.armed_by_us(&key);
                         // A program deleted its own, and an audit armed it again since.
                         if let Some(since) = deleted {
                             disarmed.push((key, self.moment_of(since)));
@@ -257,7 +257,7 @@ impl Armings {
                         kept_since: None,
                         meant: value.meant(),
                     });
-                    sink.sighted(AdoptionCandidate { key, seen });
+                    sink.propose(AdoptionCandidate { key, seen });
                 }
                 (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
                 (Ttl::Missing, Change::Armed) => match place {
@@ -304,7 +304,7 @@ impl Armings {
         }
         for (key, heard) in keys {
             let seen = Seen::Disarmed(heard);
-            sink.sighted(AdoptionCandidate { key, seen });
+            sink.propose(AdoptionCandidate { key, seen });
         }
     }
 

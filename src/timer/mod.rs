@@ -159,49 +159,49 @@ pub struct ArmedPage {
 
 /// The one door into the engine. Nothing behind it blocks.
 pub trait SignalSink: Send + Sync + 'static {
-    /// Hands in a signal. When there is no room it is dropped, counted, and a sweep is asked for.
+    /// Raises a signal. Without room the signal is dropped and counted, and a sweep is requested.
     fn raise(&self, signal: Signal);
 
-    /// Asks for a sweep soon: something overdue may have gone unheard.
+    /// Requests a sweep: the signal of an overdue task may have been lost.
     fn sweep(&self, cause: Cause);
 
-    /// Asks for an audit soon: keys may be missing.
+    /// Requests an audit: keys may be missing.
     fn audit(&self, cause: Cause);
 
-    /// Whether tasks of this name can be run here: all other keys are left alone, unread. Cheap, since it is asked
-    /// about every key of the database that is armed.
+    /// True if this daemon can run tasks of this name. Other keys are not read. Cheap, since it is called for every
+    /// armed key of the database.
     fn wants(&self, key: &TaskKey) -> bool;
 
-    /// Whether it is this daemon that runs such a task when it falls due, among those that can run it.
+    /// True if this daemon owns the task.
     fn owns(&self, key: &TaskKey) -> bool;
 
-    /// How many daemons that can run it hear of this key as well and come before this one. 0: this one acts on what
-    /// happens to it. 1: it acts if the first did not. The others remember.
-    fn turn(&self, _key: &TaskKey) -> usize {
+    /// Number of more senior daemons that can run the task and hear of the key, too. 0: this daemon acts. 1: it acts if
+    /// the most senior one did not. From 2 on, it remembers the event.
+    fn senior_listeners(&self, _key: &TaskKey) -> usize {
         0
     }
 
-    /// The number of the daemon that owns a key which has expired, if it hears of that only when this one passes it on.
-    fn to_be_told(&self, _key: &TaskKey) -> Option<u64> {
+    /// Number of the daemon that owns an expired key, if that daemon learns of the event only through a hint from this
+    /// one.
+    fn hint_recipient(&self, _key: &TaskKey) -> Option<u64> {
         None
     }
 
-    /// The number under which others can pass on what has expired to this daemon.
+    /// Number under which other daemons pass hints to this one.
     fn member(&self) -> Option<u64> {
         None
     }
 
-    /// Whether enough other daemons hear everything, and pass on what is this one's.
+    /// True if enough other daemons hear all events, and pass hints to this one.
     fn may_stop_listening(&self) -> bool {
         false
     }
 
-    /// This key was armed by lapsed itself, for as long as its value says: what was sighted of it before is out of date.
-    fn ours(&self, key: &TaskKey);
+    /// Forgets the adoption candidate of a key that `lapsed` has armed since.
+    fn armed_by_us(&self, key: &TaskKey);
 
-    /// Hands in what some program did to a key. When there is no room it is dropped, counted, and an audit is
-    /// asked for.
-    fn sighted(&self, sighting: AdoptionCandidate);
+    /// Proposes a key for adoption. Without room the candidate is dropped and counted, and an audit is requested.
+    fn propose(&self, candidate: AdoptionCandidate);
 }
 
 /// Whether an alarm may replace one that is there.

@@ -83,7 +83,7 @@ impl<'a> Session<'a> {
     fn expired(&self, key: TaskKey, at: Instant) {
         self.listener.armings.expired(&key, self.sink);
         if !self.sink.owns(&key) {
-            if let Some(member) = self.sink.to_be_told(&key)
+            if let Some(member) = self.sink.hint_recipient(&key)
                 && !self.listener.hints.tell(member, key.clone())
             {
                 self.listener.metrics.dropped(DropReason::HintOverflow, 1);
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
 
     /// A key that is a task's here was armed or disarmed.
     fn changed(&self, key: TaskKey, change: Change, at: Instant) {
-        match self.sink.turn(&key) {
+        match self.sink.senior_listeners(&key) {
             0 | 1 => self.listener.armings.note(key, change, at, self.sink),
             _ => self.listener.keep(at, Said::Changed(change), key),
         }

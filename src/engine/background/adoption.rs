@@ -9,7 +9,7 @@ use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
 use crate::engine::reports::{KeyAdopted, KeyRefused, KeyUnfit, TaskWithdrawn};
 use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup};
-use crate::membership::Elder;
+use crate::membership::SeniorListener;
 use crate::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
 };
@@ -26,8 +26,8 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Interval of the check whether the daemons that act first are alive, and timeout of its answer.
-const ELDER_CHECK_EVERY: Duration = Duration::from_millis(250);
-const ELDER_CHECK_TIMEOUT: Duration = Duration::from_millis(250);
+const SENIOR_CHECK_EVERY: Duration = Duration::from_millis(250);
+const SENIOR_CHECK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Timeout for inspecting keys again.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ impl Adopter {
             .run_until_cancelled(ready())
             .await
         {
-            let batch = self.leave_to_elders(ready).await;
+            let batch = self.leave_to_seniors(ready).await;
             let adopted = activity.pass(Cause::Work, self.adopt(batch.clone()));
             if let Err(error) = adopted.await {
                 self.deps.ledger_failed("adopt keys", &error);
@@ -114,18 +114,18 @@ impl Adopter {
     }
 
     /// Leaves candidates to the daemons that act on them first, as long as these are alive. Returns the others.
-    async fn leave_to_elders(&self, ready: Vec<Ready>) -> Vec<AdoptionCandidate> {
+    async fn leave_to_seniors(&self, ready: Vec<Ready>) -> Vec<AdoptionCandidate> {
         let mut alive = HashMap::new();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for ready in ready {
             let may_wait = !ready.may_act();
-            match ready.elder.filter(|_| may_wait) {
-                Some(elder) => {
-                    let is_alive = match alive.get(&elder.id) {
+            match ready.senior.filter(|_| may_wait) {
+                Some(senior) => {
+                    let is_alive = match alive.get(&senior.id) {
                         Some(is_alive) => *is_alive,
-                        None => self.is_alive(elder).await,
+                        None => self.is_alive(senior).await,
                     };
-                    alive.insert(elder.id, is_alive);
+                    alive.insert(senior.id, is_alive);
                     match is_alive {
                         true => theirs.push(ready),
                         false => ours.push(ready.candidate),
@@ -135,17 +135,17 @@ impl Adopter {
             }
         }
         if !theirs.is_empty() {
-            self.candidates.leave_to_elders(theirs, ELDER_CHECK_EVERY);
+            self.candidates.leave_to_seniors(theirs, SENIOR_CHECK_EVERY);
         }
         ours
     }
 
-    async fn is_alive(&self, elder: Elder) -> bool {
-        if !elder.can_be_asked {
+    async fn is_alive(&self, senior: SeniorListener) -> bool {
+        if !senior.can_be_asked {
             return true;
         }
-        let hears = self.deps.membership.is_reachable(elder.id);
-        let hears = tokio::time::timeout(ELDER_CHECK_TIMEOUT, hears).await;
+        let hears = self.deps.membership.is_reachable(senior.id);
+        let hears = tokio::time::timeout(SENIOR_CHECK_TIMEOUT, hears).await;
         !matches!(hears, Ok(Ok(false)))
     }
 

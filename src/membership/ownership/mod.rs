@@ -33,7 +33,7 @@ pub struct OwnerSet {
 
 /// A more senior member, which acts on a key before we do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Elder {
+pub struct SeniorListener {
     /// Its id.
     pub id: MemberId,
     /// Whether [`Membership::is_reachable`](super::Membership::is_reachable) can tell that it is gone.
@@ -109,12 +109,12 @@ impl Ownership {
     }
 
     /// Returns the most senior of them, if there is one.
-    pub fn most_senior_listener(&self, key: &TaskKey) -> Option<Elder> {
+    pub fn most_senior_listener(&self, key: &TaskKey) -> Option<SeniorListener> {
         let view = self.view();
         let senior = view.senior_listeners(self.me, self.clock.now());
         let first = senior.filter(|peer| peer.can_run(key));
         let first = first.min_by_key(|peer| (peer.since, peer.id))?;
-        Some(Elder {
+        Some(SeniorListener {
             id: first.id,
             can_be_asked: first.passes_on,
         })

@@ -23,7 +23,7 @@ use crate::engine::rig::{START, parts};
 /// A timer whose server some program has armed keys on.
 #[derive(Debug, Default)]
 struct Sees {
-    sighted: Vec<AdoptionCandidate>,
+    candidates: Vec<AdoptionCandidate>,
     /// Of these it then says that they are ours.
     ours: Vec<TaskKey>,
     expired: Vec<TaskKey>,
@@ -35,11 +35,11 @@ struct Sees {
 #[async_trait]
 impl Timer for Sees {
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
-        for sighting in &self.sighted {
-            assert!(sink.wants(&sighting.key));
-            sink.sighted(sighting.clone());
+        for candidate in &self.candidates {
+            assert!(sink.wants(&candidate.key));
+            sink.propose(candidate.clone());
         }
-        self.ours.iter().for_each(|key| sink.ours(key));
+        self.ours.iter().for_each(|key| sink.armed_by_us(key));
         tokio::time::sleep(self.expired_after).await;
         for key in &self.expired {
             sink.raise(Signal {
@@ -71,8 +71,8 @@ impl Timer for Sees {
         _: UnixMs,
     ) -> Result<Vec<Option<Countdown>>, TimerError> {
         let seen = |key: &TaskKey| {
-            let mut sighted = self.sighted.iter();
-            let Seen::Armed(seen) = sighted.find(|seen| seen.key == *key)?.seen else {
+            let mut candidates = self.candidates.iter();
+            let Seen::Armed(seen) = candidates.find(|seen| seen.key == *key)?.seen else {
                 return None;
             };
             self.still_there.then_some(Countdown {
@@ -147,7 +147,7 @@ async fn adopted_after(timer: Sees, fault: fn(&Faults) -> &AtomicBool) -> Durati
 async fn a_key_is_adopted_when_the_ledger_answers_again() {
     let key = TaskKey::parse("Job@m@1").unwrap();
     let timer = Sees {
-        sighted: vec![armed(&key)],
+        candidates: vec![armed(&key)],
         ..Sees::default()
     };
     let took = adopted_after(timer, |faults| &faults.look_up_fails).await;
@@ -174,7 +174,7 @@ async fn a_key_that_expires_without_a_row_is_not_forgotten_while_the_ledger_take
 async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
     let [theirs, ours] = ["Job@m@1", "Job@m@2"].map(|key| TaskKey::parse(key).unwrap());
     let timer = Sees {
-        sighted: vec![armed(&theirs), armed(&ours)],
+        candidates: vec![armed(&theirs), armed(&ours)],
         ours: vec![ours.clone()],
         ..Sees::default()
     };
@@ -219,8 +219,8 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
 }
 
 /// What an engine makes of a key of `Job@m` that was armed at the start for a minute later, over a task due in a quarter of
-/// an hour from a key, if this happens while the sighting waits.
-async fn sighted_while(
+/// an hour from a key, if this happens while the candidate waits.
+async fn adopt_while(
     still_there: bool,
     act: impl AsyncFnOnce(&MemoryLedger, &TaskKey),
 ) -> TaskRecord {
@@ -235,7 +235,7 @@ async fn sighted_while(
     };
     ledger.adopt(&[adopted]).await.unwrap();
     let timer = Sees {
-        sighted: vec![armed(&key)],
+        candidates: vec![armed(&key)],
         still_there,
         ..Sees::default()
     };
@@ -250,22 +250,22 @@ async fn sighted_while(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sighting_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
+async fn a_candidate_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
     // Whether or not the older key is found where it was: redis may have died and come back with it.
     for still_there in [false, true] {
-        let cancelled = sighted_while(still_there, async |ledger, key| {
+        let cancelled = adopt_while(still_there, async |ledger, key| {
             ledger.cancel(std::slice::from_ref(key)).await.unwrap();
         });
         assert_eq!(cancelled.await.state, State::Cancelled);
 
         let due = UnixMs(START.0 + 20_000);
-        let created = sighted_while(still_there, async |ledger, key| {
+        let created = adopt_while(still_there, async |ledger, key| {
             let task = NewTask::new(key.clone(), due);
             ledger.create(&[task]).await.unwrap();
         });
         assert_eq!(created.await.due, due);
 
-        let moved = sighted_while(still_there, async |ledger, key| {
+        let moved = adopt_while(still_there, async |ledger, key| {
             ledger.reschedule(key, due).await.unwrap();
         });
         assert_eq!(moved.await.due, due);
@@ -273,8 +273,8 @@ async fn a_sighting_that_waits_does_not_undo_what_is_acknowledged_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sighting_that_is_younger_than_the_last_word_moves_the_task() {
-    let moved = sighted_while(true, async |_, _| {}).await;
+async fn a_candidate_that_is_younger_than_the_last_word_moves_the_task() {
+    let moved = adopt_while(true, async |_, _| {}).await;
     assert_eq!(moved.due, UnixMs(START.0 + 60_001));
     assert_eq!(moved.created, START, "when it was armed");
 }
@@ -287,7 +287,7 @@ async fn armed_just_after_a_cancellation(still_there: bool) -> State {
     ledger.create(&[task]).await.unwrap();
     ledger.cancel(std::slice::from_ref(&key)).await.unwrap();
     let timer = Sees {
-        sighted: vec![armed(&key)],
+        candidates: vec![armed(&key)],
         still_there,
         ..Sees::default()
     };

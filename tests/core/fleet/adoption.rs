@@ -82,7 +82,7 @@ impl Second {
     fn sees(&self, key: &TaskKey, seen: Seen) {
         let sink = self.timer.0.lock().unwrap().clone().unwrap();
         let key = key.clone();
-        sink.sighted(AdoptionCandidate { key, seen });
+        sink.propose(AdoptionCandidate { key, seen });
     }
 
     fn armed_for_a_minute(&self) -> Seen {
@@ -156,6 +156,6 @@ async fn a_deletion_that_waits_is_not_forgotten_when_the_key_is_armed_again_by_a
     second.ground.ledger.adopt(&[adopted]).await.unwrap();
     second.sees(&key(), Seen::Disarmed(second.now()));
     let sink = second.timer.0.lock().unwrap().clone().unwrap();
-    sink.ours(&key());
+    sink.armed_by_us(&key());
     second.until(&key(), State::Cancelled).await;
 }

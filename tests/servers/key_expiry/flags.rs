@@ -87,7 +87,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
     let mut admin = admin(&redis).await;
     let sighted = |name: &'static str, is_armed: bool| {
         move |event: &Recorded| {
-            matches!(event, Recorded::Sighted(AdoptionCandidate { key: of, seen })
+            matches!(event, Recorded::Proposed(AdoptionCandidate { key: of, seen })
                 if *of == key(name) && matches!(seen, Seen::Armed(_)) == is_armed)
         }
     };
@@ -117,7 +117,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
 async fn a_key_of_ours_is_news_only_when_somebody_gives_it_another_expiry() {
     let redis = PrivateRedis::start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url()).listen().await;
-    let is_of = |name: &'static str| move |event: &Recorded| matches!(event, Recorded::Sighted(seen) if seen.key == key(name));
+    let is_of = |name: &'static str| move |event: &Recorded| matches!(event, Recorded::Proposed(seen) if seen.key == key(name));
     daemon
         .arm(
             &[daemon.alarm("1", 60_000), daemon.alarm("2", 60_000)],
@@ -146,12 +146,12 @@ async fn a_key_that_is_armed_and_gone_before_it_could_be_looked_at_is_seen_all_t
         let () = run(&mut admin, &["SET", "C@m@1", "", "PX", "1"]).await;
         let seen = daemon
             .sink
-            .wait_after(mark, |event| matches!(event, Recorded::Sighted(_)))
+            .wait_after(mark, |event| matches!(event, Recorded::Proposed(_)))
             .await;
         assert!(
             matches!(
                 &seen,
-                Recorded::Sighted(AdoptionCandidate {
+                Recorded::Proposed(AdoptionCandidate {
                     seen: Seen::Armed(_),
                     ..
                 })

@@ -32,7 +32,7 @@ pub(crate) enum Recorded {
     Raise(Signal, UnixMs),
     Sweep(Cause),
     Audit(Cause),
-    Sighted(AdoptionCandidate),
+    Proposed(AdoptionCandidate),
 }
 
 /// Remembers everything, and wakes whoever waits for it.
@@ -68,7 +68,7 @@ impl Recorder {
     pub(crate) fn signals(&self) -> Vec<Signal> {
         let signal = |event: &Recorded| match event {
             Recorded::Raise(signal, _) => Some(signal.clone()),
-            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Sighted(_) => None,
+            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Proposed(_) => None,
         };
         self.events
             .lock()
@@ -125,7 +125,7 @@ impl Recorder {
             |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if wanted(signal));
         match self.wait(is_wanted).await {
             Recorded::Raise(signal, _) => signal,
-            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Sighted(_) => {
+            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Proposed(_) => {
                 unreachable!("it was asked for a signal")
             }
         }
@@ -136,7 +136,7 @@ impl Recorder {
         let is_wanted = |event: &Recorded| matches!(event, Recorded::Raise(signal, _) if signal.source == source && signal.key == *key);
         match self.wait(is_wanted).await {
             Recorded::Raise(signal, at) => (signal, at),
-            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Sighted(_) => {
+            Recorded::Sweep(_) | Recorded::Audit(_) | Recorded::Proposed(_) => {
                 unreachable!("it was asked for a signal")
             }
         }
@@ -156,7 +156,7 @@ impl SignalSink for Recorder {
         self.push(Recorded::Audit(cause));
     }
 
-    fn ours(&self, _: &TaskKey) {}
+    fn armed_by_us(&self, _: &TaskKey) {}
 
     fn owns(&self, _: &TaskKey) -> bool {
         true
@@ -166,8 +166,8 @@ impl SignalSink for Recorder {
         key.class() == "C"
     }
 
-    fn sighted(&self, sighting: AdoptionCandidate) {
-        self.push(Recorded::Sighted(sighting));
+    fn propose(&self, candidate: AdoptionCandidate) {
+        self.push(Recorded::Proposed(candidate));
     }
 }
 
