@@ -237,7 +237,7 @@ impl Market {
         Ok(())
     }
 
-    /// Auctions whose payment deadline was called off, and acknowledged to be.
+    /// Auctions whose payment deadline was cancelled, and acknowledged to be.
     pub(crate) fn cancelled(&self) -> BTreeSet<u64> {
         self.cancelled
             .lock()

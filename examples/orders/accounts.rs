@@ -81,7 +81,7 @@ impl Accounts {
                 tasks_done == closed + reminders && tasks_open == 0,
             ),
             (
-                format!("{tasks_cancelled} closings called off by {paid} payments"),
+                format!("{tasks_cancelled} closings cancelled by {paid} payments"),
                 tasks_cancelled == paid,
             ),
             (

@@ -38,7 +38,7 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
 
 /// The order is closed, its piece is back, the reminder is scheduled, the task is done: all of it once, or nothing.
 ///
-/// Nothing here asks whether it was done before. A run that was killed left nothing behind, and one whose task was called off
+/// Nothing here asks whether it was done before. A run that was killed left nothing behind, and one whose task was cancelled
 /// or taken over meanwhile is rolled back by `complete_in`.
 async fn close(
     ctx: TaskContext,
