@@ -1,4 +1,4 @@
-//! The program: reads the command line, and leaves the work to the library.
+//! The program: parses the command line and calls the library.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

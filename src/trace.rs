@@ -1,8 +1,7 @@
-//! The trace that the code which runs now belongs to.
+//! The trace of the running code.
 //!
-//! While a handler runs, its task of the runtime knows the trace of the run, so that what it creates through a
-//! [`TaskClient`](crate::TaskClient) belongs to the same one. What a handler *spawns* is another task of the runtime and
-//! knows nothing of it: wrap it in [`within`].
+//! A handler's tokio task knows the trace of its run, so that tasks created through a [`TaskClient`](crate::TaskClient)
+//! belong to the same trace. A *spawned* task does not inherit it; wrap its future in [`within`].
 
 use std::future::Future;
 
@@ -12,15 +11,15 @@ tokio::task_local! {
     static CURRENT: Traceparent;
 }
 
-/// The trace of the run that this code is part of.
+/// Returns the trace of the current run.
 pub fn current() -> Option<Traceparent> {
     CURRENT.try_with(|trace| *trace).ok()
 }
 
-/// Does `work` as part of this trace; of none, as it would be done anyway.
+/// Runs `work` as part of this trace. With `None`, runs it unchanged.
 ///
 /// # Cancel safety
-/// As `work`.
+/// Same as `work`.
 pub async fn within<F: Future>(trace: Option<Traceparent>, work: F) -> F::Output {
     match trace {
         Some(trace) => CURRENT.scope(trace, work).await,

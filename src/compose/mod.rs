@@ -21,9 +21,9 @@ use crate::telemetry::Metrics;
 use crate::timer::Timer;
 use crate::timer::ledger_poll::LedgerPoll;
 
-/// An engine and a producer on a ledger in memory, without any server: to try handlers, and to test them.
+/// Creates an engine and a producer on a ledger in memory, to try and test handlers without servers.
 ///
-/// Its clock is tokio's: a test that pauses time decides when tasks fall due. Nothing survives the process.
+/// Uses tokio's clock, so tests can pause it. Nothing survives the process.
 pub fn in_memory(config: &Config, handlers: impl Into<HandlerRegistry>) -> (Engine, TaskClient) {
     let ledger = Arc::new(MemoryLedger::default());
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));

@@ -1,4 +1,4 @@
-//! The adapters of a configuration: the ledger in MySQL, the timer, the membership and the limiter in Redis.
+//! Builds the adapters of a configuration: the ledger in MySQL; the timer, membership and limiter in Redis.
 
 use std::sync::Arc;
 
@@ -18,26 +18,26 @@ use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
 use crate::timer::ledger_poll::LedgerPoll;
 
-/// The adapters a configuration asks for. Nothing is connected yet.
+/// The adapters that a configuration selects. Creating them does no I/O.
 #[derive(Clone)]
 pub struct Adapters {
     /// The ledger.
     pub ledger: Arc<MysqlLedger>,
     /// The timer.
     pub timer: Arc<dyn Timer>,
-    /// Where daemons see each other.
+    /// The membership.
     pub membership: Arc<dyn Membership>,
-    /// Who counts the starts of routes with a rate.
+    /// The rate limiter.
     pub limiter: Arc<dyn RateLimiter>,
-    /// What all of them count, for whoever watches.
+    /// Metrics that all adapters share.
     pub metrics: Arc<Metrics>,
 }
 
 impl Adapters {
-    /// Makes them.
+    /// Creates the adapters.
     ///
     /// # Errors
-    /// [`ConfigError`] for URLs and names that cannot be.
+    /// Returns [`ConfigError`] for invalid URLs and names.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let metrics = Arc::new(Metrics::default());
         let ledger = Arc::new(MysqlLedger::new(&config.ledger)?);
@@ -82,13 +82,13 @@ impl Adapters {
         })
     }
 
-    /// A producer on these adapters.
+    /// Creates a producer on these adapters.
     pub fn client(&self) -> TaskClient {
         TaskClient::with_parts(Arc::clone(&self.ledger) as _, Arc::clone(&self.timer))
             .with_catalog(Arc::clone(&self.ledger) as _)
     }
 
-    /// An engine of these adapters.
+    /// Creates an engine on these adapters.
     pub fn engine(&self, config: &Config, handlers: impl Into<HandlerRegistry>) -> Engine {
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
@@ -103,8 +103,8 @@ impl Adapters {
     }
 }
 
-/// Database and table, for a ledger that has no identity yet: daemons that share it may know its server by different
-/// names, but not these.
+/// Database and table. Names a ledger without an identity: daemons may know its server by different addresses, but its
+/// database and table by the same names.
 pub(crate) fn name_of(ledger: &LedgerConfig) -> String {
     let url = ledger.url.expose().split('?').next().unwrap_or_default();
     let database = url.rsplit('/').next().unwrap_or_default();
@@ -112,22 +112,22 @@ pub(crate) fn name_of(ledger: &LedgerConfig) -> String {
 }
 
 impl Engine {
-    /// A daemon on the ledger and the timer that the configuration names, with these handlers and the configured routes.
-    /// Connects in [`run_until`](Engine::run_until).
+    /// Creates a daemon on the configured ledger and timer, with these handlers and the configured routes. Connects in
+    /// [`run_until`](Engine::run_until).
     ///
     /// # Errors
-    /// [`ConfigError`] for a configuration that cannot be used.
+    /// Returns [`ConfigError`] if the configuration is invalid.
     pub fn new(config: Config, handlers: impl Into<HandlerRegistry>) -> Result<Self, ConfigError> {
         Ok(Adapters::new(&config)?.engine(&config, handlers))
     }
 }
 
 impl TaskClient {
-    /// A producer on the ledger and the timer that the configuration names. Asks the ledger for its
-    /// time, so an unreachable one is an error here; Redis is connected when first used.
+    /// Creates a producer on the configured ledger and timer. Reads the ledger's time, so an unreachable ledger is an
+    /// error. Redis is connected on first use.
     ///
     /// # Errors
-    /// [`ClientError`](crate::client::ClientError): configuration, or ledger.
+    /// Returns [`ClientError`](crate::client::ClientError) if the configuration is invalid or the ledger fails.
     pub async fn connect(config: &Config) -> Result<Self, crate::client::ClientError> {
         let Adapters {
             ledger,

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_that_is_apart_is_named() {
+    fn each_pair_of_differing_clocks_is_named() {
         let findings = compare(ahead(2300, 1), ahead(0, 1));
         let found: Vec<&str> = findings.iter().map(|f| &f.found[..]).collect();
         assert_eq!(
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_is_not_taken_for_a_wrong_clock() {
+    fn a_slow_reply_is_not_mistaken_for_a_wrong_clock() {
         let findings = compare(None, ahead(900, 450));
         assert_eq!(findings[0].severity, Severity::Ok);
     }

@@ -98,7 +98,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_server_says_becomes_one_line_that_commands_no_terminal() {
+    fn a_servers_text_becomes_one_line_without_control_characters() {
         let finding = Finding::ok("x", " refused:\r\n\u{1b}[2Jgo away. ").remedy("do\nit.");
         assert_eq!(finding.found, "refused:   [2Jgo away");
         assert_eq!(finding.remedy.as_deref(), Some("do it"));

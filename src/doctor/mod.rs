@@ -39,7 +39,7 @@ const FIX_WITHIN: Duration = Duration::from_secs(4);
 
 /// Runs all checks of the configured servers, the table and the clocks.
 ///
-/// Returns within 20 s, whatever the servers do.
+/// Returns within 20 s, even if a server hangs.
 pub async fn examine(config: &Config) -> Report {
     let until = Instant::now() + SERVER_WITHIN;
     let (mut of_redis, mut of_ledger) = (Runner::new(until), Runner::new(until));
@@ -61,7 +61,7 @@ pub fn configuration(source: &ConfigSource) -> Finding {
     }
 }
 
-/// Applies the fixes that are without risk, then runs all checks.
+/// Applies fixes that carry no risk, then runs all checks.
 ///
 /// The only fix: missing notification flags are added to the present ones. The first finding reports the fix; the
 /// others report what is left to do.

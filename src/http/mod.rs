@@ -31,7 +31,7 @@ pub struct Pages {
 /// Serves until `stop` resolves.
 ///
 /// # Errors
-/// The listener fails.
+/// If the listener fails.
 pub async fn serve(
     listener: TcpListener,
     pages: Pages,
@@ -65,7 +65,7 @@ struct Readiness {
     /// The ledger's failure; left out while it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Whether the subscription is up; `null` for a timer without a server.
+    /// True if the subscription is up; `null` for a timer without a server.
     subscription: Option<bool>,
     stopping: bool,
     /// Number of daemons that share the ledger, including this one.

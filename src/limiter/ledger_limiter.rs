@@ -1,4 +1,4 @@
-//! Buckets that all daemons of a ledger share, in the ledger: where there is no Redis to keep them.
+//! Token buckets in the ledger, for deployments without Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::{LimiterError, RateLimiter};
 use crate::ledger::mysql::MysqlLedger;
 use crate::task::{Grant, Rate};
 
-/// When a ledger that did not answer is asked again.
+/// Wait after a ledger that did not reply.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// Buckets in the table of rates beside the tasks', on the ledger's clock.
+/// Buckets in the rates table, on the ledger's clock. All daemons of the ledger share them.
 #[derive(Debug)]
 pub struct LedgerLimiter(Arc<MysqlLedger>);
 
@@ -28,7 +28,7 @@ impl RateLimiter for LedgerLimiter {
     async fn take(&self, route: &str, rate: Rate, wanted: u32) -> Result<Grant, LimiterError> {
         match self.0.take_starts(route, rate, wanted).await {
             Ok(grant) => Ok(grant),
-            // Nothing can be claimed meanwhile: no daemon needs a share of its own.
+            // Nothing can be claimed meanwhile, so a local share is of no use.
             Err(error) if error.is_transient() => Ok(Grant {
                 granted: 0,
                 next_in: ASK_AGAIN_AFTER,

@@ -1,4 +1,4 @@
-//! Buckets of this process: for one daemon, for tests, and for a daemon that cannot ask the others.
+//! Token buckets of this process: for a single daemon, for tests, and while a shared limiter does not reply.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{LimiterError, RateLimiter};
 use crate::task::{Bucket, Grant, Rate};
 
-/// A bucket for each route. It runs on tokio's clock, so a test that pauses time moves it by hand.
+/// A bucket for each route. Uses tokio's clock, so tests can pause it.
 #[derive(Debug)]
 pub struct MemoryLimiter {
     begun: Instant,
@@ -26,7 +26,7 @@ impl Default for MemoryLimiter {
 }
 
 impl MemoryLimiter {
-    /// Takes at most so many starts where only one in `members` is ours.
+    /// Takes at most `wanted` starts from this member's share of the rate, one in `members`.
     pub fn take_share(&self, route: &str, rate: Rate, members: u32, wanted: u32) -> Grant {
         let now_us = self.begun.elapsed().as_secs_f64() * 1e6;
         let mut buckets = self

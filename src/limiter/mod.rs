@@ -1,7 +1,7 @@
-//! The seam to whoever says how many tasks of a route may start now, over all daemons.
+//! The seam to rate limiters: how many tasks of a route may start now, over all daemons.
 //!
-//! A limiter counts starts and nothing else: it knows no task and no ledger. What it grants may be lost (a claim that
-//! another daemon won, a daemon that dies), so that a little less than the rate may start, but never more.
+//! A limiter counts starts and nothing else. It knows no tasks and no ledger. Granted starts may be lost (another
+//! daemon wins the claim, a daemon dies), so slightly fewer tasks than the rate may start, never more.
 
 #[cfg(feature = "mysql")]
 pub mod ledger_limiter;
@@ -13,20 +13,20 @@ use async_trait::async_trait;
 pub use self::memory::MemoryLimiter;
 use crate::task::{Grant, Rate};
 
-/// Grants starts.
+/// Grants starts of tasks.
 ///
 /// # If we crash right after a call
-/// What was granted is lost, and the bucket fills again at its rate.
+/// The granted starts are lost. The bucket refills at its rate.
 #[async_trait]
 pub trait RateLimiter: Send + Sync + std::fmt::Debug + 'static {
-    /// Takes at most so many starts of this route. Answers within the time that its kind allows itself, or fails.
+    /// Takes at most `wanted` starts of this route. Returns within the adapter's own time limit.
     ///
     /// # Errors
-    /// When whoever counts does not answer; the starts may be taken.
+    /// If the limiter does not reply. The starts may have been taken.
     async fn take(&self, route: &str, rate: Rate, wanted: u32) -> Result<Grant, LimiterError>;
 }
 
-/// Why starts could not be asked for.
+/// Error of a rate limiter.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct LimiterError {
@@ -36,7 +36,7 @@ pub struct LimiterError {
 }
 
 impl LimiterError {
-    /// An error with its cause kept.
+    /// Creates an error that keeps its cause.
     pub fn new(
         message: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -47,7 +47,7 @@ impl LimiterError {
         }
     }
 
-    /// No answer within the time it may take.
+    /// Creates the error for a missing reply.
     pub fn silence() -> Self {
         Self {
             message: "no answer in time",

@@ -1,4 +1,4 @@
-//! Buckets that all daemons of a ledger share, in Redis.
+//! Token buckets in Redis, shared by all daemons of a ledger.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -12,12 +12,12 @@ use crate::config::RedisConfig;
 use crate::redis::{Commands, Endpoint, FullAt, Keyspace, LedgerName, RedisError, TokenBuckets};
 use crate::task::{Grant, Rate};
 
-/// How long Redis may take to answer: what is due does not wait for it.
+/// Longest wait for a reply. Due tasks do not wait longer for Redis.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Buckets in Redis, on a connection of their own: they must not queue behind a thousand keys being armed.
+/// Buckets in Redis, on a separate connection, so that they do not queue behind bulk arming.
 ///
-/// What Redis answered last about each bucket is kept here: a bucket that Redis loses starts empty, not with another burst.
+/// Keeps the last reply about each bucket. A bucket that Redis loses is therefore taken as empty, and not as full.
 #[derive(Debug)]
 pub struct RedisLimiter {
     buckets: TokenBuckets,
@@ -25,10 +25,10 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// Does no I/O. Daemons of another ledger have other buckets; `ledger` is its name, the same for whoever uses it.
+    /// Does no I/O. `ledger` is the name that all daemons of a ledger share. Other ledgers have other buckets.
     ///
     /// # Errors
-    /// When the URL cannot be read.
+    /// If the URL is invalid.
     pub fn new(redis: &RedisConfig, ledger: impl Into<LedgerName>) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
@@ -50,7 +50,7 @@ impl RateLimiter for RedisLimiter {
         let take = self.buckets.take(route, rate, wanted, seen);
         let (taken, full_at) = match timeout(PATIENCE, take).await {
             Ok(Ok((grant, full_at))) => (Ok(grant), full_at),
-            // Starts are taken elsewhere now, and of these the bucket knows nothing.
+            // Starts are now granted locally, without the bucket.
             Ok(Err(error)) => {
                 let error = LimiterError::new("cannot ask redis how many may start", error);
                 (Err(error), FullAt::UNKNOWN)

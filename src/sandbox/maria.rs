@@ -67,7 +67,7 @@ impl MariaOptions {
         self
     }
 
-    /// Whether each commit waits for the disk, as in production. Off by default: tests kill servers, not machines.
+    /// True if each commit waits for the disk, as in production. Off by default: tests kill servers, not machines.
     #[must_use]
     pub fn durable(mut self, durable: bool) -> Self {
         self.durable = durable;
@@ -86,7 +86,7 @@ impl MariaOptions {
     /// The first start on a machine also builds a template data directory, which later ones copy.
     ///
     /// # Errors
-    /// A program is missing, ends, or is not ready within 30 s; the message then ends with its log.
+    /// If a program is missing, ends, or is not ready within 30 s; the message then ends with its log.
     pub async fn start(self) -> Result<PrivateMaria, SandboxError> {
         let program = locate(&self.program, PACKAGE)?;
         let home = tokio::task::spawn_blocking({
@@ -185,7 +185,7 @@ impl PrivateMaria {
     /// Creates a database and returns its URL.
     ///
     /// # Errors
-    /// The database exists, or the server does not answer.
+    /// If the database exists, or the server does not answer.
     pub async fn create_database(&self, name: &str) -> Result<String, SandboxError> {
         let mut connection = self.connect().await?;
         let quoted = name.replace('`', "``");
@@ -205,7 +205,7 @@ impl PrivateMaria {
     /// Sends SIGTERM and waits until the server has flushed its data and ended.
     ///
     /// # Errors
-    /// It is not running, or still runs after 30 s.
+    /// If it is not running, or still runs after 30 s.
     pub async fn shutdown(&mut self) -> Result<(), SandboxError> {
         self.server.terminate().await
     }
@@ -221,7 +221,7 @@ impl PrivateMaria {
     /// Sends SIGSTOP: connections are accepted but not answered. In effect when this returns.
     ///
     /// # Errors
-    /// The server is not running.
+    /// If the server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
         self.server.stop()
     }
@@ -229,7 +229,7 @@ impl PrivateMaria {
     /// Sends SIGCONT: ends [`stop_process`](Self::stop_process).
     ///
     /// # Errors
-    /// The server is not running.
+    /// If the server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
         self.server.resume()
     }

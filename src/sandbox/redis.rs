@@ -60,7 +60,7 @@ impl RedisOptions {
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// The program is missing, ends, or is not ready within 30 s; the message then ends with its log.
+    /// If the program is missing, ends, or is not ready within 30 s; the message then ends with its log.
     pub async fn start(self) -> Result<PrivateRedis, SandboxError> {
         let program = locate(&self.program, "redis-server")?;
         let home = Home::new()?;
@@ -145,7 +145,7 @@ impl PrivateRedis {
     /// Sends SIGSTOP: connections are accepted but not answered. In effect when this returns.
     ///
     /// # Errors
-    /// The server is not running.
+    /// If the server is not running.
     pub fn stop_process(&self) -> Result<(), SandboxError> {
         self.server.stop()
     }
@@ -153,7 +153,7 @@ impl PrivateRedis {
     /// Sends SIGCONT: ends [`stop_process`](Self::stop_process).
     ///
     /// # Errors
-    /// The server is not running.
+    /// If the server is not running.
     pub fn continue_process(&self) -> Result<(), SandboxError> {
         self.server.resume()
     }
@@ -161,7 +161,7 @@ impl PrivateRedis {
     /// Connects to a database with a response timeout of 30 s, enough for a busy machine.
     ///
     /// # Errors
-    /// The server cannot be reached.
+    /// If the server cannot be reached.
     pub async fn connect(&self, database: u8) -> redis::RedisResult<MultiplexedConnection> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}/{database}", self.port))?;
         let patient = AsyncConnectionConfig::new()

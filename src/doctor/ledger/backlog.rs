@@ -28,7 +28,7 @@ pub(super) struct Backlog {
     without_route: usize,
     /// Rows whose key is malformed.
     malformed: Vec<String>,
-    /// Whether there are more than were counted.
+    /// True if there are more than were counted.
     more: bool,
     /// How long the oldest one is overdue.
     oldest: Duration,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backlog_tells_what_will_run_and_what_will_not() {
+    fn a_backlog_counts_tasks_with_and_without_a_route() {
         let backlog = Backlog {
             with_route: 9,
             without_route: 3,

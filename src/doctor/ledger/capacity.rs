@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_outgrows_the_buffer_pool_is_told_with_its_price() {
+    fn a_table_that_outgrows_the_buffer_pool_is_reported_with_the_cost() {
         let mib = |n: u64| n * 1024 * 1024;
         let judged = buffer_pool(mib(142), Some(mib(128)));
         assert_eq!(judged.severity, Severity::Warning);

@@ -115,7 +115,7 @@ mod tests {
     use crate::doctor::Severity;
 
     #[test]
-    fn the_missing_rights_are_asked_for_by_name() {
+    fn missing_rights_are_named() {
         let refused = |right, by_grants| Refused {
             right,
             why: "no".to_owned(),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_delete_is_asked_for_only_where_something_deletes() {
+    fn the_delete_right_is_required_only_if_rows_are_deleted() {
         let who = ("app@%".to_owned(), "shop".to_owned());
         let refused = [Refused {
             right: DELETE,

@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_may_not_be_used_stops_every_sweep() {
+    fn an_unusable_index_is_an_error() {
         let judged = judge_plan(&TableName::new("tasks").unwrap(), None);
         assert_eq!(judged.severity, Severity::Error);
         assert!(judged.remedy.unwrap().contains("TABLE tasks ALTER INDEX"));
     }
 
     #[test]
-    fn an_index_beside_a_unique_one_of_the_key_is_spare() {
+    fn an_index_beside_a_unique_one_of_the_key_is_redundant() {
         let table = TableName::new("tasks").unwrap();
         let index = |name: &str, unique| KeyIndex {
             name: name.to_owned(),

@@ -124,7 +124,7 @@ fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.number())
 }
 
-/// Whether the error is a missing privilege.
+/// True if the error is a missing privilege.
 fn is_about_rights(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1044 | 1142 | 1143 | 1227 | 1370))
 }

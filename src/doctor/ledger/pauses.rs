@@ -26,13 +26,13 @@ pub(super) async fn examine(
     queries: &Queries,
     runner: &mut Runner,
 ) -> Result<(), Unresponsive> {
-    let Some(standing) = runner.query(&[PAUSES], count(conn, queries)).await? else {
+    let Some(active) = runner.query(&[PAUSES], count(conn, queries)).await? else {
         return Ok(());
     };
     let Some(refused) = runner.query(&[PAUSES], refused(conn, queries)).await? else {
         return Ok(());
     };
-    runner.add([judge(queries, standing, &refused)]);
+    runner.add([judge(queries, active, &refused)]);
     Ok(())
 }
 
@@ -54,7 +54,7 @@ async fn refused(conn: &mut MySqlConnection, queries: &Queries) -> sqlx::Result<
     Ok(refused)
 }
 
-fn judge(queries: &Queries, standing: i64, refused: &[&str]) -> Finding {
+fn judge(queries: &Queries, active: i64, refused: &[&str]) -> Finding {
     if !refused.is_empty() {
         let found = format!(
             "this user may not {} on the table of pauses: `lapsed pause`, `resume` and `listen --hold-overdue` need that, a daemon does not",
@@ -64,10 +64,10 @@ fn judge(queries: &Queries, standing: i64, refused: &[&str]) -> Finding {
             "`GRANT SELECT, INSERT, DELETE ON {t}_pauses TO ...`, for the user that pauses",
         ));
     }
-    match standing {
+    match active {
         0 => Finding::ok(PAUSES, "nothing is paused"),
         _ => {
-            let found = match standing {
+            let found = match active {
                 1 => "a pause or hold is active: tasks that it covers stay pending".to_owned(),
                 more => format!(
                     "{more} pauses, holds and releases are active: tasks that they cover stay pending"
@@ -86,7 +86,7 @@ mod tests {
     use crate::task::TableName;
 
     #[test]
-    fn a_standing_pause_and_a_missing_right_are_noted() {
+    fn active_pauses_and_missing_rights_are_noted() {
         let queries = Queries::new(&TableName::new("tasks").unwrap());
         assert_is(&judge(&queries, 0, &[]), Severity::Ok, "nothing is paused");
         assert_is(&judge(&queries, 1, &[]), Severity::Note, "a pause or hold");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_with_a_broken_index_are_refused_and_old_ones_complained_about() {
+    fn servers_with_a_broken_index_are_errors_and_old_ones_warnings() {
         let told = [
             ("10.11.19-MariaDB-0+deb12u1", Severity::Ok, "MariaDB"),
             ("10.6.10-MariaDB", Severity::Error, "MDEV-29666"),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_binlogs_are_refused_only_where_one_is_kept() {
+    fn a_statement_binlog_is_refused_only_if_enabled() {
         let judge = |log, format| binlog(&variables([("log_bin", log), ("binlog_format", format)]));
         assert_is(&judge("ON", "STATEMENT"), Severity::Error, "1665");
         assert_is(&judge("ON", "MIXED"), Severity::Ok, "MIXED");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_no_writes_is_refused() {
+    fn a_read_only_server_is_refused() {
         for name in ["read_only", "super_read_only", "innodb_read_only"] {
             assert_is(
                 &read_only(&variables([(name, "ON")])),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_seconds_and_small_packets_are_told() {
+    fn weak_durability_and_small_packets_are_reported() {
         let flush = |value| durability(&variables([("innodb_flush_log_at_trx_commit", value)]));
         assert_is(&flush("1"), Severity::Ok, "waits for the disk");
         assert_is(&flush("2"), Severity::Note, "is 2");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn both_pools_must_fit_beside_those_who_are_there() {
+    fn both_pools_must_fit_beside_existing_connections() {
         let judge = |most, per_user, connected| {
             let pairs = [
                 ("max_connections", most),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn prepared_statements_must_fit_beside_those_of_others() {
+    fn prepared_statements_must_fit_beside_existing_ones() {
         let judge = |used, most| {
             let pairs = [
                 ("prepared_stmt_count", used),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn galera_is_pointed_out() {
+    fn galera_is_reported() {
         let findings = judge(&variables([("wsrep_on", "ON")]), 8);
         assert_is(findings.last().unwrap(), Severity::Note, "galera");
     }

@@ -129,14 +129,14 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn a_key_column_that_lacks_characters_is_told() {
+    fn a_key_column_that_lacks_characters_is_reported() {
         let judge = |charset| judge_key_charset(&TableName::new("tasks").unwrap(), charset);
         assert_is(&judge("utf8mb4"), Severity::Ok, "any character");
         assert_is(&judge("utf8mb3"), Severity::Note, "utf8mb3");
     }
 
     #[test]
-    fn a_table_that_can_be_migrated_is_told_from_one_that_cannot() {
+    fn a_table_that_can_be_migrated_differs_from_one_that_cannot() {
         let table = || TableName::new("tasks").unwrap();
         let judge = |shape| judge_shape(&table(), &shape);
         let absent = judge(Err(MigrateError::Absent { table: table() }));

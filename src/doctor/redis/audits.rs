@@ -40,7 +40,7 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn more_keys_than_fit_between_two_sentinels_make_a_warning() {
+    fn an_audit_longer_than_the_sentinel_interval_is_a_warning() {
         let judge = |expires: u64| {
             let database = format!("keys=9,expires={expires}");
             let info = Facts::from([("db0", database.as_str())]);

@@ -56,7 +56,7 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn a_server_that_lets_us_in_is_reachable_whatever_it_says_to_one_question() {
+    fn a_server_that_accepts_the_login_is_reachable_despite_a_refused_command() {
         let endpoint = Endpoint::new(&Config::default().redis).unwrap();
         let judge = |answer: Option<Result<(), RedisError>>| reachable(&endpoint, answer);
         let refused = |command| RedisError::NoPermission {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_server_is_not_reachable_decides_what_to_do() {
+    fn the_remedy_depends_on_the_connection_error() {
         let source = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into();
         let told = [
             (RedisError::Unreachable(source()), "start redis"),

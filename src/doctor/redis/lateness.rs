@@ -57,7 +57,7 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn the_predicted_lateness_is_the_measured_law() {
+    fn the_predicted_lateness_matches_the_measured_one() {
         let seconds = |keys, hz, effort| lap(keys, hz, effort).as_secs_f64();
         assert_eq!(seconds(100_000, 10, 1), 500.0);
         // Measured: 33.4 s.
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn late_events_matter_only_where_nobody_nudges() {
+    fn late_events_matter_only_without_the_nudge() {
         let info = Facts::from([("configured_hz", "10"), ("db0", "keys=9,expires=100000")]);
         let judged = lateness(&info, Some(1), 0, true);
         assert_is(

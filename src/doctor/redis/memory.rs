@@ -33,14 +33,14 @@ pub(super) fn eviction(info: &Facts) -> Finding {
             EVICTION,
             format!("`maxmemory-policy` is `{policy}`: armed keys are evicted {when}, and their tasks wait for the sweep"),
         )
-        .remedy("set `maxmemory-policy noeviction`, or give the tasks a server of their own");
+        .remedy("set `maxmemory-policy noeviction`, or give the tasks their own server");
     }
     if limit > 0 && used > limit / 10 * 9 {
         return Finding::warning(
             EVICTION,
             format!("{} of {} are used: when they are full, keys cannot be armed, and tasks wait for the sweep", bytes(used), bytes(limit)),
         )
-        .remedy("raise `maxmemory`, or give the tasks a server of their own");
+        .remedy("raise `maxmemory`, or give the tasks their own server");
     }
     Finding::ok(
         EVICTION,
@@ -99,7 +99,7 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn every_policy_but_noeviction_throws_armed_keys_away() {
+    fn every_policy_but_noeviction_is_a_warning() {
         let info = |policy, limit| {
             Facts::from([
                 ("maxmemory_policy", policy),

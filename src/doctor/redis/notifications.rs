@@ -132,7 +132,7 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn any_flags_that_include_expired_events_are_enough() {
+    fn flags_that_include_expired_events_suffice() {
         for text in ["Ex", "AKE", "xEg"] {
             assert_is(
                 &notifications(Some(text), Events::Expired)[0],
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_adding_flags_is_said_with_what_is_left_to_do() {
+    fn the_result_of_adding_flags_names_remaining_steps() {
         let flags = || NotifyFlags::parse("K");
         let refusal = || RedisError::Replica(None);
         let told = [

@@ -84,7 +84,7 @@ mod tests {
     use crate::doctor::finding::tests::assert_is;
 
     #[test]
-    fn servers_are_told_apart_by_name_and_age() {
+    fn servers_are_distinguished_by_name_and_version() {
         let told = [
             (
                 Facts::from([("redis_version", "7.0.15")]),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_master_will_do() {
+    fn only_a_master_is_accepted() {
         assert_is(
             &role(&Facts::from([("role", "master")])),
             Severity::Ok,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_failed_is_told_from_no_persistence() {
+    fn a_failed_disk_differs_from_no_persistence() {
         let judge = |pairs: [(&str, &str); 2]| persistence(&Facts::from(pairs));
         let failed = judge([("aof_enabled", "0"), ("rdb_last_bgsave_status", "err")]);
         assert_is(&failed, Severity::Warning, "could not write");
