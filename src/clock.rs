@@ -1,8 +1,8 @@
-//! The one place where clocks are read.
+//! Access to clocks.
 //!
-//! Two clocks exist. What is due and what is leased is decided by the *ledger's* clock, inside the
-//! statement that acts. In this process [`LedgerClock`] follows it, to know when to look; being a few
-//! milliseconds off costs lateness, never safety. The wall clock of this machine decides nothing.
+//! There are two clocks. The *ledger's* clock decides what is due and leased, inside the statement that acts.
+//! [`LedgerClock`] follows it in this process, to know when to look; an error of a few milliseconds costs lateness,
+//! never safety. The wall clock of this machine decides nothing.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::task::UnixMs;
 
-/// This machine's wall clock: for log lines, and to start a [`LedgerClock`] that has heard nothing yet.
+/// Wall clock of this machine. Used for log lines, and as the first estimate of a [`LedgerClock`].
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the wall clock is read"
@@ -23,7 +23,7 @@ pub fn wall() -> UnixMs {
     UnixMs(0).plus(since_epoch)
 }
 
-/// This machine's wall clock in microseconds since 1970: for measurements in which every process shares it.
+/// Wall clock of this machine in microseconds since 1970, for measurements across processes.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the wall clock is read"
@@ -35,19 +35,19 @@ pub fn wall_micros() -> u64 {
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The ledger's clock, followed from here: its last known reading plus the monotonic time since.
+/// Local estimate of the ledger's clock: its last reading plus the monotonic time since.
 ///
-/// Runs on tokio's clock, so a test that pauses time moves it by hand. Clones share one clock.
+/// Uses tokio's clock, so tests can pause it. Clones share one clock.
 #[derive(Debug, Clone)]
 pub struct LedgerClock(Arc<Mutex<Anchor>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
-    /// Microseconds since 1970: half a millisecond lost here would be half a millisecond of lateness.
+    /// Microseconds since 1970. Rounding to milliseconds would add lateness.
     reading_us: i64,
-    /// `None`: time stands still.
+    /// `None` for a frozen clock.
     at: Option<Instant>,
-    /// How wrong the reading may be: half the round trip it took.
+    /// Largest error of the reading: half of its round trip.
     error: Duration,
 }
 
@@ -57,26 +57,26 @@ impl Anchor {
     }
 }
 
-/// How fast two crystals drift apart at worst; it makes an old reading give way to a newer, coarser one.
+/// Largest assumed drift between the two clocks. With it, a newer and coarser reading replaces an old one at some time.
 const DRIFT_PER_SECOND: Duration = Duration::from_micros(100);
 
-/// What is added to a due time at most, so that the ledger's clock is not ahead of this one.
+/// Most that is added to a due time so that the ledger's clock has reached it.
 const MARGIN_MAX: Duration = Duration::from_millis(1);
 
 impl LedgerClock {
-    /// A clock that reads `now` at this instant, and *is* the ledger's: for one in memory.
+    /// Creates a clock that reads `now` at this instant and runs on, without an error. For a ledger in memory.
     pub fn starting_at(now: UnixMs) -> Self {
         Self::anchored(now, Duration::ZERO)
     }
 
-    /// A clock that reads `now` until it is [`set`](Self::set): for tests.
-    pub fn standing_at(now: UnixMs) -> Self {
+    /// Creates a clock that reads `now` until it is [`set`](Self::set), for tests.
+    pub fn frozen_at(now: UnixMs) -> Self {
         let clock = Self::starting_at(now);
         clock.set(now);
         clock
     }
 
-    /// From now on it stands still, and reads `now`.
+    /// Freezes the clock at `now`.
     pub fn set(&self, now: UnixMs) {
         *self
             .0
@@ -88,8 +88,8 @@ impl LedgerClock {
         };
     }
 
-    /// A clock that is believed to read about `now`, until the ledger has been asked.
-    pub fn guessing(now: UnixMs) -> Self {
+    /// Creates a clock that reads about `now` until the first reading of the ledger's clock.
+    pub fn estimated_at(now: UnixMs) -> Self {
         Self::anchored(now, Duration::MAX)
     }
 
@@ -101,21 +101,21 @@ impl LedgerClock {
         })))
     }
 
-    /// The ledger's time, as far as it is known here.
+    /// Returns the estimated time of the ledger.
     pub fn now(&self) -> UnixMs {
         UnixMs(self.now_us().div_euclid(1000))
     }
 
-    /// The same in microseconds since 1970.
+    /// Returns the same in microseconds since 1970.
     pub fn now_us(&self) -> i64 {
         let anchor = self.anchor();
         let since = i64::try_from(anchor.age().as_micros()).unwrap_or(i64::MAX);
         anchor.reading_us.saturating_add(since)
     }
 
-    /// What the ledger's clock reads at least. Its time is known here only as exactly as a round trip is short, and what
-    /// is asked a moment too early is asked in vain.
-    pub fn surely(&self) -> UnixMs {
+    /// Returns a lower bound of the ledger's time. A statement that runs before the due time by the ledger's clock
+    /// finds nothing, so alarms wait for this bound.
+    pub fn lower_bound(&self) -> UnixMs {
         UnixMs(
             self.now_us()
                 .saturating_sub(self.margin_us())
@@ -123,7 +123,7 @@ impl LedgerClock {
         )
     }
 
-    /// The instant at which [`surely`](Self::surely) will read `moment`; now if it has passed.
+    /// Returns the instant at which [`lower_bound`](Self::lower_bound) will read `moment`, or now if it has passed.
     pub fn instant_of(&self, moment: UnixMs) -> Instant {
         let surely_us = self.now_us().saturating_sub(self.margin_us());
         let wait_us = moment.0.saturating_mul(1000).saturating_sub(surely_us);
@@ -135,8 +135,8 @@ impl LedgerClock {
         i64::try_from(margin.as_micros()).unwrap_or(0)
     }
 
-    /// Takes in a reading of the ledger's clock, in microseconds since 1970: asked for at `asked`, and the answer is in
-    /// hand now. Kept if it is at least as exact as what is known.
+    /// Takes a reading of the ledger's clock in microseconds since 1970. `asked` is when it was requested; the reply
+    /// has just arrived. Ignored if it is less exact than the current estimate.
     pub fn observe_us(&self, reading_us: i64, asked: Instant) {
         let error = asked.elapsed() / 2;
         let mut anchor = self
@@ -155,7 +155,7 @@ impl LedgerClock {
         }
     }
 
-    /// The next reading counts, however coarse: what is known is another server's time.
+    /// Accepts the next reading, however coarse: the current estimate is from another server.
     pub fn distrust(&self) {
         let mut anchor = self
             .0
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_runs_with_monotonic_time() {
+    async fn the_clock_runs_with_monotonic_time() {
         let clock = LedgerClock::starting_at(UnixMs(1000));
         tokio::time::advance(Duration::from_millis(250)).await;
         assert_eq!(clock.now(), UnixMs(1250));
@@ -189,8 +189,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_reading_of_another_server_counts_however_coarse() {
-        let clock = LedgerClock::guessing(UnixMs(0));
+    async fn the_first_reading_of_another_server_counts() {
+        let clock = LedgerClock::estimated_at(UnixMs(0));
         clock.observe_us(1_000_000, Instant::now());
         tokio::time::advance(Duration::from_millis(100)).await;
         let asked = Instant::now();
@@ -203,24 +203,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_was_set_stands_still() {
-        let clock = LedgerClock::standing_at(UnixMs(1000));
+    async fn a_clock_that_was_set_is_frozen() {
+        let clock = LedgerClock::frozen_at(UnixMs(1000));
         tokio::time::advance(Duration::from_millis(250)).await;
         clock.observe_us(5_000_000, Instant::now());
         assert_eq!(clock.now(), UnixMs(1000));
         clock.set(UnixMs(900));
-        assert_eq!((clock.now(), clock.surely()), (UnixMs(900), UnixMs(900)));
+        assert_eq!(
+            (clock.now(), clock.lower_bound()),
+            (UnixMs(900), UnixMs(900))
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_more_exact_reading_wins_until_it_is_old() {
-        let clock = LedgerClock::guessing(UnixMs(0));
+        let clock = LedgerClock::estimated_at(UnixMs(0));
         let asked = Instant::now();
         tokio::time::advance(Duration::from_millis(2)).await;
         clock.observe_us(10_001_000, asked);
         assert_eq!(clock.now(), UnixMs(10_002));
         assert_eq!(
-            clock.surely(),
+            clock.lower_bound(),
             UnixMs(10_001),
             "it may be wrong by half the round trip"
         );

@@ -59,7 +59,7 @@ impl SignalSink for TimerSink {
         self.deps.ownership.may_stop_listening()
     }
 
-    fn armed_by_us(&self, key: &TaskKey) {
+    fn armed_by_lapsed(&self, key: &TaskKey) {
         self.candidates.forget_arming(key);
     }
 

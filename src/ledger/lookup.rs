@@ -1,6 +1,6 @@
 //! Look-up: the state of one key in the ledger.
 
-use crate::task::{Arming, Booked, Origin, State, UnixMs};
+use crate::task::{Arming, Origin, RowEvidence, State, UnixMs};
 
 /// Result of [`Ledger::look_up`](super::Ledger::look_up) for a key that has a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Lookup {
     pub stamp: Stamp,
 }
 
-/// The times that order what is said about a task: see [`Booked`].
+/// The times that order what is said about a task: see [`RowEvidence`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
     /// The last change by a version of lapsed that knows the column; 0 if there was none.
@@ -35,8 +35,8 @@ pub struct Stamp {
 
 impl Lookup {
     /// What adoption asks about it.
-    pub fn booked(&self) -> Booked {
-        Booked {
+    pub fn booked(&self) -> RowEvidence {
+        RowEvidence {
             state: self.state,
             due: self.arming.due,
             due_at: self.due_at,

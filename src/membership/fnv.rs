@@ -1,6 +1,6 @@
-//! A hash of text that is the same on every machine and in every version.
+//! FNV-1a, a hash of text that is equal on every machine and in every version.
 
-/// FNV-1a, the hash of Fowler, Noll and Vo.
+/// Returns the 64-bit FNV-1a hash.
 pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_that_of_its_authors() {
+    fn the_hash_matches_the_published_values() {
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);

@@ -70,10 +70,10 @@ pub struct Heartbeat {
     pub until: UnixMs,
     /// Whether it accepts tasks.
     pub readiness: Readiness,
-    /// Whether it listens to the events of all keys.
+    /// True if it listens to the events of all keys.
     pub listening: bool,
-    /// Whether it can pass events on to other members.
-    pub passes_on: bool,
+    /// True if it can forward events to other members.
+    pub forwards: bool,
     /// What it can run.
     pub capabilities: Capabilities,
 }
@@ -87,7 +87,8 @@ struct Written {
     until: i64,
     readiness: Readiness,
     listening: bool,
-    passes_on: bool,
+    #[serde(rename = "passes_on")]
+    forwards: bool,
     handlers: Vec<String>,
     routes: Vec<String>,
 }
@@ -102,7 +103,7 @@ impl Heartbeat {
             until: self.until.0,
             readiness: self.readiness,
             listening: self.listening,
-            passes_on: self.passes_on,
+            forwards: self.forwards,
             handlers: self.capabilities.handlers.clone(),
             routes: self.capabilities.routes.clone(),
         };
@@ -123,7 +124,7 @@ impl Heartbeat {
             until,
             readiness,
             listening,
-            passes_on,
+            forwards,
             handlers,
             routes,
         } = written;
@@ -135,7 +136,7 @@ impl Heartbeat {
             until: UnixMs(until),
             readiness,
             listening,
-            passes_on,
+            forwards,
             capabilities: Capabilities { handlers, routes },
         })
     }
@@ -154,7 +155,7 @@ mod tests {
             until: UnixMs(1_800_000_000_000),
             readiness: Readiness::Full,
             listening: true,
-            passes_on: false,
+            forwards: false,
             capabilities: Capabilities {
                 handlers: vec!["Order@close".into()],
                 routes: vec!["^Shop@".into()],
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_write_lines_of_its_own() {
+    fn a_name_cannot_add_log_lines() {
         let json = heartbeat()
             .to_json()
             .replace("host:7", "a\\nERROR \\u001b[31m");

@@ -1,4 +1,4 @@
-//! Membership in memory: for a daemon without Redis, which is alone, and for tests with several engines.
+//! Membership in memory: for a daemon without Redis, which has no other members, and for tests with several engines.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -5,8 +5,8 @@
 //! owner nudges the key at the due millisecond and claims the task; the other members claim it only when it is overdue.
 //!
 //! The three most senior members listen to the events of all keys, however many members there are. The first adopts
-//! keys that other programs arm and passes expired keys on to their owners. The second steps in when the first is gone
-//! or failed to act. The third only remembers events for some seconds.
+//! keys that other programs arm and forwards expired keys to their owners. The second steps in when the first is gone
+//! or failed to act. The third only remembers events for a few seconds.
 //!
 //! **Safety does not depend on membership.** The claim decides who runs a task. A member list that is wrong, stale or
 //! missing costs some statements that match nothing, or a second of lateness. A member that knows of no other owns all.
@@ -63,15 +63,15 @@ pub trait Membership: Send + Sync + 'static {
     /// Removes our heartbeat, and releases the audit lock if we have it.
     async fn leave(&self, id: MemberId) -> Result<(), MembershipError>;
 
-    /// True if this member still receives hints: a killed member is detected long before its heartbeat expires. Only
-    /// asked about members that can be passed hints. `true` where the adapter cannot tell.
+    /// True if this member still receives hints, by which a killed member is detected long before its heartbeat
+    /// expires. Called only for members that can receive hints. Returns `true` if the adapter cannot tell.
     async fn is_reachable(&self, _id: MemberId) -> Result<bool, MembershipError> {
         Ok(true)
     }
 
-    /// Takes the audit lock for [`AUDIT_LOCK_TTL`], or extends it if it is ours. An audit that has finished and covers
-    /// `wanted` makes one of our own unnecessary. The lock does not outlive the data of the timer: a Redis that was
-    /// restarted or replaced has not been audited.
+    /// Takes the audit lock for [`AUDIT_LOCK_TTL`], or extends it if it is ours. Returns [`Done`](AuditLockState::Done)
+    /// if a finished audit covers `wanted`. The lock does not outlive the data of the timer: a Redis that was restarted
+    /// or replaced has not been audited.
     async fn lock_audit(
         &self,
         id: MemberId,
@@ -85,7 +85,7 @@ pub trait Membership: Send + Sync + 'static {
     async fn finish_audit(&self, id: MemberId, audit: Audit) -> Result<(), MembershipError>;
 }
 
-/// Why the members could not be read or written.
+/// Error of a membership adapter.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct MembershipError {

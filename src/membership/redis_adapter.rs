@@ -21,15 +21,15 @@ const FINISHED_PREFIX: &str = "audited:";
 
 const AUDIT: &str = "cannot read or write the audit lock";
 
-/// Heartbeats in Redis, on a connection of their own: they must not queue behind a thousand keys being armed.
+/// Heartbeats in Redis, on a separate connection, so that they do not queue behind bulk arming.
 #[derive(Debug)]
 pub struct RedisMembership(Members);
 
 impl RedisMembership {
-    /// Does no I/O. `ledger` is the ledger's name, the same for all its members; members of another ledger are not seen.
+    /// Does no I/O. `ledger` is the name that all members share. Members of other ledgers are invisible.
     ///
     /// # Errors
-    /// When the URL cannot be read.
+    /// If the URL is invalid.
     pub fn new(redis: &RedisConfig, ledger: LedgerName) -> Result<Self, RedisError> {
         let commands = Commands::new(Endpoint::new(redis)?);
         let plain = format!("{:016x}", fnv1a(ledger.text().as_bytes()));
@@ -40,7 +40,7 @@ impl RedisMembership {
     /// Returns the heartbeats that are valid at `now`, without publishing one: for diagnosis.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer.
+    /// If Redis refuses or does not answer.
     pub async fn members(&self, now: UnixMs) -> Result<Vec<Heartbeat>, RedisError> {
         let found = self.0.read().await?;
         let heartbeats = found

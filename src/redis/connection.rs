@@ -1,4 +1,4 @@
-//! Where the server is, and the one connection that all commands share.
+//! Endpoint of the server, and the connection that all commands share.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,19 +14,19 @@ use super::{EventKind, RedisError};
 use crate::config::RedisConfig;
 use crate::task::{Backoff, RetryPolicy};
 
-/// Unanswered data breaks a connection after this long, whatever the kernel's own patience is.
+/// A connection with unacknowledged data breaks after this time, independent of the kernel's retransmission limit.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Commands that wait to be written; what exceeds it waits in its caller, under the caller's deadline.
+/// Most commands that wait to be written. Further callers wait, within their own deadlines.
 const PIPELINE_BUFFER: usize = 1000;
 
-/// Bytes that are gathered before they are written: bulk arming would flush every 8 KiB otherwise.
+/// Most bytes collected before a write. Bulk arming would otherwise flush every 8 KiB.
 const WRITE_BOUNDARY: usize = 256 * 1024;
 
-/// What our connections call themselves.
+/// Library name that connections report with `CLIENT SETINFO`.
 pub const LIBRARY: &str = "lapsed";
 
-/// After a failed attempt the next one waits 50 ms to about a second.
+/// Backoff after a failed attempt: 50 ms to about one second.
 const RECONNECT: RetryPolicy = RetryPolicy {
     backoff: Backoff::Exponential {
         base: Duration::from_millis(50),
@@ -37,7 +37,7 @@ const RECONNECT: RetryPolicy = RetryPolicy {
     deadline: None,
 };
 
-/// A server and how to reach it. Making one does no I/O.
+/// The address of a server and its connection settings. Creating one does no I/O.
 #[derive(Clone)]
 pub struct Endpoint {
     client: redis::Client,
@@ -47,10 +47,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads the URL.
+    /// Parses the URL.
     ///
     /// # Errors
-    /// [`RedisError::Url`].
+    /// Returns [`RedisError::Url`] if the URL is invalid.
     pub fn new(config: &RedisConfig) -> Result<Self, RedisError> {
         let info = config
             .url
@@ -58,7 +58,7 @@ impl Endpoint {
             .into_connection_info()
             .map_err(RedisError::Url)?;
         if let ConnectionAddr::TcpTls { .. } = info.addr() {
-            // rustls takes its cryptography from the process; whoever installed one first is right.
+            // rustls has one cryptography provider for each process. An installed one is kept.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let keepalive = TcpKeepalive::new()
@@ -70,7 +70,7 @@ impl Endpoint {
             .set_keepalive(keepalive)
             .set_user_timeout(USER_TIMEOUT);
         let settings = info.redis_settings().clone();
-        // `CLIENT LIST` shows the name (Redis 7.2 and later), so that `doctor` knows the connections of daemons.
+        // `CLIENT LIST` shows the name (Redis 7.2 and later), by which `doctor` recognizes the connections of daemons.
         let settings = settings
             .set_protocol(redis::ProtocolVersion::RESP2)
             .set_lib_name(LIBRARY, env!("CARGO_PKG_VERSION"));
@@ -83,22 +83,22 @@ impl Endpoint {
         })
     }
 
-    /// `host:port` or the socket's path: a name for logs and metrics, without credentials.
+    /// Returns `host:port` or the path of the socket, without credentials, for logs and metrics.
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// Number of the database.
+    /// Returns the database number.
     pub fn database(&self) -> i64 {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// Where events of this kind are announced for the keys of the database.
+    /// Returns the channel for events of this kind in the database.
     pub fn channel(&self, kind: EventKind) -> String {
         format!("__keyevent@{}__:{kind}", self.database())
     }
 
-    /// Bound on one answer.
+    /// Longest time to wait for a reply.
     pub(super) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
@@ -117,9 +117,9 @@ impl Endpoint {
             .map_err(|error| RedisError::of("AUTH", error))
     }
 
-    /// A connection that can subscribe.
+    /// Opens a connection for subscriptions.
     pub(super) async fn connect_pubsub(&self) -> Result<PubSub, RedisError> {
-        // The crate sets no bound of its own here.
+        // The crate sets no timeout here.
         match timeout(self.connect_timeout, self.client.get_async_pubsub()).await {
             Ok(connected) => connected.map_err(|error| RedisError::of("AUTH", error)),
             Err(_) => Err(RedisError::silence()),
@@ -129,18 +129,18 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client would show the password.
+        // The client's `Debug` shows the password.
         f.debug_struct("Endpoint")
             .field("node", &self.node)
             .finish()
     }
 }
 
-/// The connection that all commands share: made on first use, made again on the first use after a
-/// loss. Clones share it.
+/// The connection that all commands share. It is opened on first use, and again on the first use after a loss. Clones
+/// share it.
 ///
-/// A caller waits at most the connect timeout plus the response timeout. While attempts fail, callers
-/// between two of them get the last error at once.
+/// A caller waits at most the connect timeout plus the response timeout. After a failed attempt, callers get its error
+/// at once until the next attempt.
 #[derive(Debug, Clone)]
 pub struct Commands(Arc<Shared>);
 
@@ -150,7 +150,7 @@ struct Shared {
     link: Mutex<Link>,
 }
 
-/// What the attempt to connect came to, once it has.
+/// The result of an attempt to connect, once it has ended.
 type Attempt = watch::Receiver<Option<Result<Live, RedisError>>>;
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ enum Link {
     },
 }
 
-/// A connection and which one it is, so that a late failure of an old one does not end a new one.
+/// A connection and its identity, so that a late failure of an old connection does not close a new one.
 #[derive(Debug, Clone)]
 struct Live {
     connection: MultiplexedConnection,
@@ -179,15 +179,15 @@ impl Commands {
         Self(Arc::new(Shared { endpoint, link }))
     }
 
-    /// Where they go.
+    /// Returns the server's endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.0.endpoint
     }
 
-    /// Sends commands in one go. `command` names them in errors.
+    /// Sends a pipeline. `command` names it in errors.
     ///
     /// # Cancel safety
-    /// What was handed to the connection is still sent.
+    /// A pipeline that was handed to the connection is sent even if the caller is cancelled.
     pub(super) async fn send<T: FromRedisValue>(
         &self,
         command: &'static str,
@@ -199,7 +199,7 @@ impl Commands {
             .query_async(&mut connection)
             .await
             .map_err(|error| {
-                // A silent connection may be half open: asking a new one costs little, waiting does not.
+                // A silent connection may be half open. A new one is cheaper than to wait.
                 if error.is_io_error() || error.is_unrecoverable_error() {
                     self.0.lose(&live);
                 }
@@ -207,7 +207,7 @@ impl Commands {
             })
     }
 
-    /// Lets the next command try at once: somebody has just seen the server alive.
+    /// Lets the next command connect at once. Call it when the server is known to be up.
     pub fn forget_failures(&self) {
         let mut link = self.0.link();
         if let Link::Down { .. } = *link {
@@ -236,16 +236,16 @@ impl Commands {
             }
         };
         match attempt.wait_for(Option::is_some).await {
-            Ok(answer) => answer.clone().expect("it is some"),
+            Ok(answer) => answer.clone().expect("the wait ends at `Some`"),
             Err(_) => {
-                // The runtime that was connecting has ended; another one may try.
+                // The runtime of the attempt has ended; the next call connects again.
                 *self.0.link() = Link::Idle;
                 Err(RedisError::silence())
             }
         }
     }
 
-    /// Connects in a task of its own: the caller that asked first may give up sooner than the rest.
+    /// Connects in a separate task, because the first caller may give up before the others.
     fn attempt(&self, failures: u16) -> Attempt {
         let (answer, attempt) = watch::channel(None);
         let shared = Arc::clone(&self.0);
@@ -263,7 +263,7 @@ impl Commands {
                     until: Instant::now() + RECONNECT.delay(failures, rand::random()),
                 },
             };
-            // Nobody may be waiting any more.
+            // All callers may have given up.
             let _ = answer.send(Some(connected));
         });
         attempt
@@ -321,10 +321,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_not_there_is_asked_at_a_limited_rate() {
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = nobody.local_addr().unwrap();
-        drop(nobody);
+    async fn connection_attempts_to_a_missing_server_are_limited() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = closed.local_addr().unwrap();
+        drop(closed);
         let commands = Commands::new(endpoint(&format!("redis://{address}/0")).unwrap());
         for _ in 0..100 {
             let answer: Result<(), _> = commands.send("PING", redis::pipe().ping()).await;

@@ -1,16 +1,16 @@
-//! What is handed to other programs by way of Redis.
+//! Delivery of tasks to other programs through Redis.
 
 use redis::{FromRedisValue, Pipeline};
 
 use super::{Commands, RedisError};
 
-/// Hands things over. What it says is done has been acknowledged by the server.
+/// Delivers entries and messages. A returned success was acknowledged by the server.
 ///
-/// A connection that turns out to have been closed while it rested is made anew, and the command is sent once more: it
-/// may then be there twice. Cloning is cheap, and clones share the connection.
+/// If an idle connection turns out to be closed, the command is sent once more on a new one; the entry may then be
+/// there twice. Clones share the connection.
 ///
 /// # Cancel safety
-/// What was handed to the connection is still sent.
+/// A command that was handed to the connection is sent even if the caller is cancelled.
 #[derive(Debug, Clone)]
 pub struct Deliveries {
     commands: Commands,
@@ -22,10 +22,10 @@ impl Deliveries {
         Self { commands }
     }
 
-    /// Appends an entry to a stream, which is then cut to about so many.
+    /// Appends an entry to a stream, and trims the stream to about `entries_max` entries.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer; in the latter case it may be there.
+    /// If Redis rejects the command or does not reply. Without a reply, the entry may have been added.
     pub async fn append(
         &self,
         key: &str,
@@ -41,7 +41,7 @@ impl Deliveries {
         self.send("XADD", &pipeline).await
     }
 
-    /// Pushes onto the head of a list.
+    /// Pushes a value onto the head of a list.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -51,7 +51,7 @@ impl Deliveries {
         self.send("LPUSH", &pipeline).await
     }
 
-    /// Sends a message, and tells how many received it.
+    /// Publishes a message. Returns the number of receivers.
     ///
     /// # Errors
     /// As [`append`](Self::append).

@@ -1,17 +1,17 @@
-//! Why Redis did not do what it was asked.
+//! Errors of Redis commands.
 
 use redis::{ErrorKind, RetryMethod};
 
-/// What went wrong, by what can be done about it. The server's own words are the source.
+/// An error, classified by its remedy. The server's message is the source.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {
-    /// The configured URL cannot be read.
+    /// The configured URL is invalid.
     #[error(
         "cannot read the redis url, expected `redis://`, `rediss://` or `unix://`, then where the server is"
     )]
     Url(#[source] redis::RedisError),
-    /// No connection, a broken one, or no answer in time.
+    /// No connection, a broken connection, or no reply in time.
     #[error("cannot reach redis")]
     Unreachable(#[source] redis::RedisError),
     /// `NOAUTH` or `WRONGPASS`.
@@ -20,31 +20,31 @@ pub enum RedisError {
     /// `NOPERM`: the user's ACL lacks something.
     #[error("this redis user may not run `{command}` as lapsed does")]
     NoPermission {
-        /// What was sent.
+        /// The command that was sent.
         command: &'static str,
-        /// The server's answer: the command, key or channel it is about.
+        /// The server's reply, which names the command, key or channel.
         #[source]
         source: redis::RedisError,
     },
     /// The server has just started.
     #[error("redis is still loading its data")]
     Loading(#[source] redis::RedisError),
-    /// A replica expires nothing itself and takes no writes.
+    /// The server is a replica, which expires no keys and accepts no writes.
     #[error("this redis is a replica, expected the master")]
     Replica(#[source] Option<redis::RedisError>),
-    /// Any other refusal.
+    /// Any other error reply.
     #[error("redis refuses `{command}`")]
     Refused {
-        /// What was sent.
+        /// The command that was sent.
         command: &'static str,
-        /// The server's answer.
+        /// The server's reply.
         #[source]
         source: redis::RedisError,
     },
 }
 
 impl RedisError {
-    /// What an error of the redis crate means, when `command` was sent.
+    /// Classifies an error of the redis crate from `command`.
     pub(super) fn of(command: &'static str, error: redis::RedisError) -> Self {
         match server_code(&error).as_deref() {
             Some("NOAUTH" | "WRONGPASS") => Self::Credentials(error),
@@ -69,12 +69,12 @@ impl RedisError {
         }
     }
 
-    /// No answer within the time it may take.
+    /// Creates the error for a missing reply.
     pub(crate) fn silence() -> Self {
         Self::Unreachable(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
     }
 
-    /// Whether the same request may succeed later without anybody mending anything.
+    /// True if the same request may succeed later without a change to configuration or rights.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Loading(_) | Self::Replica(_) => true,
@@ -83,17 +83,17 @@ impl RedisError {
         }
     }
 
-    /// Whether the server answered, and the answer was no.
+    /// True if the server replied with an error.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::NoPermission { .. } | Self::Refused { .. })
     }
 
-    /// Whether the connection was closed, and not merely silent: nobody may have seen the command.
+    /// True if the connection was closed, and not merely silent: the server may not have received the command.
     pub(super) fn is_closed_connection(&self) -> bool {
         matches!(self, Self::Unreachable(source) if source.is_connection_dropped() && !source.is_timeout())
     }
 
-    /// The first word of the server's refusal, such as `OOM`.
+    /// Returns the first word of the server's error reply, such as `OOM`.
     pub fn server_code(&self) -> Option<String> {
         match self {
             Self::Url(_) | Self::Unreachable(_) => None,
@@ -105,7 +105,7 @@ impl RedisError {
         }
     }
 
-    /// The kind of it, to limit log lines by.
+    /// A short class name, by which log lines are limited.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Url(_) => "url",
@@ -118,10 +118,10 @@ impl RedisError {
         }
     }
 
-    /// What a person can do about it.
+    /// Advice for the operator.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Url(_) => "mend `redis.url`",
+            Self::Url(_) => "correct `redis.url`",
             Self::Unreachable(_) => "is the server up, and `redis.url` right?",
             Self::Credentials(_) => "check user and password in `redis.url`",
             Self::NoPermission { .. } => "give the user the rights that SECURITY.md lists",
@@ -132,7 +132,7 @@ impl RedisError {
     }
 }
 
-/// The first word of the server's answer; of the first refused command, if it is about several.
+/// Returns the first word of the server's error reply, or of the first error in a pipeline.
 fn server_code(error: &redis::RedisError) -> Option<String> {
     let errors = error.clone().into_server_errors()?;
     errors.first().map(|(_, error)| error.code().to_owned())
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_answers_are_told_apart() {
+    fn error_replies_are_classified() {
         let told = [
             ("NOAUTH Authentication required.", "credentials", false),
             (
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_the_command_and_the_source_has_the_servers_words() {
+    fn the_text_names_the_command_and_the_source_has_the_reply() {
         let error = answered("NOPERM no permissions to access a channel");
         assert_eq!(
             error.to_string(),

@@ -1,4 +1,4 @@
-//! What a server says about itself and its other clients: for diagnosis alone.
+//! Diagnostic information about a server and its clients.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -8,33 +8,33 @@ use redis::FromRedisValue;
 use super::{Commands, Names, ProbeId, RedisError};
 use crate::task::UnixMs;
 
-/// Asks a server about itself. Each question is one answer, so that one refusal spoils no other.
+/// Queries a server for diagnosis. Each query is separate, so that one error reply does not affect the others.
 #[derive(Debug, Clone)]
 pub struct Inspection {
     commands: Commands,
 }
 
-/// Named values, as the server writes them.
+/// Named values as reported by the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts(HashMap<String, String>);
 
-/// Who else hears the events of a channel. `None`: the server does not say.
+/// Clients that receive the events of a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listeners {
-    /// Subscribed to the channel by its name.
+    /// Clients subscribed to the channel by name.
     pub by_name: u64,
-    /// Different patterns, of all clients; which ones is not told.
+    /// Distinct patterns of all clients; the server does not list them.
     pub patterns: u64,
-    /// Clients that subscribed to patterns.
+    /// Clients subscribed to patterns; `None` if the server does not say.
     pub by_pattern: Option<Vec<Client>>,
 }
 
-/// A client that listens to something.
+/// A client with subscriptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Client {
-    /// `host:port`
+    /// Its address, as `host:port`.
     pub address: String,
-    /// What it calls itself, or the library that it says it uses.
+    /// Its client name or library name.
     pub name: Option<String>,
 }
 
@@ -44,20 +44,20 @@ impl Inspection {
         Self { commands }
     }
 
-    /// Everything that `INFO` tells.
+    /// Returns all fields of `INFO`.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer; so for all that follow.
+    /// If Redis rejects the command or does not reply. This holds for all methods here.
     pub async fn info(&self) -> Result<Facts, RedisError> {
         let info: String = self.ask("INFO", &["INFO"]).await?;
         Ok(Facts::from_info(&info))
     }
 
-    /// Settings, by name. A managed server may leave some out.
+    /// Returns these settings, by name. A managed server may omit some.
     pub async fn settings(&self, names: &[&str]) -> Result<Facts, RedisError> {
         let mut facts = HashMap::new();
         for name in names {
-            // Servers before 7.0 take one name at a time.
+            // Servers before 7.0 accept one name for each command.
             let pair: Vec<String> = self.ask("CONFIG GET", &["CONFIG", "GET", name]).await?;
             if let [name, value] = &pair[..] {
                 facts.insert(name.clone(), value.clone());
@@ -74,7 +74,7 @@ impl Inspection {
         ))
     }
 
-    /// Who listens to `channel`, this connection not counted.
+    /// Returns who listens to `channel`, without this connection.
     pub async fn listeners(&self, channel: &str) -> Result<Listeners, RedisError> {
         let (_, by_name): (String, u64) = self
             .ask("PUBSUB NUMSUB", &["PUBSUB", "NUMSUB", channel])
@@ -95,8 +95,8 @@ impl Inspection {
         })
     }
 
-    /// Which of the commands on keys are refused, with the reasons. Tries each on a key that does not
-    /// exist, so nothing changes.
+    /// Returns the error reply of each key command that this user may not run. Each is tried on a key that does not
+    /// exist.
     pub async fn refused_verbs(&self, names: &Names) -> Result<Vec<RedisError>, RedisError> {
         let name = &names.probe(ProbeId::random())[..];
         let verbs: [(&'static str, &[&str]); 4] = [
@@ -116,7 +116,7 @@ impl Inspection {
         Ok(refused)
     }
 
-    /// Tries to go through the keys; changes nothing.
+    /// Tries `SCAN`, which changes nothing.
     pub async fn try_scan(&self) -> Result<(), RedisError> {
         let scan = ["SCAN", "0", "COUNT", "1"];
         self.ask::<redis::Value>("SCAN", &scan).await.map(drop)
@@ -144,23 +144,23 @@ impl Facts {
         )
     }
 
-    /// The value, unless it is missing or empty.
+    /// Returns the value, or `None` if it is missing or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.get(name)?;
         (!value.is_empty()).then_some(value)
     }
 
-    /// The value, also an empty one.
+    /// Returns the value, even if it is empty.
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The value as a number.
+    /// Parses the value as a number.
     pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         self.get(name)?.parse().ok()
     }
 
-    /// How many keys of a database have a time to live.
+    /// Returns how many keys of a database have an expiry.
     pub fn expiring_keys(&self, database: i64) -> u64 {
         // `db0:keys=5,expires=3,avg_ttl=0`; an empty database is not listed.
         let keyspace = self.get(&format!("db{database}"));
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_read_as_info_writes_them() {
+    fn facts_are_parsed_from_info() {
         let facts = Facts::from_info(
             "# Server\r\nredis_version:7.0.15\r\nconfig_file:\r\n\r\n# Keyspace\r\ndb0:keys=5,expires=3,avg_ttl=7\r\n",
         );
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_with_patterns_are_told_from_the_others() {
+    fn clients_with_patterns_are_recognized() {
         let list = "id=3 addr=127.0.0.1:1 laddr=x name= sub=1 psub=0 lib-name=\n\
                     id=4 addr=127.0.0.1:2 laddr=x name= sub=0 psub=1 lib-name=redis-rs\n\
                     id=5 addr=127.0.0.1:3 laddr=x name=php sub=0 psub=2 lib-name=\n";

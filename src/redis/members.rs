@@ -12,7 +12,7 @@ const AUDIT_LOCK_BYTES_MAX: usize = 64;
 /// Field and value of one heartbeat, unchecked.
 type RawHeartbeat = (Vec<u8>, Vec<u8>);
 
-/// Heartbeats and audit lock of the members of one ledger. The keys have names of our own; see [`Names`](super::Names).
+/// Heartbeats and audit lock of the members of one ledger. For the names of the keys see [`Names`](super::Names).
 #[derive(Debug)]
 pub struct Members {
     keyspace: Keyspace,
@@ -68,8 +68,8 @@ impl Members {
         self.keyspace.commands().send("HDEL", &remove).await
     }
 
-    /// True if this member is subscribed to its hints. Publishes an empty hint, which takes no other permission than
-    /// passing hints on does.
+    /// True if this member is subscribed to its hints. Publishes an empty hint, which needs the same rights as
+    /// forwarding.
     ///
     /// # Errors
     /// If Redis refuses or does not answer.
@@ -82,8 +82,8 @@ impl Members {
 
     /// Takes the audit lock for `ttl` if it is free, or extends it if it is this holder's. Returns the lock's value.
     ///
-    /// The name contains the server's `run_id` where that may be asked: a restarted server, or one that took its place,
-    /// has not been audited.
+    /// The name contains the server's `run_id` if it is known, because a restarted or replaced server has not been
+    /// audited.
     ///
     /// # Errors
     /// If Redis refuses or does not answer; the lock may have been taken.
@@ -103,7 +103,7 @@ impl Members {
         Ok(found)
     }
 
-    /// Writes the audit lock, whatever its value was.
+    /// Writes the audit lock unconditionally.
     ///
     /// # Errors
     /// If Redis refuses or does not answer; it may have been written.
@@ -114,8 +114,8 @@ impl Members {
         self.keyspace.commands().send("SET", &write).await
     }
 
-    /// Releases the audit lock if this holder has it. Another member may take it between the check and the deletion: then
-    /// two audit.
+    /// Releases the audit lock if this holder has it. If another member takes it between the check and the deletion,
+    /// two members audit.
     ///
     /// # Errors
     /// If Redis refuses or does not answer; the lock may have been released.

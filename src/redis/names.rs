@@ -1,4 +1,4 @@
-//! What our keys are called inside Redis, and what a name heard there is.
+//! Names of lapsed's keys in Redis, and the parser for names in events.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,41 +15,41 @@ const AUDIT_PREFIX: &str = "#lapsed:audit:";
 
 const RATE_PREFIX: &str = "#lapsed:rate:";
 
-/// Puts the configured prefix before our names, and takes it off again. Cloning is cheap.
+/// Adds the configured prefix to names and removes it. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Names {
     prefix: Arc<str>,
 }
 
-/// What a ledger is called by the daemons that share it.
+/// The name of a ledger in keys that its daemons share.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerName {
     plain: Arc<str>,
     identity: Arc<OnceLock<String>>,
 }
 
-/// The random number in the name of one probe.
+/// The random number in a probe's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeId(u64);
 
-/// What an event says of a key. Its text is the end of the channel's name.
+/// The kind of a keyspace event. Its text ends the channel's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// It has expired.
+    /// The key expired.
     Expired,
-    /// It was given an expiry: by `SETEX`, `EXPIRE` and the like.
+    /// The key received an expiry, by `SETEX`, `EXPIRE` and the like.
     Expire,
-    /// It was deleted: by `DEL`, by an `EXPIRE` in the past, or on behalf of another server.
+    /// The key was deleted, by `DEL`, an `EXPIRE` in the past, or a migration.
     Del,
-    /// Its expiry was taken away.
+    /// The key lost its expiry.
     Persist,
 }
 
 impl EventKind {
-    /// Those that say what programs do to keys. They need the flag `g`.
+    /// Events of programs that arm and disarm keys. They need the flag `g`.
     pub const OF_ARMINGS: [Self; 3] = [Self::Expire, Self::Del, Self::Persist];
 
-    /// Reads it from the name of a channel.
+    /// Parses the name of a channel.
     pub(super) fn of_channel(channel: &str) -> Option<Self> {
         let (_, name) = channel.rsplit_once(':')?;
         let kinds = [Self::Expired, Self::Expire, Self::Del, Self::Persist];
@@ -72,66 +72,66 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// Everything an event can name.
+/// What the name in an event refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
     /// A task.
     Task(TaskKey),
     /// The sentinel with this number, counted from 1.
     Sentinel(u16),
-    /// A probe, of this daemon or of another.
+    /// A probe of this or another daemon.
     Probe(ProbeId),
-    /// A key by which daemons know of each other: nothing to do.
-    Fleet,
-    /// Somebody else's key.
+    /// A key that daemons share; ignored.
+    Shared,
+    /// A key of another program.
     Foreign(Foreign),
 }
 
 impl Names {
-    /// Names with this before them.
+    /// Creates names with this prefix.
     pub fn new(prefix: &str) -> Self {
         Self {
             prefix: Arc::from(prefix),
         }
     }
 
-    /// The name of a task's key.
+    /// Returns the name of a task's key.
     pub fn task(&self, key: &TaskKey) -> String {
         format!("{}{key}", self.prefix)
     }
 
-    /// The name of the sentinel with this number, counted from 1.
+    /// Returns the name of the sentinel with this number, counted from 1.
     pub fn sentinel(&self, number: u16) -> String {
         format!("{}{SENTINEL_PREFIX}{number}", self.prefix)
     }
 
-    /// The name of a probe.
+    /// Returns the name of a probe.
     pub fn probe(&self, id: ProbeId) -> String {
         format!("{}{PROBE_PREFIX}{id}", self.prefix)
     }
 
-    /// The name of the hash in which the daemons of a ledger show themselves.
+    /// Returns the name of the hash of heartbeats.
     pub fn members(&self, ledger: &str) -> String {
         format!("{}{MEMBERS_PREFIX}{ledger}", self.prefix)
     }
 
-    /// The channel on which a daemon is told what of its own has expired. Channels are those of the whole server: the
-    /// number of the daemon is random, and no other has it.
+    /// Returns the channel for hints to a member. Channels belong to the whole server; the member's random id keeps
+    /// them apart.
     pub fn hints(member: u64) -> String {
         format!("{HINT_PREFIX}{member:016x}")
     }
 
-    /// What the name of the turn to audit a ledger begins with.
+    /// Returns the prefix of the audit lock's name.
     pub fn audit(&self, ledger: &str) -> String {
         format!("{}{AUDIT_PREFIX}{ledger}", self.prefix)
     }
 
-    /// The name of the bucket that says how many tasks of a route may start.
+    /// Returns the name of the token bucket of a route.
     pub fn rate(&self, ledger: &str, route: &str) -> String {
         format!("{}{RATE_PREFIX}{ledger}:{route}", self.prefix)
     }
 
-    /// A pattern that every task's name fits, and few others do.
+    /// Returns a pattern that matches every task's name and few others.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();
         for c in self.prefix.chars() {
@@ -143,7 +143,7 @@ impl Names {
         pattern + "*@*"
     }
 
-    /// Tells what a name is. A name without the prefix is somebody else's.
+    /// Parses a name. A name without the prefix belongs to another program.
     pub fn read(&self, name: &[u8]) -> Heard {
         let Some(name) = name.strip_prefix(self.prefix.as_bytes()) else {
             return Heard::Foreign(Foreign::NotInGrammar);
@@ -154,12 +154,12 @@ impl Names {
                 None => Heard::Foreign(Foreign::NotInGrammar),
             };
         }
-        let fleet = [MEMBERS_PREFIX, AUDIT_PREFIX, RATE_PREFIX];
-        if fleet
+        let shared = [MEMBERS_PREFIX, AUDIT_PREFIX, RATE_PREFIX];
+        if shared
             .iter()
             .any(|prefix| name.starts_with(prefix.as_bytes()))
         {
-            return Heard::Fleet;
+            return Heard::Shared;
         }
         match KeyName::parse(name) {
             KeyName::Task(key) => Heard::Task(key),
@@ -170,18 +170,19 @@ impl Names {
 }
 
 impl LedgerName {
-    /// Its name, and the random identity that `migrate` gave it, once that is known: two ledgers may have the same name.
+    /// Creates a name. Once known, the random identity from `migrate` replaces it, because two ledgers may have the
+    /// same name.
     pub fn new(plain: &str, identity: Arc<OnceLock<String>>) -> Self {
         let plain = Arc::from(plain);
         Self { plain, identity }
     }
 
-    /// The identity, or else the name.
+    /// Returns the identity, or the name if the identity is unknown.
     pub fn text(&self) -> &str {
         self.identity.get().map_or(&self.plain, String::as_str)
     }
 
-    /// As another one, as long as its identity is not known.
+    /// Replaces the name that is used while the identity is unknown.
     #[must_use]
     pub fn with_plain(self, plain: &str) -> Self {
         Self::new(plain, self.identity)
@@ -195,12 +196,12 @@ impl From<&str> for LedgerName {
 }
 
 impl ProbeId {
-    /// A new one.
+    /// Creates a random id.
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses the text form.
     pub fn read(digits: &str) -> Option<Self> {
         Self::parse(digits.as_bytes())
     }
@@ -235,8 +236,8 @@ mod tests {
         assert_eq!(names.read(names.probe(id).as_bytes()), Heard::Probe(id));
         assert_eq!(names.members("7"), "app_cache:#lapsed:members:7");
         let rate = names.rate("app.tb", "^Mail@send(@|$)");
-        for fleet in [names.members("7"), names.audit("7"), rate] {
-            assert_eq!(names.read(fleet.as_bytes()), Heard::Fleet);
+        for shared in [names.members("7"), names.audit("7"), rate] {
+            assert_eq!(names.read(shared.as_bytes()), Heard::Shared);
         }
         for foreign in [
             "Order@close@42",
@@ -250,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_stands_for_itself_in_a_pattern() {
+    fn a_prefix_is_escaped_in_a_pattern() {
         assert_eq!(Names::new("").pattern(), "*@*");
         assert_eq!(Names::new("a*[b]?").pattern(), r"a\*\[b\]\?*@*");
     }
 
     #[test]
-    fn a_channel_says_what_its_events_are() {
+    fn a_channel_names_the_kind_of_its_events() {
         let kind = |channel| EventKind::of_channel(channel);
         assert_eq!(kind("__keyevent@0__:expired"), Some(EventKind::Expired));
         assert_eq!(kind("__keyevent@12__:del"), Some(EventKind::Del));
@@ -266,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_something(name in prop::collection::vec(any::<u8>(), 0..400), prefix in "[a-z:]{0,3}") {
+        fn any_bytes_are_classified(name in prop::collection::vec(any::<u8>(), 0..400), prefix in "[a-z:]{0,3}") {
             let _ = Names::new(&prefix).read(&name);
         }
     }

@@ -1,4 +1,4 @@
-//! `notify-keyspace-events`: which events Redis announces, and where.
+//! `notify-keyspace-events`: which events Redis publishes.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use crate::config::Config;
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// Which events are wanted.
+/// Which events a daemon needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Events {
-    /// That keys expire.
+    /// `expired` events.
     Expired,
-    /// Also that programs arm and disarm them.
+    /// Also events of programs that arm and disarm keys.
     ExpiredAndArmings,
 }
 
 impl Events {
-    /// What a daemon with this configuration listens to.
+    /// Returns the events that a daemon with this configuration subscribes to.
     pub fn wanted_by(config: &Config) -> Self {
         match config.hears_armings() {
             true => Self::ExpiredAndArmings,
@@ -25,7 +25,7 @@ impl Events {
         }
     }
 
-    /// The flags that announce them, as people write them.
+    /// Returns the flags that enable them, in the usual order.
     pub fn flags(self) -> &'static str {
         match self {
             Self::Expired => "Ex",
@@ -34,17 +34,17 @@ impl Events {
     }
 }
 
-/// The flags of `notify-keyspace-events`, as a server wrote them.
+/// The flags of `notify-keyspace-events`, as the server reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyFlags(String);
 
 impl NotifyFlags {
-    /// Takes the server's text as it is: flags that this version does not know are kept.
+    /// Takes the server's text. Unknown flags are kept.
     pub fn parse(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// Whether these events reach the keyevent channels: `E`, and the class of each, or `A`.
+    /// True if these events are published on keyevent channels: `E`, and the class of each event or `A`.
     pub fn announce(&self, events: Events) -> bool {
         let classes = match events {
             Events::Expired => "x",
@@ -53,7 +53,7 @@ impl NotifyFlags {
         self.has('E') && (self.has('A') || classes.chars().all(|class| self.has(class)))
     }
 
-    /// With what is missing for that, and everything that was there: others rely on it.
+    /// Adds the missing flags, and keeps all others, since other clients need them.
     #[must_use]
     pub fn with(&self, events: Events) -> Self {
         let mut flags = self.0.clone();
@@ -80,37 +80,37 @@ impl fmt::Display for NotifyFlags {
     }
 }
 
-/// What is known about the server's notifications.
+/// The state of the server's notifications.
 #[derive(Debug, Clone)]
 pub enum Notifications {
-    /// What is wanted is announced.
+    /// The server publishes all needed events.
     On,
-    /// It is announced from now on; these are the flags now.
+    /// It now does; these are the new flags.
     Added(NotifyFlags),
-    /// Expired events are announced, the others are not, and the server refuses to change it.
+    /// It publishes `expired` alone, and refuses a change.
     ExpiredOnly {
-        /// The flags that stand.
+        /// The current flags.
         flags: NotifyFlags,
-        /// The refusal.
+        /// The error reply.
         refusal: RedisError,
     },
-    /// Nothing is, and the server refuses to change it.
+    /// It publishes no needed event, and refuses a change.
     Off {
-        /// The flags that stand.
+        /// The current flags.
         flags: NotifyFlags,
-        /// The refusal.
+        /// The error reply.
         refusal: RedisError,
     },
-    /// The server does not say: `CONFIG` is forbidden or renamed.
+    /// Unknown, because `CONFIG` is forbidden or renamed.
     Unknown,
 }
 
-/// Sees to it that these events are announced, if the server lets us.
+/// Enables these events if the server allows it.
 ///
-/// Two programs that add flags at the same moment may undo each other; the next look mends it.
+/// Two clients that add flags at the same moment may undo each other; the next check repairs it.
 ///
 /// # Errors
-/// When the server does not answer. A refusal is a value.
+/// If the server does not reply. An error reply is a value.
 pub async fn ensure_notifications(
     commands: &Commands,
     wanted: Events,
@@ -138,7 +138,7 @@ pub async fn ensure_notifications(
 async fn get(commands: &Commands) -> Result<Option<NotifyFlags>, RedisError> {
     let mut get = redis::pipe();
     get.cmd("CONFIG").arg("GET").arg(SETTING);
-    // Some managed servers answer with nothing instead of refusing.
+    // Some managed servers send an empty reply instead of an error.
     let (pairs,): (Vec<String>,) = commands.send("CONFIG GET", &get).await?;
     Ok(pairs.get(1).map(|text| NotifyFlags::parse(text)))
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_armings_need_the_generic_class_too() {
+    fn arming_events_need_the_generic_class() {
         for (text, enough) in [("Exg", true), ("KEA", true), ("Ex", false), ("Eg", false)] {
             let flags = NotifyFlags::parse(text);
             assert_eq!(flags.announce(Events::ExpiredAndArmings), enough, "{text}");
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobodys_flags_are_dropped_and_nothing_is_added_twice(text in "[KEg$lshzxetdmnAo!]{0,14}") {
+        fn existing_flags_are_kept_and_none_is_added_twice(text in "[KEg$lshzxetdmnAo!]{0,14}") {
             for events in [Events::Expired, Events::ExpiredAndArmings] {
                 let before = NotifyFlags::parse(&text);
                 let after = before.with(events);

@@ -71,9 +71,9 @@ impl Connected {
     ///
     /// # Errors
     /// If the server refuses or does not answer.
-    pub async fn hear(&mut self, kind: EventKind) -> Result<(), RedisError> {
-        // As a pattern, because ACLs that follow the usual advice allow `psubscribe` and, literally,
-        // this pattern; it holds no glob character, so it matches this one channel.
+    pub async fn subscribe(&mut self, kind: EventKind) -> Result<(), RedisError> {
+        // A pattern, because ACLs that follow the common advice allow `psubscribe` and, literally, this pattern. It
+        // contains no glob character, so it matches this channel alone.
         let confirmed = self.pubsub.psubscribe(self.endpoint.channel(kind));
         match timeout(self.endpoint.response_timeout(), confirmed).await {
             Ok(Ok(())) => Ok(()),
@@ -82,11 +82,11 @@ impl Connected {
         }
     }
 
-    /// Subscribes to the channel on which other members pass on expired keys that this one owns.
+    /// Subscribes to the channel on which other members forward expired keys that this one owns.
     ///
     /// # Errors
-    /// If the server refuses or does not answer.
-    pub async fn hear_hints(&mut self, member: u64) -> Result<(), RedisError> {
+    /// If the server refuses or does not reply.
+    pub async fn subscribe_hints(&mut self, member: u64) -> Result<(), RedisError> {
         let confirmed = self.pubsub.subscribe(Names::hints(member));
         match timeout(self.endpoint.response_timeout(), confirmed).await {
             Ok(Ok(())) => Ok(()),
@@ -95,7 +95,7 @@ impl Connected {
         }
     }
 
-    /// Turns the connection into its subscription.
+    /// Converts the connection into its subscription.
     pub fn subscription(self) -> Subscription {
         Subscription {
             response_timeout: self.endpoint.response_timeout(),
@@ -105,20 +105,20 @@ impl Connected {
 }
 
 impl Subscription {
-    /// Calls `hand_on` for each key event and `hint` for each hint, until the connection is lost.
+    /// Calls `handle` for each key event and `hint` for each hint, until the connection is lost.
     ///
-    /// Neither may block: the crate queues messages without bound while they are not read.
+    /// Neither may block: the crate queues unread messages without a limit.
     pub async fn listen(
         self,
         names: &Names,
-        mut hand_on: impl FnMut(EventKind, Heard),
+        mut handle: impl FnMut(EventKind, Heard),
         mut hint: impl FnMut(&[u8]),
     ) -> Loss {
         let (sink, mut events) = self.pubsub.split();
         let receive = async {
             while let Some(event) = events.next().await {
                 match EventKind::of_channel(event.get_channel_name()) {
-                    Some(kind) => hand_on(kind, names.read(event.get_payload_bytes())),
+                    Some(kind) => handle(kind, names.read(event.get_payload_bytes())),
                     None => hint(event.get_payload_bytes()),
                 }
             }

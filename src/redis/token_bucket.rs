@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::{Keyspace, LedgerName, RedisError};
 use crate::task::{Grant, Rate};
 
-/// Takes tokens by the generic cell rate algorithm (ITU-T I.371), on the server's clock. The key holds the moment at
-/// which the bucket will be full, in microseconds, and goes by itself then. A key that says less than the caller has seen
-/// was lost: the bucket is empty then, since it is not known what others have taken.
+/// Takes tokens by the generic cell rate algorithm (ITU-T I.371), on the server's clock. The key holds the time at
+/// which the bucket is full, in microseconds, and expires then. A smaller value than the caller has seen means that the
+/// key was lost. The bucket is then taken as empty, because the tokens taken by others are unknown.
 ///
-/// KEYS: the bucket. ARGV: microseconds for one token, most tokens, tokens wanted, the moment that the caller has seen
-/// last. Answers how many were taken, after how many microseconds there is one more, and the moment.
+/// KEYS: the bucket. ARGV: microseconds for one token, capacity in tokens, tokens wanted, the time that the caller saw
+/// last. Returns the tokens taken, microseconds until the next token, and the new time.
 const TAKE: &str = "\
 local time = redis.call('TIME') \
 local now = time[1] * 1000000 + time[2] \
@@ -31,12 +31,12 @@ local next = 0 \
 if taken < wanted then next = math.ceil(full + interval - empty) end \
 return {taken, math.max(0, next), string.format('%.3f', full)}";
 
-/// When a bucket will be full by the server's last answer, in microseconds.
+/// The time at which a bucket is full by the server's last reply, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FullAt(f64);
 
 impl FullAt {
-    /// Of a bucket that may have been emptied without its server knowing.
+    /// For a bucket whose state the server may have lost.
     pub const UNKNOWN: Self = Self(1e18);
 }
 
@@ -53,7 +53,7 @@ impl TokenBuckets {
         Self { keyspace, ledger }
     }
 
-    /// Takes up to `wanted` tokens from the bucket of this name. `seen` is the previous answer about it.
+    /// Takes up to `wanted` tokens from the bucket `name`. `seen` is the time of the previous reply.
     ///
     /// # Errors
     /// If Redis refuses or does not answer; the tokens may have been taken.

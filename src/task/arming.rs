@@ -1,12 +1,12 @@
-//! The identity of one arming of a task.
+//! Identity of one arming of a task.
 
 use std::fmt;
 
 use super::UnixMs;
 
-/// One arming of one row: the fence that keeps an older arming from acting on a newer one.
+/// One arming of one row. As a fence it keeps an older arming from acting on a newer one.
 ///
-/// Displayed as `<row id>-<end_time ms>`: the stable id of a task over all its attempts, by which handlers and targets
+/// Displayed as `<row id>-<end_time ms>`: the id of a task, stable over all attempts, by which handlers and targets
 /// deduplicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arming {

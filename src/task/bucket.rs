@@ -1,77 +1,77 @@
-//! Which part of all keys a key belongs to. Daemons divide the parts among themselves, and the ledger's index has them, too.
+//! Buckets of keys. Members divide the buckets among themselves, and the ledger's index contains them.
 
 use std::fmt;
 
 use super::TaskKey;
 
-/// How many parts there are. The column `bucket` of the ledger's table is computed with the same number.
+/// Number of buckets. The column `bucket` of the ledger's table is computed with the same number.
 pub const BUCKETS: usize = 16_384;
 
-/// A part of all keys: the lowest bits of the CRC-32 of the key's UTF-8 text, which every database server can compute.
+/// A bucket: the lowest bits of the CRC-32 of the key's UTF-8 text, which database servers can compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyBucket(u16);
 
 impl KeyBucket {
-    /// The one of this key.
+    /// Returns the bucket of a key.
     pub fn of(key: &TaskKey) -> Self {
         let bits = crc32(key.as_str().as_bytes()) % BUCKETS as u32;
-        Self(u16::try_from(bits).expect("there are fewer buckets than that"))
+        Self(u16::try_from(bits).expect("a bucket number has 14 bits"))
     }
 
-    /// Its number, from 0.
+    /// Returns its number, from 0.
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// All there are, in order.
+    /// Returns all buckets, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..BUCKETS as u16).map(Self)
     }
 }
 
-/// A set of buckets: a bit for each, the lowest bit of a byte first.
+/// A set of buckets, one bit each, the lowest bit of a byte first.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyBuckets(Box<[u8]>);
 
 impl KeyBuckets {
-    /// Every bucket.
+    /// Returns the set of all buckets.
     pub fn all() -> Self {
         Self(vec![u8::MAX; BUCKETS / 8].into())
     }
 
-    /// No bucket.
+    /// Returns the empty set.
     pub fn none() -> Self {
         Self(vec![0; BUCKETS / 8].into())
     }
 
-    /// Whether this one is among them.
+    /// True if the set contains the bucket.
     pub fn contains(&self, bucket: KeyBucket) -> bool {
         self.0[usize::from(bucket.0 / 8)] & (1 << (bucket.0 % 8)) != 0
     }
 
-    /// Whether it is every bucket.
+    /// True if the set contains every bucket.
     pub fn is_all(&self) -> bool {
         self.0.iter().all(|bits| *bits == u8::MAX)
     }
 
-    /// Whether it is no bucket.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|bits| *bits == 0)
     }
 
-    /// These and those of `other`.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         self.combined(other, |ours, theirs| ours | theirs)
     }
 
-    /// These, except those of `other`.
+    /// Returns the set without the buckets of `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.combined(other, |ours, theirs| ours & !theirs)
     }
 
-    /// As the ledger's statements take it.
+    /// Returns the bits, as the ledger's statements take them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for KeyBuckets {
     }
 }
 
-/// The CRC-32 of ISO 3309, which `CRC32()` is in SQL.
+/// CRC-32 of ISO 3309, equal to `CRC32()` in SQL.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
     let step = |crc: u32, byte: &u8| (crc >> 8) ^ TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize];
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_one_that_servers_compute() {
+    fn the_checksum_equals_that_of_the_servers() {
         // The check value of CRC-32/ISO-HDLC.
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         let bucket = |key: &str| KeyBucket::of(&TaskKey::parse(key).unwrap()).number();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_added_and_taken_away() {
+    fn sets_have_union_and_difference() {
         let few: KeyBuckets = KeyBucket::all().filter(|it| it.number() < 9).collect();
         let odd: KeyBuckets = KeyBucket::all().filter(|it| it.number() % 2 == 1).collect();
         let left = few.without(&odd);

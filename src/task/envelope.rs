@@ -1,4 +1,4 @@
-//! What travels with a payload: the trace its task belongs to, and the signature of its producer.
+//! The envelope of a payload: the trace of its task, and the signature of its producer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 
 use super::Traceparent;
 
-/// The member that makes an object an envelope, if it comes first. No payload of a user has it.
+/// The first member of an envelope. Payloads of users must not contain it.
 pub const RESERVED_MEMBER: &str = "$lapsed";
 
-/// A payload and what travels with it.
+/// A payload with its trace and signature.
 ///
-/// In the ledger's payload column it is `{"$lapsed":{"traceparent":"..","signature":".."},"payload":<the user's JSON>}`,
-/// where each part may be absent. A payload that nothing travels with is stored as it is, and read as it is.
+/// In the ledger's payload column it is `{"$lapsed":{"traceparent":"..","signature":".."},"payload":<the user's
+/// JSON>}`, where each part may be absent. A payload without trace and signature is stored unchanged.
 ///
 /// ```
 /// use lapsed::task::Envelope;
@@ -38,9 +38,9 @@ pub const RESERVED_MEMBER: &str = "$lapsed";
 pub struct Envelope {
     /// The user's JSON.
     pub payload: Option<String>,
-    /// Where the task was created.
+    /// The span that created the task.
     pub traceparent: Option<Traceparent>,
-    /// What [`sign`](super::sign) made of key and payload.
+    /// The result of [`sign`](super::sign).
     pub signature: Option<String>,
 }
 
@@ -52,7 +52,7 @@ struct Outer<'a> {
     payload: Option<&'a RawValue>,
 }
 
-/// A later version may add members.
+/// Later versions may add members.
 #[derive(Deserialize)]
 struct Travels<'a> {
     #[serde(borrow)]
@@ -61,16 +61,15 @@ struct Travels<'a> {
     signature: Option<Cow<'a, str>>,
 }
 
-/// `null` is a payload too.
+/// Keeps `null`, which is a payload, too.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl Envelope {
-    /// Reads what the ledger has. What looks like an envelope and is none is a payload.
+    /// Parses the payload column. Text that looks like an envelope and is none is a payload.
     ///
-    /// A payload without an envelope, written by somebody's SQL, may name its trace itself: an object with a text
-    /// `"traceparent"` at its top level.
+    /// A payload without an envelope may carry a trace in a text member `"traceparent"` at its top level.
     pub fn open(stored: Option<String>) -> Self {
         let Some(stored) = stored else {
             return Self::default();
@@ -92,7 +91,7 @@ impl Envelope {
         opened
     }
 
-    /// What the ledger is to have. The payload must be JSON.
+    /// Returns the text for the payload column. The payload must be JSON.
     pub fn seal(self) -> Option<String> {
         let Self {
             payload,
@@ -115,7 +114,7 @@ impl Envelope {
     }
 }
 
-/// Most payloads are none: that is seen by their first characters.
+/// Returns the envelope. Most payloads are none, which the first characters show.
 fn parse(stored: &str) -> Option<Outer<'_>> {
     let inside = stored.trim_start().strip_prefix('{')?.trim_start();
     let looks_like_one = inside
@@ -138,9 +137,9 @@ fn named_trace(payload: &str) -> Option<Traceparent> {
     named.traceparent.parse().ok()
 }
 
-/// Whether a user's payload has the member that is reserved, wherever it stands.
+/// True if a user's payload contains the reserved member at any depth.
 pub fn has_reserved_member(payload: &str) -> bool {
-    // `$` may be written as an escape.
+    // `$` may be written as an escape sequence.
     payload.contains(r#"lapsed""#)
         && serde_json::from_str::<BTreeMap<String, IgnoredAny>>(payload)
             .is_ok_and(|members| members.contains_key(RESERVED_MEMBER))
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_the_payload() {
+    fn text_that_is_not_an_envelope_is_the_payload() {
         for stored in [
             "",
             "null",
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_written_by_hand_is_read() {
+    fn an_envelope_in_another_format_is_read() {
         let opened = open(&format!(
             " {{ \"$lapsed\" : {{\"later\": 1, \"traceparent\":\"{TRACE}\"}}, \"more\": 2, \"payload\" : {{ \"a\": 1 }} }} "
         ));
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_cannot_be_read_is_none() {
+    fn an_invalid_trace_is_ignored() {
         let opened = open(r#"{"$lapsed":{"traceparent":"00-1"},"payload":1}"#);
         assert_eq!(
             (opened.payload.as_deref(), opened.traceparent),
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_payload_may_name_its_trace() {
+    fn a_plain_payload_may_carry_a_trace() {
         let named = |payload: &str| open(payload).traceparent.map(|trace| trace.to_string());
         assert_eq!(
             named(&format!(r#"{{"order":1,"traceparent":"{TRACE}"}}"#)).as_deref(),
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserved_member_is_found_wherever_it_stands() {
+    fn the_reserved_member_is_found_at_any_depth() {
         assert!(has_reserved_member(r#"{"$lapsed":1}"#));
         assert!(has_reserved_member(r#"{"a":1,"\u0024lapsed":1}"#));
         let deep = format!(
@@ -236,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_sealed_opens_as_it_was(
+        fn a_sealed_envelope_opens_unchanged(
             payload in proptest::option::of("(null|0|[1-9][0-9]{0,2}|\"[a-z ]*\"|\\{\"a\": ?[1-9]\\})"),
             signature in proptest::option::of(".{0,20}"),
             traced in any::<bool>(),

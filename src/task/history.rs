@@ -1,4 +1,4 @@
-//! What went wrong with a task, run by run: the entries of its history, and why it is dead.
+//! The history of a task: attempts that failed, and why the task is dead.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::UnixMs;
 
-/// So many entries are kept of a task, the newest.
+/// Most entries kept for a task, the newest.
 pub const HISTORY_MAX: usize = 10;
 
-/// Longest error text of an entry, in bytes; the latest error is kept at greater length beside them.
+/// Longest error text of an entry, in bytes. The latest error is kept at greater length in its own column.
 pub const HISTORY_ERROR_BYTES_MAX: usize = 500;
 
 /// Why a task is dead.
@@ -18,15 +18,15 @@ pub const HISTORY_ERROR_BYTES_MAX: usize = 500;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its handler said that trying again cannot help.
+    /// Its handler returned a permanent error.
     Permanent,
     /// Its last attempt failed.
     Exhausted,
-    /// The next attempt would have begun after its deadline.
+    /// The next attempt would have started after the deadline.
     Deadline,
-    /// Too many leases ran out while it was running.
+    /// Too many leases expired during its runs.
     Poison,
-    /// It would have started too late to be of use.
+    /// It would have started later than `expire_after` allows.
     Expired,
 }
 
@@ -40,7 +40,7 @@ impl Reason {
         Self::Expired,
     ];
 
-    /// The word for it, as in SQL, metrics and pages.
+    /// Name in SQL, metrics and pages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Permanent => "permanent",
@@ -51,7 +51,7 @@ impl Reason {
         }
     }
 
-    /// Whether the last claim of the task did not run it.
+    /// True if the last claim of the task did not run it.
     pub fn is_without_run(self) -> bool {
         match self {
             Self::Poison | Self::Expired => true,
@@ -66,7 +66,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A word that is no [`Reason`].
+/// The error for an unknown [`Reason`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`", .0.escape_debug())]
 pub struct UnknownReason(String);
@@ -81,27 +81,27 @@ impl FromStr for Reason {
     }
 }
 
-/// How a run came to be an entry of the history.
+/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum How {
     /// The handler returned an error.
     Failed,
-    /// It outlived its time limit.
+    /// It exceeded its timeout.
     TimedOut,
     /// It panicked.
     Panicked,
-    /// It was not run any more: too many leases had run out.
+    /// Not run: too many leases had expired.
     Poisoned,
-    /// It was not run any more: it was too late.
+    /// Not run: it was too late.
     Expired,
-    /// Not a failure: the handler asked to be called again later.
+    /// Not a failure: the handler postponed the task.
     Snoozed,
 }
 
 impl How {
-    /// Whether the task ran.
+    /// True if the handler was called.
     pub fn was_run(self) -> bool {
         match self {
             Self::Failed | Self::TimedOut | Self::Panicked | Self::Snoozed => true,
@@ -109,7 +109,7 @@ impl How {
         }
     }
 
-    /// The word for it.
+    /// Name in the history and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -122,32 +122,32 @@ impl How {
     }
 }
 
-/// One entry of a task's history: an attempt that did not succeed.
+/// An entry of a task's history: an attempt that did not succeed.
 ///
-/// A run whose daemon died leaves none, since nobody is there to write it. The next entry counts it in `crashes`.
+/// A run whose daemon died writes no entry. The next entry counts it in `crashes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mishap {
-    /// How it ended. First, because the ledger knows a snooze by how its entry begins.
+    /// How it ended. The first field, because the ledger recognizes a snooze by the beginning of its entry.
     pub how: How,
-    /// Runs started until then: 1 for the first. What was not run is not counted.
+    /// Number of runs started, from 1. Claims without a run are not counted.
     pub attempt: u16,
     /// When it ended, on the ledger's clock.
     #[serde(serialize_with = "show_time", deserialize_with = "read_time")]
     pub at: UnixMs,
-    /// Why, for people.
+    /// The error message.
     pub error: String,
-    /// Who ran it.
+    /// The daemon that ran it.
     pub daemon: String,
-    /// Leases that ran out since the entry before.
+    /// Leases that expired since the previous entry.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crashes: u8,
-    /// How often in a row it was snoozed: one entry for all of them.
+    /// Number of snoozes in a row, which share one entry.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub snoozes: u16,
 }
 
 impl Mishap {
-    /// The entry as a line of JSON, its error cut to [`HISTORY_ERROR_BYTES_MAX`].
+    /// Encodes the entry as a line of JSON. Truncates its error to [`HISTORY_ERROR_BYTES_MAX`].
     pub fn to_line(&self) -> String {
         let cut = self.error.floor_char_boundary(HISTORY_ERROR_BYTES_MAX);
         let short = Self {
@@ -158,14 +158,14 @@ impl Mishap {
         serde_json::to_string(&short).expect("text and numbers are JSON")
     }
 
-    /// Reads a history: a line for each entry. What is no entry is left out, since anybody can write to the table.
+    /// Parses a history, one entry on each line. Skips invalid lines, because any client can write to the table.
     pub fn read_lines(text: &str) -> Vec<Self> {
         let entries = text.lines().map(serde_json::from_str);
         entries.filter_map(Result::ok).collect()
     }
 }
 
-/// Puts an entry before others, as the ledger does it; in a row of snoozes only the newest stays.
+/// Prepends an entry, as the ledger does. Consecutive snoozes share one entry.
 pub fn prepend(mishap: &Mishap, history: &mut Vec<Mishap>) {
     let one_of_many = mishap.how == How::Snoozed
         && history
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_one_line_and_is_read_back_as_it_was() {
+    fn an_entry_is_one_line_and_is_read_back_unchanged() {
         let entry = mishap(How::TimedOut, 2);
         let line = entry.to_line();
         assert_eq!(
@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn a_snooze_is_known_by_how_its_entry_begins() {
+    fn a_snooze_is_recognized_by_the_beginning_of_its_entry() {
         let line = mishap(How::Snoozed, 1).to_line();
         assert!(line.starts_with(r#"{"how":"snoozed","#), "{line}");
     }
 
     #[test]
-    fn only_the_newest_entries_are_kept_and_one_of_a_row_of_snoozes() {
+    fn only_the_newest_entries_are_kept_and_consecutive_snoozes_share_one() {
         let mut history = Vec::new();
         for attempt in 1..=12 {
             prepend(&mishap(How::Failed, attempt), &mut history);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_read_by_its_word() {
+    fn every_reason_is_parsed_from_its_name() {
         for reason in Reason::ALL {
             assert_eq!(reason.as_str().parse(), Ok(reason));
         }

@@ -1,18 +1,18 @@
-//! A text that is JSON, or was meant to be, inside of other JSON.
+//! Text that is embedded in other JSON without a change.
 
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Serialized as the JSON it is: digit for digit, members in their order, on one line. A text that is no JSON is a string.
+/// Serialized as the JSON that it contains, on one line, with digits and order of members kept. Text that is not JSON
+/// becomes a string.
 ///
-/// A value that went through `f64` would have other digits: `1.10` becomes `1.1`, and an amount of twenty digits
-/// another amount.
+/// Numbers do not pass through `f64`, which would turn `1.10` into `1.1` and round an amount of twenty digits.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonText<'a>(pub &'a str);
 
 impl Serialize for JsonText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Line breaks in JSON stand between its parts, never within a text.
+        // JSON has line breaks between tokens only, never within a string.
         let line = self.0.replace(['\n', '\r'], " ");
         match RawValue::from_string(line) {
             Ok(json) => json.serialize(serializer),
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn json_of_several_lines_becomes_one_and_other_text_a_string() {
+    fn multi_line_json_becomes_one_line_and_other_text_a_string() {
         let one = |text| serde_json::to_string(&JsonText(text)).unwrap();
         assert_eq!(one("{\n\"a\":\r\n\"b\\n\"}"), "{ \"a\":  \"b\\n\"}");
         assert_eq!(one("no\njson"), "\"no\\njson\"");

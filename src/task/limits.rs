@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Rate;
 
-/// What limits the runs of a route or of a registered handler; nothing at first.
+/// Limits on the runs of a route or of a registered handler. By default, none.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,26 +20,26 @@ use super::Rate;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Most runs at a time in one daemon; `None`: as many as the daemon has slots.
+    /// Most concurrent runs in one daemon; `None` is up to its number of slots.
     pub concurrency: Option<NonZeroU32>,
-    /// Most starts in a span, over all daemons that share a Redis and a ledger.
+    /// Rate of starts over all daemons that share a Redis and a ledger.
     pub rate: Option<Rate>,
-    /// Of those that may start, the highest goes first.
+    /// Tasks of a higher priority start first.
     pub priority: i8,
-    /// Bound on one run; `None`: `engine.timeout`.
+    /// Longest run; `None` is `engine.timeout`.
     pub timeout: Option<Duration>,
 }
 
 impl Limits {
-    /// None.
+    /// Creates empty limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Limits the runs at a time in this daemon.
+    /// Limits the concurrent runs in this daemon.
     ///
     /// # Panics
-    /// If it is 0: a mistake of the program.
+    /// If `runs` is 0.
     pub fn concurrency(self, runs: u32) -> Self {
         let runs = NonZeroU32::new(runs);
         assert!(runs.is_some(), "limit concurrency: expected at least 1");
@@ -49,7 +49,7 @@ impl Limits {
         }
     }
 
-    /// Limits the starts in a span, over all daemons.
+    /// Limits the rate of starts over all daemons.
     pub fn rate(self, rate: Rate) -> Self {
         Self {
             rate: Some(rate),
@@ -57,12 +57,12 @@ impl Limits {
         }
     }
 
-    /// Of those that may start, the highest goes first; equal ones take turns. 0 if not said.
+    /// Sets the priority. Higher priorities start first, equal ones take turns. The default is 0.
     pub fn priority(self, priority: i8) -> Self {
         Self { priority, ..self }
     }
 
-    /// One run may take so long.
+    /// Sets the longest duration of one run.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self {
             timeout: Some(timeout),

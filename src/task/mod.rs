@@ -1,7 +1,7 @@
 //! The pure core: keys, due times, states, and the verdict on each run.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number: `now` and jitter come in as
-//! arguments. It knows no ledger, no Redis and no handler.
+//! This module does no I/O, reads no clock and draws no random numbers: `now` and jitter are arguments. It knows no
+//! ledger, Redis or handlers.
 
 mod adoption;
 mod arming;
@@ -26,7 +26,7 @@ mod table_name;
 mod task_type;
 mod trace;
 
-pub use adoption::{AdoptionDecision, Booked, Countdown, Origin, decide_adoption, is_younger};
+pub use adoption::{AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, is_younger};
 pub use arming::Arming;
 pub use bucket::{BUCKETS, KeyBucket, KeyBuckets};
 pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
@@ -43,13 +43,13 @@ pub use limits::Limits;
 pub use pause::{Hindrance, Pause, PauseKind, Paused, Scope, ScopeError};
 pub use rate::{Bucket, Grant, Rate, RateError};
 pub use recurrence::{
-    CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, Overlap, Recurrence, RecurrenceError,
-    RecurrenceInput, RecurrenceOptions, TIMES_MAX,
+    CATCH_UP_LIMIT, CATCH_UP_MAX, CatchUp, EVERY_MIN, GRACE_MAX, Overlap, Recurrence,
+    RecurrenceError, RecurrenceInput, RecurrenceOptions, TIMES_MAX,
 };
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
 pub(crate) use schedule::{parse_span, spoken};
-pub use series::{GRACE_MAX, Occurrence, instance_key};
+pub use series::{Occurrence, instance_key};
 pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
 pub use size::{
     ERROR_BYTES_MAX, PAYLOAD_BYTES_MAX, PAYLOAD_READ_MAX, RESULT_BYTES_MAX, TAG_CHARS_MAX,

@@ -1,13 +1,13 @@
-//! Rate limit: starts in a span, as a token bucket that fills evenly.
+//! Rate limits: a token bucket that refills evenly.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Most starts of one rate, and most of a burst.
+/// Largest number of starts in a rate, and largest burst.
 const COUNT_MAX: u32 = 1_000_000;
 
-/// Starts per second, minute or hour, and the burst.
+/// A number of starts per second, minute or hour, and the burst.
 ///
 /// ```
 /// use lapsed::task::Rate;
@@ -32,26 +32,26 @@ enum Per {
     Hour,
 }
 
-/// Why a text is no rate, or a number no burst.
+/// The error for an invalid rate or burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateError {
-    /// Not a number and a unit.
+    /// It is not a number and a unit.
     #[error("expected a number and a unit, such as \"100/s\", \"30/m\" or \"5/h\"")]
     Form,
-    /// Nothing would ever start, or more than can be counted.
+    /// The number is 0 or too large.
     #[error("expected 1 to {COUNT_MAX} in the unit")]
     Count,
-    /// As for the count.
+    /// The burst is 0 or too large.
     #[error("expected 1 to {COUNT_MAX}")]
     Burst,
 }
 
 impl Rate {
-    /// At most so many at once, after a pause in which nothing started.
+    /// Sets the burst: most starts at once after a time without starts.
     ///
     /// # Errors
-    /// [`RateError::Burst`].
+    /// Returns [`RateError::Burst`] if it is out of range.
     pub fn with_burst(self, burst: u32) -> Result<Self, RateError> {
         match burst {
             1..=COUNT_MAX => Ok(Self { burst, ..self }),
@@ -59,12 +59,12 @@ impl Rate {
         }
     }
 
-    /// How many may start at once: what the rate gives in a second, unless it was said, and at least 1.
+    /// Returns the burst. The default is the number of starts in a second, at least 1.
     pub fn burst(self) -> u32 {
         self.burst
     }
 
-    /// Microseconds from one start to the next, in the long run.
+    /// Returns the mean time between starts, in microseconds.
     pub fn interval_us(self) -> f64 {
         self.per.seconds() * 1e6 / f64::from(self.count)
     }
@@ -121,29 +121,30 @@ impl fmt::Display for Rate {
     }
 }
 
-/// What a bucket gave.
+/// Tokens taken from a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// Number of starts granted.
     pub granted: u32,
-    /// When there is one more; zero if as many were granted as were wanted.
+    /// Time until the next token; zero if all wanted tokens were granted.
     pub next_in: Duration,
 }
 
-/// A bucket of tokens, one for each start: the generic cell rate algorithm (ITU-T I.371), which keeps one number.
+/// A token bucket, one token for each start. Uses the generic cell rate algorithm (ITU-T I.371), whose state is one
+/// number.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bucket {
-    /// When it will be full again, in microseconds.
+    /// When it is full again, in microseconds.
     full_at_us: f64,
 }
 
 impl Bucket {
-    /// Takes at most so many tokens, at this moment on any clock that does not go back.
+    /// Takes at most `wanted` tokens. `now_us` is the time on any monotonic clock.
     pub fn take(&mut self, rate: Rate, wanted: u32, now_us: f64) -> Grant {
         self.take_share(rate, 1, wanted, now_us)
     }
 
-    /// As [`take`](Self::take), where only every `members`-th token is ours.
+    /// Like [`take`](Self::take), from this member's share, one in `members`.
     pub fn take_share(&mut self, rate: Rate, members: u32, wanted: u32, now_us: f64) -> Grant {
         let members = members.max(1);
         let interval = rate.interval_us() * f64::from(members);
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_read_strictly() {
+    fn a_rate_is_parsed_strictly() {
         assert_eq!((rate("100/s").burst(), rate("90/m").burst()), (100, 1));
         assert_eq!(rate("5/h").burst(), 1);
         assert_eq!(rate("7200/h").burst(), 2);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_gives_its_burst_and_then_one_at_a_time() {
+    fn a_bucket_grants_its_burst_and_then_one_at_a_time() {
         let (rate, mut bucket) = (rate("10/s").with_burst(3).unwrap(), Bucket::default());
         let now = 1e9;
         let first = bucket.take(rate, 5, now);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_members_take_of_their_shares_is_the_rate() {
+    fn the_shares_of_all_members_add_up_to_the_rate() {
         let rate = rate("100/s");
         let mut buckets = [Bucket::default(); 4];
         let mut granted = 0;

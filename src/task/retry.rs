@@ -1,4 +1,4 @@
-//! How long to wait before a failed task runs again. A pure function of the attempt.
+//! Retry policy: the delay before a failed task runs again, as a pure function of the attempt.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const SECOND: u64 = 1;
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 
-/// The default ladder, in seconds: fifteen rungs over a day and a half, close together at first.
+/// The default ladder, in seconds: fifteen rungs over a day and a half, the first ones close together.
 const LADDER_SECS: [u64; 15] = [
     15 * SECOND,
     15 * SECOND,
@@ -27,24 +27,24 @@ const LADDER_SECS: [u64; 15] = [
     6 * HOUR,
 ];
 
-/// How the delay grows from attempt to attempt.
+/// How the delay grows with the attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backoff {
-    /// The n-th failure waits the n-th rung; beyond the last, the last. Never empty.
+    /// The n-th failure waits the n-th rung; later ones the last. Never empty.
     Ladder(Vec<Duration>),
     /// `base`, 2 x `base`, 4 x `base`, ... up to `max`.
     Exponential {
-        /// After the first failure.
+        /// Delay after the first failure.
         base: Duration,
-        /// Never longer than this.
+        /// Longest delay.
         max: Duration,
     },
-    /// Always the same.
+    /// A constant delay.
     Fixed(Duration),
 }
 
 impl Backoff {
-    /// The delay after the `attempt`-th run failed (counted from 1), before jitter.
+    /// Returns the delay after the `attempt`-th run failed (counted from 1), before jitter.
     fn delay(&self, attempt: u16) -> Duration {
         let nth = usize::from(attempt.max(1)) - 1;
         match self {
@@ -62,21 +62,21 @@ impl Backoff {
     }
 }
 
-/// When to try again, and when to stop.
+/// When to retry, and when to stop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
     /// How the delay grows.
     pub backoff: Backoff,
-    /// Runs, not retries: 1 never tries again.
+    /// Number of runs, not retries: 1 never retries.
     pub max_attempts: u16,
     /// Spread of the delay, as a fraction of it: 0.1 is +-10 %. Between 0 and 1.
     pub jitter: f64,
-    /// No attempt begins later than this after the task fell due (or was created or redriven, if later).
+    /// Longest time from the due time (or creation or redrive, if later) to the start of an attempt.
     pub deadline: Option<Duration>,
 }
 
 impl RetryPolicy {
-    /// The n-th failure waits the n-th rung; a run for each, and the first. An empty ladder never waits.
+    /// Creates a policy with one run for each rung, and the first. An empty ladder never retries.
     pub fn ladder(rungs: impl Into<Vec<Duration>>) -> Self {
         let rungs = rungs.into();
         let runs = u16::try_from(rungs.len() + 1).unwrap_or(u16::MAX);
@@ -107,7 +107,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Always the same delay.
+    /// Creates a policy with a constant delay.
     pub fn fixed(delay: Duration) -> Self {
         Self {
             backoff: Backoff::Fixed(delay),
@@ -115,7 +115,7 @@ impl RetryPolicy {
         }
     }
 
-    /// One run, whatever comes of it.
+    /// Creates a policy of a single run.
     pub fn never() -> Self {
         Self {
             max_attempts: 1,
@@ -123,8 +123,8 @@ impl RetryPolicy {
         }
     }
 
-    /// The delay after the `attempt`-th run failed (counted from 1). `unit` is a random number in
-    /// `[0, 1)`; the result lies within `jitter` of the backoff's delay on both sides, and is at most [`DELAY_MAX`].
+    /// Returns the delay after the `attempt`-th run failed (counted from 1). `unit` is a random number in `[0, 1)`. The
+    /// result differs from the backoff's delay by at most `jitter`, and is at most [`DELAY_MAX`].
     pub fn delay(&self, attempt: u16, unit: f64) -> Duration {
         let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * unit.clamp(0.0, 1.0) - 1.0);
         let delay = self.backoff.delay(attempt).as_secs_f64() * spread;
@@ -133,7 +133,7 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Sixteen runs: the first, and one for each of the fifteen rungs from 15 s to 6 h.
+    /// Sixteen runs: the first, and one for each of fifteen rungs from 15 s to 6 h.
     fn default() -> Self {
         Self {
             backoff: Backoff::Ladder(LADDER_SECS.map(Duration::from_secs).to_vec()),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_delay_is_longer_than_one_that_is_accepted() {
+    fn no_delay_exceeds_the_maximum() {
         let policy = RetryPolicy {
             backoff: Backoff::Fixed(Duration::MAX),
             max_attempts: 5,

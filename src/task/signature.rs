@@ -1,4 +1,4 @@
-//! Who may say what a task does: a signature over its key and its payload.
+//! Task signatures: proof that a holder of the secret chose key and payload.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,23 +7,23 @@ use sha2::Sha256;
 
 use super::TaskKey;
 
-/// A shorter secret can be guessed; in bytes.
+/// Shortest secret, in bytes. A shorter one can be guessed.
 pub const SECRET_BYTES_MIN: usize = 16;
 
-/// Names the scheme, so that there can be another one.
+/// Name of the scheme, so that others can be added.
 const SCHEME: &str = "v1,";
 
-/// Signs a task: `v1,` and the Base64 of the HMAC-SHA256 of `v1`, the key and the payload, with a line feed between them.
+/// Signs a task. The result is `v1,` and the Base64 of the HMAC-SHA256 of `v1`, the key and the payload, separated by
+/// line feeds.
 ///
-/// A suffix of the key is left out, since it is made up when the task is: by the producer, or for each occurrence of a
-/// series. White space around the payload is left out; a task without one is signed with an empty last line. The
-/// signature says nothing about when the task is due.
+/// A suffix of the key is omitted, because the producer or the series adds it. White space around the payload is
+/// omitted. Without a payload the last line is empty. The signature does not cover the due time.
 pub fn sign(secret: &[u8], key: &TaskKey, payload: Option<&str>) -> String {
     let tag = mac(secret, key, payload).finalize().into_bytes();
     format!("{SCHEME}{}", STANDARD.encode(tag))
 }
 
-/// Whether one of these secrets made this signature. Takes the same time wherever they differ.
+/// True if one of these secrets made this signature. Compares in constant time.
 pub fn is_authentic<'a>(
     secrets: impl IntoIterator<Item = &'a [u8]>,
     key: &TaskKey,
@@ -41,8 +41,9 @@ pub fn is_authentic<'a>(
 }
 
 fn mac(secret: &[u8], key: &TaskKey, payload: Option<&str>) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of HMAC has any length");
-    // A key has no line feed, so no two tasks are signed as the same text.
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(secret).expect("HMAC accepts a secret of any length");
+    // A key has no line feed, so different tasks never yield the same text.
     for part in [
         "v1\n",
         key.without_suffix(),
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_languages_have_to_make() {
+    fn the_signature_equals_that_of_openssl() {
         // printf 'v1\nOrder@close@42\n{"a":1}' | openssl dgst -sha256 -hmac 'sixteen bytes or' -binary | base64
         assert_eq!(
             sign(SECRET, &key("Order@close@42"), Some(r#"{"a":1}"#)),
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_secret_and_the_very_task_fit() {
+    fn only_the_secret_and_the_signed_task_match() {
         let signature = sign(SECRET, &key("C@m@1"), Some("[1]"));
         let fits = |secret: &[u8], name: &str, payload| {
             is_authentic(
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signature_fits_nothing() {
+    fn an_invalid_signature_matches_nothing() {
         let whole = sign(SECRET, &key("C@m"), None);
         for text in [
             "",

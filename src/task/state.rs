@@ -1,8 +1,8 @@
-//! Where a task is in its life.
+//! States of a task.
 
 use std::fmt;
 
-/// Where a task is in its life.
+/// State of a task.
 ///
 /// ```text
 ///            create, reschedule                 due, claimed
@@ -18,9 +18,9 @@ use std::fmt;
 pub enum State {
     /// Not due yet, or due and waiting for a slot.
     Pending,
-    /// Pending, and a retry lies ahead.
+    /// Pending, with a retry ahead.
     Waiting,
-    /// A claim holds its lease.
+    /// Claimed, under a lease.
     Running,
     /// It succeeded.
     Done,
@@ -41,7 +41,7 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// Whether nothing more will happen to the task by itself.
+    /// True if the state is final.
     pub fn is_finished(self) -> bool {
         match self {
             Self::Done | Self::Dead | Self::Cancelled => true,
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// The word for it, as in SQL, metrics and pages.
+    /// Name in SQL, metrics and pages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",

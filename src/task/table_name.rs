@@ -6,11 +6,11 @@ use std::str::FromStr;
 /// `<table>_duplicates` must fit into the 64 characters of an identifier.
 const CHARS_MAX: usize = 55;
 
-/// The name of the ledger's table: safe to write into a statement between backticks.
+/// Name of the ledger's table, safe to write into a statement between backticks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TableName(String);
 
-/// Why a table name was refused.
+/// The error for an invalid table name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("table name `{name}` is not usable: expected 1 to 55 of the characters `A-Z a-z 0-9 _`")]
 pub struct TableNameError {
@@ -22,7 +22,7 @@ impl TableName {
     /// Checks a name.
     ///
     /// # Errors
-    /// The name is not 1 to 55 of the characters `A-Z a-z 0-9 _`.
+    /// Returns [`TableNameError`] unless the name has 1 to 55 characters `A-Z a-z 0-9 _`.
     pub fn new(name: impl Into<String>) -> Result<Self, TableNameError> {
         let name = name.into();
         let is_word = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -33,7 +33,7 @@ impl TableName {
         }
     }
 
-    /// The name, without backticks.
+    /// Returns the name, without backticks.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! What producers and handlers of one kind of task share: class, method, and the types of the arguments.
+//! Task types: class, method and argument types that producers and handlers share.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,8 +7,7 @@ use super::KEY_BYTES_MAX;
 
 /// A class, a method, and the types of the arguments, as a tuple or a `Vec`.
 ///
-/// Producers create tasks by it, handlers are registered by it, so neither can mistake the name or the arguments of the
-/// other:
+/// Producers create tasks with it, and handlers are registered with it, so names and arguments on both sides agree:
 ///
 /// ```
 /// use lapsed::TaskType;
@@ -27,7 +26,7 @@ use super::KEY_BYTES_MAX;
 /// let task = CLOSE.args("forty-two");
 /// ```
 ///
-/// Nor does a name that is none:
+/// Nor does an invalid name:
 ///
 /// ```compile_fail,E0080
 /// use lapsed::TaskType;
@@ -42,10 +41,10 @@ pub struct TaskType<A = ()> {
 }
 
 impl<A> TaskType<A> {
-    /// The tasks `class@method`.
+    /// Creates the type of tasks `class@method`.
     ///
     /// # Panics
-    /// If class or method does not match `[A-Za-z_][A-Za-z0-9_.:\\-]*`. In a `const`, that is an error of compilation.
+    /// If class or method does not match `[A-Za-z_][A-Za-z0-9_.:\\-]*`. In a `const`, this is a compile error.
     pub const fn new(class: &'static str, method: &'static str) -> Self {
         assert!(
             is_name(class),
@@ -66,18 +65,18 @@ impl<A> TaskType<A> {
         }
     }
 
-    /// The part before the first `@`.
+    /// Returns the part before the first `@`.
     pub const fn class(&self) -> &'static str {
         self.class
     }
 
-    /// The part behind it.
+    /// Returns the part after it.
     pub const fn method(&self) -> &'static str {
         self.method
     }
 }
 
-/// The first character of a name, and the others, as in [`TaskKey`](super::TaskKey).
+/// True if the text is a name, as in [`TaskKey`](super::TaskKey).
 const fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.is_empty() || !(bytes[0].is_ascii_alphabetic() || bytes[0] == b'_') {
@@ -109,9 +108,9 @@ impl<A> fmt::Debug for TaskType<A> {
     }
 }
 
-/// Names a kind of task: a [`TaskType`], or class and method as texts.
+/// A name of a task type: a [`TaskType`], or class and method as text.
 pub trait TaskName {
-    /// Class and method.
+    /// Returns class and method.
     fn class_and_method(&self) -> (&str, &str);
 }
 
@@ -127,7 +126,7 @@ impl TaskName for (&str, &str) {
     }
 }
 
-/// Names a kind of task whose arguments are `A`. Texts fit any.
+/// A name of a task type with arguments `A`. Text matches any.
 pub trait Takes<A>: TaskName {}
 
 impl<A> Takes<A> for TaskType<A> {}
@@ -140,7 +139,7 @@ mod tests {
     use crate::task::TaskKey;
 
     #[test]
-    fn a_name_fits_a_task_type_if_it_fits_a_key() {
+    fn a_name_is_valid_for_a_task_type_if_it_is_for_a_key() {
         for name in [
             "Order",
             "_x",

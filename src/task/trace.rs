@@ -1,12 +1,12 @@
-//! A position in a distributed trace, as the W3C writes it: the header `traceparent`.
+//! Trace context: the W3C header `traceparent`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which trace a task belongs to, and which span of it created or runs the task.
+/// The trace that a task belongs to, and the span that creates or runs the task.
 ///
-/// W3C Trace Context, level 1: `00-<32 hex digits: trace>-<16: span>-<2: flags>`, lower case, neither trace nor span all
-/// zeros. Of a later version the same four fields are read, and it is written on as version `00`.
+/// W3C Trace Context, level 1: `00-<32 hex digits: trace>-<16: span>-<2: flags>` in lower case, with trace and span not
+/// all zeros. The same four fields are read from later versions, and written as version `00`.
 ///
 /// ```
 /// use lapsed::task::Traceparent;
@@ -24,29 +24,29 @@ pub struct Traceparent {
     flags: u8,
 }
 
-/// The one flag that level 1 knows.
+/// The only flag of level 1.
 const SAMPLED: u8 = 1;
 
 /// Length of the four fields of version `00`, with their hyphens.
 const LENGTH: usize = 55;
 
 impl Traceparent {
-    /// The trace, 32 hexadecimal digits.
+    /// Returns the trace id, 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace)
     }
 
-    /// The span, 16 hexadecimal digits.
+    /// Returns the span id, 16 hexadecimal digits.
     pub fn span_id(&self) -> String {
         format!("{:016x}", self.span)
     }
 
-    /// Whether whoever began the trace records it.
+    /// True if the caller that began the trace records it.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// Another span of the same trace. The number must not be 0, which no span has: then it is 1.
+    /// Returns another span of the same trace. A `span` of 0, which is invalid, becomes 1.
     #[must_use]
     pub fn child(&self, span: u64) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl FromStr for Traceparent {
     }
 }
 
-/// A text that is no `traceparent`.
+/// The error for an invalid `traceparent`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{}` is not a traceparent: {what}; expected `00-<32 hex digits>-<16 hex digits>-<2 hex digits>` (W3C trace context)",
@@ -128,19 +128,19 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_it_was_read() {
+    fn a_traceparent_is_written_as_it_was_read() {
         assert_eq!(EXAMPLE.parse::<Traceparent>().unwrap().to_string(), EXAMPLE);
         assert!(EXAMPLE.parse::<Traceparent>().unwrap().is_sampled());
     }
 
     #[test]
-    fn a_later_version_is_read_and_written_on_as_the_first() {
+    fn a_later_version_is_read_and_written_as_the_first() {
         let later = EXAMPLE.replacen("00", "cc", 1) + "-what-comes";
         assert_eq!(later.parse::<Traceparent>().unwrap().to_string(), EXAMPLE);
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn an_invalid_traceparent_is_explained() {
         assert_eq!(refused(""), "it is too short");
         assert_eq!(refused(&format!("{EXAMPLE}-")), "it is too long");
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_its_own_span_and_only_the_flag_that_is_known() {
+    fn a_child_has_its_own_span_and_only_known_flags() {
         let parent: Traceparent = (EXAMPLE[..53].to_owned() + "ff").parse().unwrap();
         let child = parent.child(0);
         assert_eq!(child.trace_id(), parent.trace_id());

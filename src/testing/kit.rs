@@ -100,7 +100,7 @@ impl TestKit {
             .filter_map(|route| route.retry.as_mut())
             .for_each(|retry| retry.jitter = 0.0);
 
-        let clock = LedgerClock::standing_at(START);
+        let clock = LedgerClock::frozen_at(START);
         let ledger = Arc::new(MemoryLedger::on(clock.clone()));
         let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(clock.clone()));
         let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));

@@ -74,7 +74,7 @@ impl TestRun {
             attempt,
             lateness,
         } = self;
-        let clock = LedgerClock::standing_at(START);
+        let clock = LedgerClock::frozen_at(START);
         let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::on(clock.clone()));
         let timer = Arc::new(LedgerPoll::new(clock.clone()));
         let tasks = TaskClient::with_parts(Arc::clone(&ledger), timer);

@@ -1,13 +1,13 @@
-//! Waking up at the microsecond.
+//! Sleeping until an instant, exact to about 50 µs.
 //!
-//! The runtime's own timers are exact to a millisecond or two: it counts in ticks of one, and tells the kernel so. A
-//! `timerfd` is exact to the kernel's slack, some 50 µs, and the runtime is woken by it like by any other descriptor.
+//! The runtime's timers count in ticks of one millisecond and wake one or two milliseconds late. A `timerfd` wakes
+//! within the kernel's timer slack, about 50 µs, and the runtime polls it like any other descriptor.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Sleeps until an instant, as exactly as the system can.
+/// Sleeps until an instant, as exactly as the operating system allows.
 #[derive(Debug)]
 pub struct AlarmClock {
     #[cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ pub struct AlarmClock {
 }
 
 impl AlarmClock {
-    /// The runtime's own timer: it keeps to the time of a test that pauses it.
+    /// Uses the runtime's timer. Follows paused time in tests.
     pub fn of_the_runtime() -> Self {
         Self {
             #[cfg(target_os = "linux")]
@@ -23,22 +23,22 @@ impl AlarmClock {
         }
     }
 
-    /// The kernel's; where there is none to be had, the runtime's.
+    /// Uses a `timerfd`, or the runtime's timer if none can be created.
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// If called outside of a runtime.
     pub fn of_the_kernel() -> Self {
         Self {
             #[cfg(target_os = "linux")]
             descriptor: descriptor()
                 .inspect_err(
-                    |error| tracing::debug!(%error, "no timerfd: waking up is exact to some 2 ms"),
+                    |error| tracing::debug!(%error, "no timerfd: timers are exact to about 2 ms"),
                 )
                 .ok(),
         }
     }
 
-    /// Sleeps until then.
+    /// Sleeps until `wake`. Returns at once if it has passed.
     ///
     /// # Cancel safety
     /// Cancel safe. One caller at a time.
@@ -60,7 +60,7 @@ impl AlarmClock {
 #[cfg(target_os = "linux")]
 #[expect(
     deprecated,
-    reason = "its replacement is `unsafe`, for descriptors that somebody else may close; this one is owned"
+    reason = "its replacement is `unsafe`, because it takes borrowed descriptors; this one is owned"
 )]
 fn descriptor() -> std::io::Result<tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>> {
     use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
@@ -69,7 +69,7 @@ fn descriptor() -> std::io::Result<tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>
     tokio::io::unix::AsyncFd::with_interest(timer, tokio::io::Interest::READABLE)
 }
 
-/// Sets the timer and waits for it. Setting it anew takes back an expiry that nobody read.
+/// Sets the timer and waits for it. Setting it again discards an expiry that was not read.
 #[cfg(target_os = "linux")]
 async fn ring(
     timer: &tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_never_rings_early_and_can_be_set_again() {
+    async fn the_alarm_clock_is_never_early_and_can_be_set_again() {
         let mut clock = AlarmClock::of_the_kernel();
         for wait in [
             Duration::from_millis(20),
@@ -107,7 +107,7 @@ mod tests {
             clock.sleep_until(wake).await;
             assert!(Instant::now() >= wake, "{wait:?}");
         }
-        // Given up half-way, it is set anew.
+        // A cancelled sleep does not affect the next one.
         let far = Instant::now() + Duration::from_secs(60);
         let given_up = tokio::time::timeout(Duration::from_millis(5), clock.sleep_until(far)).await;
         assert!(given_up.is_err());

@@ -11,20 +11,20 @@ use super::AlarmClock;
 use crate::clock::LedgerClock;
 use crate::task::{Arming, TaskKey, UnixMs};
 
-/// Most alarms that are taken at once.
+/// Most alarms returned at once.
 pub(super) const PART: usize = 2_048;
 
 /// A bounded queue of alarms, one for each key, taken when they fall due.
 ///
-/// If more are due than `PART`, they are taken in parts, each half of the oldest and half of the newest: alarms that fall
-/// due just after a burst must not wait for its end.
+/// If more than `PART` are due, they are taken in parts, each half of the oldest and half of the newest, so that alarms
+/// due just after a burst do not wait for its end.
 ///
-/// If it is full, the alarm with the latest due time is dropped: the next look-ahead inserts it again before it is due.
+/// If the queue is full, the alarm with the latest due time is dropped. The next look-ahead inserts it again.
 #[derive(Debug)]
 pub struct DueQueue {
     capacity: usize,
     alarms: Mutex<Alarms>,
-    /// The earliest alarm may have changed.
+    /// Signals that the earliest alarm may have changed.
     earlier: Notify,
 }
 
@@ -84,8 +84,8 @@ impl DueQueue {
     pub async fn due(&self, clock: &LedgerClock, alarm_clock: &mut AlarmClock) -> Vec<Alarm> {
         loop {
             let wake = match self.earliest() {
-                Some(due) if due <= clock.surely() => {
-                    return self.held().take_until(clock.surely());
+                Some(due) if due <= clock.lower_bound() => {
+                    return self.held().take_until(clock.lower_bound());
                 }
                 Some(due) => Some(clock.instant_of(due)),
                 None => None,
@@ -163,7 +163,7 @@ impl Alarms {
         {
             self.take_at(due, PART / 2 - oldest.len(), &mut oldest);
         }
-        // From the newest backwards, in parts that are each in order.
+        // Collects from the newest backwards, in parts that are each in order.
         let mut newest = Vec::new();
         let mut taken = 0;
         while taken < PART / 2
@@ -178,7 +178,7 @@ impl Alarms {
         oldest
     }
 
-    /// Takes out at most `limit` of what falls due then.
+    /// Takes at most `limit` alarms that fall due at `due`.
     fn take_at(&mut self, due: UnixMs, limit: usize, taken: &mut Vec<Alarm>) {
         let Entry::Occupied(mut same) = self.by_due.entry(due) else {
             return;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_earlier_alarm_wakes_the_one_who_waits() {
+    async fn an_earlier_alarm_wakes_the_waiting_caller() {
         let clock = LedgerClock::starting_at(UnixMs(0));
         let queue = DueQueue::new(10);
         queue.insert([alarm("late", 10_000)]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_due_after_a_burst_does_not_wait_for_its_end() {
+    fn alarms_due_after_a_burst_do_not_wait_for_its_end() {
         let queue = DueQueue::new(10 * PART);
         let burst = (0..3 * PART).map(|number| alarm(&format!("burst{number}"), 5));
         queue.insert(burst.chain([alarm("after", 7), alarm("later", 9)]));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn when_full_the_furthest_gives_way() {
+    fn a_full_queue_drops_the_latest_alarm() {
         let queue = DueQueue::new(2);
         let left_out = queue.insert([alarm("a", 1), alarm("b", 9), alarm("c", 5)]);
         assert_eq!((left_out, queue.len()), (1, 2));

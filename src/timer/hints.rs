@@ -1,7 +1,7 @@
-//! Hints: a daemon that hears everything passes on what has expired to the owners that do not.
+//! Hints: a daemon that receives all events forwards expired keys to owners that do not.
 //!
-//! Each daemon has a channel of its own. A message is some keys, one to a line: whoever could forge one could as well let
-//! keys expire. A hint that is lost costs what a lost event does: the sweep finds the task.
+//! Each daemon has a channel. A message holds keys, one on each line. It is not authenticated: a client that may
+//! publish can also let keys expire. A lost hint has the effect of a lost event: the sweep finds the task.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,23 +14,23 @@ use tokio::sync::Notify;
 use crate::redis::{Keyspace, ProbeId, RedisError};
 use crate::task::TaskKey;
 
-/// Most keys that wait to be sent, and of one message.
+/// Most keys that wait to be sent, and most keys in one message.
 const WAITING_MAX: usize = 65_536;
 const MESSAGE_MAX: usize = 512;
 
-/// How long to wait when Redis did not answer.
+/// Pause after a message that Redis did not accept.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a probe's message begins with: no key does.
+/// Prefix of a probe's message. No task key begins with it.
 const PROBE: &str = "?";
 
-/// Sends hints to other daemons, and reads those that come in.
+/// Sends hints to other daemons.
 #[derive(Debug)]
 pub(super) struct Hints {
     keyspace: Keyspace,
     waiting: Mutex<Waiting>,
     arrived: Notify,
-    /// This user may send and receive them.
+    /// True if this Redis user may publish and subscribe to hints.
     work: AtomicBool,
 }
 
@@ -40,12 +40,12 @@ struct Waiting {
     keys: usize,
 }
 
-/// What a message says.
+/// A message on this daemon's channel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Hint {
-    /// These keys have expired.
+    /// Keys that have expired.
     Expired(Vec<TaskKey>),
-    /// A probe has come back.
+    /// A probe that this daemon sent to itself.
     Probe(ProbeId),
 }
 
@@ -59,7 +59,7 @@ impl Hints {
         }
     }
 
-    /// Whether they can be sent and received.
+    /// True if hints can be sent and received.
     pub(super) fn work(&self) -> bool {
         self.work.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Hints {
         self.work.store(work, Ordering::Relaxed);
     }
 
-    /// This key of that member's has expired. Never blocks; tells whether there was room.
+    /// Queues a hint: this member's key has expired. Never blocks. Returns false if the queue is full.
     pub(super) fn tell(&self, member: u64, key: TaskKey) -> bool {
         let mut waiting = self.waiting();
         if waiting.keys >= WAITING_MAX {
@@ -81,7 +81,7 @@ impl Hints {
         true
     }
 
-    /// Sends what waits, for ever. What comes together goes together.
+    /// Sends queued hints, forever. Keys that are queued together share messages.
     pub(super) async fn send(&self) -> Infallible {
         loop {
             let arrived = self.arrived.notified();
@@ -101,7 +101,7 @@ impl Hints {
         }
     }
 
-    /// Sends this daemon a probe of its own.
+    /// Sends a probe to this daemon's channel.
     pub(super) async fn send_probe(&self, me: u64, id: ProbeId) -> Result<(), RedisError> {
         let message = vec![(me, format!("{PROBE}{id}"))];
         let sent = self.keyspace.publish_hints(message).await;
@@ -109,7 +109,7 @@ impl Hints {
     }
 
     fn failed(&self, error: &RedisError) {
-        tracing::debug!(%error, "could not pass on what has expired");
+        tracing::debug!(%error, "cannot forward expired keys");
         if error.is_refusal() {
             self.set_work(false);
         }
@@ -118,12 +118,12 @@ impl Hints {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting
             .lock()
-            .expect("nothing panics while holding the hints")
+            .expect("nothing panics while holding the queued hints")
     }
 }
 
 impl Hint {
-    /// Reads a message. Lines that are no keys are left out.
+    /// Parses a message. Skips lines that are not task keys.
     pub(super) fn read(message: &[u8]) -> Self {
         let text = String::from_utf8_lossy(message);
         if let Some(id) = text.strip_prefix(PROBE).and_then(ProbeId::read) {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_read_back_and_what_is_no_key_is_left_out() {
+    fn a_message_is_read_back_without_lines_that_are_not_keys() {
         let keys: Vec<TaskKey> = ["A@b@1", "A@b@2"]
             .map(|key| TaskKey::parse(key).unwrap())
             .into();

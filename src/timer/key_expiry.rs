@@ -1,10 +1,8 @@
 //! The default timer: every task is a Redis key that expires when the task falls due.
 //!
-//! Three things run side by side and need nothing of each other. The listener hears the `expired`
-//! events, for as long as there is a link, and makes a new link for as long as there is none. The
-//! nudge asks Redis for each expected key at its due millisecond, so that Redis drops it then and
-//! not when it gets round to it. What programs do to keys is heard on the same link, and looked at
-//! beside it. And whoever arms or disarms talks to the keyspace directly.
+//! The listener receives `expired` events and reconnects after a loss. The nudge queries each expected key at its due
+//! millisecond, because Redis may otherwise delete an expired key much later. Keys that programs change are inspected
+//! beside the subscription. Arming and disarming use the command connection directly.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::arming::Armings;
+use super::key_inspector::KeyInspector;
 use super::listener::Listener;
 use super::nudge::Nudge;
 use super::{Alarm, ArmMode, Armed, ArmedPage, Hearing, Remaining, SignalSink, Timer, TimerError};
@@ -24,30 +22,29 @@ use crate::redis::{ArmedKey, Commands, Endpoint, Events, Existing, Keyspace, Red
 use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 
-/// Keys armed in one go.
+/// Most keys armed in one pipeline.
 const ARM_BATCH: usize = 500;
 
-/// By then a key that was armed with the shortest expiry is due: Redis expires strictly after it.
+/// Wait before a key armed with the shortest expiry is queried: Redis expires a key strictly after its time.
 const DUE_AT_ONCE: Duration = Duration::from_millis(2);
 
-/// Signals from expiring Redis keys.
+/// The timer that uses expiring Redis keys.
 #[derive(Debug)]
 pub struct KeyExpiry {
     clock: LedgerClock,
     keyspace: Keyspace,
-    /// How far ahead keys are armed.
+    /// How far ahead keys are armed; `None` is without limit.
     horizon: Option<Duration>,
     listener: Arc<Listener>,
     nudge: Arc<Nudge>,
-    armings: Arc<Armings>,
+    inspector: Arc<KeyInspector>,
 }
 
 impl KeyExpiry {
-    /// Does no I/O: connections are made by whoever first needs them. `events` says whether to hear of keys when they
-    /// are armed, too.
+    /// Does no I/O: connections are opened on first use. `events` selects whether arming events are received, too.
     ///
     /// # Errors
-    /// When the URL cannot be read.
+    /// If the URL cannot be parsed.
     pub fn new(
         redis: &RedisConfig,
         sentinel: SentinelConfig,
@@ -60,7 +57,7 @@ impl KeyExpiry {
         let keyspace = Keyspace::new(commands, &redis.key_prefix);
         let horizon = nudge.horizon;
         let nudge = Arc::new(Nudge::new(nudge, clock.clone(), keyspace.clone()));
-        let armings = Arc::new(Armings::new(
+        let inspector = Arc::new(KeyInspector::new(
             keyspace.clone(),
             clock.clone(),
             Arc::clone(&nudge),
@@ -71,13 +68,13 @@ impl KeyExpiry {
             keyspace.clone(),
             events,
             sentinel,
-            Arc::clone(&armings),
+            Arc::clone(&inspector),
             metrics,
         );
         Ok(Self {
             listener: Arc::new(listener),
             nudge,
-            armings,
+            inspector,
             keyspace,
             horizon: redis.arm_horizon,
             clock,
@@ -88,7 +85,7 @@ impl KeyExpiry {
 #[async_trait]
 impl Timer for KeyExpiry {
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
-        // Tasks of their own: hearing must not wait for asking. Both end with the set.
+        // Separate tasks, so that events do not wait for queries. Both end with the set.
         let mut parts = JoinSet::new();
         let (listener, nudge) = (Arc::clone(&self.listener), Arc::clone(&self.nudge));
         let to_listener = Arc::clone(&sink);
@@ -112,7 +109,7 @@ impl Timer for KeyExpiry {
         for batch in alarms.chunks(ARM_BATCH) {
             let (near, beyond) = self.parted(batch);
             if mode == ArmMode::Replace && !beyond.is_empty() {
-                // Their older keys, if there are any, are of no use; others' keys are not asked about here either.
+                // Any key of an earlier due time is obsolete.
                 self.disarm(&beyond).await?;
             }
             let batch = near.as_ref();
@@ -139,7 +136,7 @@ impl Timer for KeyExpiry {
 
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
         let found = self.keyspace.pttl(keys).await;
-        let found = found.map_err(|error| TimerError::new("cannot ask for keys", error))?;
+        let found = found.map_err(|error| TimerError::new("cannot query keys", error))?;
         Ok(found.into_iter().map(Remaining::from).collect())
     }
 
@@ -147,15 +144,15 @@ impl Timer for KeyExpiry {
         self.nudge.expect(alarms);
     }
 
-    async fn armed_elsewhere(
+    async fn scan_foreign(
         &self,
         cursor: Option<u64>,
         wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<ArmedPage, TimerError> {
-        let page = self.armings.scan(cursor.unwrap_or(0), wants).await;
+        let page = self.inspector.scan(cursor.unwrap_or(0), wants).await;
         page.map_err(|error| {
             let passes = error.is_transient();
-            let error = TimerError::new("cannot go through the keys", error);
+            let error = TimerError::new("cannot scan keys", error);
             if passes { error } else { error.lasting() }
         })
     }
@@ -165,8 +162,8 @@ impl Timer for KeyExpiry {
         keys: &[TaskKey],
         since: UnixMs,
     ) -> Result<Vec<Option<Countdown>>, TimerError> {
-        let found = self.armings.find(keys, since).await;
-        found.map_err(|error| TimerError::new("cannot look at keys", error))
+        let found = self.inspector.find(keys, since).await;
+        found.map_err(|error| TimerError::new("cannot inspect keys", error))
     }
 
     fn is_listening(&self) -> Option<bool> {
@@ -177,13 +174,13 @@ impl Timer for KeyExpiry {
         self.listener.hearing()
     }
 
-    fn judge_again(&self) {
-        self.listener.judge_again();
+    fn replay_events(&self) {
+        self.listener.replay_events();
     }
 }
 
 impl KeyExpiry {
-    /// What is armed now, and the keys of what falls due beyond the horizon. The one place that decides it.
+    /// Splits alarms into those to arm now and the keys of those beyond the horizon.
     fn parted<'a>(&self, alarms: &'a [Alarm]) -> (Cow<'a, [Alarm]>, Vec<TaskKey>) {
         let Some(horizon) = self.horizon else {
             return (Cow::Borrowed(alarms), Vec::new());
@@ -198,7 +195,7 @@ impl KeyExpiry {
     }
 
     async fn arm_batch(&self, alarms: &[Alarm], existing: Existing) -> Result<usize, RedisError> {
-        // Read for each batch: Redis counts what remains from when it gets the key.
+        // Read for each batch: Redis counts the remaining time from when it receives the command.
         let now = self.clock.now();
         let keys = alarms.iter().map(|alarm| ArmedKey {
             key: &alarm.key,
@@ -215,11 +212,10 @@ impl KeyExpiry {
         Ok(written)
     }
 
-    /// Keys that were due when they were armed: Redis would keep them until it comes across them, and
-    /// no daemon would hear of them before.
+    /// Queries keys that were due when they were armed, so that Redis deletes them now and publishes `expired`.
     async fn raise_at_once(&self, due: &[TaskKey]) {
         tokio::time::sleep(DUE_AT_ONCE).await;
-        // They are armed; that Redis gets round to them later is no failure of arming.
+        // The keys are armed. A late `expired` event is not an error of arming.
         let _ = self.keyspace.pttl(due).await;
     }
 }

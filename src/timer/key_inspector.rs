@@ -1,8 +1,9 @@
-//! What programs do to keys: armed, armed again, deleted.
+//! Inspection of keys that programs armed or disarmed.
 //!
-//! An event only names a key, so it is looked at: whose value it has, and how long it has to live. One that falls due
-//! soon is touched then, so that its event comes in time: a delay may be too short for any look-ahead to find its row.
-//! For a key of ours that is all. A key of somebody else's is news for the engine.
+//! An event carries only a key, so `GETRANGE` and `PTTL` read its value and remaining time. A key that expires soon is
+//! touched when it does, so that its `expired` event is published on time; its delay may be too short for a look-ahead
+//! to find the row. A key armed by lapsed needs nothing more. A key armed by another program is reported to the engine
+//! as an adoption candidate.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::key_watch::{Change, KeyWatch, Noted, Place};
+use super::key_watch::{Change, KeyWatch, Noted, Progress};
 use super::nudge::Nudge;
 use super::{AdoptionCandidate, ArmedPage, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
@@ -20,48 +21,48 @@ use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::log::RateLimit;
 use crate::telemetry::{DropReason, Metrics};
 
-/// Keys looked at in one go.
+/// Most keys inspected in one batch.
 const BATCH: usize = 1000;
 
-/// How much later than its value says a key of ours may expire: a slow server carried the command out late. Otherwise
-/// somebody gave it another expiry.
-const CARRIED_OUT_LATE: Duration = Duration::from_secs(2);
+/// How much later than the due time in its value a key of lapsed may expire, if the server executed the command late. A
+/// larger difference means that a program changed the expiry.
+const EXECUTED_LATE_MAX: Duration = Duration::from_secs(2);
 
-/// How much sooner: so far apart are what two processes know of the ledger's clock.
-const CLOCKS_APART: Duration = Duration::from_millis(250);
+/// How much earlier it may expire: the clocks of two processes differ by at most this much.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
 
-/// A server says in whole seconds for how long it has run.
+/// Resolution of the uptime that a server reports.
 const UPTIME_UNIT: Duration = Duration::from_secs(1);
 
-/// How long to wait when Redis did not answer.
+/// Pause after an inspection that Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Keys that were said to be armed or disarmed: bounded, and coalesced by key.
+/// Inspects keys that were armed or disarmed. Bounded, one entry for each key.
 #[derive(Debug)]
-pub(super) struct Armings {
+pub(super) struct KeyInspector {
     keyspace: Keyspace,
     clock: LedgerClock,
     nudge: Arc<Nudge>,
-    /// What falls due later is the look-ahead's.
+    /// The look-ahead finds what falls due later.
     horizon: Duration,
-    heard: Mutex<KeyWatch>,
+    watch: Mutex<KeyWatch>,
     arrived: Notify,
-    server: Mutex<Known>,
+    server: Mutex<EventServer>,
     metrics: Arc<Metrics>,
     warnings: RateLimit,
 }
 
-/// The server whose events are heard.
+/// The server whose events are received.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct EventServer {
     run_id: Option<String>,
-    /// Since when it is that one.
+    /// When it was first seen.
     since: UnixMs,
-    /// When it took the place of another one, or came back.
+    /// When it last replaced another server, or restarted.
     replaced: Option<UnixMs>,
 }
 
-impl Armings {
+impl KeyInspector {
     pub(super) fn new(
         keyspace: Keyspace,
         clock: LedgerClock,
@@ -74,7 +75,7 @@ impl Armings {
             clock,
             nudge,
             horizon,
-            heard: Mutex::default(),
+            watch: Mutex::default(),
             arrived: Notify::new(),
             server: Mutex::default(),
             metrics,
@@ -82,12 +83,13 @@ impl Armings {
         }
     }
 
-    /// A subscription was confirmed on this server: a deletion counts only while it is the same, and the master.
-    pub(super) fn of_server(&self, run_id: Option<String>) {
+    /// Notes the server of a confirmed subscription. A deletion counts only if it was heard from this server, and while
+    /// it is a master.
+    pub(super) fn set_server(&self, run_id: Option<String>) {
         let mut server = self.server();
         if run_id.is_none() || server.run_id != run_id {
             let since = self.clock.now();
-            *server = Known {
+            *server = EventServer {
                 replaced: server.run_id.as_ref().map(|_| since).or(server.replaced),
                 run_id,
                 since,
@@ -95,12 +97,12 @@ impl Armings {
         }
     }
 
-    /// Since when the server has lost no data, asked after it was looked into; `None` if it does not say.
+    /// Returns since when the server has not lost data, or `None` if that is unknown. Call it after the inspection.
     async fn kept_since(&self) -> Result<Option<UnixMs>, RedisError> {
         let server = self.keyspace.server().await?;
         let now = self.clock.now();
         let known = self.server().clone();
-        // Another one than the one whose events are heard: it may have come with anything.
+        // A different server than the one whose events are heard may hold any data.
         if known.run_id.is_some() && known.run_id != server.run_id {
             return Ok(None);
         }
@@ -111,9 +113,9 @@ impl Armings {
         Ok(started.map(|started| started.max(known.replaced.unwrap_or_default())))
     }
 
-    /// An event, heard then, about a key that can be run here. Never blocks.
+    /// Queues a key for inspection. `at` is when the event was received. Never blocks.
     pub(super) fn note(&self, key: TaskKey, change: Change, at: Instant, sink: &dyn SignalSink) {
-        let noted = self.heard().note(key, change, at);
+        let noted = self.watch().note(key, change, at);
         match noted {
             Noted::Known => {}
             Noted::New => self.arrived.notify_one(),
@@ -124,30 +126,31 @@ impl Armings {
         }
     }
 
-    /// A key has expired. If it was armed and nobody has seen it alive since, this is the only sign of that arming:
-    /// its row may be finished, or due at another time.
+    /// Handles an `expired` event. If the key was armed and gone at its inspection, the event is the only sign of that
+    /// arming: its row may be finished, or due at another time.
     pub(super) fn expired(&self, key: &TaskKey, sink: &dyn SignalSink) {
-        let gone_since = self.heard().expired(key);
+        let gone_since = self.watch().expired(key);
         if let Some(since) = gone_since {
-            self.never_seen(key.clone(), since, sink);
+            self.report_unseen(key.clone(), since, sink);
         }
     }
 
-    fn never_seen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
-        let seen = Seen::Armed(Countdown::expired(self.clock.now(), self.moment_of(since)));
+    fn report_unseen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
+        let expired = Countdown::expired(self.clock.now(), self.ledger_time(since));
+        let seen = Seen::Armed(expired);
         sink.propose(AdoptionCandidate { key, seen });
     }
 
-    /// An instant of this process, on the ledger's clock.
-    fn moment_of(&self, instant: Instant) -> UnixMs {
+    /// Converts an instant of this process to the ledger's clock.
+    fn ledger_time(&self, instant: Instant) -> UnixMs {
         let ago = i64::try_from(instant.elapsed().as_millis()).unwrap_or(i64::MAX);
         UnixMs(self.clock.now().0.saturating_sub(ago))
     }
 
-    /// Looks at keys now; `None` for one that is not armed.
+    /// Inspects keys at once. Returns `None` for each key that is not armed.
     ///
     /// # Errors
-    /// When Redis does not answer, or is not surely the server that it was then: it may have lost what was deleted.
+    /// If Redis does not answer, or if it may have been replaced since `since`: its data would then prove nothing.
     pub(super) async fn find(
         &self,
         keys: &[TaskKey],
@@ -170,29 +173,29 @@ impl Armings {
                 alive_at: Some(asked),
                 heard: None,
                 kept_since: None,
-                meant: value.meant(),
+                meant: value.due(),
             })
         };
         Ok(found.into_iter().map(countdown).collect())
     }
 
-    /// Inspects changed keys while the session lasts. Keys that wait at its end are inspected by the next session.
+    /// Inspects changed keys while the session lasts. Keys left over at its end are inspected by the next session.
     pub(super) async fn inspect(&self, sink: &dyn SignalSink) -> Infallible {
-        // Keys whose inspection was interrupted when the last session ended.
-        self.heard().ask_again();
+        // The end of the last session interrupted the inspection of these keys.
+        self.watch().requeue_inspected();
         loop {
             let batch = self.next_batch().await;
             let keys: Vec<TaskKey> = batch.iter().map(|(key, _)| key.clone()).collect();
             let asked = self.clock.now();
             match self.keyspace.inspect(&keys).await {
-                Ok(found) => self.hand_in(batch, found, asked, sink).await,
+                Ok(found) => self.report(batch, found, asked, sink).await,
                 Err(error) => {
                     if let Some(held_back) = self.warnings.admit(error.reason()) {
                         let error = &error as &dyn std::error::Error;
                         tracing::warn!(
                             error,
                             held_back,
-                            "cannot look at keys that were armed; the next audit finds them"
+                            "cannot inspect armed keys; the next audit finds them"
                         );
                     }
                     sink.audit(Cause::Overflow);
@@ -203,11 +206,11 @@ impl Armings {
         }
     }
 
-    /// Waits for keys, and takes a batch of them.
+    /// Waits for changed keys, and takes a batch of them.
     async fn next_batch(&self) -> Vec<(TaskKey, Change)> {
         loop {
             let arrived = self.arrived.notified();
-            let batch = self.heard().take(BATCH);
+            let batch = self.watch().take(BATCH);
             if !batch.is_empty() {
                 return batch;
             }
@@ -215,7 +218,7 @@ impl Armings {
         }
     }
 
-    async fn hand_in(
+    async fn report(
         &self,
         batch: Vec<(TaskKey, Change)>,
         found: Vec<Option<Found>>,
@@ -225,11 +228,11 @@ impl Armings {
         let answered = self.clock.now();
         let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
         for ((key, change), found) in batch.into_iter().zip(found) {
-            let place = self.heard().answer(&key);
-            let (heard, deleted) = match place {
-                Some(Place::Asked {
+            let progress = self.watch().finish(&key);
+            let (heard, deleted) = match progress {
+                Some(Progress::Inspecting {
                     since, disarmed, ..
-                }) => (self.moment_of(since), disarmed),
+                }) => (self.ledger_time(since), disarmed),
                 _ => (asked, None),
             };
             let Some(Found { value, ttl }) = found else {
@@ -241,11 +244,11 @@ impl Armings {
                     if due <= answered.plus(self.horizon) && sink.senior_listeners(&key) == 0 {
                         soon.push((key.clone(), due));
                     }
-                    if value.is_of(due) {
-                        sink.armed_by_us(&key);
-                        // A program deleted its own, and an audit armed it again since.
+                    if expires_as_armed(value, due) {
+                        sink.armed_by_lapsed(&key);
+                        // A program deleted the key; an audit has armed it again since.
                         if let Some(since) = deleted {
-                            disarmed.push((key, self.moment_of(since)));
+                            disarmed.push((key, self.ledger_time(since)));
                         }
                         continue;
                     }
@@ -255,41 +258,42 @@ impl Armings {
                         alive_at: Some(asked),
                         heard: Some(heard),
                         kept_since: None,
-                        meant: value.meant(),
+                        meant: value.due(),
                     });
                     sink.propose(AdoptionCandidate { key, seen });
                 }
                 (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
-                (Ttl::Missing, Change::Armed) => match place {
-                    Some(Place::Asked {
+                (Ttl::Missing, Change::Armed) => match progress {
+                    Some(Progress::Inspecting {
                         since,
                         expired: true,
                         ..
-                    }) => self.never_seen(key, since, sink),
-                    Some(Place::Asked {
+                    }) => self.report_unseen(key, since, sink),
+                    Some(Progress::Inspecting {
                         since,
                         expired: false,
                         again: None,
                         ..
-                    }) => self.heard().remember_gone(key, since),
+                    }) => self.watch().remember_gone(key, since),
                     _ => {}
                 },
-                // `SET` without an expiry came after it: nobody knows what that means.
+                // A later `SET` without an expiry: its meaning is unknown.
                 (Ttl::Forever, Change::Armed) => self.metrics.dropped(DropReason::Lasting, 1),
             }
         }
         self.nudge.touch(soon);
         if !disarmed.is_empty() {
-            self.hand_in_disarmed(disarmed, sink).await;
+            self.report_disarmed(disarmed, sink).await;
         }
-        // What was said of them meanwhile.
-        if self.heard().are_waiting() {
+        // Changes during the inspection are inspected next.
+        if self.watch().has_waiting() {
             self.arrived.notify_one();
         }
     }
 
-    /// A replica, a demoted master and a server that hands its keys to another say `del` too.
-    async fn hand_in_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn SignalSink) {
+    /// Reports deletions, unless the server is no longer the master that was subscribed to: a replica, a demoted master
+    /// and a server that migrates its keys publish `del`, too.
+    async fn report_disarmed(&self, keys: Vec<(TaskKey, UnixMs)>, sink: &dyn SignalSink) {
         let expected = self.server().run_id.clone();
         let is_the_same = match self.keyspace.server().await {
             Ok(server) => {
@@ -309,16 +313,16 @@ impl Armings {
     }
 
     fn forget(&self, keys: &[TaskKey]) {
-        let mut heard = self.heard();
+        let mut heard = self.watch();
         for key in keys {
-            heard.answer(key);
+            heard.finish(key);
         }
     }
 
-    /// A page of the keys that others armed and that are wanted: found, not heard.
+    /// Reads a page of keys that other programs armed and that `wants` accepts.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub(super) async fn scan(
         &self,
         cursor: u64,
@@ -326,7 +330,7 @@ impl Armings {
     ) -> Result<ArmedPage, RedisError> {
         let mut page = self.keyspace.scan(cursor).await?;
         page.keys.retain(|key| wants(key));
-        // Of most keys, which are ours, no more is asked than that.
+        // Most keys were armed by lapsed; their remaining time is not needed.
         let mut ours = self.keyspace.are_ours(&page.keys).await?.into_iter();
         page.keys.retain(|_| ours.next() == Some(false));
         let asked = self.clock.now();
@@ -337,7 +341,7 @@ impl Armings {
             false => self.kept_since().await?,
         };
         let armed = |(key, found): (TaskKey, Option<Found>)| match found? {
-            // One of ours that somebody gave another expiry cannot be told from one whose server's clock was set.
+            // For a key of lapsed, a changed expiry looks the same as a changed clock of the server.
             Found {
                 value: Value::Foreign,
                 ttl: Ttl::Ms(left_ms),
@@ -360,33 +364,22 @@ impl Armings {
         })
     }
 
-    fn heard(&self) -> MutexGuard<'_, KeyWatch> {
-        self.heard
+    fn watch(&self) -> MutexGuard<'_, KeyWatch> {
+        self.watch
             .lock()
-            .expect("nothing panics while holding what was heard")
+            .expect("nothing panics while holding the key watch")
     }
 
-    fn server(&self) -> MutexGuard<'_, Known> {
-        self.server.lock().expect("nothing panics while holding it")
+    fn server(&self) -> MutexGuard<'_, EventServer> {
+        self.server
+            .lock()
+            .expect("nothing panics while holding the server")
     }
 }
 
-impl Value {
-    /// Whether it is ours, and the key expires when its value says.
-    fn is_of(self, due: UnixMs) -> bool {
-        match self {
-            Self::Ours(meant) => {
-                due.since(meant) <= CARRIED_OUT_LATE && meant.since(due) <= CLOCKS_APART
-            }
-            Self::Foreign => false,
-        }
-    }
-
-    /// The due time of one of ours.
-    fn meant(self) -> Option<UnixMs> {
-        match self {
-            Self::Ours(meant) => Some(meant),
-            Self::Foreign => None,
-        }
-    }
+/// True if lapsed wrote the value and the key expires at the due time in it.
+fn expires_as_armed(value: Value, expires: UnixMs) -> bool {
+    value.due().is_some_and(|due| {
+        expires.since(due) <= EXECUTED_LATE_MAX && due.since(expires) <= CLOCK_ERROR_MAX
+    })
 }

@@ -10,62 +10,62 @@ use crate::task::TaskKey;
 /// Most keys that wait for inspection.
 const WAITING_MAX: usize = 262_144;
 
-/// How long a key that was gone at its inspection is remembered: its expired event is on the way.
+/// How long a key that was missing at its inspection is remembered: its `expired` event may still arrive.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2);
 
 /// The change that an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It was given an expiry.
+    /// The key received an expiry.
     Armed,
-    /// It was deleted, or lost its expiry.
+    /// The key was deleted, or lost its expiry.
     Disarmed,
 }
 
-/// Keys that wait for inspection, are being inspected, or were gone by then.
+/// Changed keys: waiting for inspection, in inspection, or missing at their inspection.
 #[derive(Debug, Default)]
 pub(super) struct KeyWatch {
-    places: HashMap<TaskKey, Place>,
+    progress: HashMap<TaskKey, Progress>,
     waiting: VecDeque<TaskKey>,
-    /// Those that were gone, the oldest first.
+    /// Keys that were missing, the oldest first.
     gone: VecDeque<(Instant, TaskKey)>,
 }
 
-/// What noting an event came to.
+/// The result of noting an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// Its key waits, or is being looked at: the change is kept.
+    /// The key already waits or is in inspection. The change is kept.
     Known,
-    /// Its key waits from now on.
+    /// The key now waits.
     New,
-    /// There is no room for it.
+    /// The queue is full; the event is dropped.
     Full,
 }
 
-/// Where a key stands between the event and what comes of it.
+/// The progress of a changed key.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
-    /// Not looked at yet. The latest change is the one that counts.
+pub(super) enum Progress {
+    /// Waits for inspection. Only the latest change counts.
     Waiting {
         change: Change,
         since: Instant,
-        /// It has expired since.
+        /// True if it has expired since.
         expired: bool,
-        /// It was disarmed before that, too.
+        /// When it was last disarmed before that.
         disarmed: Option<Instant>,
     },
-    /// Being looked at.
-    Asked {
+    /// In inspection.
+    Inspecting {
         since: Instant,
         expired: bool,
         disarmed: Option<Instant>,
-        again: Option<Again>,
+        again: Option<LatestChange>,
     },
-    /// It was armed, and gone when it was looked at.
+    /// Armed, but missing at its inspection.
     Gone { since: Instant, at: Instant },
 }
 
-/// What was said of a key that was last disarmed at one of these moments.
+/// The change of a key that was last disarmed at `disarmed`.
 fn change_at(since: Instant, disarmed: Option<Instant>) -> Change {
     match disarmed {
         Some(disarmed) if disarmed == since => Change::Disarmed,
@@ -73,15 +73,15 @@ fn change_at(since: Instant, disarmed: Option<Instant>) -> Change {
     }
 }
 
-/// What was said of a key while it was looked at.
+/// Changes of a key during its inspection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Again {
+pub(super) struct LatestChange {
     change: Change,
     since: Instant,
     disarmed: Option<Instant>,
 }
 
-impl Again {
+impl LatestChange {
     fn new(change: Change, since: Instant) -> Self {
         let disarmed = None;
         Self {
@@ -91,7 +91,7 @@ impl Again {
         }
     }
 
-    /// Takes in a change. The latest counts: what is judged again may be older than what was heard since.
+    /// Merges a change. The latest one counts; a replayed event may be older than those received since.
     fn note(&mut self, change: Change, at: Instant) {
         if at >= self.since {
             if self.change == Change::Disarmed {
@@ -105,16 +105,16 @@ impl Again {
 }
 
 impl KeyWatch {
-    /// Takes in what an event said that was heard then.
+    /// Notes an event that was received at `at`.
     pub(super) fn note(&mut self, key: TaskKey, change: Change, at: Instant) -> Noted {
-        match self.places.get_mut(&key) {
-            Some(Place::Waiting {
+        match self.progress.get_mut(&key) {
+            Some(Progress::Waiting {
                 change: latest,
                 since,
                 expired,
                 disarmed,
             }) => {
-                let mut noted = Again {
+                let mut noted = LatestChange {
                     change: *latest,
                     since: *since,
                     disarmed: *disarmed,
@@ -124,104 +124,104 @@ impl KeyWatch {
                 (*latest, *since, *disarmed) = (noted.change, noted.since, noted.disarmed);
                 return Noted::Known;
             }
-            Some(Place::Asked { again, since, .. }) => {
+            Some(Progress::Inspecting { again, since, .. }) => {
                 match again {
                     Some(again) => again.note(change, at),
-                    None if at >= *since => *again = Some(Again::new(change, at)),
+                    None if at >= *since => *again = Some(LatestChange::new(change, at)),
                     None => {}
                 }
                 return Noted::Known;
             }
-            Some(Place::Gone { .. }) | None => {}
+            Some(Progress::Gone { .. }) | None => {}
         }
         if self.waiting.len() >= WAITING_MAX {
             return Noted::Full;
         }
-        self.wait(key, Again::new(change, at));
+        self.wait(key, LatestChange::new(change, at));
         Noted::New
     }
 
-    /// A key has expired. If it was armed, and gone when it was looked at, answers since when it was known.
+    /// Notes an `expired` event. If the key was armed and missing at its inspection, returns when it was armed.
     pub(super) fn expired(&mut self, key: &TaskKey) -> Option<Instant> {
-        match self.places.get_mut(key)? {
-            // Whether it was armed again meanwhile, the look will tell.
-            Place::Asked { expired, .. } | Place::Waiting { expired, .. } => {
+        match self.progress.get_mut(key)? {
+            // The inspection shows whether it was armed again.
+            Progress::Inspecting { expired, .. } | Progress::Waiting { expired, .. } => {
                 *expired = true;
                 None
             }
-            Place::Gone { since, .. } => {
+            Progress::Gone { since, .. } => {
                 let since = *since;
-                self.places.remove(key);
+                self.progress.remove(key);
                 Some(since)
             }
         }
     }
 
-    /// What is being looked at waits again: nobody will answer. It was heard when it was heard.
-    pub(super) fn ask_again(&mut self) {
-        let asked = |(key, place): (&TaskKey, &Place)| match place {
-            Place::Asked {
+    /// Puts keys in inspection back into the queue, with their original times: no reply will come.
+    pub(super) fn requeue_inspected(&mut self) {
+        let asked = |(key, progress): (&TaskKey, &Progress)| match progress {
+            Progress::Inspecting {
                 since,
                 disarmed,
                 again,
                 ..
             } => {
-                let asked = Again {
+                let asked = LatestChange {
                     disarmed: *disarmed,
-                    ..Again::new(change_at(*since, *disarmed), *since)
+                    ..LatestChange::new(change_at(*since, *disarmed), *since)
                 };
-                let latest = again.map_or(asked, |again| Again {
+                let latest = again.map_or(asked, |again| LatestChange {
                     disarmed: again.disarmed.max(*disarmed),
                     ..again
                 });
                 Some((key.clone(), latest))
             }
-            Place::Waiting { .. } | Place::Gone { .. } => None,
+            Progress::Waiting { .. } | Progress::Gone { .. } => None,
         };
-        let lost: Vec<(TaskKey, Again)> = self.places.iter().filter_map(asked).collect();
-        for (key, said) in lost {
-            self.wait(key, said);
+        let lost: Vec<(TaskKey, LatestChange)> = self.progress.iter().filter_map(asked).collect();
+        for (key, event) in lost {
+            self.wait(key, event);
         }
     }
 
-    /// Whether any wait.
-    pub(super) fn are_waiting(&self) -> bool {
+    /// True if keys wait for inspection.
+    pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    fn wait(&mut self, key: TaskKey, said: Again) {
-        let Again {
+    fn wait(&mut self, key: TaskKey, event: LatestChange) {
+        let LatestChange {
             change,
             since,
             disarmed,
-        } = said;
-        let place = Place::Waiting {
+        } = event;
+        let progress = Progress::Waiting {
             change,
             since,
             expired: false,
             disarmed,
         };
-        self.places.insert(key.clone(), place);
+        self.progress.insert(key.clone(), progress);
         self.waiting.push_back(key);
     }
 
-    /// Takes at most `limit` that wait: they are being looked at.
+    /// Takes at most `limit` waiting keys into inspection.
     pub(super) fn take(&mut self, limit: usize) -> Vec<(TaskKey, Change)> {
         self.forget_gone();
         let mut batch = Vec::new();
         while batch.len() < limit
             && let Some(key) = self.waiting.pop_front()
         {
-            // Whatever has expired since is no longer there.
-            if let Some(place) = self.places.get_mut(&key)
-                && let Place::Waiting {
+            // A key may have been removed since.
+            if let Some(progress) = self.progress.get_mut(&key)
+                && let Progress::Waiting {
                     change,
                     since,
                     expired,
                     disarmed,
-                } = *place
+                } = *progress
             {
-                *place = Place::Asked {
+                *progress = Progress::Inspecting {
                     since,
                     expired,
                     disarmed: match change {
@@ -236,23 +236,24 @@ impl KeyWatch {
         batch
     }
 
-    /// It was looked at; what was said of it meanwhile waits to be looked at.
-    pub(super) fn answer(&mut self, key: &TaskKey) -> Option<Place> {
-        let place = self.places.remove(key);
-        if let Some(Place::Asked {
+    /// Ends the inspection of a key. Changes during it wait for the next one.
+    pub(super) fn finish(&mut self, key: &TaskKey) -> Option<Progress> {
+        let progress = self.progress.remove(key);
+        if let Some(Progress::Inspecting {
             again: Some(again), ..
-        }) = place
+        }) = progress
         {
             self.wait(key.clone(), again);
         }
-        place
+        progress
     }
 
-    /// It was armed since then, and gone when it was looked at.
+    /// Remembers a key that was armed at `since` and missing at its inspection.
     pub(super) fn remember_gone(&mut self, key: TaskKey, since: Instant) {
-        if self.gone.len() < WAITING_MAX && !self.places.contains_key(&key) {
+        if self.gone.len() < WAITING_MAX && !self.progress.contains_key(&key) {
             let at = Instant::now();
-            self.places.insert(key.clone(), Place::Gone { since, at });
+            self.progress
+                .insert(key.clone(), Progress::Gone { since, at });
             self.gone.push_back((at, key));
         }
     }
@@ -262,10 +263,10 @@ impl KeyWatch {
             && at.elapsed() >= REMEMBERED_FOR
         {
             let (remembered, key) = self.gone.pop_front().expect("just looked at");
-            if let Some(Place::Gone { at, .. }) = self.places.get(&key)
+            if let Some(Progress::Gone { at, .. }) = self.progress.get(&key)
                 && *at == remembered
             {
-                self.places.remove(&key);
+                self.progress.remove(&key);
             }
         }
     }
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_change_is_the_one_that_is_looked_at() {
+    fn only_the_latest_change_is_inspected() {
         let mut heard = KeyWatch::default();
         assert_eq!(heard.note(key(), Change::Armed, Instant::now()), Noted::New);
         assert_eq!(
@@ -288,11 +289,11 @@ mod tests {
             Noted::Known
         );
         assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
-        assert!(!heard.are_waiting());
+        assert!(!heard.has_waiting());
     }
 
     #[test]
-    fn what_is_said_during_a_look_is_looked_at_next() {
+    fn a_change_during_an_inspection_is_inspected_next() {
         let mut heard = KeyWatch::default();
         heard.note(key(), Change::Disarmed, Instant::now());
         heard.take(9);
@@ -300,60 +301,60 @@ mod tests {
             heard.note(key(), Change::Armed, Instant::now()),
             Noted::Known
         );
-        assert!(!heard.are_waiting());
-        heard.answer(&key());
+        assert!(!heard.has_waiting());
+        heard.finish(&key());
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
     }
 
     #[test]
-    fn a_look_that_nobody_answers_is_made_again_about_what_was_heard_then() {
+    fn an_inspection_without_a_reply_is_repeated_with_the_original_times() {
         let mut heard = KeyWatch::default();
         heard.note(key(), Change::Armed, Instant::now());
         heard.take(9);
-        heard.ask_again();
+        heard.requeue_inspected();
         assert_eq!(heard.take(9), [(key(), Change::Armed)]);
     }
 
     #[test]
-    fn that_a_key_was_deleted_stays_known_when_it_is_armed_again() {
+    fn a_deletion_stays_known_when_the_key_is_armed_again() {
         let deleted_at = Instant::now();
         let armed_at = deleted_at + Duration::from_millis(1);
         let later = deleted_at + Duration::from_millis(2);
-        let disarmed = |heard: &mut KeyWatch| match heard.answer(&key()) {
-            Some(Place::Asked { disarmed, .. }) => disarmed,
+        let disarmed = |heard: &mut KeyWatch| match heard.finish(&key()) {
+            Some(Progress::Inspecting { disarmed, .. }) => disarmed,
             _ => None,
         };
         for reversed in [false, true] {
-            let mut said = [(Change::Disarmed, deleted_at), (Change::Armed, armed_at)];
+            let mut events = [(Change::Disarmed, deleted_at), (Change::Armed, armed_at)];
             if reversed {
-                said.reverse();
+                events.reverse();
             }
-            // Before the look.
+            // Before the inspection.
             let mut heard = KeyWatch::default();
-            for (change, at) in said {
+            for (change, at) in events {
                 heard.note(key(), change, at);
             }
             assert_eq!(heard.take(9), [(key(), Change::Armed)]);
             assert_eq!(disarmed(&mut heard), Some(deleted_at));
-            // During a look, and then nobody answers.
+            // During an inspection that gets no reply.
             heard.note(key(), Change::Armed, deleted_at);
             heard.take(9);
-            for (change, at) in said {
+            for (change, at) in events {
                 heard.note(key(), change, at);
             }
-            heard.ask_again();
+            heard.requeue_inspected();
             assert_eq!(heard.take(9), [(key(), Change::Armed)]);
             assert_eq!(disarmed(&mut heard), Some(deleted_at));
         }
         let mut heard = KeyWatch::default();
         heard.note(key(), Change::Disarmed, later);
         heard.take(9);
-        heard.ask_again();
+        heard.requeue_inspected();
         assert_eq!(heard.take(9), [(key(), Change::Disarmed)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_key_that_was_gone_a_moment_ago_is_known_when_it_expires() {
+    async fn an_expiry_is_matched_only_to_a_key_that_was_missing_recently() {
         let mut heard = KeyWatch::default();
         let since = Instant::now();
         heard.remember_gone(key(), since);
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many() {
+    fn a_full_watch_refuses_new_keys() {
         let mut heard = KeyWatch::default();
         let key = |n: usize| TaskKey::build("C", "m", [n.to_string()]).unwrap();
         for n in 0..WAITING_MAX {

@@ -1,4 +1,4 @@
-//! A timer without a server: due times come from the look-ahead and the sweep alone.
+//! A timer without a server: signals come from the look-ahead and the sweep.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::{
 use crate::clock::LedgerClock;
 use crate::task::TaskKey;
 
-/// Most due times held in memory at once.
+/// Most due times held in memory.
 const DUE_QUEUE_CAPACITY: usize = 200_000;
 
-/// Raises a signal for whatever the engine expects, at its due time.
+/// Raises a signal for each expected task at its due time.
 ///
-/// A task is known here when the daemon's look-ahead reads it from the ledger, so one created with a
-/// delay shorter than the sweep's interval starts up to that interval late.
+/// A task becomes known when the look-ahead reads it from the ledger, so a task with a delay shorter than the sweep's
+/// interval may start late by up to that interval.
 #[derive(Debug)]
 pub struct LedgerPoll {
     clock: LedgerClock,
@@ -27,7 +27,7 @@ pub struct LedgerPoll {
 }
 
 impl LedgerPoll {
-    /// A timer that runs on the ledger's clock, as exactly as the runtime's timers are, and on paused time in a test.
+    /// A timer that uses the runtime's timers, and paused time in a test.
     pub fn new(clock: LedgerClock) -> Self {
         Self {
             clock,
@@ -36,7 +36,7 @@ impl LedgerPoll {
         }
     }
 
-    /// The same, as exactly as the kernel's are.
+    /// A timer that uses the kernel's timers, exact to about 50 µs.
     pub fn exact(clock: LedgerClock) -> Self {
         Self {
             exact: true,

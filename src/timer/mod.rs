@@ -1,17 +1,18 @@
-//! The seam between the engine and whatever tells it that a task may be due.
+//! The seam between the engine and the sources of signals.
 //!
-//! A timer says *when to look*; it never says what is true. Its signals may come twice, early, late
-//! or for an arming that no longer exists, and any of them may be lost: the ledger decides, and the
-//! sweep finds what no signal named. A timer knows no ledger and no handler.
+//! A timer says *when to look*, never what is true. A signal may come twice, early, late, or for an arming that no
+//! longer exists, and any signal may be lost: the ledger decides, and the sweep finds what no signal named. A timer
+//! knows neither ledger nor handlers.
 
 mod alarm_clock;
-mod arming;
 mod due_queue;
 mod hints;
 pub mod key_expiry;
+mod key_inspector;
 mod key_watch;
 pub mod ledger_poll;
 mod listener;
+mod listener_state;
 mod nudge;
 mod probe;
 mod replay;
@@ -34,39 +35,38 @@ use crate::task::{Arming, Countdown, TaskKey, UnixMs};
 pub struct Alarm {
     /// The task.
     pub key: TaskKey,
-    /// When it falls due, on the ledger's clock.
+    /// The due time, on the ledger's clock.
     pub due: UnixMs,
-    /// The row, where the caller knows it: the signal then carries it, and the ledger need not be
-    /// asked which row the key is.
+    /// The row, if the caller knows it. The signal then carries it, which saves a lookup.
     pub arming: Option<Arming>,
 }
 
 /// "This key may be due."
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signal {
-    /// Whose.
+    /// The task.
     pub key: TaskKey,
-    /// Who says so.
+    /// Where the signal comes from.
     pub source: Source,
-    /// The arming it is about, if its source knows.
+    /// The arming, if the source knows it.
     pub arming: Option<Arming>,
 }
 
-/// Where a signal came from.
+/// The source of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Redis said that the key expired.
+    /// Redis published `expired` for the key.
     Event,
-    /// This process asked for the key when it fell due.
+    /// This process raised it at the due time.
     Nudge,
-    /// The sweep found it overdue.
+    /// The sweep found the task overdue.
     Sweep,
-    /// This process itself: a task that came back, or was created due.
+    /// This process released the task, or created it due.
     Direct,
 }
 
 impl Source {
-    /// The word for it in metrics and logs.
+    /// Name in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Event => "event",
@@ -130,144 +130,140 @@ impl Cause {
 /// Adoption candidate: a key that another program armed or changed, and that may belong to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdoptionCandidate {
-    /// Which.
+    /// The key.
     pub key: TaskKey,
-    /// How it was seen.
+    /// The evidence.
     pub seen: Seen,
 }
 
-/// How a key was seen.
+/// The evidence about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// Armed by somebody else.
+    /// Another program armed it.
     Armed(Countdown),
-    /// It has expired, about then, and its row was not found: news only if there is none.
+    /// It expired at about this time, and the lookup found no row.
     Expired(UnixMs),
-    /// Deleted, or made to last for ever, by a program: on the server that is the master still. It was heard at this
-    /// moment, on the ledger's clock.
+    /// A program deleted it or removed its expiry, on a server that is still the master. The time is when the event was
+    /// received, on the ledger's clock.
     Disarmed(UnixMs),
 }
 
-/// A page of keys that are armed: see [`Timer::armed_elsewhere`].
+/// A page of armed keys: see [`Timer::scan_foreign`].
 #[derive(Debug, Clone, Default)]
 pub struct ArmedPage {
-    /// Those that this process did not arm, and nobody else who runs it.
+    /// Keys that no lapsed process armed.
     pub foreign: Vec<AdoptionCandidate>,
-    /// Where the next page begins; `None` at the end.
+    /// Cursor of the next page; `None` after the last.
     pub next: Option<u64>,
 }
 
-/// The one door into the engine. Nothing behind it blocks.
+/// The interface of the engine for timers. No method blocks.
 pub trait SignalSink: Send + Sync + 'static {
-    /// Raises a signal. Without room the signal is dropped and counted, and a sweep is requested.
+    /// Accepts a signal. If a queue is full, drops and counts it, and requests a sweep.
     fn raise(&self, signal: Signal);
 
-    /// Requests a sweep: the signal of an overdue task may have been lost.
+    /// Requests a sweep: an overdue task may have been missed.
     fn sweep(&self, cause: Cause);
 
     /// Requests an audit: keys may be missing.
     fn audit(&self, cause: Cause);
 
-    /// True if this daemon can run tasks of this name. Other keys are not read. Cheap, since it is called for every
-    /// armed key of the database.
+    /// True if this daemon can run tasks of this name. All other keys are ignored. Called for each arming event of the
+    /// database, so it must be cheap.
     fn wants(&self, key: &TaskKey) -> bool;
 
-    /// True if this daemon owns the task.
+    /// True if this daemon owns the task, among the daemons that can run it.
     fn owns(&self, key: &TaskKey) -> bool;
 
-    /// Number of more senior daemons that can run the task and hear of the key, too. 0: this daemon acts. 1: it acts if
-    /// the most senior one did not. From 2 on, it remembers the event.
+    /// Number of more senior daemons that can run the task and receive the event too. 0: this daemon acts on it. 1: it
+    /// acts if the most senior one did not. Higher: it remembers the event.
     fn senior_listeners(&self, _key: &TaskKey) -> usize {
         0
     }
 
-    /// Number of the daemon that owns an expired key, if that daemon learns of the event only through a hint from this
-    /// one.
+    /// Returns the member to which this daemon forwards the expiry of `_key`: its owner, if the owner does not receive
+    /// it.
     fn hint_recipient(&self, _key: &TaskKey) -> Option<u64> {
         None
     }
 
-    /// Number under which other daemons pass hints to this one.
+    /// The member id under which other daemons address this one.
     fn member(&self) -> Option<u64> {
         None
     }
 
-    /// True if enough other daemons hear all events, and pass hints to this one.
+    /// True if enough other daemons receive all events and forward this daemon's.
     fn may_stop_listening(&self) -> bool {
         false
     }
 
-    /// Forgets the adoption candidate of a key that `lapsed` has armed since.
-    fn armed_by_us(&self, key: &TaskKey);
+    /// Reports that lapsed armed this key with the due time in its value. Discards an older candidate.
+    fn armed_by_lapsed(&self, key: &TaskKey);
 
-    /// Proposes a key for adoption. Without room the candidate is dropped and counted, and an audit is requested.
+    /// Proposes a key for adoption. If the queue is full, drops and counts the candidate, and requests an audit.
     fn propose(&self, candidate: AdoptionCandidate);
 }
 
-/// Whether an alarm may replace one that is there.
+/// How to treat a key that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArmMode {
-    /// The caller has just moved the task: what was there is old.
+    /// Overwrite it: the caller has just moved the task.
     Replace,
-    /// The caller repairs: whoever armed it last is right.
+    /// Keep it: the caller repairs missing keys.
     IfMissing,
 }
 
-/// What arming came to.
+/// The result of arming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Armed {
     /// Keys written.
     pub written: usize,
-    /// Keys that were there already.
+    /// Keys that existed and were kept.
     pub present: usize,
 }
 
-/// What a timer holds of a key.
+/// What the timer holds for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remaining {
-    /// Nothing.
+    /// No key.
     Missing,
-    /// The key is there and will never fall due.
+    /// A key without an expiry.
     Forever,
-    /// It will fall due in so many milliseconds.
+    /// Milliseconds until it expires.
     Ms(u64),
 }
 
 /// A source of signals.
 ///
 /// # If we crash right after a call
-/// Nothing a timer holds is needed: after a restart the ledger has every task, the sweep finds what
-/// is due and the audit arms what is missing.
+/// Nothing is lost. After a restart the sweep finds due tasks in the ledger, and the audit arms missing keys.
 #[async_trait]
 pub trait Timer: Send + Sync + 'static {
-    /// Listens, and raises signals, until `stop`; survives every loss of its server, for ever.
-    /// Called once.
+    /// Listens and raises signals until `stop`. Reconnects after each loss of its server. Called once.
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken);
 
-    /// Sees to it that a signal is raised when each alarm falls due, even if no process that hears of
-    /// it now lives then. A due time that has passed raises at once.
+    /// Arranges a signal for each alarm at its due time, even if no daemon runs until then. A due time in the past
+    /// raises one at once.
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError>;
 
-    /// How far ahead it arms: what falls due later it leaves alone, for whoever arms it again when that is nearer. `None`:
-    /// without end.
+    /// How far ahead it arms. The caller arms later alarms again when they are near. `None` is without limit.
     fn horizon(&self) -> Option<Duration> {
         None
     }
 
-    /// Forgets these keys. A signal may still come.
+    /// Removes these keys. A signal may still arrive.
     async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError>;
 
-    /// What the timer holds of these keys, in their order.
+    /// Returns what the timer holds for each key, in order.
     async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError>;
 
-    /// These fall due soon: raise a signal for each at its due millisecond, from this process's
-    /// memory, whether or not a server answers. Bounded: what does not fit is left to the sweep.
-    /// Never blocks; a key that is known already is moved.
+    /// Raises a signal for each alarm at its due millisecond from memory, whether or not a server answers. Bounded: the
+    /// sweep finds tasks that do not fit. Never blocks. Moves the alarm of a known key.
     fn expect(&self, alarms: Vec<Alarm>);
 
-    /// Keys that somebody else armed, a page at a time, from `None` on: those that `wants` names. A timer without
-    /// a place where others could arm anything has none.
-    async fn armed_elsewhere(
+    /// Reads a page of keys that other programs armed and that `wants` accepts. Start with `None`. A timer without
+    /// shared keys returns an empty page.
+    async fn scan_foreign(
         &self,
         _cursor: Option<u64>,
         _wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
@@ -275,7 +271,7 @@ pub trait Timer: Send + Sync + 'static {
         Ok(ArmedPage::default())
     }
 
-    /// Returns the current countdown of these keys, in their order; `None` for one that is not armed.
+    /// Returns the countdown of each key, in order; `None` for a key that is not armed.
     ///
     /// # Errors
     /// If the server does not answer, if it may have lost data after `since`, or if this timer has no keys.
@@ -287,28 +283,28 @@ pub trait Timer: Send + Sync + 'static {
         Err(TimerError::new("this timer has no keys", "no key to inspect").lasting())
     }
 
-    /// Whether signals are heard now: `None` for a timer that needs no server.
+    /// True if events are received now; `None` for a timer without a server.
     fn is_listening(&self) -> Option<bool>;
 
-    /// What this process hears of keys that are not its own.
+    /// What this process receives beyond its own tasks.
     fn hearing(&self) -> Hearing {
         Hearing::default()
     }
 
-    /// Another daemon fell silent: what was heard in the last seconds and left to others is judged again.
-    fn judge_again(&self) {}
+    /// Acts on recent events that were left to other daemons: one of them has fallen silent.
+    fn replay_events(&self) {}
 }
 
-/// What a daemon hears, beyond what it is told of its own tasks.
+/// What a daemon receives beyond events of its own tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hearing {
-    /// Everything that happens to keys, now and for some seconds more.
+    /// It receives all events, now and for some seconds more.
     pub all: bool,
-    /// It can pass on what it hears.
-    pub passes_on: bool,
+    /// It can forward events to other daemons.
+    pub forwards: bool,
 }
 
-/// Why a timer could not do what it was asked.
+/// Error of a timer.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct TimerError {
@@ -319,7 +315,7 @@ pub struct TimerError {
 }
 
 impl TimerError {
-    /// An error with its cause kept.
+    /// Creates a transient error that keeps its cause.
     pub fn new(
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -331,7 +327,7 @@ impl TimerError {
         }
     }
 
-    /// The same, for what will be refused again until somebody changes that.
+    /// Marks the error as permanent until an operator acts.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self {
@@ -340,7 +336,7 @@ impl TimerError {
         }
     }
 
-    /// Whether the same call may succeed later, unchanged.
+    /// True if the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         self.transient
     }

@@ -1,13 +1,12 @@
-//! Raises each task at its due millisecond, and makes Redis drop its key then.
+//! Raises each task at its due millisecond, and makes Redis delete its key then.
 //!
-//! Redis emits `expired` when it *deletes* a key: when somebody touches it, or when its own slow walk
-//! over all keys comes by, minutes later in a big database. So there are three steps for each key:
+//! Redis publishes `expired` when it *deletes* a key: when a client touches it, or when the active expiry cycle reaches
+//! it, minutes later in a big database. So each key takes three steps:
 //!
-//! 1. *ask*, a moment before it is due, how long it has to live: a program that counts in seconds may have armed it for
-//!    a little later than its row says, and that later moment is the one that is meant;
-//! 2. *raise* the signal at the due millisecond, from memory, whether or not Redis has answered: the ledger knows that the
-//!    task is due;
-//! 3. *touch* the key right after it, which makes Redis drop it and tell every listener.
+//! 1. *query* its remaining time shortly before it is due. A program that counts in whole seconds may have armed it for
+//!    a little later than its row says; the later time counts;
+//! 2. *raise* the signal at the due millisecond from memory, whether or not Redis has answered;
+//! 3. *touch* the key afterwards, so that Redis deletes it and notifies every listener.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,41 +22,41 @@ use crate::config::NudgeConfig;
 use crate::redis::{Keyspace, Ttl};
 use crate::task::{TaskKey, UnixMs};
 
-/// Most due times held in memory at once.
+/// Most due times held in memory.
 const CAPACITY: usize = 200_000;
 
-/// Keys asked for in one pipeline.
+/// Most keys queried in one pipeline.
 const BATCH: usize = 1000;
 
-/// Pipelines whose replies are awaited at once.
+/// Most pipelines that wait for a reply.
 const IN_FLIGHT: usize = 16;
 
-/// How long before its due time Redis is asked for a key: as long as its answer may take.
+/// How long before the due time a key is queried. Redis must answer within this time.
 const ASK_AHEAD_MS: i64 = 20;
 const ASK_AHEAD: Duration = Duration::from_millis(ASK_AHEAD_MS as u64);
 
-/// A key can go one millisecond after it is due, not sooner (measured).
+/// Redis deletes a key one millisecond after its expiry at the earliest (measured).
 const AFTER_DUE: Duration = Duration::from_millis(1);
 
-/// When a key is touched whose signal is out. Its expiry was rounded up to a millisecond when it was armed: sooner, many
-/// would have to be touched twice.
+/// Delay from the signal to the touch. The expiry was rounded up to a millisecond, so an earlier touch would often have
+/// to be repeated.
 const TOUCHED_AFTER: Duration = Duration::from_millis(2);
 
-/// So many that fall due at once are a burst.
+/// Alarms due at once from which on they count as a burst.
 const BURST: usize = 256;
 
-/// The same in a burst, whose keys were armed in long pipelines, the last some milliseconds after the first: sooner, many
-/// would have to be touched twice; and Redis has enough to do just then.
+/// The same delay in a burst. Its keys were armed in long pipelines, the last some milliseconds after the first, and
+/// Redis is busy at that time.
 const TOUCHED_AFTER_BURST: Duration = Duration::from_millis(20);
 
-/// When keys are touched again whose touch was not answered. What does not fit is touched before its row is forgotten.
+/// Delay before a touch that was not answered is repeated.
 const TOUCHED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A key that outlives its task's due time by no more than this was armed for it, over a slow link perhaps.
+/// A key that outlives the due time of its task by at most this was armed for it.
 const SAME_MS: u64 = 2;
 
-/// A foreign key that outlives it by no more than this is believed to be the same task, a little later; and any key is
-/// touched again at its own time.
+/// A key of another program that outlives the due time by at most this belongs to the same task, a little later. A key
+/// with at most this time left is touched again.
 const NEAR_MS: u64 = 2000;
 
 /// Raises a signal for each expected key when it falls due.
@@ -66,11 +65,11 @@ pub(super) struct Nudge {
     enabled: bool,
     clock: LedgerClock,
     keyspace: Keyspace,
-    /// To be asked for, and then expected.
+    /// Alarms to query, then to expect.
     ahead: DueQueue,
-    /// To be raised.
+    /// Alarms to raise.
     expected: DueQueue,
-    /// To be touched when they are due, so that they go: raised already, or raised by the event that this brings about.
+    /// Keys to touch at their expiry: their signal is raised already, or their `expired` event raises it.
     touched: DueQueue,
 }
 
@@ -90,20 +89,20 @@ impl Nudge {
         }
     }
 
-    /// Takes alarms in; when nudging is off, drops them.
+    /// Accepts alarms. Drops them if nudging is off.
     pub(super) fn expect(&self, alarms: Vec<Alarm>) {
         if self.enabled {
             let asked_at = |alarm: Alarm| Alarm {
                 due: UnixMs(alarm.due.0.saturating_sub(ASK_AHEAD_MS)),
                 ..alarm
             };
-            // What does not fit lies furthest ahead: the look-ahead will bring it again.
+            // The latest alarms are dropped if it is full; the look-ahead brings them again.
             self.ahead.insert(alarms.into_iter().map(asked_at));
         }
     }
 
-    /// These keys fall due then. They are touched, and nothing is raised but what their events raise: who knows only
-    /// a key does not know whether it is a task's, and must not displace what is known from the ledger.
+    /// Touches these keys at their expiry and raises no signal: it is unknown whether they belong to tasks, and they
+    /// must not replace alarms from the ledger.
     pub(super) fn touch(&self, keys: impl IntoIterator<Item = (TaskKey, UnixMs)>) {
         if self.enabled {
             let touched_at = |(key, due): (TaskKey, UnixMs)| Alarm {
@@ -122,7 +121,7 @@ impl Nudge {
         }
     }
 
-    /// Never returns.
+    /// Runs forever.
     pub(super) async fn run(self: Arc<Self>, sink: Arc<dyn SignalSink>) {
         tokio::join!(
             self.ask_ahead(),
@@ -142,7 +141,7 @@ impl Nudge {
             }
             self.expected.insert(near.iter().cloned());
             for batch in near.chunks(BATCH) {
-                // With no pipeline free they are raised unasked.
+                // Without a free pipeline they are raised without a query.
                 let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
                     break;
                 };
@@ -155,7 +154,7 @@ impl Nudge {
         }
     }
 
-    /// Asks for one batch, and postpones the foreign keys that turn out to be due a little later than their rows.
+    /// Queries one batch, and postpones keys of other programs that expire a little after their rows are due.
     async fn ask(self: Arc<Self>, batch: Vec<Alarm>, _slot: OwnedSemaphorePermit) {
         let deadline = Instant::now() + ASK_AHEAD;
         let keys: Vec<TaskKey> = batch.iter().map(|alarm| alarm.key.clone()).collect();
@@ -166,7 +165,7 @@ impl Nudge {
         let outlive = |(alarm, ttl): (Alarm, Ttl)| {
             let Ttl::Ms(left) = ttl else { return None };
             let outlives_ms = left.saturating_sub(alarm.due.since(now).as_millis() as u64);
-            // With more than that it was created anew for much later: the ledger knows what is meant.
+            // A longer time means that the task was created again; the ledger knows its due time.
             (SAME_MS < outlives_ms && outlives_ms <= NEAR_MS)
                 .then(|| (alarm, now.plus(Duration::from_millis(left))))
         };
@@ -177,8 +176,8 @@ impl Nudge {
         }
     }
 
-    /// A key of ours that lives longer was only armed over a slow link: its task is due when its row says so. A foreign
-    /// one is due when Redis says so.
+    /// Postpones alarms whose key another program armed. A key of lapsed that lives longer was armed over a slow link,
+    /// and its row decides.
     async fn postpone_foreign(&self, later: Vec<(Alarm, UnixMs)>, deadline: Instant) {
         let keys: Vec<TaskKey> = later.iter().map(|(alarm, _)| alarm.key.clone()).collect();
         let Ok(Ok(ours)) = timeout_at(deadline, self.keyspace.are_ours(&keys)).await else {
@@ -221,8 +220,8 @@ impl Nudge {
         loop {
             let due = self.touched.due(&self.clock, &mut alarm_clock).await;
             let keys: Vec<TaskKey> = due.into_iter().map(|alarm| alarm.key).collect();
-            // Their signals are out. Without an answer they are touched later: Redis would drop them when it comes across
-            // them, and say so when their rows may be forgotten.
+            // Their signals are raised. A touch that fails is repeated, because Redis would delete the key at any later
+            // time, when its row may already be deleted.
             let Ok(found) = self.keyspace.pttl(&keys).await else {
                 self.touch_soon(keys.into_iter().map(|key| (key, TOUCHED_AGAIN_AFTER)));
                 continue;
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_held_than_fits() {
+    async fn the_nudge_holds_at_most_its_capacity() {
         let nudge = nudge(true);
         nudge.expect(alarms(CAPACITY));
         nudge.expect(alarms(CAPACITY + 1000));
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn switched_off_it_expects_nothing() {
+    async fn a_disabled_nudge_expects_nothing() {
         let nudge = nudge(false);
         nudge.expect(alarms(1));
         assert!(nudge.ahead.is_empty());

@@ -1,9 +1,8 @@
-//! Proof, end to end, that expired events arrive.
+//! End-to-end probes: proof that `expired` events arrive.
 //!
-//! A link can be alive and deaf: the flag was switched off, the address now belongs to another server,
-//! something between swallows messages. So a key of our own is written, touched when it is due, and
-//! its event must come back. Only a *touched* key proves anything: Redis may drop an untouched one hours
-//! late and be in perfect health.
+//! A connection can be open and receive nothing: the notification flag was switched off, the address belongs to another
+//! server, or a proxy drops messages. A probe writes a key, touches it when it expires, and waits for its event. Only a
+//! *touched* key proves anything: a healthy Redis may delete an untouched one hours late.
 
 use std::time::Duration;
 
@@ -12,17 +11,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::redis::{Keyspace, ProbeId, RedisError};
 
-/// How often.
+/// Time between two probes.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
 
-/// How long a probe lives.
+/// Expiry of a probe's key.
 const LIFE: Duration = Duration::from_secs(1);
 
-/// A key can go one millisecond after it is due, not sooner.
+/// Redis deletes a key one millisecond after its expiry at the earliest.
 const AFTER_DUE: Duration = Duration::from_millis(1);
 
-/// How long its event is awaited after each touch. The second one follows at once, for a first that
-/// came a moment early; the others because a paused server expires nothing.
+/// How long the event is awaited after each touch. The second touch follows soon, in case the first came a moment
+/// early. The others cover a paused server, which expires nothing.
 const PATIENCE: [Duration; 5] = [
     Duration::from_millis(2),
     Duration::from_secs(1),
@@ -31,20 +30,20 @@ const PATIENCE: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// What became of a probe.
+/// The result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Its event came back.
+    /// Its event arrived.
     Heard,
-    /// It did not.
+    /// Its event did not arrive.
     Silent,
 }
 
-/// Writes probes and waits for them.
+/// Writes probes and waits for their events.
 #[derive(Debug)]
 pub(super) struct Probe {
     keyspace: Keyspace,
-    /// The probe whose event is awaited; none once it has come.
+    /// The probe in flight; `None` once its event has arrived.
     awaited: watch::Sender<Option<ProbeId>>,
 }
 
@@ -54,7 +53,7 @@ impl Probe {
         Self { keyspace, awaited }
     }
 
-    /// An event named this probe. Those of other daemons are told apart by their number.
+    /// Notes a probe's event. Ignores probes of other daemons, which have other ids.
     pub(super) fn heard(&self, id: ProbeId) {
         self.awaited.send_if_modified(|awaited| {
             let is_ours = *awaited == Some(id);
@@ -65,10 +64,10 @@ impl Probe {
         });
     }
 
-    /// Sends one probe and waits for it, some 5 s at most.
+    /// Sends one probe and waits for its event, about 5 s at most.
     ///
     /// # Errors
-    /// When Redis did not take the probe or the touch: nothing is proved then.
+    /// If Redis rejects the key or the touch. The probe then proves nothing.
     pub(super) async fn send(&self) -> Result<Proof, RedisError> {
         let id = self.await_one();
         let name = [self.keyspace.names().probe(id)];
@@ -88,14 +87,14 @@ impl Probe {
         Ok(Proof::Silent)
     }
 
-    /// A new probe, whose coming back is awaited from now on.
+    /// Creates a probe and starts to wait for it.
     pub(super) fn await_one(&self) -> ProbeId {
         let id = ProbeId::random();
         self.awaited.send_replace(Some(id));
         id
     }
 
-    /// Waits for the probe to come back, a second at most.
+    /// Waits for the probe, one second at most.
     pub(super) async fn arrival(&self) -> Proof {
         let mut awaited = self.awaited.subscribe();
         let arrived = awaited.wait_for(Option::is_none);

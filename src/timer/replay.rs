@@ -1,4 +1,4 @@
-//! What was heard lately and left to other daemons: it is judged again when one of them falls silent.
+//! Recent events that were left to other daemons. They are replayed when one of those falls silent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,32 +8,32 @@ use tokio::time::Instant;
 use super::key_watch::Change;
 use crate::task::TaskKey;
 
-/// How long it is kept: a daemon that dies is believed to live for 3 s, and its silence is seen a second or two later.
+/// How long events are kept. A dead daemon counts as alive for 3 s, and its silence is noticed a second or two later.
 const KEPT: Duration = Duration::from_secs(6);
 
-/// Most events that are kept.
+/// Most events kept.
 const EVENTS_MAX: usize = 262_144;
 
-/// What an event said of a key.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum KeyEvent {
     /// It has expired.
     Expired,
     /// It was armed or disarmed.
     Changed(Change),
 }
 
-/// Events that others were to act on, the oldest first.
+/// Events that other daemons handle, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    events: VecDeque<(Instant, Said, TaskKey)>,
-    /// When the latest of those was heard for which there was no room.
+    events: VecDeque<(Instant, KeyEvent, TaskKey)>,
+    /// When the latest event that did not fit was received.
     lost: Option<Instant>,
 }
 
 impl Replay {
-    /// Keeps an event that was heard then.
-    pub(super) fn keep(&mut self, at: Instant, said: Said, key: TaskKey) {
+    /// Keeps an event that was received at `at`.
+    pub(super) fn keep(&mut self, at: Instant, event: KeyEvent, key: TaskKey) {
         while let Some((oldest, _, _)) = self.events.front()
             && (oldest.elapsed() >= KEPT || self.events.len() >= EVENTS_MAX)
         {
@@ -41,11 +41,11 @@ impl Replay {
             let dropped = dropped.map(|(at, _, _)| at);
             self.lost = dropped.filter(|at| at.elapsed() < KEPT).or(self.lost);
         }
-        self.events.push_back((at, said, key));
+        self.events.push_back((at, event, key));
     }
 
-    /// Takes out what is kept. Also answers whether something as young was lost.
-    pub(super) fn take(&mut self) -> (VecDeque<(Instant, Said, TaskKey)>, bool) {
+    /// Takes all events of the last `KEPT`. Also returns true if some of them were lost.
+    pub(super) fn take(&mut self) -> (VecDeque<(Instant, KeyEvent, TaskKey)>, bool) {
         let mut events = std::mem::take(&mut self.events);
         events.retain(|(at, _, _)| at.elapsed() < KEPT);
         let lost = self.lost.take().is_some_and(|at| at.elapsed() < KEPT);
@@ -64,11 +64,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_are_kept_in_order_for_some_seconds() {
         let mut replay = Replay::default();
-        for (n, said) in [(1, Said::Changed(Change::Armed)), (2, Said::Expired)] {
-            replay.keep(Instant::now(), said, key(n));
+        for (n, event) in [
+            (1, KeyEvent::Changed(Change::Armed)),
+            (2, KeyEvent::Expired),
+        ] {
+            replay.keep(Instant::now(), event, key(n));
             tokio::time::advance(KEPT / 2).await;
         }
-        replay.keep(Instant::now(), Said::Changed(Change::Disarmed), key(3));
+        replay.keep(Instant::now(), KeyEvent::Changed(Change::Disarmed), key(3));
         let (events, lost) = replay.take();
         let kept: Vec<TaskKey> = events.into_iter().map(|(_, _, key)| key).collect();
         assert_eq!((kept, lost), (vec![key(2), key(3)], false));
@@ -76,10 +79,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_said_when_there_was_no_room() {
+    async fn a_lost_event_is_reported() {
         let mut replay = Replay::default();
         for n in 0..=EVENTS_MAX {
-            replay.keep(Instant::now(), Said::Expired, key(n));
+            replay.keep(Instant::now(), KeyEvent::Expired, key(n));
         }
         let (events, lost) = replay.take();
         assert_eq!((events.len(), lost), (EVENTS_MAX, true));

@@ -1,7 +1,7 @@
-//! The sentinels: "#SILCK`1", "#SILCK`2", ..., keys that expire one interval apart.
+//! Sentinels: keys "#SILCK`1", "#SILCK`2", ... that expire one interval apart.
 //!
-//! Each expiry asks for a sweep and an audit. When one past the half expires, or some vanish, all are
-//! written anew. Daemons share them: whoever notices first writes, a second writing does no harm.
+//! Each expiry requests a sweep and an audit. When a sentinel of the second half expires, or some vanish, all are
+//! written again. Daemons share them; writing them twice is harmless.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard};
@@ -15,42 +15,42 @@ use crate::redis::{Keyspace, Put, RedisError, Ttl};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::RateLimit;
 
-/// They are looked after this often at least.
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(30);
+/// Longest time between two checks.
+const CHECK_EVERY_MAX: Duration = Duration::from_secs(30);
 
-/// And at most this often, whatever is found.
+/// Shortest time between two checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A key can go one millisecond after it is due; one more for a clock that runs ahead.
+/// Redis deletes a key one millisecond after its expiry at the earliest; one more for a fast clock.
 const AFTER_DUE: Duration = Duration::from_millis(2);
 
-/// Keeps the sentinels.
+/// Writes and checks the sentinels.
 #[derive(Debug)]
 pub(super) struct Sentinels {
     config: SentinelConfig,
     keyspace: Keyspace,
     names: Vec<String>,
-    known: Mutex<Known>,
+    last: Mutex<LastCheck>,
     warnings: RateLimit,
 }
 
-/// What was last seen of them.
+/// The result of the last check.
 #[derive(Debug)]
-struct Known {
-    /// For each, before when it cannot have expired; `None` if it is not there. `None` for all: they
-    /// have not been looked at yet.
+struct LastCheck {
+    /// For each sentinel, the time before which it cannot have expired; `None` if it is missing. `None` for all before
+    /// the first check.
     due: Option<Vec<Option<Instant>>>,
-    /// When one was last written or heard.
+    /// When one was last written, or an event of one was received.
     fresh: Instant,
 }
 
-/// What a look at them says.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Health {
     Fine,
-    /// Too few are left.
+    /// Too few are left; write them again.
     Short,
-    /// Some went before their time: Redis lost data, or somebody deleted it.
+    /// Some are missing before their time: Redis lost data, or a client deleted them.
     Vanished,
 }
 
@@ -63,7 +63,7 @@ impl Sentinels {
             config,
             keyspace,
             names,
-            known: Mutex::new(Known {
+            last: Mutex::new(LastCheck {
                 due: None,
                 fresh: Instant::now(),
             }),
@@ -71,47 +71,47 @@ impl Sentinels {
         }
     }
 
-    /// An event named the sentinel with this number.
+    /// Notes an event of the sentinel with this number.
     pub(super) fn heard(&self, number: u16) {
-        let mut known = self.known();
-        known.fresh = Instant::now();
+        let mut last = self.last();
+        last.fresh = Instant::now();
         let place = usize::from(number).wrapping_sub(1);
-        if let Some(due) = known.due.as_mut().and_then(|due| due.get_mut(place)) {
+        if let Some(due) = last.due.as_mut().and_then(|due| due.get_mut(place)) {
             *due = None;
         }
     }
 
-    /// The server is another one: what was seen of the old one's says nothing.
+    /// Discards the last check: the server was replaced.
     pub(super) fn forget(&self) {
-        self.known().due = None;
+        self.last().due = None;
     }
 
-    /// How long ago one was written or heard.
+    /// Time since one was written, or an event of one was received.
     pub(super) fn age(&self) -> Duration {
-        self.known().fresh.elapsed()
+        self.last().fresh.elapsed()
     }
 
-    /// Looks after them for as long as it is polled: when one falls due, and every now and then, in case
-    /// some vanished. The look is a touch: Redis would drop an untouched key hours late.
+    /// Checks the sentinels forever: when one expires, and at regular intervals in case some vanished. A check touches
+    /// them, because Redis may delete an untouched key hours late.
     pub(super) async fn keep(&self, sink: &dyn SignalSink, metrics: &Metrics) -> Infallible {
         loop {
-            match self.look().await {
-                Ok(Verdict::Fine) => {}
-                Ok(Verdict::Short) => self.write_anew().await,
-                Ok(Verdict::Vanished) => {
+            match self.check().await {
+                Ok(Health::Fine) => {}
+                Ok(Health::Short) => self.rewrite().await,
+                Ok(Health::Vanished) => {
                     tracing::warn!("sentinels vanished before their time, redis lost keys");
                     sink.audit(Cause::RedisChanged);
-                    self.write_anew().await;
+                    self.rewrite().await;
                 }
-                Err(error) => self.warn("cannot look after the sentinels", &error),
+                Err(error) => self.warn("cannot check the sentinels", &error),
             }
             metrics.sentinel_age(self.age());
             sleep(PAUSE).await;
-            sleep_until(self.next_look()).await;
+            sleep_until(self.next_check()).await;
         }
     }
 
-    async fn look(&self) -> Result<Verdict, RedisError> {
+    async fn check(&self) -> Result<Health, RedisError> {
         let asked = Instant::now();
         let found = self.keyspace.touch(&self.names).await?;
         let due: Vec<Option<Instant>> = found
@@ -121,13 +121,13 @@ impl Sentinels {
                 Ttl::Missing | Ttl::Forever => None,
             })
             .collect();
-        let mut known = self.known();
-        let verdict = judge(known.due.as_deref(), &due, Instant::now());
-        known.due = Some(due);
-        Ok(verdict)
+        let mut last = self.last();
+        let health = judge(last.due.as_deref(), &due, Instant::now());
+        last.due = Some(due);
+        Ok(health)
     }
 
-    async fn write_anew(&self) {
+    async fn rewrite(&self) {
         let numbered = (1..).zip(&self.names);
         let expiring: Vec<(String, Duration)> = numbered
             .map(|(number, name)| (name.clone(), self.config.interval.saturating_mul(number)))
@@ -145,25 +145,25 @@ impl Sentinels {
                 if let Some(error) = error {
                     self.warn("cannot write sentinels", &error);
                 }
-                let mut known = self.known();
+                let mut last = self.last();
                 if written == total {
-                    known.due = Some(
+                    last.due = Some(
                         expiring
                             .iter()
                             .map(|(_, expiry)| asked.checked_add(*expiry))
                             .collect(),
                     );
-                    known.fresh = asked;
+                    last.fresh = asked;
                 }
             }
             Err(error) => self.warn("cannot write sentinels", &error),
         }
     }
 
-    fn next_look(&self) -> Instant {
-        let regular = Instant::now() + (self.config.interval / 2).min(LOOK_EVERY_MAX);
-        let known = self.known();
-        let due = known.due.iter().flatten().flatten().min();
+    fn next_check(&self) -> Instant {
+        let regular = Instant::now() + (self.config.interval / 2).min(CHECK_EVERY_MAX);
+        let last = self.last();
+        let due = last.due.iter().flatten().flatten().min();
         due.map_or(regular, |due| regular.min(*due + AFTER_DUE))
     }
 
@@ -173,33 +173,33 @@ impl Sentinels {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known
+    fn last(&self) -> MutexGuard<'_, LastCheck> {
+        self.last
             .lock()
-            .expect("nothing panics while holding what is known")
+            .expect("nothing panics while holding the last check")
     }
 }
 
-/// `before` is what the last look said, if there was one.
-fn judge(before: Option<&[Option<Instant>]>, found: &[Option<Instant>], now: Instant) -> Verdict {
+/// Compares a check with the previous one, `before`.
+fn judge(before: Option<&[Option<Instant>]>, found: &[Option<Instant>], now: Instant) -> Health {
     let half = found.len() / 2;
     let Some(before) = before else {
         let present = found.iter().flatten().count();
         return if present > half && past_half_present(found) {
-            Verdict::Fine
+            Health::Fine
         } else {
-            Verdict::Short
+            Health::Short
         };
     };
     let went_early = |(before, found): (&Option<Instant>, &Option<Instant>)| {
         found.is_none() && before.is_some_and(|due| due > now)
     };
     if before.iter().zip(found).any(went_early) {
-        Verdict::Vanished
+        Health::Vanished
     } else if past_half_present(found) {
-        Verdict::Fine
+        Health::Fine
     } else {
-        Verdict::Short
+        Health::Short
     }
 }
 
@@ -219,47 +219,47 @@ mod tests {
             .collect()
     }
 
-    fn first(marks: &str) -> Verdict {
+    fn first(marks: &str) -> Health {
         let now = Instant::now();
         judge(None, &seen(marks, now + Duration::from_secs(9)), now)
     }
 
     #[test]
-    fn at_the_first_look_more_than_half_must_be_there() {
-        assert_eq!(first("++++++++++"), Verdict::Fine);
-        assert_eq!(first("----++++++"), Verdict::Fine);
-        assert_eq!(first("-----+++++"), Verdict::Short);
+    fn at_the_first_check_more_than_half_must_exist() {
+        assert_eq!(first("++++++++++"), Health::Fine);
+        assert_eq!(first("----++++++"), Health::Fine);
+        assert_eq!(first("-----+++++"), Health::Short);
         assert_eq!(
             first("++++++++++".replace('+', "-").as_str()),
-            Verdict::Short
+            Health::Short
         );
-        assert_eq!(first("+++++++++-"), Verdict::Short);
-        assert_eq!((first("+"), first("-")), (Verdict::Fine, Verdict::Short));
+        assert_eq!(first("+++++++++-"), Health::Short);
+        assert_eq!((first("+"), first("-")), (Health::Fine, Health::Short));
     }
 
     #[test]
-    fn the_first_half_may_expire_in_its_time() {
+    fn the_first_half_may_expire_on_time() {
         let now = Instant::now();
         let (past, ahead) = (now - Duration::from_millis(1), now + Duration::from_secs(9));
         let before: Vec<_> = [seen("+++++", past), seen("+++++", ahead)].concat();
         assert_eq!(
             judge(Some(&before), &seen("-----+++++", ahead), now),
-            Verdict::Fine
+            Health::Fine
         );
         let before: Vec<_> = [seen("-----+", past), seen("++++", ahead)].concat();
         assert_eq!(
             judge(Some(&before), &seen("------++++", ahead), now),
-            Verdict::Short
+            Health::Short
         );
     }
 
     #[test]
-    fn one_that_goes_before_its_time_has_vanished() {
+    fn a_sentinel_missing_before_its_time_has_vanished() {
         let now = Instant::now();
         let ahead = now + Duration::from_secs(9);
-        let verdict = judge(Some(&seen("++++", ahead)), &seen("-+++", ahead), now);
-        assert_eq!(verdict, Verdict::Vanished);
-        let verdict = judge(Some(&seen("-+++", ahead)), &seen("-+++", ahead), now);
-        assert_eq!(verdict, Verdict::Fine, "its event was heard");
+        let health = judge(Some(&seen("++++", ahead)), &seen("-+++", ahead), now);
+        assert_eq!(health, Health::Vanished);
+        let health = judge(Some(&seen("-+++", ahead)), &seen("-+++", ahead), now);
+        assert_eq!(health, Health::Fine, "its event was heard");
     }
 }

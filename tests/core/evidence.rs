@@ -75,7 +75,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let now = UnixMs(1_800_000_000_007);
-        let clock = LedgerClock::standing_at(now);
+        let clock = LedgerClock::frozen_at(now);
         Self {
             ledger: MemoryLedger::on(clock.clone()),
             clock,
@@ -187,7 +187,7 @@ impl World {
             Heard::Armed { at, due } => (at, due),
             Heard::Disarmed { at } => {
                 if let Some(row) =
-                    seen.filter(|row| row.booked().is_a_keys() && is_younger(at, &row.booked()))
+                    seen.filter(|row| row.booked().is_from_key() && is_younger(at, &row.booked()))
                 {
                     self.ledger.withdraw(&row, at).await.unwrap();
                 }
@@ -235,7 +235,7 @@ impl World {
         if decide_adoption(booked.as_ref(), &key, self.now) == AdoptionDecision::Leave {
             return;
         }
-        if let Some(row) = booked.filter(|row| key.needs_a_look(row, self.now)) {
+        if let Some(row) = booked.filter(|row| key.needs_inspection(row, self.now)) {
             let believed = match self.restored > heard {
                 true => key.is_surely_younger(&row),
                 false => matches!(self.redis, Some((false, _))),
@@ -246,7 +246,7 @@ impl World {
         }
         let found = AdoptionRequest {
             key: self.key.clone(),
-            due: key.to_be_written(),
+            due: key.row_due(),
             heard,
             from_key: true,
             over: seen,

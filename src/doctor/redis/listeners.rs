@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_of_our_own_are_no_other_listeners() {
+    fn daemons_are_not_counted_as_other_listeners() {
         let judge = |names: &[Option<&str>], daemons| {
             let clients = names.iter().map(|name| Client {
                 address: "10.0.0.5:4433".into(),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_which_daemons_run_and_that_none_does() {
+    fn running_daemons_are_named() {
         let note = |name: &str| Heartbeat {
             id: crate::membership::MemberId(1),
             name: name.into(),
@@ -146,7 +146,7 @@ mod tests {
             until: crate::task::UnixMs(0),
             readiness: crate::membership::Readiness::Ready,
             listening: true,
-            passes_on: true,
+            forwards: true,
             capabilities: Default::default(),
         };
         assert_is(&daemons(Some(&[])), Severity::Note, "no daemon is running");

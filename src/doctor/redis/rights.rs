@@ -15,7 +15,7 @@ pub(super) async fn refused(
 ) -> Result<Vec<RedisError>, RedisError> {
     let mut refused = server.refused_verbs(&Names::new(key_prefix)).await?;
     let subscribed = match Connected::open(endpoint).await {
-        Ok(mut connected) => connected.hear(EventKind::Expired).await,
+        Ok(mut connected) => connected.subscribe(EventKind::Expired).await,
         Err(error) => Err(error),
     };
     match subscribed {
@@ -53,7 +53,7 @@ pub(super) async fn refused_to_adopt(
     let tried = async {
         let mut connected = Connected::open(endpoint).await?;
         for kind in EventKind::OF_ARMINGS {
-            connected.hear(kind).await?;
+            connected.subscribe(kind).await?;
         }
         server.try_scan().await
     };
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn each_right_that_is_refused_is_an_error_of_its_own() {
+    fn each_refused_right_is_a_separate_error() {
         let judge = |refused: &[RedisError]| rights("__keyevent@0__:expired", refused);
         assert_is(&judge(&[])[0], Severity::Ok, "may set");
         let findings = judge(&[no_permission(), RedisError::Replica(None)]);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_adopt_may_still_run_tasks() {
+    fn a_user_that_cannot_adopt_can_still_run_tasks() {
         let endpoint = Endpoint::new(&Config::default().redis).unwrap();
         assert_is(&adoption(&endpoint, None), Severity::Ok, "may subscribe");
         let refused = adoption(&endpoint, Some(&no_permission()));

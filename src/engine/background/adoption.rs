@@ -193,7 +193,7 @@ impl Adopter {
                         AdoptionDecision::Recreate => "again",
                     };
                     let doubt = match &booked {
-                        Some(row) if key.needs_a_look(row, now) => {
+                        Some(row) if key.needs_inspection(row, now) => {
                             match key.is_surely_younger(row) {
                                 true => Doubt::Some,
                                 false => Doubt::Much,
@@ -343,7 +343,7 @@ impl Adopter {
             let booked = row.booked();
             let waits = matches!(row.state, State::Pending | State::Waiting)
                 || (row.state == State::Running && row.arming.due > now);
-            waits && booked.is_a_keys() && is_younger(heard, &booked)
+            waits && booked.is_from_key() && is_younger(heard, &booked)
         });
         let withdrawn = match adopted {
             Some(row) => self.deps.ledger.withdraw(&row, heard).await?,
@@ -367,7 +367,7 @@ fn adoption_request(
 ) -> AdoptionRequest {
     AdoptionRequest {
         key: key.clone(),
-        due: seen.to_be_written(),
+        due: seen.row_due(),
         heard: seen.heard.unwrap_or(now),
         // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),

@@ -317,12 +317,7 @@ impl Audit {
             return Ok(Page::Last);
         }
         let wants = |key: &TaskKey| self.deps.router.adopts(key);
-        let page = match self
-            .deps
-            .timer
-            .armed_elsewhere(progress.cursor, &wants)
-            .await
-        {
+        let page = match self.deps.timer.scan_foreign(progress.cursor, &wants).await {
             Ok(page) => page,
             Err(error) => {
                 if let Some(held_back) = self.deps.failures.admit("go through the keys") {

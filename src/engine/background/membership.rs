@@ -60,7 +60,7 @@ impl MembershipTask {
             until: now.plus(LIFETIME),
             readiness,
             listening: hearing.all,
-            passes_on: hearing.passes_on,
+            forwards: hearing.forwards,
             capabilities: Capabilities { handlers, routes },
         };
         let asked = Instant::now();
@@ -94,7 +94,7 @@ impl MembershipTask {
         } = change;
         if vanished {
             self.deps.background.lease_scan.activate(Cause::Members);
-            self.deps.timer.judge_again();
+            self.deps.timer.replay_events();
         }
         if owners {
             // Newly owned tasks may fall due before the next look-ahead.

@@ -79,7 +79,7 @@ impl PauseReader {
             let (kind, scope) = (pause.kind.as_str(), pause.scope.to_string());
             tracing::info!(scope, kind, since = %pause.since, "pause lifted");
         }
-        if now.paused.lets_go_of(&before.paused) {
+        if now.paused.unblocks(&before.paused) {
             // The signals of tasks that fell due meanwhile were dropped.
             self.deps.background.sweep.activate(Cause::Asked);
         }

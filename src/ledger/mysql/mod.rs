@@ -130,7 +130,7 @@ impl MysqlLedger {
             pools: Pools::lazy(config)?,
             queries: Queries::new(&table),
             table,
-            clock: LedgerClock::guessing(clock::wall()),
+            clock: LedgerClock::estimated_at(clock::wall()),
             clock_read: std::sync::Arc::default(),
             locks: std::sync::Arc::default(),
             facts: std::sync::Arc::default(),

@@ -1,4 +1,4 @@
-//! Ownership: which member runs a task, by the heartbeats that were last read.
+//! Ownership: which member runs a task, by the last heartbeats.
 
 mod view;
 
@@ -16,7 +16,7 @@ use super::{Heartbeat, LIFETIME, LISTENERS, MemberId, Readiness};
 use crate::clock::LedgerClock;
 use crate::task::{KeyBucket, KeyBuckets, TaskKey};
 
-/// This member's view of who owns which task. Its questions never fail, do no I/O and wait only for a short lock.
+/// This member's view of who owns which task. Its queries never fail, do no I/O, and wait only for a short lock.
 #[derive(Debug)]
 pub struct Ownership {
     me: MemberId,
@@ -24,19 +24,19 @@ pub struct Ownership {
     view: RwLock<View>,
 }
 
-/// The members among whom the tasks are divided. While it stays equal, every task keeps its owner.
+/// The members that share the tasks. While it stays equal, every task keeps its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnerSet {
     ours: Option<Readiness>,
     others: BTreeMap<MemberId, Readiness>,
 }
 
-/// A more senior member, which acts on a key before we do.
+/// A more senior member that receives an event and acts on it before we do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeniorListener {
     /// Its id.
     pub id: MemberId,
-    /// Whether [`Membership::is_reachable`](super::Membership::is_reachable) can tell that it is gone.
+    /// True if [`Membership::is_reachable`](super::Membership::is_reachable) can tell that it is gone.
     pub can_be_asked: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Change {
 }
 
 impl Ownership {
-    /// The view of a member that knows of no other: it owns all tasks.
+    /// Creates the view of a member that knows no other. It owns all tasks.
     pub fn new(me: MemberId, clock: LedgerClock) -> Self {
         Self {
             me,
@@ -116,11 +116,11 @@ impl Ownership {
         let first = first.min_by_key(|peer| (peer.since, peer.id))?;
         Some(SeniorListener {
             id: first.id,
-            can_be_asked: first.passes_on,
+            can_be_asked: first.forwards,
         })
     }
 
-    /// Returns the owner of an expired key if it is a member that learns of the event only when we pass it on.
+    /// Returns the owner of an expired key if that member needs a hint from us to learn of the event.
     pub fn hint_recipient(&self, key: &TaskKey) -> Option<MemberId> {
         let view = self.view();
         let now = self.clock.now();
@@ -133,11 +133,11 @@ impl Ownership {
         (!is_informed).then_some(owner.id)
     }
 
-    /// True if enough more senior members listen to the events of all keys and pass on those of ours.
+    /// True if enough more senior members listen to the events of all keys and forward ours.
     pub fn may_stop_listening(&self) -> bool {
         let view = self.view();
         let senior = view.senior_listeners(self.me, self.clock.now());
-        let equals = senior.filter(|peer| peer.has_our_capabilities() && peer.passes_on);
+        let equals = senior.filter(|peer| peer.has_our_capabilities() && peer.forwards);
         equals.count() >= LISTENERS
     }
 
@@ -146,12 +146,13 @@ impl Ownership {
         let view = self.view();
         let others = view.owners(self.clock.now());
         let others: BTreeMap<_, _> = others.map(|peer| (peer.id, peer.readiness)).collect();
-        // A member that is alone owns all tasks, whatever its readiness.
+        // A single member owns all tasks at any readiness.
         let ours = view.readiness.filter(|_| !others.is_empty());
         OwnerSet { ours, others }
     }
 
-    /// True if we have the smallest id of all members that own tasks, and so do what one member should do for all.
+    /// True if we have the smallest id of all members that own tasks. The first member does the work that is needed
+    /// once.
     pub fn is_first(&self) -> bool {
         let OwnerSet { ours: _, others } = self.owner_set();
         others.keys().all(|other| self.me < *other)
@@ -177,7 +178,7 @@ impl Ownership {
     /// owns all tasks until its next update: the others may not have read its heartbeat yet.
     pub fn update(&self, own: &Heartbeat, heartbeats: Vec<Heartbeat>, asked: Instant) -> Change {
         let known = std::mem::take(&mut self.view_mut().compiled);
-        // Compiling takes a while, and every signal asks for its owner: not under the lock.
+        // Compiles outside the lock, because every signal needs the lock.
         let Peers { others, compiled } = Peers::new(own, heartbeats, self.clock.now(), &known);
         let mut view = self.view_mut();
         let before = view.named_owners();
@@ -209,7 +210,7 @@ impl Ownership {
     }
 }
 
-/// The names of those in `of` that are not in `from`.
+/// Returns the names of the members in `of` that are missing in `from`.
 fn names_missing(of: &NamedOwners, from: &NamedOwners) -> Vec<String> {
     let missing = of.iter().filter(|(id, _)| !from.contains_key(id));
     missing.map(|(_, (name, _))| name.clone()).collect()

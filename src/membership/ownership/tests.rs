@@ -13,7 +13,7 @@ fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
         until: UnixMs(0),
         readiness,
         listening: true,
-        passes_on: true,
+        forwards: true,
         capabilities: Capabilities {
             handlers: handlers.iter().map(|name| (*name).to_owned()).collect(),
             routes: Vec::new(),
@@ -87,7 +87,7 @@ async fn a_task_that_is_given_up_is_kept_for_one_more_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_are_full_all_own() {
+async fn if_all_are_full_all_own() {
     let us = Observer::new();
     let full = |id| member(id, Readiness::Full, &["C@m"]);
     for _ in 0..3 {
@@ -180,7 +180,7 @@ async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening
     type Spoil = fn(&mut Heartbeat);
     let spoils: [Spoil; 4] = [
         |note| note.listening = false,
-        |note| note.passes_on = false,
+        |note| note.forwards = false,
         |note| note.readiness = Readiness::Away,
         |note| note.capabilities.routes.push("^C@".into()),
     ];
@@ -200,7 +200,7 @@ async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_does_not_listen_is_sent_hints_by_the_most_senior_listener() {
+async fn the_most_senior_listener_sends_hints_to_owners_that_do_not_listen() {
     let us = Observer::new();
     let deaf = Heartbeat {
         listening: false,

@@ -1,4 +1,4 @@
-//! The heartbeats that were last read, checked and compiled.
+//! The last heartbeats, checked and compiled.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(super) const COMPILED_AT_ONCE: usize = 4;
 /// The state after the last update.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// When the list was asked for. `None`: the others do not know us yet.
+    /// When the list was requested. `None`: the others do not know us yet.
     pub(super) read: Option<Instant>,
     /// Time and readiness of our last heartbeat.
     pub(super) published: Option<(Instant, Readiness)>,
-    /// The readiness that others may still believe of us: the better one of our last two heartbeats. We keep what we
-    /// give up until the others have had time to read of it.
+    /// The readiness that others may still assume: the better one of our last two heartbeats. We keep tasks that we
+    /// give up until the others have read of it.
     pub(super) readiness: Option<Readiness>,
     /// When we joined.
     pub(super) since: UnixMs,
@@ -32,7 +32,7 @@ pub(super) struct View {
 /// Compiled capabilities, kept from one update to the next.
 pub(super) type Compiled = HashMap<Capabilities, Arc<CapabilityMatcher>>;
 
-/// What a member's ownership of a bucket is decided by: the greatest claim owns it.
+/// Decides the owner of a bucket: the greatest claim owns it.
 pub(super) type Claim = (Option<Readiness>, Weight);
 
 /// Owners by id, with name and readiness.
@@ -84,7 +84,7 @@ pub(super) struct Peer {
     pub(super) until: UnixMs,
     pub(super) readiness: Readiness,
     pub(super) listening: bool,
-    pub(super) passes_on: bool,
+    pub(super) forwards: bool,
     /// `None`: the same as ours.
     capabilities: Option<Arc<CapabilityMatcher>>,
 }
@@ -111,8 +111,8 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Takes the heartbeats that are valid, by a clock not far from ours, up to [`MEMBERS_MAX`]. `known` are the
-    /// capabilities that were compiled before.
+    /// Accepts up to [`MEMBERS_MAX`] heartbeats that are valid by a clock close to ours. `known` are capabilities that
+    /// were compiled earlier.
     pub(super) fn new(
         own: &Heartbeat,
         mut heartbeats: Vec<Heartbeat>,
@@ -123,7 +123,7 @@ impl Peers {
             let Heartbeat { id, until, .. } = heartbeat;
             *id != own.id && *until > now && *until <= now.plus(2 * LIFETIME)
         });
-        // All members have to leave out the same.
+        // All members must leave out the same ones.
         heartbeats.sort_by_key(|heartbeat| heartbeat.id);
         heartbeats.truncate(MEMBERS_MAX - 1);
         let mut compiled = Compiled::new();
@@ -137,7 +137,7 @@ impl Peers {
                 until,
                 readiness,
                 listening,
-                passes_on,
+                forwards,
                 capabilities,
             } = heartbeat;
             let capabilities = if capabilities == own.capabilities {
@@ -152,7 +152,7 @@ impl Peers {
                 compiled.insert(capabilities, Arc::clone(&matcher));
                 Some(matcher)
             } else {
-                // The next update compiles it. Until then it cannot be counted on.
+                // A later update compiles it. Until then the member owns nothing.
                 continue;
             };
             others.push(Peer {
@@ -162,7 +162,7 @@ impl Peers {
                 until,
                 readiness,
                 listening,
-                passes_on,
+                forwards,
                 capabilities,
             });
         }

@@ -1,25 +1,25 @@
-//! Inspection of armed keys: owner and remaining time to live, and the scan for them.
+//! Inspection of armed keys: value, remaining time, and the scan for them.
 
-use super::keyspace::{OUR_VALUE, PIPELINE_MAX, Ttl, pipeline};
-use super::{Heard, Keyspace, RedisError};
+use super::{Keyspace, OUR_VALUE, PIPELINE_MAX, Ttl, pipeline};
+use crate::redis::{Heard, RedisError};
 use crate::task::{TaskKey, UnixMs};
 
-/// Index of the last byte that is read of a value: a foreign value can be large.
+/// Index of the last byte read of a value. A value of another program can be large.
 const VALUE_END: usize = 31;
 
-/// Owner and time to live of an inspected key.
+/// Value and remaining time of an inspected key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Who armed it. Meaningless if the key is missing.
+    /// Which program armed it. Meaningless if the key is missing.
     pub value: Value,
-    /// Its time to live.
+    /// Its remaining time.
     pub ttl: Ttl,
 }
 
-/// Who armed a key, by its value.
+/// Which program armed a key, according to its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// lapsed, for this due time.
+    /// lapsed, with this due time.
     Ours(UnixMs),
     /// Another program: a value of any type and size, usually empty.
     Foreign,
@@ -28,23 +28,23 @@ pub enum Value {
 /// A page of the keys of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScanPage {
-    /// The keys whose name is a task's.
+    /// Keys whose names are task keys.
     pub keys: Vec<TaskKey>,
-    /// Where the next page begins; `None` at the end.
+    /// Cursor of the next page; `None` after the last.
     pub next: Option<u64>,
 }
 
 impl Keyspace {
-    /// Reads the beginning of the values and the time to live of these keys, in their order. Redis expires those that are
-    /// due and publishes their events, because they are accessed. `None`: this user may not read the key.
+    /// Returns the value prefix and the remaining time of each key, in order. The access makes Redis delete due keys
+    /// and publish their events. `None`: this user may not read the key.
     ///
     /// # Errors
-    /// If Redis does not answer.
+    /// If Redis does not reply.
     pub async fn inspect(&self, keys: &[TaskKey]) -> Result<Vec<Option<Found>>, RedisError> {
         let mut found = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(PIPELINE_MAX / 2) {
             let mut inspect = pipeline(2 * chunk.len());
-            // `WRONGTYPE` means that it is not ours.
+            // `WRONGTYPE` means that another program wrote the key.
             inspect.ignore_errors();
             for key in chunk {
                 let name = self.names().task(key);
@@ -59,11 +59,11 @@ impl Keyspace {
         Ok(found)
     }
 
-    /// Returns a page of the keys whose name is a task's. A page covers some hundred keys, since Redis does nothing else
-    /// meanwhile. A key that exists during the whole scan is on one of the pages, and may be on two.
+    /// Returns a page of keys whose names are task keys. One page covers a few hundred keys, because Redis serves no
+    /// other client meanwhile. A key that exists during the whole scan appears on one page, or on two.
     ///
     /// # Errors
-    /// If Redis refuses or does not answer.
+    /// If Redis rejects the command or does not reply.
     pub async fn scan(&self, cursor: u64) -> Result<ScanPage, RedisError> {
         const COUNT: usize = 250;
         let mut scan = redis::pipe();
@@ -76,7 +76,7 @@ impl Keyspace {
         let ((next, names),): ((u64, Vec<Vec<u8>>),) = self.commands().send("SCAN", &scan).await?;
         let task = |name: Vec<u8>| match self.names().read(&name) {
             Heard::Task(key) => Some(key),
-            Heard::Sentinel(_) | Heard::Probe(_) | Heard::Fleet | Heard::Foreign(_) => None,
+            Heard::Sentinel(_) | Heard::Probe(_) | Heard::Shared | Heard::Foreign(_) => None,
         };
         Ok(ScanPage {
             keys: names.into_iter().filter_map(task).collect(),
@@ -109,6 +109,14 @@ impl Found {
 }
 
 impl Value {
+    /// Returns the due time that lapsed wrote.
+    pub fn due(self) -> Option<UnixMs> {
+        match self {
+            Self::Ours(due) => Some(due),
+            Self::Foreign => None,
+        }
+    }
+
     fn read(start: &[u8]) -> Self {
         let due = start.strip_prefix(OUR_VALUE.as_bytes());
         let due = due.and_then(|due| std::str::from_utf8(due).ok()?.parse().ok());
@@ -121,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_ours_only_if_a_due_time_follows_our_prefix() {
+    fn a_value_is_of_lapsed_only_if_a_due_time_follows_the_prefix() {
         assert_eq!(
             Value::read(b"lapsed:1795291200250"),
             Value::Ours(UnixMs(1_795_291_200_250))

@@ -1,82 +1,86 @@
-//! The verbs on our keys.
+//! Commands on the keys of lapsed.
+
+mod inspect;
+
+pub use inspect::{Found, ScanPage, Value};
 
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 
 use super::{Commands, Names, RedisError};
 use crate::task::{TaskKey, UnixMs};
 
-/// Most commands in one pipeline: beyond that the round trip no longer matters, the memory does.
-pub(super) const PIPELINE_MAX: usize = 1000;
+/// Most commands in one pipeline. A longer one costs memory and saves no time.
+const PIPELINE_MAX: usize = 1000;
 
-/// What the value of a key that lapsed armed begins with; its due milliseconds follow.
-pub(super) const OUR_VALUE: &str = "lapsed:";
+/// Prefix of the value of a key that lapsed armed. The due time in milliseconds follows.
+const OUR_VALUE: &str = "lapsed:";
 
-/// The keys of one Redis database, by the names they have outside of it. Cloning is cheap.
+/// The keys of one Redis database. Translates between task keys and names in Redis. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     commands: Commands,
     names: Names,
 }
 
-/// A key to be armed.
+/// A key to arm.
 #[derive(Debug, Clone, Copy)]
 pub struct ArmedKey<'a> {
     /// The task.
     pub key: &'a TaskKey,
-    /// When it falls due, on the ledger's clock: written into the value.
+    /// Due time on the ledger's clock, written into the value.
     pub due: UnixMs,
-    /// How long that is from now: Redis counts it on its own clock.
+    /// Time until then. Redis measures it on its own clock.
     pub remaining: Duration,
 }
 
-/// What arming does to a key that is there.
+/// How to treat a key that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It is overwritten.
+    /// Overwrite it.
     Replace,
-    /// It stays.
+    /// Keep it.
     Keep,
 }
 
-/// How long a key has to live.
+/// Remaining time of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ttl {
-    /// It is not there. If it was due, Redis has dropped it and said so because of this question.
+    /// The key is missing. If it was due, this query made Redis delete it and publish its event.
     Missing,
-    /// It does not expire.
+    /// The key does not expire.
     Forever,
-    /// Milliseconds; 0 and 1 are on the point of expiring.
+    /// Milliseconds. A key with 0 or 1 expires at once.
     Ms(u64),
 }
 
-/// What writing several keys came to.
+/// The result of writing several keys.
 #[derive(Debug, Clone, Default)]
 pub struct Put {
-    /// How many were written.
+    /// Number of keys written.
     pub written: usize,
-    /// Why the first of the others was not.
+    /// The first error.
     pub error: Option<RedisError>,
 }
 
-/// What a server says about itself; nothing where it may not be asked.
+/// What a server reports about itself. A field is `None` if this user may not ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Server {
-    /// New with every start of the process.
+    /// Changes with each start of the process.
     pub run_id: Option<String>,
-    /// Master or not.
+    /// Its role in replication.
     pub role: Option<Role>,
-    /// For how long the process has run, at most: the server counts in whole seconds.
+    /// Uptime of the process in whole seconds, an upper bound.
     pub uptime: Option<Duration>,
 }
 
-/// The part a server plays in replication.
+/// Role in replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It expires keys and takes writes.
+    /// Expires keys and accepts writes.
     Master,
-    /// It does neither.
+    /// Does neither.
     Replica,
 }
 
@@ -89,21 +93,21 @@ impl Keyspace {
         }
     }
 
-    /// How names are written and read here.
+    /// Returns how names are written and parsed.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The connection underneath.
+    /// Returns the connection.
     pub fn commands(&self) -> &Commands {
         &self.commands
     }
 
-    /// Writes keys that expire when their task falls due, at the earliest in a millisecond. Tells how
-    /// many were written; the others were there.
+    /// Writes keys that expire when their tasks fall due, at least one millisecond from now. Returns how many were
+    /// written; the others existed and were kept.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer; any of the keys may have been written.
+    /// If Redis rejects a command or does not reply. Any of the keys may have been written.
     pub async fn arm(
         &self,
         keys: &[ArmedKey<'_>],
@@ -125,19 +129,19 @@ impl Keyspace {
                     expires.arg("NX");
                 }
             }
-            let answers: Vec<Value> = self.commands.send("SET", &set).await?;
+            let answers: Vec<redis::Value> = self.commands.send("SET", &set).await?;
             written += answers
                 .iter()
-                .filter(|answer| **answer == Value::Okay)
+                .filter(|answer| **answer == redis::Value::Okay)
                 .count();
         }
         Ok(written)
     }
 
-    /// Deletes keys. Whether they were there means nothing: a due one says 0 and emits its event.
+    /// Deletes keys. Ignores how many existed: `DEL` of a due key returns 0 and publishes `expired`.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer; any of the keys may be gone.
+    /// If Redis rejects the command or does not reply. Any of the keys may have been deleted.
     pub async fn disarm(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
         for chunk in keys.chunks(PIPELINE_MAX) {
             let mut del = redis::cmd("DEL");
@@ -151,19 +155,19 @@ impl Keyspace {
         Ok(())
     }
 
-    /// How long these have to live, in their order. Redis drops those that are due, and says so to
-    /// every listener, because they are asked for.
+    /// Returns the remaining time of each key, in order. The query makes Redis delete due keys and publish their
+    /// events.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer.
+    /// If Redis rejects a command or does not reply.
     pub async fn pttl(&self, keys: &[TaskKey]) -> Result<Vec<Ttl>, RedisError> {
         self.touch_each(keys, |key| self.names.task(key)).await
     }
 
-    /// As [`pttl`](Self::pttl), for sentinels and probes: names as they are in Redis.
+    /// Like [`pttl`](Self::pttl), for sentinels and probes, by their names in Redis.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer.
+    /// If Redis rejects a command or does not reply.
     pub async fn touch(&self, names: &[String]) -> Result<Vec<Ttl>, RedisError> {
         self.touch_each(names, String::clone).await
     }
@@ -185,14 +189,14 @@ impl Keyspace {
         Ok(found)
     }
 
-    /// Whether lapsed armed these, in their order; somebody's `SETEX` has another value.
+    /// Returns for each key, in order, whether lapsed armed it, according to its value.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not reply.
     pub async fn are_ours(&self, keys: &[TaskKey]) -> Result<Vec<bool>, RedisError> {
         let mut ours = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(PIPELINE_MAX) {
-            // A foreign value can be large, and of any type: read no more than tells.
+            // The value of another program can be large and of any type, so only a prefix is read.
             let mut start = pipeline(chunk.len());
             start.ignore_errors();
             for key in chunk {
@@ -203,17 +207,17 @@ impl Keyspace {
                     .arg(0)
                     .arg(OUR_VALUE.len() - 1);
             }
-            let answers: Vec<Value> = self.commands.send("GETRANGE", &start).await?;
-            let is_ours = |answer| matches!(answer, Value::BulkString(start) if start == OUR_VALUE.as_bytes());
+            let answers: Vec<redis::Value> = self.commands.send("GETRANGE", &start).await?;
+            let is_ours = |answer| matches!(answer, redis::Value::BulkString(start) if start == OUR_VALUE.as_bytes());
             ours.extend(answers.into_iter().map(is_ours));
         }
         Ok(ours)
     }
 
-    /// Writes empty keys that expire after so long, over what is there: sentinels and probes.
+    /// Writes empty keys with these expiries, and overwrites existing ones. For sentinels and probes.
     ///
     /// # Errors
-    /// When Redis does not answer; a refusal of some is in [`Put`].
+    /// If Redis does not reply. Error replies to single keys are in [`Put`].
     pub async fn put(&self, names: &[(String, Duration)]) -> Result<Put, RedisError> {
         let mut put = Put::default();
         for chunk in names.chunks(PIPELINE_MAX) {
@@ -223,7 +227,7 @@ impl Keyspace {
                 let expires = set.cmd("SET").arg(name).arg("");
                 expires.arg("PX").arg(expiry_ms(*expiry));
             }
-            let answers: Vec<Value> = self.commands.send("SET", &set).await?;
+            let answers: Vec<redis::Value> = self.commands.send("SET", &set).await?;
             for answer in answers {
                 match answer.extract_error() {
                     Ok(_) => put.written += 1,
@@ -237,10 +241,10 @@ impl Keyspace {
         Ok(put)
     }
 
-    /// Sends messages to the hint channels of daemons, by their numbers.
+    /// Publishes messages on the hint channels of members.
     ///
     /// # Errors
-    /// When Redis refuses or does not answer; some may have arrived.
+    /// If Redis rejects a command or does not reply. Some messages may have been sent.
     pub async fn publish_hints(&self, messages: Vec<(u64, String)>) -> Result<(), RedisError> {
         let mut publish = pipeline(messages.len());
         for (member, message) in messages {
@@ -250,10 +254,10 @@ impl Keyspace {
         self.commands.send("PUBLISH", &publish).await
     }
 
-    /// Asks the server who it is. One that may not be asked says nothing.
+    /// Returns role, run id and uptime of the server. Fields are `None` if this user may not ask.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If it does not reply.
     pub async fn server(&self) -> Result<Server, RedisError> {
         let mut info = redis::pipe();
         info.cmd("INFO")
@@ -292,7 +296,7 @@ impl Server {
 }
 
 impl Ttl {
-    pub(super) fn from_answer(pttl: i64) -> Self {
+    fn from_answer(pttl: i64) -> Self {
         match pttl {
             -1 => Self::Forever,
             ms => u64::try_from(ms).map_or(Self::Missing, Self::Ms),
@@ -300,11 +304,11 @@ impl Ttl {
     }
 }
 
-pub(super) fn pipeline(commands: usize) -> Pipeline {
+fn pipeline(commands: usize) -> Pipeline {
     Pipeline::with_capacity(commands)
 }
 
-/// Redis takes no expiry of 0.
+/// Expiry in milliseconds, at least 1: Redis rejects 0.
 fn expiry_ms(remaining: Duration) -> u64 {
     u64::try_from(remaining.as_millis())
         .unwrap_or(u64::MAX)
@@ -316,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_known_by_what_info_says() {
+    fn a_server_is_parsed_from_info() {
         let info =
             "# Server\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\n# Replication\r\nrole:slave\r\n";
         let server = Server::read(info);
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_pttl_are_told_apart() {
+    fn replies_of_pttl_are_distinguished() {
         let read = [-2, -1, 0, 7].map(Ttl::from_answer);
         assert_eq!(read, [Ttl::Missing, Ttl::Forever, Ttl::Ms(0), Ttl::Ms(7)]);
     }

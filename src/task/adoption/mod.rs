@@ -1,96 +1,96 @@
-//! Adoption of a key that a program armed with a bare `SETEX`: the decision. Pure.
+//! Adoption decision for a key that a program armed with a bare `SETEX`. Pure.
 //!
-//! Evidence of an arming has an order. A row says when something was last said about its task, a key that was heard to be
-//! armed says when that was, and only the younger of the two counts, however near or far their due times lie. What has no
-//! such time (a key that an audit merely found) counts only if the server has lost nothing since the last word on the row.
+//! Evidence is ordered by age. A row carries the time of its last change, and an arming event the time at which it was
+//! received. Only the newer of the two counts, however close their due times are. A key without such a time (one that
+//! an audit found) counts only if the server has lost no data since the last change of the row.
 
 use std::time::Duration;
 
 use super::{State, UnixMs};
 
-/// Programs that write the row themselves count in whole seconds, and their key is armed a little later.
-const FITS_A_PROGRAM: Duration = Duration::from_secs(2);
+/// Tolerance for programs that write the row themselves: they count in whole seconds, and arm the key a little later.
+const PROGRAM_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// Two daemons that look at one key read its due time with so much between them.
-const FITS_A_KEY: Duration = Duration::from_millis(100);
+/// Tolerance between the due times that two daemons read for the same key.
+const KEY_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// A key that is still alive so long after its row fell due has been armed again since.
+/// A key that is alive this long after its row fell due has been armed again.
 const OUTLIVES: Duration = Duration::from_millis(50);
 
-/// How far apart the ledger's clock and what a daemon knows of it may be. Evidence that seems older by no more than this
-/// counts if a fresh look at the key confirms it.
-const CLOCKS_APART: Duration = Duration::from_millis(20);
+/// Largest assumed error of a daemon's estimate of the ledger's clock. Evidence that is older by at most this counts if
+/// a fresh inspection confirms it.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(20);
 
-/// An event may be heard so late. Evidence that seems younger by no more than this needs a fresh look, too.
-const HEARD_LATE: Duration = Duration::from_secs(1);
+/// Largest assumed delay of an event. Evidence that is newer by at most this needs a fresh inspection, too.
+const EVENT_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// A key that some program armed, as it was seen.
+/// The countdown of a key that a program armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Countdown {
-    /// When it falls due, on the ledger's clock, at the latest.
+    /// Latest possible due time, on the ledger's clock.
     pub due: UnixMs,
-    /// How much earlier that may be: so long the answer took.
+    /// How much earlier it may be: the round trip of the query.
     pub slack: Duration,
-    /// It was alive at this moment or later; `None` if it had expired before it could be looked at.
+    /// The key was alive at this time or later; `None` if it had expired before its inspection.
     pub alive_at: Option<UnixMs>,
-    /// When Redis said that it was armed, on the ledger's clock. `None`: it was found there, and may be of any age.
+    /// When its arming event was received, on the ledger's clock; `None` for a key of unknown age from a scan.
     pub heard: Option<UnixMs>,
-    /// Of a key that was found: the server has lost no data since this moment. `None`: it may have come back with older data
-    /// at any time.
+    /// For a key from a scan: the server has lost no data since this time. `None`: it may have been restored from older
+    /// data.
     pub kept_since: Option<UnixMs>,
-    /// One of ours, armed for this due time; but its remaining time says another. `None`: somebody else's.
+    /// The due time in a value that lapsed wrote, if the remaining time differs; `None` for a key of another program.
     pub meant: Option<UnixMs>,
 }
 
-/// Who set the due time of a row.
+/// Where the due time of a row comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
-    /// The writer of the row.
+    /// From the program that wrote the row.
     #[default]
     Row,
-    /// The row was written on behalf of a bare `SETEX`.
+    /// From a bare `SETEX`; lapsed wrote the row.
     Key,
-    /// As [`Key`](Self::Key), and cancelled because that key was deleted: any key of this name is a new one.
+    /// Like [`Key`](Self::Key), and cancelled because the key was deleted: a key of this name is a new arming.
     DeletedKey,
 }
 
-/// What the ledger has of a key, as far as adoption asks.
+/// The columns of a row that adoption needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Booked {
+pub struct RowEvidence {
     /// State of the row.
     pub state: State,
     /// Its `end_time`.
     pub due: UnixMs,
-    /// When it may start: that, or a retry.
+    /// When it may start: `end_time`, or a later retry.
     pub due_at: UnixMs,
-    /// Who set that.
+    /// Where `end_time` comes from.
     pub origin: Origin,
-    /// A program that knows only the seed's columns has deleted it, or armed it again since.
+    /// True if a program that knows only the legacy columns has deleted it, or has armed it again since.
     pub deleted: bool,
-    /// Its `changed_at`: when lapsed last changed the arming on somebody's behalf.
+    /// Its `changed_at`: when lapsed last changed the arming on request.
     pub changed: UnixMs,
-    /// Its `start_time`, which programs write that know only the seed's columns.
+    /// Its `start_time`, which legacy programs write.
     pub created: UnixMs,
     /// Its `finished_at`.
     pub ended: Option<UnixMs>,
 }
 
-impl Booked {
-    /// Whether its due time came from a key. A program that does not know the mark leaves it there when it writes
-    /// the row anew, but it counts in whole seconds, and [`Countdown::to_be_written`] does not.
-    pub fn is_a_keys(&self) -> bool {
+impl RowEvidence {
+    /// True if its due time came from a key. A legacy program that rewrites the row keeps the mark, but writes whole
+    /// seconds, which [`Countdown::row_due`] avoids.
+    pub fn is_from_key(&self) -> bool {
         self.origin == Origin::Key && self.due.0 % 1000 != 0
     }
 
-    /// Whether a program that knows only the seed's columns wrote it last.
-    fn is_a_programs(&self) -> bool {
-        self.created > self.changed || (self.origin == Origin::Key && !self.is_a_keys())
+    /// True if a program that knows only the legacy columns wrote it last.
+    fn is_legacy(&self) -> bool {
+        self.created > self.changed || (self.origin == Origin::Key && !self.is_from_key())
     }
 
-    /// When something was last said about it: evidence from before that does not count.
+    /// Returns when the row last changed. Older evidence does not count.
     pub fn last_word(&self) -> UnixMs {
-        // Such programs may write the second in which they wrote it.
-        let within_a_second = match self.is_a_programs() && self.created.0 % 1000 == 0 {
+        // Legacy programs write the current second.
+        let within_a_second = match self.is_legacy() && self.created.0 % 1000 == 0 {
             true => Duration::from_millis(999),
             false => Duration::ZERO,
         };
@@ -100,39 +100,43 @@ impl Booked {
     }
 }
 
-/// The decision about a key that was seen.
+/// The decision about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdoptionDecision {
-    /// Nothing: the ledger has it, or had it, or something newer.
+    /// Do nothing: the row has this arming, or a newer one.
     Leave,
-    /// There is no row: write one.
+    /// Write a row: there is none.
     Insert,
-    /// The row is another arming of this task: give it this due time.
+    /// Set the row's due time: it is for an older arming.
     Move,
-    /// The row has finished: create the task again.
+    /// Create the task again: the row has finished.
     Recreate,
 }
 
-/// Decides about a key that was seen, against the row of its name.
-pub fn decide_adoption(row: Option<&Booked>, key: &Countdown, now: UnixMs) -> AdoptionDecision {
+/// Decides about a key, given the row of that name.
+pub fn decide_adoption(
+    row: Option<&RowEvidence>,
+    key: &Countdown,
+    now: UnixMs,
+) -> AdoptionDecision {
     match (row, key.meant, key.heard) {
         (None, Some(_), _) => AdoptionDecision::Leave,
         (None, None, _) => AdoptionDecision::Insert,
         (Some(row), _, Some(heard)) if !is_younger(heard, row) => AdoptionDecision::Leave,
-        (Some(row), Some(meant), Some(_)) => key.hastens(row, meant, now),
+        (Some(row), Some(meant), Some(_)) => key.decide_shortened(row, meant, now),
         (Some(_), Some(_), None) => AdoptionDecision::Leave,
-        (Some(row), None, Some(heard)) => key.armed_since(row, heard, now),
-        (Some(row), None, None) => key.found_over(row, now),
+        (Some(row), None, Some(heard)) => key.decide_armed(row, heard, now),
+        (Some(row), None, None) => key.decide_scanned(row, now),
     }
 }
 
-/// Whether what was heard then is news about this row, as far as the clocks tell.
-pub fn is_younger(heard: UnixMs, row: &Booked) -> bool {
-    heard.plus(CLOCKS_APART) >= row.last_word()
+/// True if evidence received at `heard` is newer than the row, within the error of the clocks.
+pub fn is_younger(heard: UnixMs, row: &RowEvidence) -> bool {
+    heard.plus(CLOCK_ERROR_MAX) >= row.last_word()
 }
 
 impl Countdown {
-    /// Of a key that was armed, and gone when it was looked at: it was due about then.
+    /// Creates the countdown of a key that was armed at `heard` and gone at its inspection. It was due at about `due`.
     pub fn expired(due: UnixMs, heard: UnixMs) -> Self {
         Self {
             due,
@@ -144,13 +148,13 @@ impl Countdown {
         }
     }
 
-    /// Whether only a fresh look can tell that this is younger than the last word on the row: the clocks do not.
-    pub fn needs_a_look(&self, row: &Booked, now: UnixMs) -> bool {
-        // What a program deleted and armed again, it did in an order that no row tells.
+    /// True if only a fresh inspection can tell whether this is newer than the row.
+    pub fn needs_inspection(&self, row: &RowEvidence, now: UnixMs) -> bool {
+        // A row does not tell in which order a program deleted and armed a key.
         let is_near = |heard: UnixMs| {
-            // What was heard before a run ended may have given way to a sooner time, for which that run was.
+            // An arming received before a run ended may have been replaced by the one that ran.
             let ended = row.ended.unwrap_or_default();
-            heard < row.last_word().plus(HEARD_LATE) || heard <= ended || row.deleted
+            heard < row.last_word().plus(EVENT_DELAY_MAX) || heard <= ended || row.deleted
         };
         self.due > now
             && self
@@ -158,45 +162,48 @@ impl Countdown {
                 .is_some_and(|heard| is_near(heard) || row.state == State::Cancelled)
     }
 
-    /// Whether it counts even if no fresh look is to be had.
-    pub fn is_surely_younger(&self, row: &Booked) -> bool {
+    /// True if it counts without a fresh inspection.
+    pub fn is_surely_younger(&self, row: &RowEvidence) -> bool {
         self.heard
-            .is_some_and(|heard| heard > row.last_word().plus(CLOCKS_APART))
+            .is_some_and(|heard| heard > row.last_word().plus(CLOCK_ERROR_MAX))
     }
 
-    /// A key that was armed after the last word on the row.
-    fn armed_since(&self, row: &Booked, heard: UnixMs, now: UnixMs) -> AdoptionDecision {
-        let is_a_keys = row.is_a_keys();
-        // No daemon saw the key: it may have been the task's own, for its due time, for a retry, or because the task was
-        // redriven. The key of a redriven task expires at once, whenever the row fell due.
-        let is_redriven = row.state != State::Pending && self.is_near(row.changed, FITS_A_PROGRAM);
-        let may_be_own = !is_a_keys || is_redriven || self.fits(row, FITS_A_PROGRAM);
+    /// Decides about a key that was armed after the last change of the row.
+    fn decide_armed(&self, row: &RowEvidence, heard: UnixMs, now: UnixMs) -> AdoptionDecision {
+        let is_from_key = row.is_from_key();
+        // No daemon saw the key alive. It may be the task's own key, for its due time or a retry, or for a redrive,
+        // whose key expires at once.
+        let is_redriven =
+            row.state != State::Pending && self.is_near(row.changed, PROGRAM_TOLERANCE);
+        let may_be_own = !is_from_key || is_redriven || self.fits(row, PROGRAM_TOLERANCE);
         if self.alive_at.is_none() && may_be_own {
             return AdoptionDecision::Leave;
         }
         let has_begun = row.due <= now && row.state != State::Pending;
         let tolerance = match () {
-            () if row.deleted => FITS_A_PROGRAM,
-            () if is_a_keys => FITS_A_KEY,
-            () if row.is_a_programs() => FITS_A_PROGRAM,
-            // A client's own key has another value, so this one is a program's.
-            () if has_begun => FITS_A_KEY,
+            () if row.deleted => PROGRAM_TOLERANCE,
+            () if is_from_key => KEY_TOLERANCE,
+            () if row.is_legacy() => PROGRAM_TOLERANCE,
+            // A key of `TaskClient` has a value of lapsed, so another program armed this one.
+            () if has_begun => KEY_TOLERANCE,
             () => Duration::ZERO,
         };
         let has_ended = row.ended.is_some_and(|ended| heard > ended);
         let fits = self.fits(row, tolerance) && !self.outlives(row);
         match row.state {
-            // Whether such a row was armed again, only its revival can tell.
+            // Only its undelete shows whether the row was armed again.
             State::Cancelled if row.deleted && fits => AdoptionDecision::Leave,
             State::Cancelled => AdoptionDecision::Recreate,
-            // The same moment once more: what was heard before this does not count any more.
-            State::Pending if fits && is_a_keys && heard > row.last_word().plus(HEARD_LATE) => {
+            // Same due time, armed again: older evidence no longer counts.
+            State::Pending
+                if fits && is_from_key && heard > row.last_word().plus(EVENT_DELAY_MAX) =>
+            {
                 AdoptionDecision::Move
             }
             _ if fits && !has_ended => AdoptionDecision::Leave,
-            // It has begun no sooner than this would have.
+            // The run did not start before this due time.
             _ if has_begun && !has_ended && self.due <= row.due => AdoptionDecision::Leave,
-            // Due either way; but what was seen of it is the last word now.
+            // Both are due; the row decides.
             State::Pending if self.alive_at.is_none() && row.due <= now && self.due <= now => {
                 AdoptionDecision::Leave
             }
@@ -205,9 +212,9 @@ impl Countdown {
         }
     }
 
-    /// A key that was found. It is younger than the last word on the row, if the server has lost nothing since: of an older
-    /// one there is nothing left. After a restart it may be older data.
-    fn found_over(&self, row: &Booked, now: UnixMs) -> AdoptionDecision {
+    /// Decides about a key from a scan. It is newer than the row if the server has lost no data since the row changed,
+    /// because the change replaced any older key. After a restart it may be older data.
+    fn decide_scanned(&self, row: &RowEvidence, now: UnixMs) -> AdoptionDecision {
         let last_word = row.last_word();
         let may_be_restored = self.kept_since.is_none_or(|since| last_word <= since);
         let was_seen_before = self.alive_at.is_none_or(|seen| seen < last_word);
@@ -217,18 +224,18 @@ impl Countdown {
         if row.origin == Origin::DeletedKey && row.state == State::Cancelled {
             return AdoptionDecision::Recreate;
         }
-        // Whoever wrote the row, or cancelled it, may have failed to do so to the key: an older one was left there.
+        // The program that wrote or cancelled the row may have failed to change the key, so this may be an older one.
         if row.origin == Origin::Row || row.state == State::Cancelled {
             return AdoptionDecision::Leave;
         }
         let outlives = self.outlives(row);
-        if !outlives && self.fits(row, FITS_A_PROGRAM) {
+        if !outlives && self.fits(row, PROGRAM_TOLERANCE) {
             return AdoptionDecision::Leave;
         }
         match row.state {
             State::Pending if row.due <= now && self.due <= now => AdoptionDecision::Leave,
             State::Pending => AdoptionDecision::Move,
-            // It has fallen due: a key that fell due before is what is left of it.
+            // The row fell due. A key that was due earlier is a leftover.
             State::Waiting | State::Running if outlives || self.due > row.due => {
                 AdoptionDecision::Move
             }
@@ -239,10 +246,10 @@ impl Countdown {
         }
     }
 
-    /// One of ours that expires sooner than it was armed to: somebody's `EXPIRE`, the latest of which counts. What expires
-    /// later may be an arming of ours that a stalled server carried out late.
-    fn hastens(&self, row: &Booked, meant: UnixMs, now: UnixMs) -> AdoptionDecision {
-        // It may wait behind a run.
+    /// Decides about a key of lapsed that expires earlier than its value says: a program called `EXPIRE`, and the
+    /// latest call counts. A key that expires later may be an arming that a stalled server executed late.
+    fn decide_shortened(&self, row: &RowEvidence, meant: UnixMs, now: UnixMs) -> AdoptionDecision {
+        // A pending arming may wait for a run to end.
         let waits = matches!(row.state, State::Pending | State::Running) && row.due > now;
         match waits && self.due < meant && !self.fits(row, Duration::ZERO) {
             true => AdoptionDecision::Move,
@@ -250,16 +257,16 @@ impl Countdown {
         }
     }
 
-    /// Its due time as its row is to have it: never a whole second, by which rows of programs are known.
-    pub fn to_be_written(&self) -> UnixMs {
+    /// Returns the due time for the row. Never a whole second, because that marks rows of legacy programs.
+    pub fn row_due(&self) -> UnixMs {
         match self.due.0 % 1000 {
             0 => UnixMs(self.due.0 + 1),
             _ => self.due,
         }
     }
 
-    /// Whether it is due when the row is, as far as is known.
-    fn fits(&self, row: &Booked, tolerance: Duration) -> bool {
+    /// True if its due time matches the row's, within `tolerance`.
+    fn fits(&self, row: &RowEvidence, tolerance: Duration) -> bool {
         let is_near = |due| self.is_near(due, tolerance);
         is_near(row.due) || (self.alive_at.is_none() && is_near(row.due_at))
     }
@@ -269,9 +276,9 @@ impl Countdown {
         behind.max(due.since(self.due)) <= tolerance
     }
 
-    /// Whether it was alive when the arming of the row no longer was. A program's row may fall due before its key.
-    fn outlives(&self, row: &Booked) -> bool {
-        row.is_a_keys()
+    /// True if the key was alive after the row's arming had expired. A legacy row may fall due before its key.
+    fn outlives(&self, row: &RowEvidence) -> bool {
+        row.is_from_key()
             && self
                 .alive_at
                 .is_some_and(|alive_at| alive_at >= row.due.plus(OUTLIVES))

@@ -23,8 +23,8 @@ fn at(ms: i64) -> UnixMs {
 }
 
 /// A row from a key, last changed a minute ago; a finished one ended a second ago.
-fn row(state: State, due_ms: i64) -> Booked {
-    Booked {
+fn row(state: State, due_ms: i64) -> RowEvidence {
+    RowEvidence {
         state,
         due: at(due_ms),
         due_at: at(due_ms),
@@ -36,15 +36,15 @@ fn row(state: State, due_ms: i64) -> Booked {
     }
 }
 
-fn of_a_client(state: State, due_ms: i64) -> Booked {
-    Booked {
+fn of_a_client(state: State, due_ms: i64) -> RowEvidence {
+    RowEvidence {
         origin: Origin::Row,
         ..row(state, due_ms)
     }
 }
 
-fn of_a_program(state: State, due_ms: i64) -> Booked {
-    Booked {
+fn of_a_program(state: State, due_ms: i64) -> RowEvidence {
+    RowEvidence {
         changed: UnixMs(0),
         ..of_a_client(state, due_ms)
     }
@@ -76,20 +76,20 @@ fn found(due_ms: i64) -> Countdown {
     }
 }
 
-fn judge(row: Booked, key: Countdown) -> AdoptionDecision {
+fn judge(row: RowEvidence, key: Countdown) -> AdoptionDecision {
     decide_adoption(Some(&row), &key, NOW)
 }
 
 #[test]
-fn a_key_without_a_row_gets_one() {
+fn a_key_without_a_row_is_adopted() {
     for key in [heard(60_000), found(60_000), Countdown::expired(NOW, NOW)] {
         assert_eq!(decide_adoption(None, &key, NOW), AdoptionDecision::Insert);
     }
 }
 
 #[test]
-fn a_key_that_was_found_after_a_restart_says_nothing_about_an_older_row() {
-    let deleted = Booked {
+fn a_key_found_after_a_restart_does_not_change_an_older_row() {
+    let deleted = RowEvidence {
         origin: Origin::DeletedKey,
         ..row(State::Cancelled, 60_000)
     };
@@ -127,17 +127,17 @@ fn a_key_that_was_found_after_a_restart_says_nothing_about_an_older_row() {
 }
 
 #[test]
-fn what_was_heard_before_a_run_ended_needs_a_look() {
+fn an_arming_heard_before_a_run_ended_needs_an_inspection() {
     let ended = row(State::Done, -5_000);
     for (heard_ms, needs) in [(-1_001, true), (-999, false)] {
         let key = heard_at(heard_ms, 60_000);
-        assert_eq!(key.needs_a_look(&ended, NOW), needs);
+        assert_eq!(key.needs_inspection(&ended, NOW), needs);
         assert_eq!(judge(ended, key), AdoptionDecision::Recreate);
     }
 }
 
 #[test]
-fn evidence_from_before_the_last_word_does_not_count_however_far_apart_the_due_times() {
+fn older_evidence_does_not_count_at_any_due_time() {
     for state in STATES {
         for of in [row, of_a_client, of_a_program] {
             for due_ms in [100, 30_000, 90_000] {
@@ -155,7 +155,7 @@ fn evidence_from_before_the_last_word_does_not_count_however_far_apart_the_due_t
 }
 
 #[test]
-fn a_key_armed_after_a_cancellation_or_an_end_begins_anew_however_near() {
+fn a_key_armed_after_a_cancellation_or_an_end_starts_over_at_any_due_time() {
     for state in [State::Done, State::Dead, State::Cancelled] {
         for of in [row, of_a_client, of_a_program] {
             for apart in [-1_000, 0, 1_000] {
@@ -175,7 +175,7 @@ fn a_key_armed_after_a_cancellation_or_an_end_begins_anew_however_near() {
 }
 
 #[test]
-fn a_younger_key_that_fits_its_row_is_the_same_arming() {
+fn a_newer_key_that_matches_its_row_is_the_same_arming() {
     for state in [State::Pending, State::Waiting, State::Running] {
         for apart in [-100, 0, 100] {
             // As the next in line heard it.
@@ -218,7 +218,7 @@ fn a_key_armed_for_another_time_is_a_new_arming() {
 }
 
 #[test]
-fn what_has_begun_no_sooner_than_the_key_was_due_is_left_alone() {
+fn a_run_that_started_after_the_keys_due_time_is_left_alone() {
     for state in [State::Waiting, State::Running, State::Done, State::Dead] {
         let begun = of_a_client(state, -1_500);
         let key = heard_at(-10_000, -5_000);
@@ -227,7 +227,7 @@ fn what_has_begun_no_sooner_than_the_key_was_due_is_left_alone() {
 }
 
 #[test]
-fn what_is_due_already_is_not_moved_to_another_time_in_the_past() {
+fn a_due_task_is_not_moved_to_another_past_time() {
     let gone = Countdown {
         alive_at: None,
         ..heard(-3_000)
@@ -237,9 +237,9 @@ fn what_is_due_already_is_not_moved_to_another_time_in_the_past() {
 }
 
 #[test]
-fn a_key_that_outlives_its_row_was_armed_again_however_near() {
+fn a_key_that_outlives_its_row_was_armed_again_at_any_due_time() {
     for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW).take(5) {
-        let due = Booked {
+        let due = RowEvidence {
             ended: None,
             ..row(state, -50)
         };
@@ -253,20 +253,20 @@ fn a_key_that_outlives_its_row_was_armed_again_however_near() {
 }
 
 #[test]
-fn the_own_key_of_a_redriven_task_is_no_new_arming() {
+fn the_key_of_a_redriven_task_is_not_a_new_arming() {
     let own_key = Countdown {
         alive_at: None,
         ..heard_at(-2, -1)
     };
     for (state, wanted) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW) {
-        let redriven = Booked {
+        let redriven = RowEvidence {
             changed: at(-4),
             due_at: at(-6_000),
             ended: None,
             ..row(state, -60_000)
         };
         assert_eq!(judge(redriven, own_key), AdoptionDecision::Leave, "{state}");
-        let redriven_before = Booked {
+        let redriven_before = RowEvidence {
             changed: at(-3_000),
             ..redriven
         };
@@ -277,8 +277,8 @@ fn the_own_key_of_a_redriven_task_is_no_new_arming() {
 }
 
 #[test]
-fn a_program_that_wrote_an_adopted_row_anew_is_known_by_its_whole_seconds() {
-    let row = Booked {
+fn a_legacy_rewrite_of_an_adopted_row_is_recognized_by_whole_seconds() {
+    let row = RowEvidence {
         due: UnixMs(1_060_000),
         ..row(State::Pending, 0)
     };
@@ -292,19 +292,19 @@ fn a_program_that_wrote_an_adopted_row_anew_is_known_by_its_whole_seconds() {
             decide_adoption(Some(&row), &key, UnixMs(due)),
             AdoptionDecision::Leave
         );
-        assert_ne!(key.to_be_written().0 % 1000, 0);
-        assert!(key.to_be_written() >= key.due);
+        assert_ne!(key.row_due().0 % 1000, 0);
+        assert!(key.row_due() >= key.due);
     }
 }
 
 #[test]
-fn a_program_may_write_the_second_of_its_last_word() {
-    let row = Booked {
+fn a_legacy_program_may_write_the_current_second() {
+    let row = RowEvidence {
         created: UnixMs(1_000_000),
         ..of_a_program(State::Pending, 60_000)
     };
     assert_eq!(row.last_word(), UnixMs(1_000_999));
-    let exact = Booked {
+    let exact = RowEvidence {
         created: UnixMs(1_000_001),
         ..row
     };
@@ -312,8 +312,8 @@ fn a_program_may_write_the_second_of_its_last_word() {
 }
 
 #[test]
-fn a_cancellation_by_an_earlier_version_is_a_last_word() {
-    let cancelled = Booked {
+fn a_cancellation_by_an_earlier_version_counts_as_a_change() {
+    let cancelled = RowEvidence {
         ended: Some(at(-10)),
         ..of_a_program(State::Cancelled, 60_000)
     };
@@ -325,7 +325,7 @@ fn a_cancellation_by_an_earlier_version_is_a_last_word() {
 }
 
 #[test]
-fn a_key_that_nobody_saw_alive_speaks_only_against_rows_that_came_from_keys() {
+fn a_key_never_seen_alive_counts_only_against_rows_from_keys() {
     let gone = |due_ms| Countdown::expired(at(due_ms), at(due_ms));
     for state in STATES {
         for of in [of_a_client, of_a_program] {
@@ -350,7 +350,7 @@ fn a_key_that_nobody_saw_alive_speaks_only_against_rows_that_came_from_keys() {
         AdoptionDecision::Recreate
     );
     // It may have been ours, armed for a retry.
-    let waiting = Booked {
+    let waiting = RowEvidence {
         due_at: at(-1),
         ..row(State::Waiting, -30_000)
     };
@@ -358,7 +358,7 @@ fn a_key_that_nobody_saw_alive_speaks_only_against_rows_that_came_from_keys() {
 }
 
 #[test]
-fn each_expiry_that_is_sooner_than_a_key_of_ours_was_armed_for_counts() {
+fn each_earlier_expiry_of_a_key_of_lapsed_counts() {
     let ours = |meant_ms, due_ms| Countdown {
         meant: Some(at(meant_ms)),
         ..heard(due_ms)
@@ -387,12 +387,12 @@ fn each_expiry_that_is_sooner_than_a_key_of_ours_was_armed_for_counts() {
 }
 
 #[test]
-fn a_slow_answer_widens_what_fits_but_only_towards_earlier() {
+fn a_slow_reply_widens_the_match_towards_earlier_only() {
     let slow = |due_ms| Countdown {
         slack: Duration::from_millis(500),
         ..heard(due_ms)
     };
-    let pending = Booked {
+    let pending = RowEvidence {
         changed: NOW,
         ..row(State::Pending, 60_000)
     };
@@ -402,7 +402,7 @@ fn a_slow_answer_widens_what_fits_but_only_towards_earlier() {
 }
 
 #[test]
-fn what_is_merely_found_counts_only_against_rows_from_keys_and_by_seconds() {
+fn a_scanned_key_counts_only_against_rows_from_keys_and_by_seconds() {
     for state in STATES {
         let row = row(state, 60_000);
         assert_eq!(
@@ -427,11 +427,11 @@ fn what_is_merely_found_counts_only_against_rows_from_keys_and_by_seconds() {
 }
 
 #[test]
-fn what_is_found_over_a_cancelled_task_is_a_leftover_unless_its_key_was_deleted() {
+fn a_key_found_over_a_cancelled_task_is_a_leftover_unless_its_key_was_deleted() {
     let cancelled = row(State::Cancelled, 60_000);
     for due_ms in [5_000, 60_000, 90_000] {
         assert_eq!(judge(cancelled, found(due_ms)), AdoptionDecision::Leave);
-        let withdrawn = Booked {
+        let withdrawn = RowEvidence {
             origin: Origin::DeletedKey,
             ..cancelled
         };
@@ -440,8 +440,8 @@ fn what_is_found_over_a_cancelled_task_is_a_leftover_unless_its_key_was_deleted(
 }
 
 #[test]
-fn what_an_old_program_deleted_is_taken_up_only_when_it_was_heard_and_is_due_elsewhere() {
-    let deleted = Booked {
+fn a_task_deleted_by_a_legacy_program_is_adopted_only_if_heard_and_due_at_another_time() {
+    let deleted = RowEvidence {
         deleted: true,
         ended: None,
         ..of_a_program(State::Cancelled, 60_000)
@@ -452,15 +452,16 @@ fn what_an_old_program_deleted_is_taken_up_only_when_it_was_heard_and_is_due_els
 }
 
 #[test]
-fn a_fresh_look_decides_where_the_clocks_are_too_coarse() {
-    let doubt =
-        |row: &Booked, key: &Countdown| (key.needs_a_look(row, NOW), key.is_surely_younger(row));
+fn a_fresh_inspection_decides_where_the_clocks_are_too_coarse() {
+    let doubt = |row: &RowEvidence, key: &Countdown| {
+        (key.needs_inspection(row, NOW), key.is_surely_younger(row))
+    };
     let pending = of_a_client(State::Pending, 60_000);
     assert_eq!(doubt(&pending, &heard_at(-60_010, 90_000)), (true, false));
     assert_eq!(doubt(&pending, &heard_at(-59_900, 90_000)), (true, true));
     assert_eq!(doubt(&pending, &heard(90_000)), (false, true));
     let cancelled = of_a_client(State::Cancelled, 60_000);
     assert_eq!(doubt(&cancelled, &heard(90_000)), (true, true));
-    // What is due by now is gone, whoever armed it.
+    // A key that is due has expired.
     assert_eq!(doubt(&cancelled, &heard(-1)), (false, true));
 }

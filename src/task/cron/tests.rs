@@ -20,7 +20,7 @@ fn occurrences(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String>
 }
 
 #[test]
-fn a_wall_time_that_does_not_exist_comes_when_the_clocks_have_been_put_forward() {
+fn a_wall_time_that_does_not_exist_occurs_at_the_end_of_the_gap() {
     // Berlin, 2026-03-29: 02:00 becomes 03:00.
     let found = occurrences("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3);
     assert_eq!(
@@ -44,7 +44,7 @@ fn a_wall_time_that_does_not_exist_comes_when_the_clocks_have_been_put_forward()
 }
 
 #[test]
-fn a_wall_time_that_exists_twice_comes_the_first_time() {
+fn a_wall_time_that_exists_twice_occurs_the_first_time() {
     // Berlin, 2026-10-25: 03:00 becomes 02:00.
     let found = occurrences("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
     assert_eq!(
@@ -57,7 +57,7 @@ fn a_wall_time_that_exists_twice_comes_the_first_time() {
 }
 
 #[test]
-fn what_comes_every_hour_follows_the_time_that_passes() {
+fn hourly_occurrences_follow_elapsed_time() {
     let gap = occurrences("0 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", 2);
     assert_eq!(
         gap,
@@ -75,7 +75,7 @@ fn what_comes_every_hour_follows_the_time_that_passes() {
 }
 
 #[test]
-fn a_day_that_a_country_left_out_comes_at_its_end() {
+fn a_skipped_day_occurs_at_its_end() {
     // Samoa went from the 29th to the 31st of December 2011.
     let found = occurrences("0 12 * * *", "Pacific/Apia", "2011-12-29T22:30:00Z", 3);
     assert_eq!(
@@ -89,7 +89,7 @@ fn a_day_that_a_country_left_out_comes_at_its_end() {
 }
 
 #[test]
-fn names_words_seconds_and_the_last_day_are_understood() {
+fn names_seconds_and_the_last_day_are_parsed() {
     let after = "2026-01-01T00:00:00Z";
     let first = |cron| occurrences(cron, "UTC", after, 1).remove(0);
     assert_eq!(first("@daily"), "2026-01-02 00:00:00+00:00");
@@ -105,7 +105,7 @@ fn names_words_seconds_and_the_last_day_are_understood() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_field_and_what_was_expected() {
+fn an_invalid_expression_is_refused_with_the_field_and_the_expected_form() {
     let refused = [
         (
             "0 9 * *",

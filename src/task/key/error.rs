@@ -1,36 +1,36 @@
-//! Why a text is not a task key.
+//! Errors of task keys.
 
 use std::fmt;
 
 use super::KEY_BYTES_MAX;
 
-/// Why a text is not a task key.
+/// The error for an invalid task key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// More than [`KEY_BYTES_MAX`] bytes.
     #[error("key has {bytes} bytes, expected at most {KEY_BYTES_MAX}")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// There is no `@`.
+    /// It has no `@`.
     #[error("key has no `@`, expected `Class@method` and then any `@argument`")]
     NoMethod,
-    /// The class or the method is not a name.
+    /// The class or the method is not a valid name.
     #[error("{part} `{}` does not fit, expected a letter or `_`, then letters, digits or `_.:\\-`", .text.escape_debug())]
     Name {
         /// `class` or `method`.
         part: Part,
-        /// What was found.
+        /// The text found.
         text: String,
     },
-    /// An argument cannot stand in a key.
+    /// An argument is invalid.
     #[error("argument {} {problem}", .index + 1)]
     Arg {
-        /// Which one, counted from 0.
+        /// Its index, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: ArgProblem,
     },
 }
@@ -38,9 +38,9 @@ pub enum KeyError {
 /// A named part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Before the first `@`.
+    /// The part before the first `@`.
     Class,
-    /// After it.
+    /// The part after it.
     Method,
 }
 
@@ -53,14 +53,14 @@ impl fmt::Display for Part {
     }
 }
 
-/// What is wrong with an argument.
+/// Why an argument is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgProblem {
-    /// `@` separates arguments.
+    /// It contains `@`, which separates arguments.
     At,
-    /// It would break logs and headers.
+    /// It contains a control character, which would break logs and headers.
     Control,
-    /// SQL ignores it when it compares.
+    /// It ends in a space, which SQL ignores in comparisons.
     EndsInSpace,
 }
 

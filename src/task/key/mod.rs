@@ -11,22 +11,22 @@ pub(super) use self::error::Part;
 pub use self::error::{ArgProblem, KeyError};
 pub use self::name::{Foreign, KeyName, SENTINEL_PREFIX};
 
-/// Longest key, in bytes of UTF-8: the width of the ledger's `key` column in characters is never less.
+/// Longest key in bytes of UTF-8. The `key` column of the ledger holds at least as many characters.
 pub const KEY_BYTES_MAX: usize = 255;
 
 /// The name of a task: `Class@method`, then any number of `@argument`.
 ///
-/// Holds only what the grammar allows, so whoever has one need not check again:
+/// A valid key:
 ///
 /// - UTF-8, at most [`KEY_BYTES_MAX`] bytes;
 /// - class and method match `[A-Za-z_][A-Za-z0-9_.:\\-]*`;
 /// - an argument has no `@` and no control character, and does not end in a space (SQL compares
 ///   `'a'` and `'a '` as equal);
 /// - `C@m` has no argument, `C@m@` has one empty argument;
-/// - a last argument of `~` and 13 to 26 characters `[0-9a-z]` is a [suffix](Self::suffix): it tells apart tasks that
-///   are otherwise the same, and is no argument.
+/// - a last argument of `~` and 13 to 26 characters `[0-9a-z]` is a [suffix](Self::suffix). It distinguishes otherwise
+///   equal tasks, and is not an argument.
 ///
-/// Cloning is cheap: the text is shared.
+/// Clones share the text.
 ///
 /// ```
 /// use lapsed::task::TaskKey;
@@ -40,17 +40,17 @@ pub const KEY_BYTES_MAX: usize = 255;
 #[derive(Clone)]
 pub struct TaskKey {
     text: Arc<str>,
-    // All fit: a key has at most 255 bytes.
+    // Each fits, because a key has at most 255 bytes.
     class_len: u8,
     method_end: u8,
     args_end: u8,
 }
 
 impl TaskKey {
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// [`KeyError`] names the part that does not fit the grammar.
+    /// Returns a [`KeyError`] that names the invalid part.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.len() > KEY_BYTES_MAX {
             return Err(KeyError::TooLong { bytes: text.len() });
@@ -80,11 +80,11 @@ impl TaskKey {
         })
     }
 
-    /// Puts a key together; the exact inverse of [`class`](Self::class), [`method`](Self::method)
-    /// and [`args`](Self::args), unless the last argument looks like a suffix.
+    /// Builds a key from its parts. The inverse of [`class`](Self::class), [`method`](Self::method) and
+    /// [`args`](Self::args), unless the last argument looks like a suffix.
     ///
     /// # Errors
-    /// [`KeyError`] names the part that does not fit the grammar.
+    /// Returns a [`KeyError`] that names the invalid part.
     pub fn build<A>(class: &str, method: &str, args: A) -> Result<Self, KeyError>
     where
         A: IntoIterator,
@@ -102,33 +102,34 @@ impl TaskKey {
             text.push('@');
             text.push_str(arg);
         }
-        // A class such as `A@b` would parse, but not into the parts that were given.
+        // A class such as `A@b` would parse into other parts.
         check_name(Part::Class, class)?;
         check_name(Part::Method, method)?;
         Self::parse(&text)
     }
 
-    /// The whole key.
+    /// Returns the whole key.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The part before the first `@`.
+    /// Returns the part before the first `@`.
     pub fn class(&self) -> &str {
         &self.text[..usize::from(self.class_len)]
     }
 
-    /// The part between the first and the second `@`.
+    /// Returns the part between the first and the second `@`.
     pub fn method(&self) -> &str {
         &self.text[usize::from(self.class_len) + 1..usize::from(self.method_end)]
     }
 
-    /// `Class@method`, without the arguments.
+    /// Returns `Class@method`, without the arguments.
     pub fn class_method(&self) -> &str {
         &self.text[..usize::from(self.method_end)]
     }
 
-    /// The arguments, in order. `C@m` has none, `C@m@` one empty one. A [`suffix`](Self::suffix) is not among them.
+    /// Returns the arguments, in order, without a [`suffix`](Self::suffix). `C@m` has none, `C@m@` has one empty
+    /// argument.
     pub fn args(&self) -> impl Iterator<Item = &str> {
         self.text
             .get(usize::from(self.method_end) + 1..usize::from(self.args_end))
@@ -136,20 +137,20 @@ impl TaskKey {
             .flat_map(|args| args.split('@'))
     }
 
-    /// What makes this key another one than that of a task with the same arguments: a last `~` and 13 to 26 of `0-9a-z`.
+    /// Returns the suffix that distinguishes tasks with the same arguments: `~` and 13 to 26 characters `0-9a-z`.
     pub fn suffix(&self) -> Option<&str> {
         self.text.get(usize::from(self.args_end) + 1..)
     }
 
-    /// The name without its suffix: that of a series, for one of its occurrences.
+    /// Returns the key without its suffix. For an occurrence of a series, that is the key of the series.
     pub fn without_suffix(&self) -> &str {
         &self.text[..usize::from(self.args_end)]
     }
 
-    /// This key with a suffix of 13 to 26 of `0-9a-z`, in place of its own.
+    /// Replaces or adds the suffix, 13 to 26 characters `0-9a-z`.
     ///
     /// # Errors
-    /// [`KeyError::TooLong`] if there is no room for it.
+    /// Returns [`KeyError::TooLong`] if the key becomes too long.
     pub fn with_suffix(&self, suffix: &str) -> Result<Self, KeyError> {
         Self::parse(&format!("{}@~{suffix}", self.without_suffix()))
     }

@@ -1,24 +1,24 @@
-//! What a name on a channel can be: a task's key, a sentinel, or somebody else's.
+//! Names in Redis events: a task key, a sentinel, or a key of another program.
 
 use super::{KEY_BYTES_MAX, TaskKey};
 
-/// What a sentinel's name begins with; a decimal number from 1 follows.
+/// Prefix of a sentinel's name. A decimal number from 1 follows.
 pub const SENTINEL_PREFIX: &str = "#SILCK`";
 
-/// Everything a key name heard on a channel can be.
+/// The kind of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyName {
     /// A task's key.
     Task(TaskKey),
     /// The sentinel with this number, counted from 1.
     Sentinel(u16),
-    /// Somebody else's key: counted, never logged raw, never sent to the database.
+    /// A key of another program: counted, never logged, never sent to the database.
     Foreign(Foreign),
 }
 
 impl KeyName {
-    /// Tells what a name is. Takes bytes, because Redis keys need not be text; never allocates for
-    /// a name that is longer than a key may be.
+    /// Classifies a name. Takes bytes, because names in Redis need not be text. Does not allocate for a name longer
+    /// than a key may be.
     pub fn parse(name: &[u8]) -> Self {
         if name.len() > KEY_BYTES_MAX {
             return Self::Foreign(Foreign::TooLong);
@@ -39,7 +39,7 @@ impl KeyName {
     }
 }
 
-/// Why a name is nobody's task.
+/// The reason why a name is not a task key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Foreign {
     /// Longer than [`KEY_BYTES_MAX`].
@@ -50,7 +50,7 @@ pub enum Foreign {
     NotInGrammar,
 }
 
-/// `7` but not `07`, `+7`, `7.0` or `0`: a sentinel's name is matched exactly.
+/// Parses `7` but not `07`, `+7`, `7.0` or `0`, because names of sentinels are exact.
 fn sentinel_number(digits: &str) -> Option<u16> {
     let exact = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
     exact.then(|| digits.parse().ok()).flatten()
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_some_name(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn any_bytes_are_classified_as_a_name(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = KeyName::parse(&bytes);
         }
     }

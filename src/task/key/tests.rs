@@ -44,7 +44,7 @@ fn no_argument_and_one_empty_argument_differ() {
 }
 
 #[test]
-fn a_suffix_tells_tasks_apart_and_is_no_argument() {
+fn a_suffix_distinguishes_tasks_and_is_not_an_argument() {
     let mark = "01jd7p0c8v9zq5k3m2n4t6w8xy";
     for (base, args) in [
         ("C@m", &[][..]),
@@ -81,7 +81,7 @@ fn a_suffix_tells_tasks_apart_and_is_no_argument() {
 }
 
 #[test]
-fn a_suffix_is_no_argument() {
+fn args_do_not_contain_the_suffix() {
     let key = TaskKey::parse("C@m@x").unwrap();
     let suffixed = key.with_suffix("1763750000000").unwrap();
     assert_eq!(suffixed.as_str(), "C@m@x@~1763750000000");
@@ -110,7 +110,7 @@ fn php_namespaces_are_classes() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_reason() {
+fn an_invalid_key_is_refused_with_the_reason() {
     let refused = [
         (
             "",
@@ -150,7 +150,7 @@ fn what_does_not_fit_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_builder_refuses_parts_that_would_shift() {
+fn a_builder_refuses_parts_that_would_parse_differently() {
     assert!(TaskKey::build("A@b", "c", [""; 0]).is_err());
     assert_eq!(
         TaskKey::build("A", "b", ["x@y"]).unwrap_err().to_string(),

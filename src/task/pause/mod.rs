@@ -1,4 +1,4 @@
-//! Pauses: which tasks do not start for now, because somebody said so.
+//! Pauses and holds: which tasks do not start for now.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,9 +9,9 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use super::key::{KeyError, Part, check_name};
 use super::{TaskKey, UnixMs};
 
-/// Tasks by class and method.
+/// A set of tasks: all, those of a class, or those of a class and method.
 ///
-/// Names are exact: `Order` is the class `Order`, and not `Orders`.
+/// Names are exact: `Order` is the class `Order`, not `Orders`.
 ///
 /// ```
 /// use lapsed::task::{Scope, TaskKey};
@@ -24,9 +24,9 @@ use super::{TaskKey, UnixMs};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// `None`: every class.
+    /// `None` is every class.
     class: Option<String>,
-    /// `None`: every method. Never without a class.
+    /// `None` is every method. Requires a class.
     method: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Scope {
     /// All tasks of a class.
     ///
     /// # Errors
-    /// [`ScopeError`]: it is not the name of one.
+    /// Returns [`ScopeError`] if the name is invalid.
     pub fn class(class: &str) -> Result<Self, ScopeError> {
         check_name(Part::Class, class)?;
         Ok(Self {
@@ -52,7 +52,7 @@ impl Scope {
     /// All tasks of a class and method.
     ///
     /// # Errors
-    /// [`ScopeError`]: these are not names of such.
+    /// Returns [`ScopeError`] if a name is invalid.
     pub fn method(class: &str, method: &str) -> Result<Self, ScopeError> {
         check_name(Part::Method, method)?;
         Ok(Self {
@@ -61,22 +61,22 @@ impl Scope {
         })
     }
 
-    /// The class, if it is about one.
+    /// Returns the class, unless the scope covers all tasks.
     pub fn class_name(&self) -> Option<&str> {
         self.class.as_deref()
     }
 
-    /// The method, if it is about one.
+    /// Returns the method, if the scope has one.
     pub fn method_name(&self) -> Option<&str> {
         self.method.as_deref()
     }
 
-    /// Whether it is about all tasks.
+    /// True if the scope covers all tasks.
     pub fn is_everything(&self) -> bool {
         self.class.is_none()
     }
 
-    /// Whether a task is one of these.
+    /// True if the scope covers the task.
     pub fn covers(&self, key: &TaskKey) -> bool {
         self.class.as_ref().is_none_or(|class| key.class() == class)
             && self
@@ -85,7 +85,7 @@ impl Scope {
                 .is_none_or(|method| key.method() == method)
     }
 
-    /// Whether all tasks of `other` are among these.
+    /// True if the scope covers all tasks of `other`.
     pub fn includes(&self, other: &Self) -> bool {
         (self.class.is_none() || self.class == other.class)
             && (self.method.is_none() || self.method == other.method)
@@ -105,7 +105,7 @@ impl fmt::Display for Scope {
 impl FromStr for Scope {
     type Err = ScopeError;
 
-    /// Reads `Class` or `Class@method`.
+    /// Parses `Class` or `Class@method`.
     fn from_str(text: &str) -> Result<Self, ScopeError> {
         match text.split_once('@') {
             None => Self::class(text),
@@ -117,17 +117,17 @@ impl FromStr for Scope {
     }
 }
 
-/// Why a text names no [`Scope`].
+/// The error for an invalid [`Scope`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopeError {
-    /// The class or the method is not a name.
+    /// The class or the method is not a valid name.
     #[error(transparent)]
     Name(#[from] KeyError),
-    /// It names a single task.
+    /// It has arguments, and so names a single task.
     #[error("`{}` has arguments, expected `Class` or `Class@method`: single tasks are cancelled or rescheduled", .text.escape_debug())]
     Arguments {
-        /// What was found.
+        /// The text found.
         text: String,
     },
 }
@@ -136,16 +136,16 @@ pub enum ScopeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseKind {
-    /// None of its tasks starts.
+    /// Its tasks do not start.
     Pause,
-    /// None of the tasks starts that were due before a moment: they wait for review. There is one hold at most.
+    /// Tasks that were due before a given time do not start; they wait for review. At most one hold exists.
     Hold,
-    /// Its tasks are let go of that hold.
+    /// Its tasks are exempt from the hold.
     Release,
 }
 
 impl PauseKind {
-    /// The word for it, in the ledger too.
+    /// Name in the ledger and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pause => "pause",
@@ -155,25 +155,25 @@ impl PauseKind {
     }
 }
 
-/// What keeps tasks from starting, since when, and who says so.
+/// An active pause, hold or release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
     /// What it does.
     pub kind: PauseKind,
-    /// To which tasks.
+    /// The tasks that it covers.
     pub scope: Scope,
-    /// Since when, on the ledger's clock.
+    /// When it began, on the ledger's clock.
     pub since: UnixMs,
-    /// Of a hold: tasks with an earlier due time (`end_time`) are held.
+    /// For a hold: tasks with an earlier due time (`end_time`) are held.
     pub due_before: Option<UnixMs>,
-    /// Who set it, for people.
+    /// Name of the person or program that set it.
     pub by: String,
-    /// Why, for people.
+    /// The reason given.
     pub reason: String,
 }
 
 impl Pause {
-    /// Since when, by whom and why, in half a sentence.
+    /// Describes since when, by whom and why it is active.
     pub fn origin(&self) -> String {
         let mut text = format!("since {}", self.since);
         if !self.by.is_empty() {
@@ -208,30 +208,30 @@ impl Serialize for Pause {
     }
 }
 
-/// What is paused and held at one time: answers for a task without asking anybody.
+/// All active pauses and holds. Decides about a task without I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paused {
     everything: bool,
-    /// `Class` and `Class@method`: a class has no `@`, so the two are not taken for each other.
+    /// Paused `Class` and `Class@method`. A class has no `@`, so the two differ.
     names: HashSet<String>,
-    /// Due times before this are held..
+    /// Earlier due times are held, ...
     held_before: Option<UnixMs>,
-    /// ..but not of these.
+    /// ... except those of these names.
     released: HashSet<String>,
 }
 
-/// What keeps a task from starting.
+/// Why a task may not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hindrance {
     /// Its class, its method or everything is paused.
     Paused,
-    /// It was due before the moment of the hold.
+    /// It was due before the time of the hold.
     Held,
 }
 
 impl Hindrance {
-    /// The word for it.
+    /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Paused => "paused",
@@ -241,7 +241,7 @@ impl Hindrance {
 }
 
 impl Paused {
-    /// What these come to.
+    /// Combines pauses, holds and releases.
     pub fn of(pauses: &[Pause]) -> Self {
         let mut this = Self::default();
         for pause in pauses {
@@ -256,18 +256,17 @@ impl Paused {
         this
     }
 
-    /// Whether nothing is paused or held.
+    /// True if nothing is paused or held.
     pub fn is_empty(&self) -> bool {
         !self.everything && self.names.is_empty() && self.held_before.is_none()
     }
 
-    /// Whether everything is paused.
+    /// True if everything is paused.
     pub fn is_everything(&self) -> bool {
         self.everything
     }
 
-    /// What keeps a task from starting, given its due time (`end_time`, which identifies the arming: a retry goes with
-    /// the arming that it belongs to).
+    /// Returns why a task may not start, if so. `due` is its `end_time`, which identifies the arming also for a retry.
     pub fn hinders(&self, key: &TaskKey, due: UnixMs) -> Option<Hindrance> {
         if self.everything || among(&self.names, key) {
             return Some(Hindrance::Paused);
@@ -276,28 +275,28 @@ impl Paused {
         held.then_some(Hindrance::Held)
     }
 
-    /// Before which due time this task is held, if it is at all.
+    /// Returns the due time before which this task is held.
     pub fn held_before_of(&self, key: &TaskKey) -> Option<UnixMs> {
         self.held_before.filter(|_| !among(&self.released, key))
     }
 
-    /// Due times before this are held.
+    /// Returns the due time before which tasks are held.
     pub fn held_before(&self) -> Option<UnixMs> {
         self.held_before
     }
 
-    /// The paused ones among classes and `Class@method`s.
+    /// Returns the paused classes and `Class@method`s.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// The classes and `Class@method`s that were let go of the hold.
+    /// Returns the classes and `Class@method`s that are exempt from the hold.
     pub fn released(&self) -> impl Iterator<Item = &str> {
         self.released.iter().map(String::as_str)
     }
 
-    /// Whether a task that `before` kept from starting may start now.
-    pub fn lets_go_of(&self, before: &Self) -> bool {
+    /// True if a task that `before` blocked may start now.
+    pub fn unblocks(&self, before: &Self) -> bool {
         (before.everything && !self.everything)
             || !before.names.is_subset(&self.names)
             || (before.held_before > self.held_before)

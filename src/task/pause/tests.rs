@@ -40,7 +40,7 @@ fn names_are_exact() {
 }
 
 #[test]
-fn a_hold_keeps_what_was_due_before_it_but_what_was_released() {
+fn a_hold_keeps_tasks_due_before_it_unless_released() {
     let hold = pause(PauseKind::Hold, "everything");
     let held = [hold.clone(), pause(PauseKind::Release, "Order@close")];
     assert_eq!(hindrance(&held, "Order@pay@1", 99), Some(Hindrance::Held));
@@ -53,7 +53,7 @@ fn a_hold_keeps_what_was_due_before_it_but_what_was_released() {
 }
 
 #[test]
-fn whatever_may_start_again_is_noticed() {
+fn tasks_that_may_start_again_are_noticed() {
     let [all, order, hold, release] = [
         pause(PauseKind::Pause, "everything"),
         pause(PauseKind::Pause, "Order"),
@@ -63,7 +63,7 @@ fn whatever_may_start_again_is_noticed() {
     let lets_go = |before: &[&Pause], after: &[&Pause]| {
         let of =
             |pauses: &[&Pause]| Paused::of(&pauses.iter().copied().cloned().collect::<Vec<_>>());
-        of(after).lets_go_of(&of(before))
+        of(after).unblocks(&of(before))
     };
     assert!(lets_go(&[&all], &[]));
     assert!(lets_go(&[&order, &hold], &[&hold]));
@@ -74,7 +74,7 @@ fn whatever_may_start_again_is_noticed() {
 }
 
 #[test]
-fn a_scope_reads_back_as_it_is_shown_and_includes_what_is_narrower() {
+fn a_scope_reads_back_as_displayed_and_includes_narrower_ones() {
     for text in ["Order", "Order@close", r"App\Order@close", "_x-1.y:z"] {
         assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
     }

@@ -12,15 +12,15 @@ pub struct RecurrenceInput<'a> {
     pub every: Option<&'a str>,
     /// A cron expression.
     pub cron: Option<&'a str>,
-    /// An IANA time zone, for the latter.
+    /// An IANA time zone, for the cron expression.
     pub tz: Option<&'a str>,
 }
 
 impl RecurrenceInput<'_> {
-    /// Parses the rule; every option of the recurrence has its default.
+    /// Parses the rule. Options have their defaults.
     ///
     /// # Errors
-    /// [`RecurrenceError`] says what was expected.
+    /// Returns a [`RecurrenceError`] that says what was expected.
     pub fn rule(self) -> Result<Recurrence, RecurrenceError> {
         let recurrence = match (self.every, self.cron) {
             (Some(every), None) => Recurrence::every(period(every)?)?,

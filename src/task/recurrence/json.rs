@@ -1,4 +1,4 @@
-//! The JSON of a recurrence, as it is stored.
+//! JSON form of a recurrence.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::task::{Due, UnixMs};
 
-/// The JSON of a recurrence, in the ledger as in a file.
+/// The JSON of a recurrence, in the ledger and in files.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -32,10 +32,10 @@ struct Stored {
     catch_up_max: Option<u32>,
     #[serde(default, skip_serializing_if = "is_default")]
     overlap: Overlap,
-    /// Milliseconds; written by the statement that moves an occurrence.
+    /// Milliseconds. Written by the statement that moves an occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_from: Option<i64>,
-    /// The statements that prune search for this name.
+    /// Pruning statements search for this name.
     #[serde(rename = "standing", default, skip_serializing_if = "is_default")]
     configured: bool,
 }

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-/// Shortest time from one occurrence to the next.
+/// Shortest period.
 pub const EVERY_MIN: Duration = Duration::from_secs(1);
 
-/// Most missed occurrences that [`CatchUp::All`](super::CatchUp::All) runs by default.
+/// Default number of missed occurrences that [`CatchUp::All`](super::CatchUp::All) runs.
 pub const CATCH_UP_MAX: u32 = 1_000;
 
-/// Most missed occurrences that it can be configured to run: they are counted one by one whenever a run of the series
-/// ends.
+/// Largest number of missed occurrences to run. They are counted one by one whenever a run of the series ends.
 pub const CATCH_UP_LIMIT: u32 = 10_000;
 
-/// Largest number for [`Recurrence::times`](super::Recurrence::times).
+/// Largest value for [`Recurrence::times`](super::Recurrence::times).
 pub const TIMES_MAX: u32 = 10_000;

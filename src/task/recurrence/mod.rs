@@ -1,5 +1,6 @@
 //! Recurrence: at a fixed interval, or by a cron expression.
 
+mod counting;
 mod error;
 mod input;
 mod json;
@@ -14,20 +15,21 @@ use serde::{Deserialize, Serialize};
 use super::cron::CronRule;
 use super::{DELAY_MAX, UnixMs};
 
+pub use self::counting::GRACE_MAX;
 pub use self::error::RecurrenceError;
 pub use self::input::RecurrenceInput;
 pub use self::limits::{CATCH_UP_LIMIT, CATCH_UP_MAX, EVERY_MIN, TIMES_MAX};
 pub use self::options::RecurrenceOptions;
 
-/// Time zone of a cron expression that names none.
+/// Default time zone of a cron expression.
 const UTC: &str = "UTC";
 
 /// Recurrence rule of a task, with its options.
 ///
-/// Occurrences have fixed times: those of `every` are its start plus whole periods, so that nothing drifts; without a
-/// start they are counted from 1970-01-01T00:00:00Z. Those of a cron expression are wall times in a time zone.
+/// Occurrences have fixed times. Those of `every` are its start plus whole periods, so they do not drift; without a
+/// start they count from 1970-01-01T00:00:00Z. Those of a cron expression are wall times in a time zone.
 ///
-/// Its text, which it is stored as, is JSON; [`FromStr`](std::str::FromStr) and [`Display`](std::fmt::Display) are
+/// The text form, which is stored, is JSON. [`FromStr`](std::str::FromStr) and [`Display`](std::fmt::Display) are
 /// inverse.
 ///
 /// ```
@@ -53,7 +55,7 @@ pub struct Recurrence {
     overlap: Overlap,
     /// The series continues after this moment, if an occurrence was moved or got an extra run.
     moved_from: Option<UnixMs>,
-    /// A configuration wants it, at every start of a daemon.
+    /// True if a configuration declares it, so that each start of a daemon creates it.
     configured: bool,
 }
 
@@ -67,31 +69,31 @@ enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUp {
-    /// They are left out.
+    /// They are skipped.
     #[default]
     Skip,
-    /// One run stands for all of them.
+    /// One run replaces all of them.
     Once,
-    /// Each is run, one after another.
+    /// Each is run, in order.
     All,
 }
 
-/// Whether an occurrence waits for the one before.
+/// Whether an occurrence waits for the end of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overlap {
-    /// The next one is armed when this one has ended; what fell due meanwhile is a missed one.
+    /// It waits. The next occurrence is armed when this one has ended; those due meanwhile are missed.
     #[default]
     Skip,
-    /// Each is a task of its own.
+    /// It does not wait. Each occurrence is a separate task.
     Allow,
 }
 
 impl Recurrence {
-    /// Every `period`, in whole milliseconds.
+    /// Creates a recurrence with a period, in whole milliseconds.
     ///
     /// # Errors
-    /// [`RecurrenceError::Every`] for less than [`EVERY_MIN`] or more than [`DELAY_MAX`].
+    /// Returns [`RecurrenceError::Every`] for less than [`EVERY_MIN`] or more than [`DELAY_MAX`].
     pub fn every(period: Duration) -> Result<Self, RecurrenceError> {
         if !(EVERY_MIN..=DELAY_MAX).contains(&period) {
             return Err(RecurrenceError::Every);
@@ -101,11 +103,11 @@ impl Recurrence {
         ))))
     }
 
-    /// By a cron expression, in UTC: `minute hour day month weekday`, with six fields the second first, or a name such
-    /// as `@daily`.
+    /// Creates a recurrence from a cron expression in UTC: `minute hour day month weekday`, with six fields the second
+    /// first, or a name such as `@daily`.
     ///
     /// # Errors
-    /// [`RecurrenceError::Cron`] names the field that does not fit.
+    /// Returns [`RecurrenceError::Cron`], which names the invalid field.
     pub fn cron(text: &str) -> Result<Self, RecurrenceError> {
         Ok(Self::of(Rule::Cron(Arc::new(CronRule::parse(text, UTC)?))))
     }
@@ -124,10 +126,10 @@ impl Recurrence {
         }
     }
 
-    /// Its cron expression is meant in this time zone, an IANA name.
+    /// Sets the time zone of the cron expression, an IANA name.
     ///
     /// # Errors
-    /// [`RecurrenceError::Zone`] for an unknown name; [`RecurrenceError::ZoneOfEvery`] where there is no cron
+    /// Returns [`RecurrenceError::Zone`] for an unknown name, and [`RecurrenceError::ZoneOfEvery`] without a cron
     /// expression.
     pub fn in_zone(self, name: &str) -> Result<Self, RecurrenceError> {
         let Rule::Cron(rule) = &self.rule else {
@@ -137,7 +139,7 @@ impl Recurrence {
         Ok(Self { rule, ..self })
     }
 
-    /// No occurrence before this moment; the periods of `every` are counted from it.
+    /// Sets the start: no occurrence is before it, and the periods of `every` count from it.
     #[must_use]
     pub fn starting(self, start: UnixMs) -> Self {
         Self {
@@ -146,7 +148,7 @@ impl Recurrence {
         }
     }
 
-    /// No occurrence after this moment.
+    /// Sets the end: no occurrence is after it.
     #[must_use]
     pub fn until(self, until: UnixMs) -> Self {
         Self {
@@ -155,10 +157,10 @@ impl Recurrence {
         }
     }
 
-    /// Ends the series after this many occurrences, counted from its creation; missed and failed ones count.
+    /// Ends the series after this many occurrences, counted from its creation. Missed and failed ones count.
     ///
     /// # Errors
-    /// [`RecurrenceError::Times`] for none, or more than [`TIMES_MAX`].
+    /// Returns [`RecurrenceError::Times`] for 0, or more than [`TIMES_MAX`].
     pub fn times(self, times: u32) -> Result<Self, RecurrenceError> {
         match (1..=TIMES_MAX).contains(&times) {
             true => Ok(Self {
@@ -169,13 +171,13 @@ impl Recurrence {
         }
     }
 
-    /// How missed occurrences are treated.
+    /// Sets how missed occurrences are treated.
     #[must_use]
     pub fn catch_up(self, catch_up: CatchUp) -> Self {
         Self { catch_up, ..self }
     }
 
-    /// How many of them [`CatchUp::All`] makes up for: the latest. At least 1, and at most [`CATCH_UP_LIMIT`].
+    /// Sets how many missed occurrences [`CatchUp::All`] runs, the latest. Clamped to 1 to [`CATCH_UP_LIMIT`].
     #[must_use]
     pub fn catch_up_max(self, occurrences: u32) -> Self {
         Self {
@@ -184,13 +186,13 @@ impl Recurrence {
         }
     }
 
-    /// Whether an occurrence waits for the one before.
+    /// Sets whether an occurrence waits for the end of the previous one.
     #[must_use]
     pub fn overlap(self, overlap: Overlap) -> Self {
         Self { overlap, ..self }
     }
 
-    /// Whether each occurrence is a task of its own.
+    /// True if each occurrence is a separate task.
     pub fn may_overlap(&self) -> bool {
         self.overlap == Overlap::Allow
     }
@@ -199,18 +201,17 @@ impl Recurrence {
         (self.catch_up, self.catch_up_max)
     }
 
-    /// No occurrence before this moment, if one was said.
+    /// Returns the start, if one is set.
     pub(crate) fn start(&self) -> Option<UnixMs> {
         self.start
     }
 
-    /// The series continues after this moment, if an occurrence was moved.
-    pub(super) fn moved_from(&self) -> Option<UnixMs> {
+    /// Returns the time after which the series continues, if an occurrence was moved.
+    fn moved_from(&self) -> Option<UnixMs> {
         self.moved_from
     }
 
-    /// Notes that the occurrence at `due` was moved: the series goes on behind it. Only the first move counts. A
-    /// millisecond less, and that occurrence comes all the same.
+    /// Notes that the occurrence at `due` was moved, so that the series continues after it. Only the first move counts.
     #[must_use]
     pub fn moved(self, due: UnixMs) -> Self {
         Self {
@@ -219,8 +220,8 @@ impl Recurrence {
         }
     }
 
-    /// Marks it as declared by a configuration: its row is kept when it has ended, since the next start would create it
-    /// again otherwise.
+    /// Marks it as declared by a configuration. Pruning keeps its finished row, because the next start of a daemon
+    /// would create the task again otherwise.
     #[must_use]
     pub fn configured(self) -> Self {
         Self {
@@ -229,12 +230,12 @@ impl Recurrence {
         }
     }
 
-    /// Whether a configuration wants it, or did once.
+    /// True if a configuration declares it, or once did.
     pub fn is_configured(&self) -> bool {
         self.configured
     }
 
-    /// As it is after that occurrence.
+    /// Returns the recurrence after the moved occurrence has ended.
     #[must_use]
     pub fn settled(self) -> Self {
         Self {
@@ -243,9 +244,9 @@ impl Recurrence {
         }
     }
 
-    /// The first occurrence strictly after this moment; `None`: there is none.
+    /// Returns the first occurrence strictly after `after`, or `None` if there is none.
     ///
-    /// Its work is bounded: nothing beyond the year 2200 is looked for.
+    /// The search is bounded: it ends with the year 2200.
     pub fn next(&self, after: UnixMs) -> Option<UnixMs> {
         let after = match self.start {
             Some(start) => after.max(UnixMs(start.0.saturating_sub(1))),
@@ -263,20 +264,21 @@ impl Recurrence {
         (next > after && self.until.is_none_or(|until| next <= until)).then_some(next)
     }
 
-    /// No two occurrences are closer together than this, but where the clocks change.
-    pub(super) fn closest(&self) -> Duration {
+    /// Lower bound of the time between two occurrences, except at clock changes.
+    pub(in crate::task) fn closest(&self) -> Duration {
         match &self.rule {
             Rule::Every(period) => *period,
             Rule::Cron(rule) => rule.closest(),
         }
     }
 
-    /// Whether this very moment is an occurrence.
+    /// True if `moment` is an occurrence.
     pub fn has(&self, moment: UnixMs) -> bool {
         self.next(UnixMs(moment.0.saturating_sub(1))) == Some(moment)
     }
 
-    /// As it begins now: `every` counts from now unless it has a start, and [`times`](Self::times) become a last moment.
+    /// Resolves the recurrence at its creation: `every` counts from `now` unless it has a start, and
+    /// [`times`](Self::times) become an end.
     #[must_use]
     pub fn anchored(mut self, now: UnixMs) -> Self {
         let behind = self.starts_after(now);
@@ -296,7 +298,7 @@ impl Recurrence {
         self
     }
 
-    /// With the start of `stored`, if that has the same rule and none was said.
+    /// Takes the start of `stored` if both have the same rule and `self` has no start.
     #[must_use]
     pub fn starting_like(self, stored: &Self) -> Self {
         let start = stored.start.filter(|_| self.rule == stored.rule);
@@ -306,8 +308,8 @@ impl Recurrence {
         }
     }
 
-    /// Whether `self`, as it is wanted, is what `stored` has become. A start or a number of times that was not said, or
-    /// was said before, makes no difference, nor who wants it.
+    /// True if `stored` is what `self` became at its creation. Ignores a start or a number of times that `self` does
+    /// not set or that has not changed, and the mark of a configuration.
     pub fn is_same_as(&self, stored: &Self) -> bool {
         let like_stored = Self {
             start: self.start.or(stored.start),
@@ -323,7 +325,7 @@ impl Recurrence {
         like_stored == *stored
     }
 
-    /// For people: `every 15m`, `cron 0 9 * * Mon-Fri (Europe/Berlin)`, and what differs from the usual.
+    /// Describes it: `every 15m`, `cron 0 9 * * Mon-Fri (Europe/Berlin)`, and options that differ from the defaults.
     pub fn summary(&self) -> String {
         let mut text = match &self.rule {
             Rule::Every(period) => format!("every {}", span(*period)),

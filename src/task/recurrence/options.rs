@@ -1,4 +1,4 @@
-//! Options of a recurrence besides its rule, from a file or the command line.
+//! Options of a recurrence besides its rule.
 
 use super::{CATCH_UP_LIMIT, CatchUp, Overlap, Recurrence, RecurrenceError, TIMES_MAX};
 use crate::task::UnixMs;
@@ -30,7 +30,7 @@ pub struct RecurrenceOptions {
 }
 
 impl RecurrenceOptions {
-    /// Checks the options, each and together; returns all problems.
+    /// Checks all options, and their combination. Returns all problems.
     pub fn problems(&self) -> Vec<RecurrenceError> {
         let Self {
             start: _,
@@ -61,7 +61,7 @@ impl RecurrenceOptions {
     /// Applies the options to a recurrence.
     ///
     /// # Errors
-    /// The first of the [`problems`](Self::problems).
+    /// Returns the first of the [`problems`](Self::problems).
     pub fn apply(self, recurrence: Recurrence) -> Result<Recurrence, RecurrenceError> {
         if let Some(problem) = self.problems().into_iter().next() {
             return Err(problem);
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_does_not_fit_is_said() {
+    fn all_problems_are_returned() {
         let options = RecurrenceOptions {
             until: Some(UnixMs(1)),
             times: Some(0),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_what_it_becomes() {
+    fn options_are_applied() {
         let daily = || Recurrence::cron("@daily").unwrap();
         assert_eq!(
             RecurrenceOptions::default().apply(daily()).unwrap(),

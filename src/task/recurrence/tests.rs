@@ -97,7 +97,7 @@ proptest! {
 
 /// Against a search of every second, over the changes of the clocks.
 #[test]
-fn a_wall_time_is_found_wherever_a_slow_search_finds_it() {
+fn the_search_agrees_with_a_slow_search() {
     let changes = [
         ("Europe/Berlin", "2026-03-28T23:00:00Z"),
         ("Europe/Berlin", "2026-10-24T22:00:00Z"),
@@ -139,7 +139,7 @@ fn periods_are_counted_from_the_start_and_never_drift() {
 }
 
 #[test]
-fn a_series_ends_at_its_last_moment_or_after_its_number_of_times() {
+fn a_series_ends_at_its_end_or_after_its_number_of_times() {
     let rule = every("1s").until(UnixMs(3_000));
     assert_eq!(rule.next(UnixMs(2_000)), Some(UnixMs(3_000)));
     assert_eq!(rule.next(UnixMs(3_000)), None);
@@ -149,7 +149,7 @@ fn a_series_ends_at_its_last_moment_or_after_its_number_of_times() {
 }
 
 #[test]
-fn a_period_may_be_said_in_days_as_any_length_of_time() {
+fn a_period_may_be_given_in_days() {
     const DAY_MS: i64 = 86_400_000;
     for (text, days) in [("1d", 1), ("7d", 7), ("3650d", 3650), ("24h", 1)] {
         let rule = every(text);
@@ -159,7 +159,7 @@ fn a_period_may_be_said_in_days_as_any_length_of_time() {
 }
 
 #[test]
-fn more_times_than_there_will_ever_be_end_with_the_last() {
+fn more_times_than_occurrences_end_with_the_last() {
     let leap = cron("0 0 29 2 *", "UTC").times(TIMES_MAX).unwrap();
     let leap = leap.anchored(UnixMs(0));
     assert_eq!(leap.until.map(|last| leap.next(last)), Some(None));
@@ -167,7 +167,7 @@ fn more_times_than_there_will_ever_be_end_with_the_last() {
 }
 
 #[test]
-fn who_wants_a_series_is_stored_and_makes_no_other_one() {
+fn the_configured_mark_is_stored_and_ignored_in_comparisons() {
     let (ours, theirs) = (every("15m").configured(), every("15m"));
     assert!(ours.to_string().contains("\"standing\":true"), "{ours}");
     assert!(!theirs.to_string().contains("standing"), "{theirs}");
@@ -177,7 +177,7 @@ fn who_wants_a_series_is_stored_and_makes_no_other_one() {
 }
 
 #[test]
-fn what_was_not_said_makes_no_other_series() {
+fn unset_options_are_ignored_in_comparisons() {
     let stored = every("15m").anchored(UnixMs(77));
     assert!(every("15m").is_same_as(&stored));
     assert!(every("15m").starting(UnixMs(77)).is_same_as(&stored));
@@ -189,7 +189,7 @@ fn what_was_not_said_makes_no_other_series() {
 }
 
 #[test]
-fn it_is_shown_as_people_would_say_it() {
+fn the_summary_names_rule_and_options() {
     let rule = cron("0 9 * * Mon-Fri", "Europe/Berlin").catch_up(CatchUp::Once);
     assert_eq!(
         rule.summary(),
@@ -203,7 +203,7 @@ fn it_is_shown_as_people_would_say_it() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_was_expected() {
+fn an_invalid_rule_says_what_was_expected() {
     let refused = [
         (
             r#"{"every":"500ms"}"#,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::fmt::temporal::Pieces;
 
-/// The longest delay that is accepted: ten years of 365 days.
+/// Longest delay accepted: ten years of 365 days.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A moment on the ledger's clock: milliseconds since 1970-01-01T00:00:00Z.
+/// A time on the ledger's clock: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -16,7 +16,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub struct UnixMs(pub i64);
 
 impl UnixMs {
-    /// This moment plus `delay`, in whole milliseconds, at most the end of time.
+    /// Adds `delay` in whole milliseconds. Saturates.
     #[must_use]
     pub fn plus(self, delay: Duration) -> Self {
         Self(
@@ -25,7 +25,7 @@ impl UnixMs {
         )
     }
 
-    /// How long it is from `earlier` until this moment; zero if it has passed.
+    /// Returns the time elapsed since `earlier`, or zero if that is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -48,14 +48,14 @@ impl fmt::Debug for UnixMs {
     }
 }
 
-/// Reads a length of time with its units: `1500ms`, `1h 30m`, `7d`. A day has 24 hours.
+/// Parses a duration with units: `1500ms`, `1h 30m`, `7d`. A day has 24 hours.
 pub(crate) fn parse_span(text: &str) -> Option<jiff::SignedDuration> {
     let span: jiff::Span = text.trim().parse().ok()?;
     let days = jiff::SpanRelativeTo::days_are_24_hours();
     span.to_duration(days).ok()
 }
 
-/// Whether it would be a length of time if its numbers were not too large to count with.
+/// True if the text is a duration whose numbers are too large.
 fn is_beyond_counting(text: &str) -> bool {
     let mut before = ' ';
     let mut is_first_digit = |c: &char| {
@@ -67,10 +67,10 @@ fn is_beyond_counting(text: &str) -> bool {
     parse_span(&small).is_some_and(|span| span.is_positive())
 }
 
-/// Reads a length of time written as text: `30m`, `7d`; at most [`DELAY_MAX`].
+/// Parses a duration: `30m`, `7d`; at most [`DELAY_MAX`].
 ///
 /// # Errors
-/// [`ScheduleError::Delay`], [`ScheduleError::Negative`] (`7d ago` is), [`ScheduleError::TooLong`].
+/// Returns [`ScheduleError::Delay`], [`ScheduleError::Negative`] (also for `7d ago`), or [`ScheduleError::TooLong`].
 pub fn parse_length(text: &str) -> Result<Duration, ScheduleError> {
     let length = parse_span(text).ok_or_else(|| match is_beyond_counting(text) {
         true => ScheduleError::TooLong,
@@ -83,7 +83,7 @@ pub fn parse_length(text: &str) -> Result<Duration, ScheduleError> {
     }
 }
 
-/// A length of time as people say it: `1h 30m`, `7d`; without milliseconds from a minute on.
+/// Formats a duration: `1h 30m`, `7d`. Omits milliseconds from one minute on.
 pub(crate) fn spoken(span: Duration) -> String {
     const DAY_SECS: u64 = 24 * 3600;
     let short = match span.as_secs() {
@@ -99,7 +99,7 @@ pub(crate) fn spoken(span: Duration) -> String {
     }
 }
 
-/// When a task is to run: after a delay, or at a moment.
+/// When a task is due: after a delay, or at a given time.
 ///
 /// A delay is resolved once, against the ledger's clock, when the task is created.
 ///
@@ -126,10 +126,10 @@ impl Due {
     /// Due now.
     pub const NOW: Self = Self(Kind::After(Duration::ZERO));
 
-    /// Due after `delay`; what is below a millisecond is cut off.
+    /// Due after `delay`, truncated to milliseconds.
     ///
     /// # Errors
-    /// [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    /// Returns [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
     pub fn after(delay: Duration) -> Result<Self, ScheduleError> {
         if delay > DELAY_MAX {
             return Err(ScheduleError::TooFar);
@@ -137,18 +137,18 @@ impl Due {
         Ok(Self(Kind::After(delay)))
     }
 
-    /// Due after `delay` milliseconds; zero or less is due now.
+    /// Due after `delay` milliseconds. Zero or less is due now.
     ///
     /// # Errors
-    /// [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    /// Returns [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
     pub fn after_ms(delay: i64) -> Result<Self, ScheduleError> {
         Self::after(Duration::from_millis(u64::try_from(delay).unwrap_or(0)))
     }
 
-    /// Due after `delay` seconds; zero or less is due now.
+    /// Due after `delay` seconds. Zero or less is due now.
     ///
     /// # Errors
-    /// [`ScheduleError::NotFinite`] for NaN and infinities, [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    /// Returns [`ScheduleError::NotFinite`] for NaN and infinities, and [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
     pub fn after_secs_f64(delay: f64) -> Result<Self, ScheduleError> {
         if !delay.is_finite() {
             return Err(ScheduleError::NotFinite);
@@ -156,10 +156,10 @@ impl Due {
         Self::after(Duration::try_from_secs_f64(delay.max(0.0)).map_err(|_| ScheduleError::TooFar)?)
     }
 
-    /// Due at `moment`; one that has passed is due now, and keeps its own time as its name.
+    /// Due at `moment`. A time in the past is due now, and stays the due time of the row.
     ///
     /// # Errors
-    /// [`ScheduleError::BeforeEpoch`] for a moment before 1970.
+    /// Returns [`ScheduleError::BeforeEpoch`] for a time before 1970.
     pub fn at(moment: UnixMs) -> Result<Self, ScheduleError> {
         if moment.0 <= 0 {
             return Err(ScheduleError::BeforeEpoch);
@@ -167,7 +167,7 @@ impl Due {
         Ok(Self(Kind::At(moment)))
     }
 
-    /// The due time, seen from `now` on the ledger's clock.
+    /// Returns the due time. `now` is the ledger's time.
     pub fn resolve(self, now: UnixMs) -> UnixMs {
         match self.0 {
             Kind::After(delay) => now.plus(delay),
@@ -175,10 +175,10 @@ impl Due {
         }
     }
 
-    /// The due time, refused if it lies further than [`DELAY_MAX`] ahead of `now`.
+    /// Like [`resolve`](Self::resolve), but refuses a time more than [`DELAY_MAX`] after `now`.
     ///
     /// # Errors
-    /// [`ScheduleError::TooFar`].
+    /// Returns [`ScheduleError::TooFar`].
     pub fn resolve_checked(self, now: UnixMs) -> Result<UnixMs, ScheduleError> {
         let due = self.resolve(now);
         if due.since(now) > DELAY_MAX {
@@ -187,11 +187,11 @@ impl Due {
         Ok(due)
     }
 
-    /// Reads a delay written as text: `30m`, `1h 30m`, `1500ms`; at most [`DELAY_MAX`].
+    /// Parses a delay: `30m`, `1h 30m`, `1500ms`; at most [`DELAY_MAX`].
     ///
     /// # Errors
-    /// [`ScheduleError::Delay`] says what was expected; a bare number has no unit and is refused.
-    /// [`ScheduleError::Negative`] for a negative delay, [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
+    /// Returns [`ScheduleError::Delay`] for other text, such as a number without a unit, [`ScheduleError::Negative`]
+    /// for a negative delay, and [`ScheduleError::TooFar`] beyond [`DELAY_MAX`].
     pub fn parse_delay(text: &str) -> Result<Self, ScheduleError> {
         let delay = parse_span(text).ok_or_else(|| match is_beyond_counting(text) {
             true => ScheduleError::TooFar,
@@ -203,10 +203,10 @@ impl Due {
         }
     }
 
-    /// Reads a moment written as RFC 3339: `2026-11-21T20:00:00.250Z`.
+    /// Parses a time in RFC 3339: `2026-11-21T20:00:00.250Z`.
     ///
     /// # Errors
-    /// [`ScheduleError::Moment`] says what was expected.
+    /// Returns [`ScheduleError::Moment`] for other text.
     pub fn parse_moment(text: &str) -> Result<Self, ScheduleError> {
         match text.trim().parse::<jiff::Timestamp>() {
             Ok(moment) => Self::at(UnixMs(moment.as_millisecond())),
@@ -216,36 +216,37 @@ impl Due {
     }
 }
 
-/// Whether it is a moment after all, such as the last second of the year 9999, which some write for "never".
+/// True if the text is a time outside the supported range, such as the last second of the year 9999, which some
+/// programs write for "never".
 fn is_beyond_all_dates(text: &str) -> bool {
     Pieces::parse(text).is_ok_and(|pieces| {
         pieces.time().is_some() && pieces.offset().is_some() && pieces.date().year() == 9999
     })
 }
 
-/// Why a time was refused.
+/// The error for an invalid time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// NaN or an infinity.
+    /// It is NaN or infinite.
     #[error("delay is not a finite number of seconds")]
     NotFinite,
-    /// Further ahead than [`DELAY_MAX`].
+    /// It is more than [`DELAY_MAX`] ahead.
     #[error("due time is too far ahead, expected at most 10 years (3650 days) from now")]
     TooFar,
-    /// Longer than [`DELAY_MAX`].
+    /// It is longer than [`DELAY_MAX`].
     #[error("length of time is too long, expected at most 10 years (3650 days)")]
     TooLong,
-    /// Less than nothing.
+    /// It is negative.
     #[error("`{}` is negative, expected a length of time such as `30m` or `7d`", .0.escape_debug())]
     Negative(String),
-    /// Before 1970.
+    /// It is before 1970.
     #[error("due time lies before 1970")]
     BeforeEpoch,
-    /// Not a delay.
+    /// It is not a delay.
     #[error("`{}` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`", .0.escape_debug())]
     Delay(String),
-    /// Not a moment.
+    /// It is not a time.
     #[error("`{}` is not a moment, expected RFC 3339 such as `2026-11-21T20:00:00.250Z`", .0.escape_debug())]
     Moment(String),
 }

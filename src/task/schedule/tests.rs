@@ -51,7 +51,7 @@ fn delays_are_read_with_their_unit() {
 }
 
 #[test]
-fn a_length_of_time_is_neither_negative_nor_longer_than_any_delay() {
+fn a_duration_is_neither_negative_nor_longer_than_the_maximum() {
     assert_eq!(parse_length("7d"), Ok(Duration::from_secs(7 * 86_400)));
     assert_eq!(parse_length("0s"), Ok(Duration::ZERO));
     assert_eq!(parse_length("3650d"), Ok(DELAY_MAX));
@@ -71,7 +71,7 @@ fn a_length_of_time_is_neither_negative_nor_longer_than_any_delay() {
 }
 
 #[test]
-fn lengths_of_time_are_said_as_people_say_them() {
+fn durations_are_formatted_for_reading() {
     let said = |ms| spoken(Duration::from_millis(ms));
     assert_eq!(said(0), "0s");
     assert_eq!(said(1_500), "1s 500ms");
@@ -81,7 +81,7 @@ fn lengths_of_time_are_said_as_people_say_them() {
 }
 
 #[test]
-fn moments_are_read_to_the_millisecond() {
+fn times_are_parsed_to_the_millisecond() {
     let due = Due::parse_moment("2026-11-21T20:00:00.250Z")
         .unwrap()
         .resolve(NOW);

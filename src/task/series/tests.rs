@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::task::{How, Mishap};
 
@@ -8,7 +10,7 @@ fn every_minutes(minutes: i64) -> Recurrence {
     Recurrence::every(period).unwrap()
 }
 
-/// Due at that minute, begun so many milliseconds later.
+/// Due at that minute, and started `late_ms` later.
 fn occurrence(recurrence: &Recurrence, due: i64, late_ms: i64) -> Occurrence<'_> {
     Occurrence {
         recurrence,
@@ -54,7 +56,7 @@ fn panicked() -> Outcome {
 }
 
 #[test]
-fn a_run_in_time_is_followed_by_the_next_occurrence_whatever_is_made_up_for() {
+fn a_run_on_time_is_followed_by_the_next_occurrence_with_any_catch_up() {
     for catch_up in [CatchUp::Skip, CatchUp::Once, CatchUp::All] {
         let rule = every_minutes(10).catch_up(catch_up);
         let run = occurrence(&rule, 10, 5);
@@ -63,7 +65,7 @@ fn a_run_in_time_is_followed_by_the_next_occurrence_whatever_is_made_up_for() {
 }
 
 #[test]
-fn what_is_late_by_more_than_half_its_period_or_a_minute_is_missed_where_that_is_skipped() {
+fn an_occurrence_late_by_more_than_half_its_period_or_a_minute_is_missed() {
     let (often, seldom) = (every_minutes(1), every_minutes(60));
     assert!(!occurrence(&often, 10, 30_000).is_missed());
     assert!(occurrence(&often, 10, 30_001).is_missed());
@@ -76,7 +78,7 @@ fn what_is_late_by_more_than_half_its_period_or_a_minute_is_missed_where_that_is
 }
 
 #[test]
-fn of_more_missed_occurrences_than_are_made_up_for_the_first_is_left_out_too() {
+fn the_first_of_more_missed_occurrences_than_the_maximum_is_skipped() {
     let rule = every_minutes(10).catch_up(CatchUp::All).catch_up_max(3);
     assert!(
         !occurrence(&rule, 10, 29 * MINUTE).is_missed(),
@@ -91,7 +93,7 @@ fn of_more_missed_occurrences_than_are_made_up_for_the_first_is_left_out_too() {
 }
 
 #[test]
-fn no_number_of_occurrences_to_make_up_for_is_too_large() {
+fn any_number_of_missed_occurrences_is_handled() {
     let rule = every_minutes(10).catch_up(CatchUp::All);
     let rule = rule.catch_up_max(u32::MAX);
     let run = occurrence(&rule, 10, 1_000_000 * MINUTE);
@@ -100,7 +102,7 @@ fn no_number_of_occurrences_to_make_up_for_is_too_large() {
 }
 
 #[test]
-fn how_late_an_occurrence_is_counts_from_when_it_could_begin() {
+fn lateness_counts_from_when_the_occurrence_could_start() {
     let rule = every_minutes(60);
     let snoozed = |late_ms: i64| Occurrence {
         ready: UnixMs(90 * MINUTE),
@@ -111,7 +113,7 @@ fn how_late_an_occurrence_is_counts_from_when_it_could_begin() {
 }
 
 #[test]
-fn a_series_that_begins_now_has_an_occurrence_now() {
+fn a_series_that_starts_now_has_an_occurrence_now() {
     let begins = |rule: &Recurrence, now_ms: i64| rule.next(rule.starts_after(UnixMs(now_ms)));
     let rule = every_minutes(60).starting(UnixMs(7));
     assert_eq!(begins(&rule, 0), Some(UnixMs(7)));
@@ -132,7 +134,7 @@ fn a_series_that_begins_now_has_an_occurrence_now() {
 }
 
 #[test]
-fn missed_occurrences_are_left_out() {
+fn missed_occurrences_are_skipped() {
     let rule = every_minutes(10);
     let run = occurrence(&rule, 10, 0);
     assert_eq!(next(run, 45 * MINUTE), Some(50.0));
@@ -143,7 +145,7 @@ fn missed_occurrences_are_left_out() {
 }
 
 #[test]
-fn one_run_stands_for_all_that_fell_due_before_it_began() {
+fn one_run_replaces_all_occurrences_due_before_it_started() {
     let rule = every_minutes(10).catch_up(CatchUp::Once);
     let run = occurrence(&rule, 10, 35 * MINUTE);
     assert_eq!(next(run, 46 * MINUTE), Some(50.0));
@@ -152,7 +154,7 @@ fn one_run_stands_for_all_that_fell_due_before_it_began() {
 }
 
 #[test]
-fn each_missed_occurrence_follows_and_no_more_than_the_latest_few() {
+fn each_missed_occurrence_follows_up_to_the_maximum() {
     let rule = every_minutes(10).catch_up(CatchUp::All);
     let run = occurrence(&rule, 10, 0);
     assert_eq!(next(run, 1_000 * MINUTE), Some(20.0));
@@ -163,7 +165,7 @@ fn each_missed_occurrence_follows_and_no_more_than_the_latest_few() {
 }
 
 #[test]
-fn many_occurrences_missed_by_a_cron_are_passed_over_in_bounded_time() {
+fn many_missed_cron_occurrences_are_skipped_in_bounded_time() {
     let rule = Recurrence::cron("* * * * * *").unwrap();
     let rule = rule.catch_up(CatchUp::All).catch_up_max(10);
     let year_ms = 365 * 24 * 3_600_000;
@@ -175,7 +177,7 @@ fn many_occurrences_missed_by_a_cron_are_passed_over_in_bounded_time() {
 }
 
 #[test]
-fn catching_up_looks_back_a_bounded_number_of_times_however_much_was_missed() {
+fn catching_up_takes_a_bounded_number_of_steps() {
     let day_ms = 24 * 3_600_000;
     // (expression, most to make up for, days missed): dense, with long pauses, and seldom.
     for (text, max, days) in [
@@ -193,11 +195,7 @@ fn catching_up_looks_back_a_bounded_number_of_times_however_much_was_missed() {
         let before = super::super::cron::steps();
         let next = run.following(now).unwrap();
         let steps = super::super::cron::steps() - before;
-        assert_eq!(
-            count(&rule, UnixMs(next.0 - 1), now, max + 1),
-            max,
-            "{text}"
-        );
+        assert_eq!(rule.count(UnixMs(next.0 - 1), now, max + 1), max, "{text}");
         let most = 8 * u64::from(max) + 100;
         assert!(
             steps <= most,
@@ -207,7 +205,7 @@ fn catching_up_looks_back_a_bounded_number_of_times_however_much_was_missed() {
 }
 
 #[test]
-fn what_is_behind_by_less_than_may_be_made_up_for_takes_no_search() {
+fn fewer_missed_occurrences_than_the_maximum_need_no_search() {
     let rule = Recurrence::cron("* * * * *").unwrap();
     let rule = rule.catch_up(CatchUp::All).catch_up_max(10_000);
     let run = occurrence(&rule, 0, 0);
@@ -218,7 +216,7 @@ fn what_is_behind_by_less_than_may_be_made_up_for_takes_no_search() {
 }
 
 #[test]
-fn a_moved_occurrence_is_followed_by_the_one_behind_its_own_time() {
+fn a_moved_occurrence_is_followed_by_the_one_after_its_original_time() {
     let rule = every_minutes(60).moved(UnixMs(60 * MINUTE));
     // Moved from minute 60 to minute 50, or to 70.
     assert_eq!(next(occurrence(&rule, 50, 0), 50 * MINUTE + 9), Some(120.0));
@@ -226,7 +224,7 @@ fn a_moved_occurrence_is_followed_by_the_one_behind_its_own_time() {
 }
 
 #[test]
-fn a_dead_occurrence_is_followed_and_poison_is_not() {
+fn a_dead_occurrence_has_a_successor_and_a_poisoned_one_has_none() {
     let rule = every_minutes(10);
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);
@@ -242,7 +240,7 @@ fn a_dead_occurrence_is_followed_and_poison_is_not() {
 }
 
 #[test]
-fn the_last_occurrence_ends_the_series_as_it_ended_itself() {
+fn the_series_ends_with_the_state_of_its_last_occurrence() {
     let rule = every_minutes(10).until(UnixMs(10 * MINUTE));
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);
@@ -256,7 +254,7 @@ fn the_last_occurrence_ends_the_series_as_it_ended_itself() {
 }
 
 #[test]
-fn a_retry_gives_way_to_the_next_occurrence_unless_each_counts() {
+fn a_retry_gives_way_to_the_next_occurrence_unless_all_are_run() {
     let retry = |at: i64| Verdict::RetryAt {
         at: UnixMs(at * MINUTE),
         error: "no".into(),
@@ -287,7 +285,7 @@ fn a_retry_gives_way_to_the_next_occurrence_unless_each_counts() {
 }
 
 #[test]
-fn a_released_run_is_not_an_occurrence_that_is_over() {
+fn a_released_occurrence_is_not_over() {
     let rule = every_minutes(10);
     let run = occurrence(&rule, 10, 0);
     let now = UnixMs(11 * MINUTE);

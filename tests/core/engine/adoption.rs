@@ -39,7 +39,7 @@ impl Timer for Sees {
             assert!(sink.wants(&candidate.key));
             sink.propose(candidate.clone());
         }
-        self.ours.iter().for_each(|key| sink.armed_by_us(key));
+        self.ours.iter().for_each(|key| sink.armed_by_lapsed(key));
         tokio::time::sleep(self.expired_after).await;
         for key in &self.expired {
             sink.raise(Signal {

@@ -65,7 +65,7 @@ async fn beat(
         until: now.plus(LIFETIME),
         readiness: Readiness::Ready,
         listening: false,
-        passes_on: false,
+        forwards: false,
         capabilities: capabilities.clone(),
     };
     membership.exchange(&heartbeat, now).await.unwrap()

@@ -156,6 +156,6 @@ async fn a_deletion_that_waits_is_not_forgotten_when_the_key_is_armed_again_by_a
     second.ground.ledger.adopt(&[adopted]).await.unwrap();
     second.sees(&key(), Seen::Disarmed(second.now()));
     let sink = second.timer.0.lock().unwrap().clone().unwrap();
-    sink.armed_by_us(&key());
+    sink.armed_by_lapsed(&key());
     second.until(&key(), State::Cancelled).await;
 }

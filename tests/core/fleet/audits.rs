@@ -245,7 +245,7 @@ impl Timer for Traced {
 
     fn expect(&self, _: Vec<Alarm>) {}
 
-    async fn armed_elsewhere(
+    async fn scan_foreign(
         &self,
         cursor: Option<u64>,
         _: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),

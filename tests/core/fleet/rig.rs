@@ -171,7 +171,7 @@ impl Ground {
             until: now.plus(LIFETIME),
             readiness,
             listening,
-            passes_on: listening,
+            forwards: listening,
             capabilities: Capabilities {
                 handlers: vec![handler.to_owned()],
                 routes: Vec::new(),

@@ -101,7 +101,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
     let () = run(&mut admin, &["SETEX", "C@m@2", "60", ""]).await;
     let page = daemon
         .timer
-        .armed_elsewhere(None, &|key| *key != self::key("1"));
+        .scan_foreign(None, &|key| *key != self::key("1"));
     let mut found: Vec<_> = page
         .await
         .unwrap()
@@ -128,7 +128,7 @@ async fn a_key_of_ours_is_news_only_when_somebody_gives_it_another_expiry() {
     assert_eq!(set, 1);
     daemon.sink.wait(is_of("2")).await;
     assert_eq!(daemon.sink.count(is_of("1")), 0);
-    let page = daemon.timer.armed_elsewhere(None, &|_| true).await.unwrap();
+    let page = daemon.timer.scan_foreign(None, &|_| true).await.unwrap();
     assert_eq!(
         (page.foreign, page.next),
         (vec![], None),

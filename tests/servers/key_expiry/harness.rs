@@ -156,7 +156,7 @@ impl SignalSink for Recorder {
         self.push(Recorded::Audit(cause));
     }
 
-    fn armed_by_us(&self, _: &TaskKey) {}
+    fn armed_by_lapsed(&self, _: &TaskKey) {}
 
     fn owns(&self, _: &TaskKey) -> bool {
         true
