@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lapsed::handler::{HandlerRegistry, Router};
-use lapsed::task::{Attempt, KeyName, Outcome, RetryPolicy, TaskKey, UnixMs, judge};
+use lapsed::task::{Attempt, EndedRun, KeyName, Outcome, RetryPolicy, TaskKey, UnixMs, judge};
 use lapsed::{Config, HandlerError};
 
 /// Handlers and routes of a big daemon.
@@ -97,8 +97,13 @@ fn judging(criterion: &mut Criterion) {
     for (what, outcome) in outcomes {
         group.bench_function(what, |bencher| {
             bencher.iter(|| {
-                let outcome = black_box(outcome.clone());
-                judge(outcome, attempt, &policy, UnixMs(1_000_000), black_box(0.5))
+                let run = EndedRun {
+                    outcome: black_box(outcome.clone()),
+                    result: None,
+                    attempt,
+                    daemon: "bench",
+                };
+                judge(run, &policy, UnixMs(1_000_000), black_box(0.5))
             });
         });
     }

@@ -30,7 +30,7 @@ pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
 pub use self::heartbeat::{HEARTBEAT_BYTES_MAX, Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
-pub use self::ownership::{Change, SeniorListener, OwnerSet, Ownership};
+pub use self::ownership::{Change, OwnerSet, Ownership, SeniorListener};
 pub use self::redis_adapter::RedisMembership;
 
 /// Time between two heartbeats of a member.

@@ -1,7 +1,7 @@
 //! Occurrences of a recurring task: missed ones, the next one, and the verdict on the series. Pure.
 
 use super::recurrence::CatchUp;
-use super::{Death, Outcome, Recurrence, TaskKey, UnixMs, Verdict};
+use super::{Death, Outcome, Reason, Recurrence, TaskKey, UnixMs, Verdict};
 
 /// One occurrence of a series, as it was run.
 #[derive(Debug, Clone, Copy)]
