@@ -84,11 +84,11 @@
 //! # One task, from `SETEX` to its settled row
 //!
 //! 1. **Created.** [`TaskClient::create`] resolves "in 30 minutes" once, on the ledger's clock, writes the row
-//!    ([`Ledger::create`](ledger::Ledger::create)), and after the commit arms the key
+//!    ([`Producer::create`](ledger::Producer::create)), and after the commit arms the key
 //!    ([`Timer::arm`](timer::Timer::arm)): `SET Order@close@42 lapsed:<due ms> PX <remaining>`. A program in another
 //!    language runs `SETEX Order@close@42 1800 ""` and no more: the daemon hears of it ([`timer::AdoptionCandidate`]), judges it
 //!    against the row of that name ([`task::decide_adoption()`]) and writes what is missing
-//!    ([`Ledger::adopt`](ledger::Ledger::adopt)).
+//!    ([`Adoption::adopt`](ledger::Adoption::adopt)).
 //! 2. **Expected.** Every second the daemon looks ahead in the ledger and tells its timer what falls due in the next
 //!    seconds ([`Timer::expect`](timer::Timer::expect)).
 //! 3. **Signalled.** At the due millisecond the timer asks Redis for the key ([`timer::key_expiry`]). That makes Redis
@@ -96,14 +96,14 @@
 //!    is a [`Signal`](timer::Signal) too. If Redis is down or mute, the signal is raised all the same; if even that is
 //!    lost, the sweep finds the overdue row within a second or two.
 //! 4. **Claimed.** All signals enter by one door, are coalesced by key, and become one conditional `UPDATE` for as
-//!    many tasks as there are free slots ([`Ledger::claim`](ledger::Ledger::claim)). It takes a row only if that is
+//!    many tasks as there are free slots ([`Claims::claim`](ledger::Claims::claim)). It takes a row only if that is
 //!    pending, due *by the database's clock* and leased by nobody: early, stale, forged and repeated signals end here.
 //! 5. **Run.** The [`Handler`](handler::Handler) runs in a task of its own, under its time limit, while its lease is
 //!    renewed. A panic, a hang or a lost lease is an [`Outcome`](task::Outcome) like any other.
 //! 6. **Judged.** [`task::judge`] turns the outcome, the attempt and the retry policy into a
 //!    [`Verdict`](task::Verdict): complete, try again at, bury, release.
 //! 7. **Settled.** The verdict is written in batches, guarded by row, due time and claim
-//!    ([`Ledger::settle`](ledger::Ledger::settle)). Nothing matches if the task was created anew or taken over
+//!    ([`Claims::settle`](ledger::Claims::settle)). Nothing matches if the task was created anew or taken over
 //!    meanwhile: the result is discarded and counted. A retry arms the key again.
 //!
 //! # Where things are
@@ -164,7 +164,7 @@ pub use handler::MysqlTask;
 pub use handler::{HandlerError, HandlerRegistry, Handlers, Payload, State, TaskContext};
 pub use ledger::IfPending;
 #[cfg(feature = "mysql")]
-pub use ledger::mysql::TaskTransaction;
+pub use ledger::TaskTransaction;
 pub use task::{
     Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, TaskType, Traceparent, UnixMs,
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::Result;
-use lapsed::ledger::Catalog;
+use lapsed::ledger::Admin;
 use lapsed::ledger::mysql::MysqlLedger;
 
 use crate::shop::{ORDERS, STOCK, Shop};

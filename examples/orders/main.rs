@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lapsed::Config;
-use lapsed::ledger::Catalog;
+use lapsed::ledger::Admin;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use tokio::time::{Instant, sleep};

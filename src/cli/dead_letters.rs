@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use lapsed::client::{ClientError, DeadCount, Pace};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Catalog, ListFilter, Pauses};
+use lapsed::ledger::{Admin, ListFilter, Pauses};
 use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;
@@ -202,7 +202,7 @@ impl Many {
         output.print(&value, format!("{count} {verb}"))?;
         if stays && count > 0 {
             let ledger = Adapters::new(config)?.ledger;
-            let (pauses, now) = (ledger.all().await?, ledger.now().await?);
+            let (pauses, now) = (ledger.pauses().await?, ledger.now().await?);
             pauses::warn_of(&pauses, class.as_deref(), method.as_deref(), now);
         }
         if !progress.is_interrupted() {

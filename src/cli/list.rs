@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Catalog, ListCursor, ListFilter, Pauses, StateFilter};
+use lapsed::ledger::{Admin, ListCursor, ListFilter, Pauses, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 
 use super::filters::Filters;
@@ -81,7 +81,7 @@ impl List {
             ..self.filters.resolve(&adapters.client()).await?
         };
         let page = adapters.ledger.list(&filter).await?;
-        let paused = Paused::of(&adapters.ledger.all().await?);
+        let paused = Paused::of(&adapters.ledger.pauses().await?);
         match only_dead {
             true => output.dead(&page.tasks)?,
             false => output.tasks(&page.tasks, &page.malformed, &paused)?,

@@ -42,7 +42,8 @@ impl PauseTasks {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let scope = self.scope.unwrap_or(Scope::EVERYTHING);
         let ledger = Adapters::new(config)?.ledger;
-        let PauseAnswer { pause, already } = ledger.set(&scope, &operator(), &self.reason).await?;
+        let PauseAnswer { pause, already } =
+            ledger.pause(&scope, &operator(), &self.reason).await?;
         let text = match already {
             true => format!("{} was paused already, {}", named(&scope), pause.origin()),
             false => format!(
@@ -95,9 +96,9 @@ impl Resume {
         let ledger = Adapters::new(config)?.ledger;
         let was = match self.held {
             true => release(&*ledger, &scope).await?,
-            false => lift(&*ledger, &scope).await?,
+            false => resume(&*ledger, &scope).await?,
         };
-        let still = ledger.all().await?.into_iter().filter(|pause| {
+        let still = ledger.pauses().await?.into_iter().filter(|pause| {
             let meets = pause.scope.includes(&scope) || scope.includes(&pause.scope);
             pause.kind == PauseKind::Pause && meets
         });
@@ -130,8 +131,8 @@ struct Lifted {
     text: String,
 }
 
-async fn lift(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
-    let was = ledger.lift(scope).await?;
+async fn resume(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
+    let was = ledger.resume(scope).await?;
     let text = match &was {
         Some(pause) => format!("{} is resumed; paused {}", named(scope), pause.origin()),
         None if scope.is_everything() => "there was no pause of everything".to_owned(),
@@ -158,7 +159,7 @@ async fn release(ledger: &dyn Pauses, scope: &Scope) -> anyhow::Result<Lifted> {
 
 /// Lists pauses and holds.
 pub async fn list(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-    let pauses = Adapters::new(config)?.ledger.all().await?;
+    let pauses = Adapters::new(config)?.ledger.pauses().await?;
     if output.json {
         for pause in &pauses {
             say(&serde_json::to_string(pause)?)?;
@@ -294,7 +295,7 @@ fn operator() -> String {
 /// As [`stays_pending`] with the current pauses. A user who may only create tasks may lack the privilege to read
 /// them: then the text is empty.
 pub async fn stays_pending_now(adapters: &Adapters, key: &TaskKey, due: UnixMs) -> (Value, String) {
-    let pauses = adapters.ledger.all().await.unwrap_or_default();
+    let pauses = adapters.ledger.pauses().await.unwrap_or_default();
     let now = adapters.ledger.now().await.unwrap_or(due);
     stays_pending(&pauses, key, due, now)
 }

@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Catalog, DetailedStats, DetailedStatsLimits, MethodStats, Pauses};
+use lapsed::ledger::{Admin, DetailedStats, DetailedStatsLimits, MethodStats, Pauses};
 use lapsed::task::Pause;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -71,7 +71,7 @@ async fn look(ledger: &MysqlLedger) -> anyhow::Result<(DetailedStats, Vec<Pause>
     let stats = ledger
         .detailed_stats(DetailedStatsLimits::default())
         .await?;
-    Ok((stats, ledger.all().await?))
+    Ok((stats, ledger.pauses().await?))
 }
 
 /// On a terminal, overwrites the previous page; elsewhere, appends.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Catalog, Ledger, ListFilter, Pauses, RescheduleAnswer, RunNowAnswer};
+use lapsed::ledger::{Admin, Ledger, ListFilter, Pauses, Producer, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{KeyError, Paused, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde::Serialize;
@@ -137,7 +137,7 @@ impl Show {
         };
         match adapters.ledger.find(&key).await? {
             Some(task) => {
-                let pauses = adapters.ledger.all().await?;
+                let pauses = adapters.ledger.pauses().await?;
                 let listed = Listed::new(&task, &Paused::of(&pauses));
                 let mut text = task_lines(&task);
                 if listed.is_kept_back()

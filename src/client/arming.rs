@@ -1,6 +1,7 @@
 //! Arming the keys of tasks whose rows are written.
 
-use crate::ledger::{Created, Ledger, Stands};
+use crate::clock::LedgerClock;
+use crate::ledger::{Created, Stands};
 use crate::task::TaskKey;
 use crate::timer::{Alarm, ArmMode, Timer};
 
@@ -12,10 +13,10 @@ const ARM_BATCH: usize = 1_000;
 /// Arms what is pending; tells of each why it is not, in their order.
 pub(super) async fn arm(
     timer: &dyn Timer,
-    ledger: &dyn Ledger,
+    clock: &LedgerClock,
     made: &[(TaskKey, Created)],
 ) -> Vec<Option<NotArmed>> {
-    let now = ledger.clock().now();
+    let now = clock.now();
     let horizon = timer.horizon().map(|horizon| now.plus(horizon));
     let mut not_armed = Vec::with_capacity(made.len());
     let mut alarms = Vec::with_capacity(made.len());

@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 
 use super::Receipt;
 use super::arming::arm;
-use crate::ledger::{Ledger, LedgerError, NewTask};
+use crate::clock::LedgerClock;
+use crate::ledger::{LedgerError, NewTask, Producer};
 use crate::timer::Timer;
 
 /// Most tasks of one statement, as long as no single caller brings more.
@@ -28,7 +29,8 @@ const LOCK_ATTEMPTS: u32 = 5;
 
 /// What callers want to have created, and who is writing it.
 pub(super) struct Batcher {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn Producer>,
+    clock: LedgerClock,
     timer: Arc<dyn Timer>,
     queue: Mutex<Queue>,
 }
@@ -54,9 +56,10 @@ struct Place {
 }
 
 impl Batcher {
-    pub fn new(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
+    pub fn new(ledger: Arc<dyn Producer>, clock: LedgerClock, timer: Arc<dyn Timer>) -> Self {
         Self {
             ledger,
+            clock,
             timer,
             queue: Mutex::default(),
         }
@@ -138,7 +141,7 @@ impl Batcher {
         };
         let keys = tasks.into_iter().map(|task| task.key);
         let made: Vec<_> = keys.zip(created).collect();
-        let not_armed = arm(&*self.timer, &*self.ledger, &made).await;
+        let not_armed = arm(&*self.timer, &self.clock, &made).await;
         let made = made.into_iter().zip(not_armed);
         Ok(made
             .map(|((_, created), why)| Receipt::new(created, why))

@@ -2,14 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::pruning::EVENTS_TAKE;
 use super::{ClientError, IntoKey, TaskClient};
-use crate::ledger::{Catalog, ListFilter, ListPage, Picked, RunNowAnswer, TaskRecord};
+use crate::ledger::{Admin, ListFilter, ListPage, Picked, RunNowAnswer, TaskRecord};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
@@ -51,30 +50,13 @@ impl Default for Pace {
 }
 
 impl TaskClient {
-    /// Gives the client a catalogue to look things up in; what `connect` and `in_memory` make has one.
-    #[must_use]
-    pub fn with_catalog(self, catalog: Arc<dyn Catalog>) -> Self {
-        Self {
-            catalog: Some(catalog),
-            ..self
-        }
-    }
-
-    pub(super) fn catalog(&self) -> Result<&dyn Catalog, ClientError> {
-        self.catalog.as_deref().ok_or_else(|| {
-            ClientError::Invalid(
-                "this client has no catalogue: make it with `with_catalog`".to_owned(),
-            )
-        })
-    }
-
     /// One task with everything that is known of it: its state, errors, history, result.
     ///
     /// # Errors
     /// [`ClientError`].
     pub async fn find(&self, key: impl IntoKey) -> Result<Option<TaskRecord>, ClientError> {
         let key = key.into_key()?;
-        Ok(self.catalog()?.find(&key).await?)
+        Ok(self.ledger.find(&key).await?)
     }
 
     /// A page of the tasks that fit.
@@ -82,7 +64,7 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn list(&self, filter: &ListFilter) -> Result<ListPage, ClientError> {
-        Ok(self.catalog()?.list(filter).await?)
+        Ok(self.ledger.list(filter).await?)
     }
 
     /// Brings a dead task back: pending and due at once under the same id, its counters cleared, its history kept.
@@ -91,7 +73,7 @@ impl TaskClient {
     /// [`ClientError`].
     pub async fn redrive(&self, key: impl IntoKey) -> Result<RunNowAnswer, ClientError> {
         let key = &key.into_key()?;
-        let answer = self.catalog()?.redrive(key).await?;
+        let answer = self.ledger.redrive(key).await?;
         if let RunNowAnswer::Due(arming) = answer {
             self.arm_again(key, arming).await;
         }
@@ -158,7 +140,7 @@ impl TaskClient {
             return Ok(false);
         };
         self.delete_keys_of_dead(&[row]).await?;
-        Ok(self.catalog()?.discard_rows(&[row]).await? == 1)
+        Ok(self.ledger.discard_rows(&[row]).await? == 1)
     }
 
     /// Deletes all dead tasks that fit, for good, and their keys in Redis; answers how many. `limit` and states as for
@@ -217,7 +199,7 @@ impl TaskClient {
         verb: Verb,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64, ClientError> {
-        let catalog = self.catalog()?;
+        let ledger: &dyn Admin = &*self.ledger;
         let (mut left, mut count) = (u64::from(filter.limit), 0);
         let unlimited = left == 0;
         let mut filter = filter.clone();
@@ -233,7 +215,7 @@ impl TaskClient {
                 true => PICK,
                 false => PICK.min(u32::try_from(left).unwrap_or(PICK)),
             };
-            let Picked { rows, next } = catalog.pick_dead(&filter).await?;
+            let Picked { rows, next } = ledger.pick_dead(&filter).await?;
             filter.cursor = next;
             let is_last = filter.cursor.is_none();
             if verb == Verb::Count {
@@ -248,8 +230,8 @@ impl TaskClient {
                 for rows in rows.chunks(batch as usize) {
                     ticks.tick().await;
                     count += match verb {
-                        Verb::Discard => catalog.discard_rows(rows).await?,
-                        Verb::Redrive | Verb::Count => catalog.redrive_rows(rows).await?,
+                        Verb::Discard => ledger.discard_rows(rows).await?,
+                        Verb::Redrive | Verb::Count => ledger.redrive_rows(rows).await?,
                     };
                     if progress(count).is_break() {
                         return Ok(count);
@@ -266,7 +248,7 @@ impl TaskClient {
     /// Deletes the keys of dead tasks that are to be discarded: without its row, a key would be a task of its own. Returns
     /// when the events of keys that Redis has just dropped have found that their tasks are dead.
     async fn delete_keys_of_dead(&self, rows: &[u64]) -> Result<(), ClientError> {
-        let keys = self.catalog()?.dead_keys(rows).await?;
+        let keys = self.ledger.dead_keys(rows).await?;
         if keys.is_empty() {
             return Ok(());
         }

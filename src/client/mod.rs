@@ -20,7 +20,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 pub use crate::ledger::Stands;
-use crate::ledger::{CancelAnswer, Catalog, Created, Ledger, NewTask, RescheduleAnswer};
+use crate::ledger::{CancelAnswer, Created, Ledger, NewTask, RescheduleAnswer};
 use crate::task::{Arming, Due, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
 use crate::trace;
@@ -61,8 +61,6 @@ pub struct TaskClient {
     batcher: Arc<Batcher>,
     /// Says which trace a call belongs to.
     tracer: Option<Arc<Tracer>>,
-    /// For looking things up; producers can do without.
-    catalog: Option<Arc<dyn Catalog>>,
 }
 
 type Tracer = dyn Fn() -> Option<String> + Send + Sync;
@@ -70,13 +68,13 @@ type Tracer = dyn Fn() -> Option<String> + Send + Sync;
 impl TaskClient {
     /// A producer of these parts.
     pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
-        let batcher = Batcher::new(Arc::clone(&ledger), Arc::clone(&timer));
+        let clock = ledger.clock().clone();
+        let batcher = Batcher::new(Arc::clone(&ledger) as _, clock, Arc::clone(&timer));
         Self {
             ledger,
             timer,
             batcher: Arc::new(batcher),
             tracer: None,
-            catalog: None,
         }
     }
 
@@ -268,7 +266,7 @@ impl TaskClient {
             since: arming.due,
             stands: Stands::Asked,
         };
-        let not_armed = arm(&*self.timer, &*self.ledger, &[(key.clone(), created)]).await;
+        let not_armed = arm(&*self.timer, self.ledger.clock(), &[(key.clone(), created)]).await;
         not_armed.into_iter().next().flatten()
     }
 

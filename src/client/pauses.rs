@@ -34,7 +34,7 @@ impl TaskClient {
         by: &str,
         reason: &str,
     ) -> Result<PauseAnswer, ClientError> {
-        Ok(self.ledger.pauses().set(scope, by, reason).await?)
+        Ok(self.ledger.pause(scope, by, reason).await?)
     }
 
     /// Lifts the pause of exactly this scope; answers what was lifted, if there was one. What fell due meanwhile starts
@@ -46,7 +46,7 @@ impl TaskClient {
     /// # Cancel safety
     /// As [`pause`](Self::pause).
     pub async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, ClientError> {
-        Ok(self.ledger.pauses().lift(scope).await?)
+        Ok(self.ledger.resume(scope).await?)
     }
 
     /// Holds everything that was due before now, as a daemon does that starts with `engine.hold_overdue`.
@@ -57,7 +57,7 @@ impl TaskClient {
     /// # Cancel safety
     /// As [`pause`](Self::pause).
     pub async fn hold_overdue(&self, by: &str, reason: &str) -> Result<PauseAnswer, ClientError> {
-        Ok(self.ledger.pauses().hold(by, reason).await?)
+        Ok(self.ledger.hold_overdue(by, reason).await?)
     }
 
     /// Lets held tasks go: of a class, of a class and method, or [all](Scope::EVERYTHING).
@@ -68,7 +68,7 @@ impl TaskClient {
     /// # Cancel safety
     /// As [`pause`](Self::pause).
     pub async fn resume_held(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, ClientError> {
-        Ok(self.ledger.pauses().release(scope, by).await?)
+        Ok(self.ledger.release(scope, by).await?)
     }
 
     /// Everything that is paused or held, the oldest first.
@@ -76,6 +76,6 @@ impl TaskClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn pauses(&self) -> Result<Vec<Pause>, ClientError> {
-        Ok(self.ledger.pauses().all().await?)
+        Ok(self.ledger.pauses().await?)
     }
 }

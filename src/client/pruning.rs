@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::maintenance::{BATCH_MAX, Pace};
 use super::{ClientError, TaskClient};
-use crate::ledger::{Catalog, Prune, Pruned};
+use crate::ledger::{Prune, Pruned, Retention};
 use crate::task::{State, TaskKey};
 use crate::timer::Remaining;
 
@@ -63,7 +63,7 @@ impl TaskClient {
         pace: Pace,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64, ClientError> {
-        let catalog = self.catalog()?;
+        let ledger: &dyn Retention = &*self.ledger;
         let Pruning {
             state,
             older_than,
@@ -71,7 +71,7 @@ impl TaskClient {
             dry_run,
         } = pruning;
         let surplus = match keep {
-            Some(keep) => catalog.surplus(state, keep).await?,
+            Some(keep) => ledger.surplus(state, keep).await?,
             None => None,
         };
         if older_than.is_none() && surplus.is_none() {
@@ -89,18 +89,18 @@ impl TaskClient {
         loop {
             let pages = match dry_run {
                 true => {
-                    count += next_page(catalog, &mut prune).await?.len() as u64;
+                    count += next_page(ledger, &mut prune).await?.len() as u64;
                     Vec::new()
                 }
                 false => {
-                    self.pages_without_keys(catalog, &mut prune, pages_max)
+                    self.pages_without_keys(ledger, &mut prune, pages_max)
                         .await?
                 }
             };
             pages_max = PAGES_MAX.min(pages_max * 2);
             for page in pages {
                 let gone = self.whose_keys_are_gone(page).await?;
-                let deleted = catalog.prune_rows(&prune, &gone).await?;
+                let deleted = ledger.prune_rows(&prune, &gone).await?;
                 count += deleted;
                 if progress(count).is_break() {
                     return Ok(count);
@@ -118,13 +118,13 @@ impl TaskClient {
     /// of these have arrived: then their rows said that they have finished.
     async fn pages_without_keys(
         &self,
-        catalog: &dyn Catalog,
+        ledger: &dyn Retention,
         prune: &mut Prune,
         pages_max: usize,
     ) -> Result<Vec<Rows>, ClientError> {
         let (mut pages, mut gone) = (Vec::new(), 0);
         for _ in 0..pages_max {
-            let page = next_page(catalog, prune).await?;
+            let page = next_page(ledger, prune).await?;
             gone += self.whose_keys_are_gone(page.clone()).await?.len();
             if !page.is_empty() {
                 pages.push(page);
@@ -151,12 +151,12 @@ impl TaskClient {
 }
 
 /// The next page of what is to be forgotten; behind the last one `after` is `None`.
-async fn next_page(catalog: &dyn Catalog, prune: &mut Prune) -> Result<Rows, ClientError> {
+async fn next_page(ledger: &dyn Retention, prune: &mut Prune) -> Result<Rows, ClientError> {
     let Pruned {
         rows: _,
         found,
         next,
-    } = catalog.prune(prune).await?;
+    } = ledger.prune(prune).await?;
     prune.after = next;
     Ok(found)
 }

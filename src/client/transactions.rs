@@ -6,7 +6,8 @@ use sqlx::MySqlConnection;
 
 use super::arming::arm;
 use super::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, TaskClient};
-use crate::ledger::{CancelAnswer, Created, Ledger};
+use crate::clock::LedgerClock;
+use crate::ledger::{CancelAnswer, Created};
 use crate::task::{Arming, TaskKey};
 use crate::timer::Timer;
 
@@ -23,12 +24,12 @@ impl TaskClient {
         due: impl IntoDue,
     ) -> Result<AfterCommit, ClientError> {
         let task = task.into_task()?;
-        let mysql = self
+        let transactions = self
             .ledger
-            .as_mysql()
+            .transactions()
             .ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
         let tasks = self.resolve(vec![(task, due.into_due()?)]).await?;
-        let created = mysql.create_in(tx, &tasks).await?;
+        let created = transactions.create_in(tx, &tasks).await?;
         let (task, created) = tasks
             .into_iter()
             .zip(created)
@@ -41,7 +42,7 @@ impl TaskClient {
             created,
             key: task.key,
             timer: Arc::clone(&self.timer),
-            ledger: Arc::clone(&self.ledger),
+            clock: self.ledger.clock().clone(),
         })
     }
 
@@ -59,12 +60,12 @@ impl TaskClient {
         key: impl IntoKey,
     ) -> Result<Cancelled, ClientError> {
         let key = key.into_key()?;
-        let mysql = self
+        let transactions = self
             .ledger
-            .as_mysql()
+            .transactions()
             .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
         Ok(Cancelled {
-            answer: mysql.cancel_in(tx, &key).await?,
+            answer: transactions.cancel_in(tx, &key).await?,
             key,
             timer: Arc::clone(&self.timer),
         })
@@ -78,14 +79,14 @@ pub struct AfterCommit {
     created: Created,
     key: TaskKey,
     timer: Arc<dyn Timer>,
-    ledger: Arc<dyn Ledger>,
+    clock: LedgerClock,
 }
 
 impl AfterCommit {
     /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
     /// if the transaction was rolled back, the signal leads to nothing.
     pub async fn arm(self) -> Receipt {
-        let not_armed = arm(&*self.timer, &*self.ledger, &[(self.key, self.created)]).await;
+        let not_armed = arm(&*self.timer, &self.clock, &[(self.key, self.created)]).await;
         Receipt::new(self.created, not_armed.into_iter().next().flatten())
     }
 

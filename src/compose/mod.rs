@@ -27,10 +27,8 @@ use crate::timer::ledger_poll::LedgerPoll;
 pub fn in_memory(config: &Config, handlers: impl Into<HandlerRegistry>) -> (Engine, TaskClient) {
     let ledger = Arc::new(MemoryLedger::default());
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
-    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer))
-        .with_catalog(Arc::clone(&ledger) as _);
+    let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
     let parts = Parts {
-        catalog: Some(Arc::clone(&ledger) as _),
         ledger,
         timer,
         membership: Arc::new(MemoryMembership::default()),

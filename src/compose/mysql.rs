@@ -6,7 +6,7 @@ use crate::client::TaskClient;
 use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
 use crate::handler::{HandlerRegistry, Router};
-use crate::ledger::Ledger as _;
+use crate::ledger::Ledger;
 use crate::ledger::mysql::MysqlLedger;
 use crate::limiter::RateLimiter;
 use crate::limiter::ledger_limiter::LedgerLimiter;
@@ -85,14 +85,12 @@ impl Adapters {
     /// Creates a producer on these adapters.
     pub fn client(&self) -> TaskClient {
         TaskClient::with_parts(Arc::clone(&self.ledger) as _, Arc::clone(&self.timer))
-            .with_catalog(Arc::clone(&self.ledger) as _)
     }
 
     /// Creates an engine on these adapters.
     pub fn engine(&self, config: &Config, handlers: impl Into<HandlerRegistry>) -> Engine {
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
-            catalog: Some(Arc::clone(&self.ledger) as _),
             timer: Arc::clone(&self.timer),
             membership: Arc::clone(&self.membership),
             limiter: Arc::clone(&self.limiter),
@@ -137,6 +135,6 @@ impl TaskClient {
             metrics: _,
         } = Adapters::new(config)?;
         ledger.check().await?;
-        Ok(Self::with_parts(Arc::clone(&ledger) as _, timer).with_catalog(ledger))
+        Ok(Self::with_parts(ledger, timer))
     }
 }

@@ -8,7 +8,7 @@ use super::health::LedgerHealth;
 use super::lifecycle::Lifecycle;
 use crate::config::{EngineConfig, NudgeConfig, SweepConfig};
 use crate::handler::Router;
-use crate::ledger::{Catalog, Claimant, Ledger, LedgerError, Upcoming};
+use crate::ledger::{Claimant, Ledger, LedgerError, Upcoming};
 use crate::limiter::RateLimiter;
 use crate::membership::{Membership, Ownership};
 use crate::telemetry::Metrics;
@@ -19,8 +19,6 @@ use crate::timer::{Alarm, ArmMode, Cause, Timer};
 pub struct Deps {
     /// The ledger, which stores the tasks.
     pub ledger: Arc<dyn Ledger>,
-    /// The ledger's counting and pruning side.
-    pub catalog: Option<Arc<dyn Catalog>>,
     /// The source of signals.
     pub timer: Arc<dyn Timer>,
     /// The daemons on this ledger.

@@ -59,7 +59,7 @@ use self::queue::SignalQueue;
 use self::settle::Settler;
 use crate::config::Config;
 use crate::handler::Router;
-use crate::ledger::{Catalog, Claimant, Ledger, LedgerError};
+use crate::ledger::{Claimant, Ledger, LedgerError};
 use crate::limiter::RateLimiter;
 use crate::membership::{MemberId, Membership, Ownership};
 use crate::telemetry::Metrics;
@@ -77,8 +77,6 @@ pub(crate) use self::stepper::Stepper;
 pub struct Parts {
     /// The ledger, which stores the tasks.
     pub ledger: Arc<dyn Ledger>,
-    /// The ledger's counting and pruning side. Without it the gauges of tasks by state stay empty.
-    pub catalog: Option<Arc<dyn Catalog>>,
     /// The source of signals.
     pub timer: Arc<dyn Timer>,
     /// The other daemons on the ledger.
@@ -225,7 +223,6 @@ impl Wired {
     fn new(parts: Parts, config: &Config) -> Self {
         let Parts {
             ledger,
-            catalog,
             timer,
             membership,
             limiter,
@@ -242,7 +239,6 @@ impl Wired {
             },
             ownership: Arc::new(Ownership::new(MemberId::random(), clock.clone())),
             ledger,
-            catalog,
             timer,
             membership,
             limiter,

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{HandlerError, TaskContext};
-use crate::ledger::mysql::{Ending, MysqlLedger, TaskTransaction, TransactionError};
+use crate::ledger::{Ending, TaskTransaction, TransactionError, Transactions};
 use crate::task::{Due, UnixMs};
 
 /// What a handler can do in the ledger's own database.
@@ -44,7 +44,7 @@ pub trait MysqlTask {
 #[async_trait]
 impl MysqlTask for TaskContext {
     async fn begin(&self) -> Result<TaskTransaction, HandlerError> {
-        mysql(self)?.begin().await.map_err(retryable)
+        transactions(self)?.begin().await.map_err(retryable)
     }
 
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
@@ -70,7 +70,7 @@ impl MysqlTask for TaskContext {
 
 impl TaskContext {
     async fn settle_in(&self, tx: TaskTransaction, ending: Ending) -> Result<(), HandlerError> {
-        let settled = mysql(self)?.settle_in(tx, self.lease(), ending, self.result());
+        let settled = transactions(self)?.settle_in(tx, self.lease(), ending, self.result());
         match settled.await.map_err(retryable)? {
             Some(outcome) => {
                 self.conclude(outcome);
@@ -81,8 +81,8 @@ impl TaskContext {
     }
 }
 
-fn mysql(context: &TaskContext) -> Result<&MysqlLedger, HandlerError> {
-    context.ledger().as_mysql().ok_or_else(|| {
+fn transactions(context: &TaskContext) -> Result<&dyn Transactions, HandlerError> {
+    context.ledger().transactions().ok_or_else(|| {
         HandlerError::new("transactions need the MySQL ledger, this engine runs on another one")
     })
 }

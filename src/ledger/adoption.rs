@@ -1,39 +1,64 @@
-//! Adopting a key that a program armed with a bare `SETEX`.
+//! The seam for adoption: rows for keys that a program armed with a bare `SETEX`.
 
 use std::time::Duration;
 
-use super::Lookup;
+use async_trait::async_trait;
+
+use super::{LedgerError, Lookup};
 use crate::task::{Arming, TaskKey, UnixMs};
 
-/// A key that vanishes no longer than this before its due time may as well have expired.
+/// A key that is gone this long before its due time or less may have expired rather than been deleted.
 pub const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
 
 /// Request to write the row of a key that a program armed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdoptionRequest {
-    /// What it is called.
+    /// The key.
     pub key: TaskKey,
-    /// When it falls due.
+    /// Due time of the task.
     pub due: UnixMs,
-    /// When it was heard to be armed: what was said before that does not count any more.
+    /// When the key was armed. Overrides changes of the row before that.
     pub heard: UnixMs,
-    /// Whether the task is from a key now: a deletion of the key then cancels it. Otherwise it stays what it was.
+    /// True if the due time comes from the key now: a deletion of the key then cancels the task. Otherwise the origin of
+    /// the row stays as it is.
     pub from_key: bool,
-    /// The row that was there when this was decided.
+    /// The row on which the decision is based; `None` if there was none.
     pub over: Option<Lookup>,
 }
 
-/// What [`Ledger::adopt`](super::Ledger::adopt) came to, for one key.
+/// Result of [`Adoption::adopt`] for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adopted {
-    /// Written; this is its arming.
+    /// The row is written. This is its arming.
     Written(Arming),
-    /// The row is no longer what it was, or there is one now: whoever wrote it knew better.
+    /// The row has changed, or was created, since the decision. Nothing was written.
     Overtaken,
-    /// Another session holds its lock: nothing was written, try again later.
+    /// Another session holds the row's lock. Nothing was written; try again later.
     Locked,
-    /// The table cannot hold keys like this one: this is why, and what to do about it.
+    /// The table cannot hold keys like this one. Says why, and what to do about it.
     Unfit(String),
-    /// The ledger cannot take this one: this is why.
+    /// The ledger refuses this row. Says why.
     Refused(String),
+}
+
+/// Rows on behalf of keys that other programs arm and delete. Called by the adoption of the engine.
+#[async_trait]
+pub trait Adoption: Send + Sync {
+    /// Writes rows of armed keys. Returns the results in the order of `keys`.
+    ///
+    /// Holds no lock while it waits for another: a program may be about to write such a row in a transaction of its own.
+    ///
+    /// # If we crash right after
+    /// The tasks exist, as after [`create`](super::Producer::create). Adopting the keys again finds their rows.
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError>;
+
+    /// Cancels an adopted task whose key was deleted at `heard`. Returns false if it did not.
+    ///
+    /// Cancels only a task that was adopted, is not recurring, is unchanged since `seen`, and is due in more than
+    /// [`WITHDRAW_AHEAD`]. It may wait for a retry, or follow a run of an older arming.
+    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError>;
+
+    /// Reverts the deletion of a row by a legacy program that has since armed the key again: sets `sts = 0` where
+    /// `sts = 1` and `status = 0`. Does not revert a [cancellation](super::Producer::cancel). Returns false if it did not.
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError>;
 }

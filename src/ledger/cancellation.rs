@@ -3,7 +3,7 @@
 use super::LedgerError;
 use crate::task::{State, TaskKey};
 
-/// Result of [`Ledger::cancel`](super::Ledger::cancel) for one key.
+/// Result of [`Producer::cancel`](super::Producer::cancel) for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelAnswer {
     /// It will not start.

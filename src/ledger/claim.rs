@@ -83,7 +83,7 @@ impl Claim {
     }
 }
 
-/// What [`Ledger::renew`](super::Ledger::renew) came to, for one lease.
+/// What [`Claims::renew`](super::Claims::renew) came to, for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Renewal {
     /// It holds, for its whole length from when the statement was sent.

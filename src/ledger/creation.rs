@@ -36,7 +36,7 @@ impl NewTask {
     }
 }
 
-/// What [`Ledger::create`](super::Ledger::create) does where a task of the key is there with another due time, and has
+/// What [`Producer::create`](super::Producer::create) does where a task of the key is there with another due time, and has
 /// not finished. The same due time again changes nothing, whatever the policy; a finished or cancelled task is
 /// replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -75,7 +75,7 @@ impl std::str::FromStr for IfPending {
     }
 }
 
-/// What [`Ledger::create`](super::Ledger::create) came to.
+/// What [`Producer::create`](super::Producer::create) came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
     /// The arming that stands now.
@@ -91,7 +91,7 @@ pub struct Created {
     pub stands: Stands,
 }
 
-/// Whose arming stands after [`Ledger::create`](super::Ledger::create).
+/// Whose arming stands after [`Producer::create`](super::Producer::create).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stands {
     /// The one that was asked for, from now on or for longer.
@@ -115,7 +115,7 @@ impl Stands {
     }
 }
 
-/// Result of [`Ledger::reschedule`](super::Ledger::reschedule).
+/// Result of [`Producer::reschedule`](super::Producer::reschedule).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleAnswer {
     /// It falls due at the new time; this is its new arming.

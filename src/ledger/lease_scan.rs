@@ -19,7 +19,7 @@ pub struct FoundLease {
     pub until: UnixMs,
 }
 
-/// A page of [`Ledger::scan_leases`](super::Ledger::scan_leases), and where the next one begins.
+/// A page of [`Scans::scan_leases`](super::Scans::scan_leases), and where the next one begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeasePage {
     /// The leases in it. Not in any order.

@@ -2,7 +2,7 @@
 
 use crate::task::{Arming, Origin, RowEvidence, State, UnixMs};
 
-/// Result of [`Ledger::look_up`](super::Ledger::look_up) for a key that has a row.
+/// Result of [`Claims::look_up`](super::Claims::look_up) for a key that has a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
     /// The arming.
@@ -12,7 +12,7 @@ pub struct Lookup {
     /// When it may start: `end_time`, or the retry that lies ahead.
     pub due_at: UnixMs,
     /// Deleted by a program that knows only the seed's columns (`sts = 1`, `status = 0`): whether that
-    /// was a cancellation only Redis can tell. See [`Ledger::undelete`](super::Ledger::undelete).
+    /// was a cancellation only Redis can tell. See [`Adoption::undelete`](super::Adoption::undelete).
     pub deleted: bool,
     /// It is being run, and no further attempt will start.
     pub cancelling: bool,

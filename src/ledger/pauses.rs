@@ -1,77 +1,76 @@
-//! The seam to what is paused and held: kept in the ledger, so that it lasts, and holds for every daemon.
+//! The seam for pauses and holds. The ledger stores them, so that they last and apply to every daemon.
 
 use async_trait::async_trait;
 
-use super::{DuePage, DueScan, LedgerError};
-use crate::task::{Pause, Paused, Scope, UnixMs};
+use super::LedgerError;
+use crate::task::{Pause, Scope, UnixMs};
 
-/// Most pauses and releases that stand at a time.
+/// Maximum number of pauses, holds and releases.
 pub const PAUSES_MAX: usize = 1_000;
 
-/// Longest reason, in characters.
+/// Maximum length of a reason, in characters.
 pub const REASON_CHARS_MAX: usize = 255;
 
-/// Longest name of who paused, in characters. Longer ones are cut.
+/// Maximum length of the name of who paused, in characters. Longer names are cut.
 pub const BY_CHARS_MAX: usize = 128;
 
-/// What [`Pauses::set`] and [`Pauses::hold`] came to.
+/// Result of [`Pauses::pause`] and [`Pauses::hold_overdue`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PauseAnswer {
-    /// What stands now: the older one, if there was one.
+    /// The pause or hold in effect: an older one, if there is one.
     pub pause: Pause,
-    /// It stood before, and nothing was changed.
+    /// True if it was in effect before, and nothing was changed.
     pub already: bool,
 }
 
-/// What [`Pauses::release`] came to.
+/// Result of [`Pauses::release`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseAnswer {
-    /// These tasks are held no longer; this was the hold.
+    /// The tasks are released from this hold.
     Released(Pause),
-    /// They had been let go before.
+    /// The tasks had been released from this hold before.
     Already(Pause),
-    /// Nothing is held.
+    /// There is no hold.
     NoHold,
 }
 
-/// The verbs of pausing.
+/// Pauses and holds. Called by the command line, by [`TaskClient`](crate::TaskClient), and by the pause reader of the engine.
 ///
-/// What they write holds for every daemon that reads it afterwards; nothing is written about the tasks themselves.
+/// A change applies to every daemon that reads the pauses afterwards. Nothing is written to the rows of tasks.
 #[async_trait]
 pub trait Pauses: Send + Sync {
-    /// Everything that stands, the oldest first.
-    async fn all(&self) -> Result<Vec<Pause>, LedgerError>;
+    /// Reads all pauses, holds and releases, oldest first.
+    async fn pauses(&self) -> Result<Vec<Pause>, LedgerError>;
 
-    /// Pauses these tasks: none of them starts until [`lift`](Self::lift). Setting it twice changes nothing.
+    /// Pauses these tasks: none of them starts until [`resume`](Self::resume). Pausing twice changes nothing.
     ///
     /// # If we crash right after
-    /// It stands.
+    /// The tasks are paused.
     ///
     /// # Errors
-    /// Besides those of every verb, [`LedgerError::Invalid`] for a reason that is too long, or if there are
-    /// [`PAUSES_MAX`].
-    async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError>;
+    /// [`LedgerError::Invalid`] for a reason that is too long, or if there are [`PAUSES_MAX`].
+    async fn pause(
+        &self,
+        scope: &Scope,
+        by: &str,
+        reason: &str,
+    ) -> Result<PauseAnswer, LedgerError>;
 
-    /// Lifts the pause of exactly this scope; answers what was lifted, if there was one.
-    async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError>;
+    /// Removes the pause of exactly this scope. Returns it, or `None` if there is none.
+    async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError>;
 
     /// Holds every task whose due time (`end_time`) is before now by the ledger's clock, until it is
-    /// [released](Self::release). An older hold is left as it is.
-    async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError>;
+    /// [released](Self::release). Leaves an older hold as it is.
+    async fn hold_overdue(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError>;
 
-    /// Lets held tasks go. [`Scope::EVERYTHING`] ends the hold.
+    /// Releases held tasks. [`Scope::EVERYTHING`] ends the hold.
     async fn release(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, LedgerError>;
 
-    /// How many tasks are overdue that were due before this moment; counts no further than `limit`.
+    /// Counts the overdue tasks that were due before `before`, up to `limit`.
     async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError>;
-
-    /// As [`Ledger::scan`](super::Ledger::scan) of what is overdue, without the tasks that `paused` keeps from starting.
-    /// However many of those there are, it reads no more than a bounded number of rows: the page may hold fewer than
-    /// `limit` and still have a next one.
-    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError>;
 }
 
-/// Refuses a reason that would be cut.
+/// Refuses a reason that is too long.
 pub(super) fn check_reason(reason: &str) -> Result<(), LedgerError> {
     let chars = reason.chars().count();
     if chars > REASON_CHARS_MAX {
@@ -82,7 +81,7 @@ pub(super) fn check_reason(reason: &str) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// Refuses one more than there may be.
+/// Refuses a pause if there are [`PAUSES_MAX`].
 pub(super) fn check_room(pauses: usize) -> Result<(), LedgerError> {
     if pauses >= PAUSES_MAX {
         return Err(LedgerError::Invalid(format!(
@@ -92,7 +91,7 @@ pub(super) fn check_room(pauses: usize) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// Who paused, as far as there is room.
+/// Cuts the name of who paused to [`BY_CHARS_MAX`].
 pub(super) fn cut_by(by: &str) -> String {
     by.chars().take(BY_CHARS_MAX).collect()
 }

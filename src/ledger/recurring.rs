@@ -6,34 +6,11 @@
 //! A row that a configuration wants says so ([`Recurrence::configured`]), from when a daemon first sees it: when it has
 //! ended, that row is all that keeps the next start from beginning it anew, so that retention leaves it.
 
-use super::{Ledger, LedgerError, Lookup, NewTask};
+use super::{Ledger, LedgerError, Lookup, NewTask, SeriesRow};
 use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
 /// Most attempts, each of which may lose to another writer.
 const ROUNDS_MAX: u32 = 8;
-
-/// The row of a key, with its recurrence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeriesRow {
-    /// Where it stands.
-    pub lookup: Lookup,
-    /// As stored, JSON. `None`: its row is that of a task that runs once.
-    pub recurrence: Option<String>,
-    /// JSON.
-    pub payload: Option<String>,
-    /// For people.
-    pub tag: Option<String>,
-    /// Runs, not retries.
-    pub max_attempts: Option<u16>,
-}
-
-impl SeriesRow {
-    /// The recurrence as it is stored and as it is read, if it can be.
-    pub(super) fn stored(&self) -> Option<(&str, Recurrence)> {
-        let stored = self.recurrence.as_deref()?;
-        Some((stored, stored.parse().ok()?))
-    }
-}
 
 /// Who declares a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

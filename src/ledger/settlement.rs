@@ -14,7 +14,7 @@ pub struct Settlement {
     pub verdict: Verdict,
 }
 
-/// What [`Ledger::settle`](super::Ledger::settle) came to, for one run.
+/// What [`Claims::settle`](super::Claims::settle) came to, for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settled {
     /// Written.

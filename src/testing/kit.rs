@@ -13,9 +13,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Parts, Stepper};
 use crate::handler::{HandlerRegistry, Router};
 use crate::ledger::memory::MemoryLedger;
-use crate::ledger::{
-    Catalog, DueScan, Ledger, ListFilter, StateFilter, TaskRecord, Upcoming, Window,
-};
+use crate::ledger::{Admin, DueScan, ListFilter, Scans, StateFilter, TaskRecord, Upcoming, Window};
 use crate::limiter::MemoryLimiter;
 use crate::membership::MemoryMembership;
 use crate::task::{State, TaskKey, UnixMs};
@@ -105,7 +103,6 @@ impl TestKit {
         let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(clock.clone()));
         let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));
         let parts = Parts {
-            catalog: Some(Arc::clone(&ledger) as _),
             ledger: Arc::clone(&ledger) as _,
             timer,
             membership: Arc::new(MemoryMembership::default()),

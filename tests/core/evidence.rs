@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Adopted, AdoptionRequest, Claimant, Ledger, NewTask, Settlement};
+use lapsed::ledger::{
+    Adopted, Adoption, AdoptionRequest, Claimant, Claims, NewTask, Producer, Settlement,
+};
 use lapsed::task::{
     AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, Verdict, decide_adoption,
     is_younger,

@@ -64,6 +64,7 @@ const DRIVERS: [(&str, &[&str]); 10] = [
         &[
             "ledger/mysql",
             "ledger/migrate",
+            "ledger/transactions.rs",
             "client",
             "doctor",
             "sandbox",
@@ -79,12 +80,10 @@ const DRIVERS: [(&str, &[&str]); 10] = [
         "ledger::mysql",
         &[
             "ledger",
-            "client",
             "compose",
             "cli",
             "doctor",
             "lib.rs",
-            "handler/transaction.rs",
             "limiter/ledger_limiter.rs",
         ],
     ),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::handler::{Middleware, Next, SlowLog, VerifyPayload};
-use lapsed::ledger::{Ledger as _, NewTask};
+use lapsed::ledger::{NewTask, Producer};
 use lapsed::task::{Outcome, State};
 use lapsed::testing::{START, TestKit, TestRun};
 use lapsed::{Config, Due, HandlerError, HandlerRegistry, Task, TaskContext};

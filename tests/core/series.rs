@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lapsed::ledger::Catalog;
+use lapsed::ledger::Admin;
 use lapsed::task::{CatchUp, Overlap, State};
 use lapsed::testing::{Ran, TestKit};
 use lapsed::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog as _, Claimant, Ledger as _};
+use lapsed::ledger::{Admin, Claimant, Claims};
 use lapsed::task::{Outcome, Overlap, State};
 use lapsed::testing::{START, TestKit, TestRun};
 use lapsed::{Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskClient, TaskContext};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::Ledger as _;
+use lapsed::ledger::Ledger;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::State;
@@ -16,7 +16,7 @@ async fn client(url: &str) -> TaskClient {
     config.ledger.url = url.into();
     let ledger = Arc::new(MysqlLedger::new(&config.ledger).unwrap());
     let timer = LedgerPoll::new(ledger.clock().clone());
-    TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::new(timer)).with_catalog(ledger)
+    TaskClient::with_parts(ledger, Arc::new(timer))
 }
 
 /// What a session writes and nobody commits is gone when it ends.

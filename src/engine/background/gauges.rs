@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
 use crate::engine::queue::SignalQueue;
-use crate::ledger::{Catalog, DetailedStatsLimits, LedgerError};
+use crate::ledger::{Admin, DetailedStatsLimits, LedgerError};
 use crate::timer::Cause;
 
 /// Minimum interval between counts of tasks.
@@ -27,14 +27,11 @@ impl TaskGauges {
     /// Updates the gauges of tasks by state, less often if counting is slow. Each daemon reads how long the oldest
     /// overdue task has waited; one daemon counts.
     pub async fn run(self) {
-        let Some(catalog) = self.deps.catalog.clone() else {
-            return;
-        };
         let activity = &self.deps.background.task_gauges;
         let mut cause = Cause::Start;
         loop {
             let asked = Instant::now();
-            let counted = activity.pass(cause, self.count_tasks(&*catalog));
+            let counted = activity.pass(cause, self.count_tasks());
             // A failed count says nothing about whether tasks can run.
             if let Err(error) = counted.await {
                 self.deps.log_failure("count tasks", &error);
@@ -44,11 +41,12 @@ impl TaskGauges {
         }
     }
 
-    async fn count_tasks(&self, catalog: &dyn Catalog) -> Result<(), LedgerError> {
-        self.deps.metrics.overdue_for(catalog.overdue_for().await?);
+    async fn count_tasks(&self) -> Result<(), LedgerError> {
+        let ledger: &dyn Admin = &*self.deps.ledger;
+        self.deps.metrics.overdue_for(ledger.overdue_for().await?);
         match self.deps.ownership.is_first() {
             true => {
-                let stats = catalog.detailed_stats(DetailedStatsLimits::GAUGES).await?;
+                let stats = ledger.detailed_stats(DetailedStatsLimits::GAUGES).await?;
                 for (state, count) in stats.counts.by_state() {
                     let at_least = stats.at_least.contains(&state);
                     self.deps.metrics.counted(state, count, at_least);

@@ -155,7 +155,7 @@ impl LookAhead {
                 limit: INDEX_PAGE,
             };
             let known = |row: u64, due: UnixMs| ahead.contains(row, due);
-            let page = self.deps.ledger.scan_news(scan, buckets, &known).await?;
+            let page = self.deps.ledger.scan_new(scan, buckets, &known).await?;
             after = page.next;
             self.expect_page(ahead, page);
             if after.is_none() || ahead.known.len() > KNOWN_MAX {
@@ -184,7 +184,7 @@ impl LookAhead {
                 self.deps.ledger.scan(scan).await?
             } else {
                 let known = |row: u64, due: UnixMs| ahead.contains(row, due);
-                let scanned = self.deps.ledger.scan_news(scan, &ahead.read, &known);
+                let scanned = self.deps.ledger.scan_new(scan, &ahead.read, &known);
                 scanned.await?
             };
             after = page.next;

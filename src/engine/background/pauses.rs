@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::deps::Deps;
 use crate::engine::pauses::PauseWatch;
-use crate::ledger::{LedgerError, PauseAnswer};
+use crate::ledger::{LedgerError, PauseAnswer, Pauses};
 use crate::task::Pause;
 use crate::timer::Cause;
 
@@ -52,7 +52,7 @@ impl PauseReader {
     /// Reads the pauses from the ledger.
     pub async fn read(&self) -> Result<(), LedgerError> {
         let asked = Instant::now();
-        let pauses = self.deps.ledger.pauses().all().await?;
+        let pauses = self.deps.ledger.pauses().await?;
         self.apply(pauses, asked);
         Ok(())
     }
@@ -87,12 +87,13 @@ impl PauseReader {
 
     /// Holds overdue tasks for review, before anything is claimed.
     pub async fn hold_overdue(&self) -> Result<(), LedgerError> {
-        let pauses = self.deps.ledger.pauses();
+        let ledger: &dyn Pauses = &*self.deps.ledger;
         let reason = "started with `hold_overdue`";
-        let PauseAnswer { pause, already } =
-            pauses.hold(&self.deps.claimant.daemon, reason).await?;
+        let PauseAnswer { pause, already } = ledger
+            .hold_overdue(&self.deps.claimant.daemon, reason)
+            .await?;
         let before = pause.due_before.unwrap_or(pause.since);
-        let overdue = pauses.count_overdue(before, COUNTED_MAX).await?;
+        let overdue = ledger.count_overdue(before, COUNTED_MAX).await?;
         let or_more = overdue >= u64::from(COUNTED_MAX);
         if already {
             tracing::warn!(overdue, or_more, due_before = %before, by = pause.by, "tasks were held for review already: that hold stands");

@@ -194,7 +194,7 @@ impl Recovery {
             return Ok(again_soon(taken, now));
         }
         let rows: Vec<u64> = taken.keys().copied().collect();
-        let free = self.deps.ledger.free_of(&rows).await?;
+        let free = self.deps.ledger.claimable(&rows).await?;
         if self.deps.health.answered_late(asked) {
             return Ok(again_soon(taken, now));
         }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::config::RetentionConfig;
 use crate::engine::deps::Deps;
 use crate::engine::reports::RetentionBehind;
-use crate::ledger::{Catalog, LedgerError, Prune, Pruned};
+use crate::ledger::{LedgerError, Prune, Pruned};
 use crate::task::{State, TaskKey};
 use crate::timer::Remaining;
 
@@ -45,9 +45,6 @@ impl Retention {
     /// Prunes in passes, each by the current configuration. One daemon of several does it; two
     /// at a time are harmless.
     pub async fn run(self) {
-        let Some(catalog) = self.deps.catalog.clone() else {
-            return;
-        };
         let mut configured = self.configured.clone();
         let activity = &self.deps.background.retention;
         let mut is_behind = false;
@@ -66,7 +63,7 @@ impl Retention {
             };
             is_behind = false;
             if self.deps.ownership.is_first() {
-                let pass = self.prune_pass(&*catalog, &configured, retention);
+                let pass = self.prune_pass(&configured, retention);
                 match activity.pass(cause, pass).await {
                     Ok(behind) => is_behind = behind,
                     Err(error) => self.deps.log_failure("prune finished tasks", &error),
@@ -79,7 +76,6 @@ impl Retention {
     /// some batches of each state in turn, so that no state blocks another. Returns true if more rows are left.
     async fn prune_pass(
         &self,
-        catalog: &dyn Catalog,
         configured: &watch::Receiver<RetentionConfig>,
         retention: RetentionConfig,
     ) -> Result<bool, LedgerError> {
@@ -99,7 +95,7 @@ impl Retention {
             (State::Cancelled, cancelled, None),
         ] {
             let surplus = match max {
-                Some(max) => catalog.surplus(state, max).await?,
+                Some(max) => self.deps.ledger.surplus(state, max).await?,
                 None => None,
             };
             if age.is_none() && surplus.is_none() {
@@ -119,12 +115,12 @@ impl Retention {
         while !passes.is_empty() && Instant::now() < until {
             let mut more = Vec::with_capacity(passes.len());
             for (mut prune, mut pruned) in passes {
-                let Some(pages) = self.without_keys(catalog, &mut prune).await? else {
+                let Some(pages) = self.without_keys(&mut prune).await? else {
                     tracing::debug!("finished tasks are kept while redis does not answer");
                     return Ok(false);
                 };
                 for page in pages {
-                    let rows = catalog.prune_rows(&prune, &page).await?;
+                    let rows = self.deps.ledger.prune_rows(&prune, &page).await?;
                     self.deps.metrics.pruned(prune.state, rows);
                     pruned += rows;
                     let due = Duration::from_secs(rows) / rate;
@@ -153,11 +149,7 @@ impl Retention {
     /// Returns the next pages of rows that may be pruned: those whose keys are gone. A row outlives its key, so that
     /// the event of a key that Redis drops late finds that its task has finished. Checking the keys makes Redis drop
     /// those that are due; their events have arrived when this returns. `None` while Redis does not answer.
-    async fn without_keys(
-        &self,
-        catalog: &dyn Catalog,
-        prune: &mut Prune,
-    ) -> Result<Option<Vec<Vec<u64>>>, LedgerError> {
+    async fn without_keys(&self, prune: &mut Prune) -> Result<Option<Vec<Vec<u64>>>, LedgerError> {
         let mut pages = Vec::new();
         for _ in 0..PAGES {
             let dry_run = Prune {
@@ -168,7 +160,7 @@ impl Retention {
                 rows: _,
                 found,
                 next,
-            } = catalog.prune(&dry_run).await?;
+            } = self.deps.ledger.prune(&dry_run).await?;
             prune.after = next;
             let Some(page) = self.filter_gone_keys(found).await else {
                 return Ok(None);

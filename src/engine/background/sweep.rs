@@ -10,7 +10,7 @@ use crate::engine::pauses::PauseWatch;
 use crate::engine::queue::SignalQueue;
 use crate::engine::queue::class::SignalClass;
 use crate::engine::queue::fair::Refused;
-use crate::ledger::{DuePage, DueScan, LedgerError, Upcoming, Window};
+use crate::ledger::{DuePage, DueScan, LedgerError, Scans, Upcoming, Window};
 use crate::task::{KeyBuckets, Paused, UnixMs};
 use crate::timer::{Cause, Signal, Source};
 
@@ -212,17 +212,17 @@ impl Sweep {
         buckets: &KeyBuckets,
         paused: &Paused,
     ) -> Result<DuePage, LedgerError> {
-        let ledger = &self.deps.ledger;
+        let ledger: &dyn Scans = &*self.deps.ledger;
         // The ledger would walk past every overdue row to find none.
         if buckets.is_empty() {
             return Ok(DuePage::default());
         }
         if !paused.is_empty() {
-            return ledger.pauses().scan_unpaused(scan, paused).await;
+            return ledger.scan_unpaused(scan, paused).await;
         }
         // In a burst, most overdue tasks already wait in the queue.
         let known = |row: u64, _| self.queue.contains_row(row);
-        ledger.scan_news(scan, buckets, &known).await
+        ledger.scan_new(scan, buckets, &known).await
     }
 
     /// True if there are more free slots than fresh signals that could start: a daemon at its limit takes over no tasks

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::LedgerError;
 use super::cancellation::end_of_prefix;
-use super::catalog::TaskRecord;
+use super::record::{MalformedRow, TaskRecord};
 use crate::task::{Reason, State, UnixMs};
 
 /// Which tasks to list; a task must match every field that is set.
@@ -271,20 +271,6 @@ pub struct ListPage {
     pub next: Option<ListCursor>,
     /// The search ended before the page was full, since it had taken long enough: after at least this many rows.
     pub searched: Option<u64>,
-}
-
-/// A row whose key is no task key. Only programs that write rows themselves can make one.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct MalformedRow {
-    /// `<row id>-<end_time ms>`.
-    pub id: String,
-    /// The key as it is.
-    pub key: String,
-    /// Its state.
-    pub state: State,
-    /// When it would be due.
-    #[serde(serialize_with = "super::catalog::display")]
-    pub due_at: UnixMs,
 }
 
 #[cfg(test)]

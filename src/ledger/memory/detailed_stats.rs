@@ -2,8 +2,8 @@
 
 use super::MemoryLedger;
 use super::row::Status;
-use crate::ledger::detailed_stats::{LATELY, MethodCollector};
-use crate::ledger::{DetailedStats, Stats};
+use crate::ledger::stats::MethodCollector;
+use crate::ledger::{DetailedStats, LATELY, Stats};
 use crate::task::State;
 
 impl MemoryLedger {

@@ -4,42 +4,9 @@ use async_trait::async_trait;
 
 use super::MemoryLedger;
 use super::row::Status;
-use super::table::Table;
-use crate::ledger::pauses::{check_reason, check_room, cut_by};
-use crate::ledger::{DuePage, DueScan, Ledger, LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
-use crate::task::{Pause, PauseKind, Paused, Scope, UnixMs};
-
-impl Table {
-    fn pause_of(&self, kind: PauseKind, scope: &Scope) -> Option<Pause> {
-        let mut pauses = self.pauses.iter();
-        pauses
-            .find(|pause| pause.kind == kind && pause.scope == *scope)
-            .cloned()
-    }
-
-    fn check_room_for(&self, pause: &Pause) -> Result<(), LedgerError> {
-        match self.pause_of(pause.kind, &pause.scope) {
-            Some(_) => Ok(()),
-            None => check_room(self.pauses.len()),
-        }
-    }
-
-    fn stand(&mut self, pause: Pause) -> PauseAnswer {
-        match self.pause_of(pause.kind, &pause.scope) {
-            Some(pause) => PauseAnswer {
-                pause,
-                already: true,
-            },
-            None => {
-                self.pauses.push(pause.clone());
-                PauseAnswer {
-                    pause,
-                    already: false,
-                }
-            }
-        }
-    }
-}
+use crate::ledger::pauses::{check_reason, cut_by};
+use crate::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
+use crate::task::{Pause, PauseKind, Scope, UnixMs};
 
 impl MemoryLedger {
     fn new_pause(&self, kind: PauseKind, scope: &Scope, by: &str, reason: &str) -> Pause {
@@ -57,11 +24,16 @@ impl MemoryLedger {
 
 #[async_trait]
 impl Pauses for MemoryLedger {
-    async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
+    async fn pauses(&self) -> Result<Vec<Pause>, LedgerError> {
         Ok(self.table().pauses.clone())
     }
 
-    async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+    async fn pause(
+        &self,
+        scope: &Scope,
+        by: &str,
+        reason: &str,
+    ) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
         let pause = self.new_pause(PauseKind::Pause, scope, by, reason);
         let mut table = self.table();
@@ -69,14 +41,14 @@ impl Pauses for MemoryLedger {
         Ok(table.stand(pause))
     }
 
-    async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
+    async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
         let mut table = self.table();
         let lifted = table.pause_of(PauseKind::Pause, scope);
         table.pauses.retain(|pause| Some(pause) != lifted.as_ref());
         Ok(lifted)
     }
 
-    async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+    async fn hold_overdue(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
         let hold = self.new_pause(PauseKind::Hold, &Scope::EVERYTHING, by, reason);
         Ok(self.table().stand(hold))
@@ -105,12 +77,5 @@ impl Pauses for MemoryLedger {
             row.status == Status::Unprocessed && !row.deleted && row.due_at() < before
         });
         Ok(overdue.take(limit as usize).count() as u64)
-    }
-
-    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
-        let mut page = self.scan(scan).await?;
-        page.rows
-            .retain(|row| paused.hinders(&row.key, row.arming.due).is_none());
-        Ok(page)
     }
 }

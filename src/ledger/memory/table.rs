@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::row::Row;
-use crate::ledger::NewTask;
-use crate::task::{Pause, TaskKey, UnixMs};
+use crate::ledger::pauses::check_room;
+use crate::ledger::{LedgerError, NewTask, PauseAnswer};
+use crate::task::{Pause, PauseKind, Scope, TaskKey, UnixMs};
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -37,5 +38,35 @@ impl Table {
     pub(super) fn remove(&mut self, id: u64) -> bool {
         let row = self.rows.remove(&id);
         row.is_some_and(|row| self.by_key.remove(&row.key).is_some())
+    }
+
+    pub(super) fn pause_of(&self, kind: PauseKind, scope: &Scope) -> Option<Pause> {
+        let mut pauses = self.pauses.iter();
+        pauses
+            .find(|pause| pause.kind == kind && pause.scope == *scope)
+            .cloned()
+    }
+
+    pub(super) fn check_room_for(&self, pause: &Pause) -> Result<(), LedgerError> {
+        match self.pause_of(pause.kind, &pause.scope) {
+            Some(_) => Ok(()),
+            None => check_room(self.pauses.len()),
+        }
+    }
+
+    pub(super) fn stand(&mut self, pause: Pause) -> PauseAnswer {
+        match self.pause_of(pause.kind, &pause.scope) {
+            Some(pause) => PauseAnswer {
+                pause,
+                already: true,
+            },
+            None => {
+                self.pauses.push(pause.clone());
+                PauseAnswer {
+                    pause,
+                    already: false,
+                }
+            }
+        }
     }
 }

@@ -7,12 +7,11 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
-use super::super::recurring::SeriesRow;
-use super::super::{
-    CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, Lookup, MalformedRow, NewTask, Owner,
-    Stamp, Stands, TaskRecord, Upcoming,
-};
 use super::cancel::Cancellable;
+use crate::ledger::{
+    CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, Lookup, MalformedRow, NewTask, Owner,
+    SeriesRow, Stamp, Stands, TaskRecord, Upcoming,
+};
 use crate::task::{
     Arming, Attempt, Envelope, Mishap, Origin, Pause, PauseKind, Scope, State, TaskKey, UnixMs,
 };

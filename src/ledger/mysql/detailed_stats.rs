@@ -5,8 +5,8 @@ use sqlx::mysql::MySqlRow;
 
 use super::connection::{Conn, error, statement};
 use super::{MysqlLedger, decode, queries};
-use crate::ledger::detailed_stats::{LATELY, MethodCollector};
-use crate::ledger::{DetailedStats, DetailedStatsLimits, LedgerError, Stats};
+use crate::ledger::stats::MethodCollector;
+use crate::ledger::{DetailedStats, DetailedStatsLimits, LATELY, LedgerError, Stats};
 use crate::task::UnixMs;
 
 /// What the rows of one `sts` that are not finished come to, all methods together.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::connection::{about_rows, error, statement};
 use super::queries::{self, padded};
-use super::scan::{STRETCH, THE_END};
+use super::scans::{STRETCH, THE_END};
 use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{DuePlace, FoundLease, LeasePage, LedgerError, Upcoming};
 
@@ -74,7 +74,7 @@ impl MysqlLedger {
         Ok(ended)
     }
 
-    pub(super) async fn free_rows(&self, ids: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+    pub(super) async fn claimable_rows(&self, ids: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
         let mut free = Vec::with_capacity(ids.len());
         let mut conn = self.pools.acquire().await?;
         for batch in ids.chunks(BATCH_MAX) {

@@ -1,11 +1,12 @@
 //! The ledger in MySQL or MariaDB.
 
-mod adopt;
+mod admin;
 mod adopt_many;
+mod adoption;
 mod cancel;
-mod catalog;
 mod charset;
 mod claim;
+mod claims;
 mod connection;
 mod create;
 mod decode;
@@ -14,44 +15,37 @@ mod facts;
 mod filter;
 mod lease_scan;
 mod locks;
+mod lookup;
 mod lost;
-mod maintenance;
 mod pauses;
 mod pool;
 mod privileges;
+mod producer;
 pub mod queries;
 mod rates;
-mod scan;
+mod retention;
+mod scans;
 mod search;
 mod series;
 mod settle;
-mod transaction;
+mod transactions;
+mod unpaused;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use self::connection::{Conn, Pools, error, is_about_data, statement};
-use self::decode::LookupRow;
+use self::connection::{Pools, error, statement};
 use self::facts::KnownFacts;
 use self::locks::Locks;
 #[cfg(feature = "cli")]
 pub(crate) use self::pool::ENGINE_SESSION;
-use self::queries::{Queries, padded};
-pub use self::transaction::TaskTransaction;
-pub(crate) use self::transaction::{Ending, TransactionError};
-use super::migrate;
-use super::recurring::SeriesRow;
-use super::{
-    Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
-    Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
-    LedgerError, Lookup, NewTask, Pauses, Renewal, RescheduleAnswer, Settled, Settlement, Upcoming,
-};
+use self::queries::Queries;
+use super::{Ledger, LedgerError, Transactions, migrate};
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
-use crate::task::{Arming, KeyBuckets, State, TableName, TaskKey, UnixMs};
+use crate::task::{TableName, UnixMs};
 
 /// Most rows of one statement; above it only latency grows.
 const BATCH_MAX: usize = 512;
@@ -212,50 +206,6 @@ impl MysqlLedger {
             .lock()
             .expect("nothing panics while holding it")
     }
-
-    /// Where keys stand; those without a row are left out. A key that the server refuses has none: it is asked about the
-    /// others without it.
-    async fn look_up_rows(
-        &self,
-        conn: &mut Conn,
-        keys: &[&str],
-    ) -> sqlx::Result<HashMap<String, LookupRow>> {
-        let charset = self.charset_for(conn, keys).await?;
-        let fitting = keys.iter().copied().filter(|key| charset.holds(key));
-        let mut parts: Vec<Vec<&str>> = vec![fitting.collect()];
-        let mut lookups = HashMap::with_capacity(keys.len());
-        while let Some(mut part) = parts.pop() {
-            match self.look_up_rows_of(conn, &part).await {
-                Ok(found) => lookups.extend(found.into_iter().map(|row| (row.key.clone(), row))),
-                Err(error) if is_about_data(&error) => {
-                    self.facts.forget();
-                    let half = part.split_off(part.len() / 2);
-                    if !part.is_empty() {
-                        parts.extend([part, half]);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(lookups)
-    }
-
-    async fn look_up_rows_of(
-        &self,
-        conn: &mut Conn,
-        keys: &[&str],
-    ) -> sqlx::Result<Vec<LookupRow>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys = padded(keys);
-        let question = self.queries.with_keys(queries::LOOKUP, keys.len());
-        let question = keys.iter().fold(statement(question), |question, key| {
-            question.bind((*key).to_owned())
-        });
-        let rows = conn.fetch(question).await?;
-        rows.iter().map(LookupRow::read).collect()
-    }
 }
 
 #[async_trait]
@@ -310,212 +260,7 @@ impl Ledger for MysqlLedger {
         Ok(())
     }
 
-    fn pauses(&self) -> &dyn Pauses {
-        self
-    }
-
-    fn as_mysql(&self) -> Option<&MysqlLedger> {
+    fn transactions(&self) -> Option<&dyn Transactions> {
         Some(self)
-    }
-
-    async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
-        self.now().await?;
-        let keys: Vec<&TaskKey> = tasks.iter().map(|task| &task.key).collect();
-        self.refuse_unfit(&keys).await?;
-        let mut created = Vec::with_capacity(tasks.len());
-        let tasks: Vec<&NewTask> = tasks.iter().collect();
-        for batch in tasks.chunks(BATCH_MAX) {
-            created.extend(retried!(self, batch.len(), |conn| self.create_batch(conn, batch))?);
-        }
-        Ok(created)
-    }
-
-    async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
-        self.now().await?;
-        self.series_of(key).await
-    }
-
-    async fn write_series(
-        &self,
-        task: &NewTask,
-        over: Option<&SeriesRow>,
-    ) -> Result<Option<Arming>, LedgerError> {
-        self.refuse_unfit(&[&task.key]).await?;
-        retried!(self, |conn| self.write_series_once(conn, task, over))
-    }
-
-    async fn mark_configured(&self, seen: &SeriesRow) -> Result<bool, LedgerError> {
-        self.mark_configured_of(seen).await
-    }
-
-    async fn reschedule(
-        &self,
-        key: &TaskKey,
-        due: UnixMs,
-    ) -> Result<RescheduleAnswer, LedgerError> {
-        retried!(self, |conn| self.reschedule_once(conn, key, due))
-    }
-
-    async fn cancel(&self, keys: &[TaskKey]) -> Result<Vec<CancelAnswer>, LedgerError> {
-        let mut answers = Vec::with_capacity(keys.len());
-        let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
-        for batch in texts.chunks(BATCH_MAX) {
-            answers.extend(retried!(self, |conn| self.cancel_once(conn, batch))?);
-        }
-        Ok(answers)
-    }
-
-    async fn cancel_page(
-        &self,
-        filter: &CancelFilter,
-        before: Option<CancelCursor>,
-        dry_run: bool,
-    ) -> Result<CancelPage, LedgerError> {
-        self.cancel_one_page(filter, before, dry_run).await
-    }
-
-    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
-        let mut conn = self.pools.acquire().await?;
-        let mut found = Vec::with_capacity(keys.len());
-        let texts: Vec<&str> = keys.iter().map(TaskKey::as_str).collect();
-        for batch in texts.chunks(BATCH_MAX) {
-            let lookups = self.look_up_rows(&mut conn, batch).await.map_err(error)?;
-            found.extend(
-                batch
-                    .iter()
-                    .map(|key| lookups.get(*key).map(LookupRow::lookup)),
-            );
-        }
-        Ok(found)
-    }
-
-    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
-        self.scan_page(scan).await
-    }
-
-    async fn scan_news(
-        &self,
-        scan: DueScan,
-        among: &KeyBuckets,
-        known: Known<'_>,
-    ) -> Result<DuePage, LedgerError> {
-        self.news_page(scan, among, known).await
-    }
-
-    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
-        let mut claims = Vec::with_capacity(armings.len());
-        for batch in armings.chunks(BATCH_MAX) {
-            claims.extend(self.claim_batch(batch, by).await?);
-        }
-        Ok(claims)
-    }
-
-    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
-        let mut renewals = HashMap::with_capacity(leases.len());
-        for batch in leases.chunks(BATCH_MAX) {
-            renewals.extend(self.renew_batch(batch, length).await?);
-        }
-        Ok(leases.iter().map(|lease| renewals[lease]).collect())
-    }
-
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
-        self.lease_page(after).await
-    }
-
-    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
-        self.end_leases_of_daemons(leases).await
-    }
-
-    async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
-        self.free_rows(rows).await
-    }
-
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
-        let mut settled = Vec::with_capacity(settlements.len());
-        for batch in settlements.chunks(BATCH_MAX) {
-            settled.extend(self.settle_batch(batch).await?);
-        }
-        Ok(settled)
-    }
-
-    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
-        self.adopt_all(keys).await
-    }
-
-    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
-        let withdraw = || self.withdrawal(seen, heard);
-        let matched = retried!(self, |conn| conn.execute(withdraw()))?;
-        Ok(matched > 0)
-    }
-
-    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
-        let undelete = || {
-            statement(self.queries.plain(queries::UNDELETE))
-                .bind(arming.row)
-                .bind(arming.due.0)
-        };
-        let matched = retried!(self, |conn| conn.execute(undelete()))?;
-        Ok(matched > 0)
-    }
-}
-
-impl MysqlLedger {
-    /// Runs `update`, whose last value is the key, and tells whether it matched and where the key stands then.
-    async fn change(
-        &self,
-        conn: &mut Conn,
-        update: connection::Statement<'static>,
-        key: &TaskKey,
-    ) -> sqlx::Result<(bool, Option<LookupRow>)> {
-        if !self.can_hold(conn, key).await? {
-            return Ok((false, None));
-        }
-        let matched = conn.execute(update.bind(key.to_string())).await?;
-        let lookup = self
-            .look_up_rows(conn, &[key.as_str()])
-            .await?
-            .remove(key.as_str());
-        Ok((matched > 0, lookup))
-    }
-
-    async fn reschedule_once(
-        &self,
-        conn: &mut Conn,
-        key: &TaskKey,
-        due: UnixMs,
-    ) -> sqlx::Result<RescheduleAnswer> {
-        let update = statement(self.queries.plain(queries::RESCHEDULE)).bind(due.0);
-        let (matched, lookup) = self.change(conn, update, key).await?;
-        Ok(match lookup {
-            None => RescheduleAnswer::Unknown,
-            Some(row) if matched => RescheduleAnswer::Moved(row.arming),
-            Some(row) => match row.state() {
-                State::Running => RescheduleAnswer::Running,
-                state => RescheduleAnswer::Finished(state),
-            },
-        })
-    }
-
-    async fn cancel_once(&self, conn: &mut Conn, keys: &[&str]) -> sqlx::Result<Vec<CancelAnswer>> {
-        let charset = self.charset_for(conn, keys).await?;
-        let fitting = keys.iter().copied().filter(|key| charset.holds(key));
-        let mut sorted: Vec<&str> = fitting.collect();
-        if sorted.is_empty() {
-            return Ok(vec![CancelAnswer::Unknown; keys.len()]);
-        }
-        sorted.sort_unstable();
-        let sorted = padded(&sorted);
-        let update = statement(self.queries.with_keys(queries::CANCEL, sorted.len()));
-        conn.execute(
-            sorted
-                .iter()
-                .fold(update, |update, key| update.bind((*key).to_owned())),
-        )
-        .await?;
-        let lookups = self.look_up_rows(conn, keys).await?;
-        Ok(keys
-            .iter()
-            .map(|key| decode::cancel_answer(lookups.get(*key)))
-            .collect())
     }
 }

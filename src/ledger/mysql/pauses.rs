@@ -1,21 +1,19 @@
-//! What is paused and held, in a small table beside the tasks', and the scan that goes around it.
+//! Pauses and holds, in a small table beside the tasks.
 
 use async_trait::async_trait;
 
 use super::connection::{Conn, Statement, error, is_duplicate, statement};
-use super::queries::{self, padded};
-use super::scan::{STRETCH, THE_END, ms};
-use super::{MysqlLedger, decode};
+use super::{MysqlLedger, decode, queries};
 use crate::ledger::pauses::{check_reason, check_room, cut_by};
-use crate::ledger::{DuePage, DueScan, LedgerError, PauseAnswer, Pauses, ReleaseAnswer, Window};
-use crate::task::{Pause, PauseKind, Paused, Scope, UnixMs};
+use crate::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
+use crate::task::{Pause, PauseKind, Scope, UnixMs};
 
 /// How often a pause may vanish between being found to stand and being read.
 const READ_BACKS: usize = 5;
 
 #[async_trait]
 impl Pauses for MysqlLedger {
-    async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
+    async fn pauses(&self) -> Result<Vec<Pause>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let question = statement(self.queries.plain(queries::PAUSES));
         let rows = conn.fetch(question).await.map_err(error)?;
@@ -23,7 +21,12 @@ impl Pauses for MysqlLedger {
         pauses.collect::<Result<_, _>>().map_err(error)
     }
 
-    async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+    async fn pause(
+        &self,
+        scope: &Scope,
+        by: &str,
+        reason: &str,
+    ) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
         self.check_room_for(PauseKind::Pause, scope).await?;
         let (class, method) = columns(scope);
@@ -37,7 +40,7 @@ impl Pauses for MysqlLedger {
         self.stand(PauseKind::Pause, scope, insert).await
     }
 
-    async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
+    async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let found = self.pause_of(&mut conn, PauseKind::Pause, scope).await;
         let (class, method) = columns(scope);
@@ -48,7 +51,7 @@ impl Pauses for MysqlLedger {
         Ok(found.map_err(error)?.filter(|_| lifted > 0))
     }
 
-    async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+    async fn hold_overdue(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
         check_reason(reason)?;
         let insert = || {
             statement(self.queries.plain(queries::SET_HOLD))
@@ -94,66 +97,12 @@ impl Pauses for MysqlLedger {
             .map_err(error)?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
-
-    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
-        let (by, stretch, rows, from) = match scan.window {
-            _ if paused.is_everything() => return Ok(DuePage::default()),
-            Window::OverdueOldest(by) => (
-                by,
-                queries::STRETCH_OLDEST,
-                queries::UNPAUSED_OLDEST,
-                Default::default(),
-            ),
-            Window::OverdueNewest(by) => (
-                by,
-                queries::STRETCH_NEWEST,
-                queries::UNPAUSED_NEWEST,
-                THE_END,
-            ),
-            Window::Ahead(_) | Window::Deleted { .. } => {
-                let mut page = self.scan_page(scan).await?;
-                page.rows
-                    .retain(|row| paused.hinders(&row.key, row.arming.due).is_none());
-                return Ok(page);
-            }
-        };
-        let (after_due, after_row) = scan.after.unwrap_or(from);
-        let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(stretch)).bind(ms(by));
-        let question = question.bind(after_due.0).bind(after_due.0).bind(after_row);
-        let end = conn
-            .fetch(question.bind(STRETCH - 1))
-            .await
-            .map_err(error)?;
-        let end = decode::places(&end).map_err(error)?.first().copied();
-        // The other end of all rows, seen from where this scan begins.
-        let far = match scan.window {
-            Window::OverdueNewest(_) => Default::default(),
-            _ => THE_END,
-        };
-        let (end_due, end_row) = end.unwrap_or(far);
-
-        let (names, released) = (listed(paused.names()), listed(paused.released()));
-        let question = self.queries.unpaused(rows, names.len(), released.len());
-        let question = statement(question).bind(ms(by));
-        let question = question.bind(after_due.0).bind(after_due.0).bind(after_row);
-        let question = question.bind(end_due.0).bind(end_due.0).bind(end_row);
-        let question = bind_twice(question, names);
-        let question = question.bind(paused.held_before().unwrap_or_default().0);
-        let question = bind_twice(question, released);
-        let found = conn.fetch(question.bind(scan.limit)).await.map_err(error)?;
-        let page = decode::due_page(&found, scan.limit).map_err(error)?;
-        Ok(DuePage {
-            next: page.next.or(end),
-            ..page
-        })
-    }
 }
 
 impl MysqlLedger {
     /// Refuses one more than there may be, unless it stands already.
     async fn check_room_for(&self, kind: PauseKind, scope: &Scope) -> Result<(), LedgerError> {
-        let all = self.all().await?;
+        let all = self.pauses().await?;
         let stands = |pause: &Pause| pause.kind == kind && pause.scope == *scope;
         match all.iter().any(stands) {
             true => Ok(()),
@@ -206,19 +155,4 @@ impl MysqlLedger {
 fn columns(scope: &Scope) -> (String, String) {
     let text = |name: Option<&str>| name.unwrap_or_default().to_owned();
     (text(scope.class_name()), text(scope.method_name()))
-}
-
-/// Names for a list in a statement, which must not be empty: no key has an empty class.
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let names: Vec<&str> = names.collect();
-    match names.is_empty() {
-        true => vec![""],
-        false => padded(&names),
-    }
-}
-
-/// The list stands in the statement twice.
-fn bind_twice(question: Statement<'static>, names: Vec<&str>) -> Statement<'static> {
-    let twice = names.iter().chain(&names);
-    twice.fold(question, |question, name| question.bind((*name).to_owned()))
 }

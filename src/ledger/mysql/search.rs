@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::connection::{Conn, Statement, error, statement};
 use super::filter::Conditions;
 use super::queries::{self, Queries};
-use super::scan::THE_END;
+use super::scans::THE_END;
 use super::{MysqlLedger, decode};
 use crate::ledger::{
     LedgerError, ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter,

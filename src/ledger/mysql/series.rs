@@ -2,8 +2,7 @@
 
 use super::connection::{Conn, error, is_duplicate, statement};
 use super::{MysqlLedger, decode, queries, retried};
-use crate::ledger::recurring::SeriesRow;
-use crate::ledger::{LedgerError, NewTask};
+use crate::ledger::{LedgerError, NewTask, SeriesRow};
 use crate::task::{Arming, State, TaskKey};
 
 impl MysqlLedger {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{AdoptionRequest, Catalog, Ledger, NewTask, TaskRecord};
+use lapsed::ledger::{Admin, Adoption, AdoptionRequest, Ledger, NewTask, Producer, TaskRecord};
 use lapsed::task::{Countdown, State, TaskKey, UnixMs};
 use lapsed::timer::{
     AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, Signal, SignalSink, Source, Timer,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapsed::HandlerRegistry;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Claim, Claimant, Ledger};
+use lapsed::ledger::{Claim, Claimant, Claims, Ledger, Scans};
 use lapsed::task::{Arming, State};
 use tokio::sync::{Notify, mpsc};
 

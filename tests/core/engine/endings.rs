@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Ledger, NewTask, RunNowAnswer};
+use lapsed::ledger::{NewTask, Producer, RunNowAnswer};
 use lapsed::task::{How, Reason, RetryPolicy, State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry, TaskContext};
 
@@ -65,7 +65,7 @@ async fn no_attempt_begins_after_the_deadline() {
     // A redrive gives it the whole of it again.
     let key = TaskKey::parse("Job@fail").unwrap();
     tokio::time::sleep(seconds(3600)).await;
-    let answer = rig.people().redrive(&key).await.unwrap();
+    let answer = rig.tasks.redrive(&key).await.unwrap();
     assert!(matches!(answer, RunNowAnswer::Due(_)));
     rig.until("Job@fail", State::Waiting).await;
     let again = rig.until("Job@fail", State::Dead).await;
@@ -123,7 +123,7 @@ async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_i
         .await;
 
     let key = TaskKey::parse("Job@count@late").unwrap();
-    rig.people().redrive(&key).await.unwrap();
+    rig.tasks.redrive(&key).await.unwrap();
     let done = rig.until("Job@count@late", State::Done).await;
     assert_eq!((done.attempt, done.id), (1, dead.id));
     assert_eq!(done.history[0].how, How::Expired, "it is not forgotten");

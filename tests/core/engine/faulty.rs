@@ -8,14 +8,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::recurring::SeriesRow;
 use lapsed::ledger::{
-    Adopted, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter, CancelPage, Claim,
-    Claimant, Created, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
-    LedgerError, Lookup, NewTask, PauseAnswer, Pauses, ReleaseAnswer, Renewal, RescheduleAnswer,
-    Settled, Settlement, Upcoming, Window,
+    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter,
+    CancelPage, Claim, Claimant, Claims, Created, DetailedStats, DetailedStatsLimits, DuePage,
+    DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListFilter,
+    ListPage, Lookup, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned,
+    ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow, Settled,
+    Settlement, TaskRecord, Upcoming, Window,
 };
-use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, TaskKey, UnixMs, Verdict};
+use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 use tokio::time::Instant;
 
 /// What goes wrong between the engine and the ledger; nothing at first.
@@ -123,11 +124,110 @@ impl Ledger for Faulty {
     async fn check(&self) -> Result<(), LedgerError> {
         self.inner.check().await
     }
+}
 
-    fn pauses(&self) -> &dyn Pauses {
-        self
+#[async_trait]
+impl Claims for Faulty {
+    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
+        if self.faults.look_up_fails.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        self.inner.look_up(keys).await
     }
 
+    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
+        let locked = *self.faults.locked_row.lock().unwrap();
+        let free = armings.iter().filter(|arming| Some(arming.row) != locked);
+        let free: Vec<Arming> = free.copied().collect();
+        let under_way = self.faults.claims_under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        let most = &self.faults.claims_at_once_max;
+        most.fetch_max(under_way, Ordering::SeqCst);
+        let claims = self.inner.claim(&free, by).await;
+        let takes = *self.faults.claim_answer_takes.lock().unwrap();
+        tokio::time::sleep(takes).await;
+        self.faults.claims_under_way.fetch_sub(1, Ordering::SeqCst);
+        claims
+    }
+
+    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
+        match self.faults.renewals_locked.load(Ordering::SeqCst) {
+            true => Ok(vec![Renewal::Locked; leases.len()]),
+            false => self.inner.renew(leases, length).await,
+        }
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
+        let error = self.faults.settle_errors.lock().unwrap().pop_front();
+        let locked = &self.faults.settle_locked;
+        let is_locked =
+            locked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        let row = *self.faults.refused_row.lock().unwrap();
+        let is_refused = self.faults.settle_refused.load(Ordering::SeqCst)
+            || settlements
+                .iter()
+                .any(|one| Some(one.lease.arming.row) == row);
+        let is_unfit = |one: &Settlement| matches!(one.verdict, Verdict::CompleteWith(_));
+        if self.faults.results_unfit.load(Ordering::SeqCst) && settlements.iter().any(is_unfit) {
+            return Err(LedgerError::Unfit {
+                message: "no".into(),
+                source: None,
+            });
+        }
+        match error {
+            Some(error) => Err(error),
+            None if is_refused => Err(refused()),
+            None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
+            None => self.inner.settle(settlements).await,
+        }
+    }
+
+    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
+        self.inner.end_leases(leases).await
+    }
+}
+
+#[async_trait]
+impl Scans for Faulty {
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
+        self.faults.count_scan(&scan);
+        self.inner.scan(scan).await
+    }
+
+    async fn scan_new(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
+        self.faults.count_scan(&scan);
+        self.inner.scan_new(scan, among, known).await
+    }
+
+    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        self.faults.connection().await;
+        self.faults.count_scan(&scan);
+        self.inner.scan_unpaused(scan, paused).await
+    }
+
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        self.faults.connection().await;
+        self.faults.lease_scans.fetch_add(1, Ordering::SeqCst);
+        match self.faults.scan_leases_fails.load(Ordering::SeqCst) {
+            true => Err(unavailable()),
+            false => self.inner.scan_leases(after).await,
+        }
+    }
+
+    async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        self.faults.connection().await;
+        self.inner.claimable(rows).await
+    }
+}
+
+#[async_trait]
+impl Producer for Faulty {
     async fn create(&self, tasks: &[NewTask]) -> Result<Vec<Created>, LedgerError> {
         self.inner.create(tasks).await
     }
@@ -168,95 +268,10 @@ impl Ledger for Faulty {
     ) -> Result<CancelPage, LedgerError> {
         self.inner.cancel_page(filter, before, dry_run).await
     }
+}
 
-    async fn look_up(&self, keys: &[TaskKey]) -> Result<Vec<Option<Lookup>>, LedgerError> {
-        if self.faults.look_up_fails.load(Ordering::SeqCst) {
-            return Err(unavailable());
-        }
-        self.inner.look_up(keys).await
-    }
-
-    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
-        self.faults.connection().await;
-        self.faults.count_scan(&scan);
-        self.inner.scan(scan).await
-    }
-
-    async fn scan_news(
-        &self,
-        scan: DueScan,
-        among: &KeyBuckets,
-        known: Known<'_>,
-    ) -> Result<DuePage, LedgerError> {
-        self.faults.connection().await;
-        self.faults.count_scan(&scan);
-        self.inner.scan_news(scan, among, known).await
-    }
-
-    async fn claim(&self, armings: &[Arming], by: &Claimant) -> Result<Vec<Claim>, LedgerError> {
-        let locked = *self.faults.locked_row.lock().unwrap();
-        let free = armings.iter().filter(|arming| Some(arming.row) != locked);
-        let free: Vec<Arming> = free.copied().collect();
-        let under_way = self.faults.claims_under_way.fetch_add(1, Ordering::SeqCst) + 1;
-        let most = &self.faults.claims_at_once_max;
-        most.fetch_max(under_way, Ordering::SeqCst);
-        let claims = self.inner.claim(&free, by).await;
-        let takes = *self.faults.claim_answer_takes.lock().unwrap();
-        tokio::time::sleep(takes).await;
-        self.faults.claims_under_way.fetch_sub(1, Ordering::SeqCst);
-        claims
-    }
-
-    async fn renew(&self, leases: &[Lease], length: Duration) -> Result<Vec<Renewal>, LedgerError> {
-        match self.faults.renewals_locked.load(Ordering::SeqCst) {
-            true => Ok(vec![Renewal::Locked; leases.len()]),
-            false => self.inner.renew(leases, length).await,
-        }
-    }
-
-    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
-        self.faults.connection().await;
-        self.faults.lease_scans.fetch_add(1, Ordering::SeqCst);
-        match self.faults.scan_leases_fails.load(Ordering::SeqCst) {
-            true => Err(unavailable()),
-            false => self.inner.scan_leases(after).await,
-        }
-    }
-
-    async fn end_leases(&self, leases: &[FoundLease]) -> Result<u64, LedgerError> {
-        self.inner.end_leases(leases).await
-    }
-
-    async fn free_of(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
-        self.faults.connection().await;
-        self.inner.free_of(rows).await
-    }
-
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, LedgerError> {
-        let error = self.faults.settle_errors.lock().unwrap().pop_front();
-        let locked = &self.faults.settle_locked;
-        let is_locked =
-            locked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
-        let row = *self.faults.refused_row.lock().unwrap();
-        let is_refused = self.faults.settle_refused.load(Ordering::SeqCst)
-            || settlements
-                .iter()
-                .any(|one| Some(one.lease.arming.row) == row);
-        let is_unfit = |one: &Settlement| matches!(one.verdict, Verdict::CompleteWith(_));
-        if self.faults.results_unfit.load(Ordering::SeqCst) && settlements.iter().any(is_unfit) {
-            return Err(LedgerError::Unfit {
-                message: "no".into(),
-                source: None,
-            });
-        }
-        match error {
-            Some(error) => Err(error),
-            None if is_refused => Err(refused()),
-            None if is_locked.is_ok() => Ok(vec![Settled::Locked; settlements.len()]),
-            None => self.inner.settle(settlements).await,
-        }
-    }
-
+#[async_trait]
+impl Adoption for Faulty {
     async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         match self.faults.adopt_fails.load(Ordering::SeqCst) {
             true => Err(unavailable()),
@@ -274,25 +289,91 @@ impl Ledger for Faulty {
 }
 
 #[async_trait]
+impl Admin for Faulty {
+    async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
+        self.inner.find(key).await
+    }
+
+    async fn list(&self, filter: &ListFilter) -> Result<ListPage, LedgerError> {
+        self.inner.list(filter).await
+    }
+
+    async fn detailed_stats(
+        &self,
+        limits: DetailedStatsLimits,
+    ) -> Result<DetailedStats, LedgerError> {
+        self.inner.detailed_stats(limits).await
+    }
+
+    async fn overdue_for(&self) -> Result<Duration, LedgerError> {
+        self.inner.overdue_for().await
+    }
+
+    async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
+        self.inner.run_now(key).await
+    }
+
+    async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
+        self.inner.redrive(key).await
+    }
+
+    async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
+        self.inner.pick_dead(filter).await
+    }
+
+    async fn redrive_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.inner.redrive_rows(rows).await
+    }
+
+    async fn dead_keys(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
+        self.inner.dead_keys(rows).await
+    }
+
+    async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.inner.discard_rows(rows).await
+    }
+}
+
+#[async_trait]
+impl Retention for Faulty {
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+        self.inner.prune(prune).await
+    }
+
+    async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.inner.prune_rows(prune, rows).await
+    }
+
+    async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
+        self.inner.surplus(state, keep).await
+    }
+}
+
+#[async_trait]
 impl Pauses for Faulty {
-    async fn all(&self) -> Result<Vec<Pause>, LedgerError> {
+    async fn pauses(&self) -> Result<Vec<Pause>, LedgerError> {
         self.faults.connection().await;
         match self.faults.pauses_fail.load(Ordering::SeqCst) {
             true => Err(refused()),
-            false => self.inner.all().await,
+            false => self.inner.pauses().await,
         }
     }
 
-    async fn set(&self, scope: &Scope, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
-        self.inner.set(scope, by, reason).await
+    async fn pause(
+        &self,
+        scope: &Scope,
+        by: &str,
+        reason: &str,
+    ) -> Result<PauseAnswer, LedgerError> {
+        self.inner.pause(scope, by, reason).await
     }
 
-    async fn lift(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
-        self.inner.lift(scope).await
+    async fn resume(&self, scope: &Scope) -> Result<Option<Pause>, LedgerError> {
+        self.inner.resume(scope).await
     }
 
-    async fn hold(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
-        self.inner.hold(by, reason).await
+    async fn hold_overdue(&self, by: &str, reason: &str) -> Result<PauseAnswer, LedgerError> {
+        self.inner.hold_overdue(by, reason).await
     }
 
     async fn release(&self, scope: &Scope, by: &str) -> Result<ReleaseAnswer, LedgerError> {
@@ -301,11 +382,5 @@ impl Pauses for Faulty {
 
     async fn count_overdue(&self, before: UnixMs, limit: u32) -> Result<u64, LedgerError> {
         self.inner.count_overdue(before, limit).await
-    }
-
-    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
-        self.faults.connection().await;
-        self.faults.count_scan(&scan);
-        self.inner.scan_unpaused(scan, paused).await
     }
 }

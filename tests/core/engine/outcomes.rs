@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Claimant, Ledger, NewTask};
+use lapsed::ledger::{Claimant, Claims, Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry, TaskContext};
 

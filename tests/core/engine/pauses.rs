@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Ledger, NewTask};
+use lapsed::ledger::{NewTask, Producer};
 use lapsed::task::{Overlap, Scope, State, TaskKey, UnixMs};
 use lapsed::{Recurrence, Task};
 

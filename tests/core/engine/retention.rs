@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use lapsed::client::{Pace, Pruning};
-use lapsed::ledger::{Catalog, ListFilter};
+use lapsed::ledger::{Admin, ListFilter};
 use lapsed::task::{State, TaskKey};
 use lapsed::{HandlerError, HandlerRegistry};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::engine::rig::{counting, failing, seconds, start, start_on, until};
 #[tokio::test(start_paused = true)]
 async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     let rig = start("", failing(|_| Err(HandlerError::permanent("no"))));
-    let people = rig.people();
+    let people = rig.tasks.clone();
     let mut handlers = HandlerRegistry::new();
     handlers.on("Job", "fail", |_, _: Vec<String>| async {
         Err(HandlerError::permanent("no"))
@@ -27,7 +27,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
         rig.due_now(&format!("Job@fail@{n}")).await;
     }
     let count = async |filter: &ListFilter| {
-        let counted = rig.people().count_dead(filter).await.unwrap();
+        let counted = rig.tasks.count_dead(filter).await.unwrap();
         assert!(!counted.is_part);
         counted.count
     };
@@ -37,7 +37,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     assert_eq!(elsewhere.count, 0, "another ledger");
     let ledger = rig.stop().await;
     let rig = start_on(ledger, "", HandlerRegistry::new());
-    let people = rig.people();
+    let people = rig.tasks.clone();
     let none = ListFilter {
         class: Some("Other".into()),
         ..all.clone()
@@ -83,7 +83,7 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
             limit: 100,
             ..ListFilter::default()
         };
-        let listed = rig.people().list(&all).await.unwrap().tasks;
+        let listed = rig.tasks.list(&all).await.unwrap().tasks;
         let names = listed.iter().map(|task| task.key.to_string());
         names.collect::<Vec<_>>()
     };
@@ -140,7 +140,7 @@ async fn pruning_by_hand_counts_first_and_keeps_what_it_is_told() {
         rig.until(&format!("Job@count@{n}"), State::Done).await;
     }
     tokio::time::sleep(seconds(120)).await;
-    let people = rig.people();
+    let people = rig.tasks.clone();
     let pruning = Pruning {
         state: State::Done,
         older_than: None,

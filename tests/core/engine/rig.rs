@@ -9,7 +9,7 @@ use lapsed::client::Receipt;
 use lapsed::engine::{EngineError, Handle, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Ledger, NewTask, TaskRecord};
+use lapsed::ledger::{Admin, Ledger, NewTask, Producer, TaskRecord};
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
 use lapsed::task::{Arming, State, TaskKey, UnixMs};
@@ -44,7 +44,6 @@ pub fn parts(
 ) -> Parts {
     Parts {
         ledger,
-        catalog: None,
         timer,
         membership: Arc::new(MemoryMembership::default()),
         limiter: Arc::new(MemoryLimiter::default()),
@@ -73,10 +72,7 @@ pub fn start_with(
     let config = Config::from_toml(config).unwrap();
     let faulty = Arc::new(Faulty::new(Arc::clone(&ledger), faults));
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(faulty.clock().clone()));
-    let parts = Parts {
-        catalog: Some(Arc::clone(&ledger) as _),
-        ..parts(faulty, Arc::clone(&timer), handlers, &config)
-    };
+    let parts = parts(faulty, Arc::clone(&timer), handlers, &config);
     let (stop, stopped) = oneshot::channel();
     let engine = Engine::with_parts(parts.clone(), &config);
     let status = engine.handle();
@@ -111,13 +107,6 @@ impl Rig {
         let key = TaskKey::parse(key).unwrap();
         let made = self.tasks.create(key, Duration::ZERO);
         made.await.unwrap()
-    }
-
-    /// A client that can look things up.
-    pub fn people(&self) -> TaskClient {
-        self.tasks
-            .clone()
-            .with_catalog(Arc::clone(&self.ledger) as _)
     }
 
     /// Waits (in paused time, without waiting) until the task is in this state.

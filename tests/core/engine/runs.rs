@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Ledger, NewTask};
+use lapsed::ledger::{Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::{Config, HandlerRegistry, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Ledger, NewTask};
+use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, HandlerRegistry, Task, TaskClient};

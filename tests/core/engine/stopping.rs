@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::engine::EngineError;
-use lapsed::ledger::Catalog;
+use lapsed::ledger::Admin;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::task::{State, TaskKey};
 use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};

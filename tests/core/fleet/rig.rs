@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lapsed::engine::Parts;
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Catalog, Ledger, NewTask};
+use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
 use lapsed::membership::{
@@ -108,7 +108,6 @@ impl Ground {
         });
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
-            catalog: Some(Arc::clone(&self.ledger) as _),
             timer,
             membership: Arc::new(Seen(self.clone())),
             limiter: Arc::new(MemoryLimiter::default()),

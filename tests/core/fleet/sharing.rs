@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Ledger, NewTask};
+use lapsed::ledger::{Ledger, NewTask, Producer};
 use lapsed::membership::{REFRESH, Readiness};
 use lapsed::{TaskKey, UnixMs};
 use tokio::time::sleep;

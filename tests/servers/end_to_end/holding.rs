@@ -1,6 +1,6 @@
 //! After a dump was restored: what is overdue waits for review, and what falls due from now on runs.
 
-use lapsed::ledger::{Catalog, RunNowAnswer};
+use lapsed::ledger::{Admin, RunNowAnswer};
 use lapsed::task::{Scope, State};
 use lapsed::{Due, UnixMs};
 

@@ -9,7 +9,7 @@ use lapsed::compose::Adapters;
 use lapsed::engine::{EngineError, Handle};
 use lapsed::handler::Router;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Catalog, Ledger, TaskRecord};
+use lapsed::ledger::{Admin, Ledger, TaskRecord};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
 use lapsed::task::State;
 use lapsed::{Config, Due, HandlerRegistry, MysqlTask, TaskClient, TaskContext, TaskKey, UnixMs};

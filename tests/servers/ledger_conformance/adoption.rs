@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{
-    Adopted, AdoptionRequest, CancelAnswer, Catalog, Ledger, Lookup, NewTask, Settled,
-};
+use lapsed::ledger::{Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled};
 use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -50,7 +48,7 @@ pub fn written(adopted: Adopted) -> Arming {
     }
 }
 
-async fn a_key_without_a_row_is_adopted_once(ledger: &(impl Ledger + Catalog)) {
+async fn a_key_without_a_row_is_adopted_once(ledger: &impl Ledger) {
     let rule = "a_key_without_a_row_is_adopted_once";
     let due = in_ms(ledger, 60_000).await;
     let keys = [key(rule, 1), key(rule, 2), key(rule, 3)];
@@ -79,9 +77,7 @@ async fn a_key_without_a_row_is_adopted_once(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(lookup(ledger, &keys[0]).await.unwrap().arming.due, due);
 }
 
-async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(ledger: &impl Ledger) {
     let rule = "adopting_over_a_row_that_changed_meanwhile_writes_nothing";
     let later = in_ms(ledger, 90_000).await;
     // Moved, cancelled, and claimed since it was seen.
@@ -117,7 +113,7 @@ async fn adopting_over_a_row_that_changed_meanwhile_writes_nothing(
 }
 
 async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_anew(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let key = key("an_adopted_move_keeps_what_belongs_to_the_task", 1);
     let task = NewTask {
@@ -151,7 +147,7 @@ async fn an_adopted_move_keeps_what_belongs_to_the_task_and_begins_its_counters_
     );
 }
 
-async fn adopting_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catalog)) {
+async fn adopting_during_a_run_supersedes_that_run(ledger: &impl Ledger) {
     let key = key("adopting_during_a_run_supersedes_that_run", 1);
     let run = claim_due(ledger, &key, LEASE).await;
     let running = lookup(ledger, &key).await.unwrap();
@@ -168,7 +164,7 @@ async fn adopting_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
     assert!(claim(ledger, arming, LEASE).await.is_some());
 }
 
-async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Catalog)) {
+async fn a_finished_task_that_is_adopted_begins_anew(ledger: &impl Ledger) {
     let rule = "a_finished_task_that_is_adopted_begins_anew";
     let keys = [key(rule, "done"), key(rule, "dead"), key(rule, "cancelled")];
     for (key, state) in keys
@@ -208,9 +204,7 @@ async fn a_finished_task_that_is_adopted_begins_anew(ledger: &(impl Ledger + Cat
     }
 }
 
-async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger: &impl Ledger) {
     let rule = "only_an_adopted_task_is_withdrawn";
     let far = in_ms(ledger, 60_000).await;
     let made = key(rule, "made");
@@ -254,7 +248,7 @@ async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
     ledger.withdraw(&seen, heard).await.unwrap()
 }
 
-async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &(impl Ledger + Catalog)) {
+async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &impl Ledger) {
     let rule = "what_waits_for_a_retry_or_behind_a_run_is_withdrawn";
     let far = in_ms(ledger, 60_000).await;
     for behind in [false, true] {
@@ -284,7 +278,7 @@ async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &(impl Ledg
     }
 }
 
-async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &(impl Ledger + Catalog)) {
+async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &impl Ledger) {
     let rule = "a_cancellation_ends_what_waits_behind_a_run";
     let key = key(rule, 1);
     let run = claim_due(ledger, &key, LEASE).await;
@@ -298,7 +292,7 @@ async fn a_cancellation_ends_what_waits_behind_a_run(ledger: &(impl Ledger + Cat
 }
 
 async fn what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_program(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let rule = "what_was_cancelled_during_a_run_is_not_revived";
     let key = key(rule, 1);
@@ -320,7 +314,7 @@ async fn until_free(ledger: &impl Ledger, key: &TaskKey) {
 }
 
 /// The last word on a row is that of whoever changed its arming; claims and ends of runs are none.
-async fn every_change_of_an_arming_is_stamped(ledger: &(impl Ledger + Catalog)) {
+async fn every_change_of_an_arming_is_stamped(ledger: &impl Ledger) {
     let rule = "every_change_of_an_arming_is_stamped";
     let key = key(rule, 1);
     let mut last = UnixMs(0);
@@ -376,9 +370,7 @@ async fn every_change_of_an_arming_is_stamped(ledger: &(impl Ledger + Catalog)) 
     assert_eq!(row.stamp.finished, Some(row.stamp.changed));
 }
 
-async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(ledger: &impl Ledger) {
     let key = key("a_key_of_ours_with_another_expiry", 1);
     create(ledger, &key, 60_000).await;
     let found = AdoptionRequest {
@@ -393,7 +385,7 @@ async fn a_key_of_ours_with_another_expiry_leaves_the_task_what_it_was(
     assert_eq!((row.arming, row.origin), (arming, Origin::Row));
 }
 
-async fn creating_over_an_adopted_task_makes_it_the_programs(ledger: &(impl Ledger + Catalog)) {
+async fn creating_over_an_adopted_task_makes_it_the_programs(ledger: &impl Ledger) {
     let rule = "creating_over_an_adopted_task_makes_it_the_programs";
     let key = key(rule, 1);
     written(adopt(ledger, &key, in_ms(ledger, 60_000).await, None).await);

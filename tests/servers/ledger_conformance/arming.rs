@@ -1,7 +1,7 @@
 //! How a task gets its due time: created, created again, moved, run now.
 
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
+    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled, Settlement,
 };
 use lapsed::task::{Arming, State, UnixMs, Verdict};
 
@@ -23,7 +23,7 @@ rules! {
     answers_come_in_the_order_of_the_questions
 }
 
-async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
+async fn a_task_is_created_pending(ledger: &impl Ledger) {
     let key = key("create", 1);
     let due = in_ms(ledger, 60_000).await;
     let task = NewTask {
@@ -49,7 +49,7 @@ async fn a_task_is_created_pending(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(record.id, format!("{}-{}", created.arming.row, due.0));
 }
 
-async fn a_record_shows_a_payload_without_its_envelope(ledger: &(impl Ledger + Catalog)) {
+async fn a_record_shows_a_payload_without_its_envelope(ledger: &impl Ledger) {
     const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let enveloped = format!(r#"{{"$lapsed":{{"traceparent":"{TRACE}"}},"payload":[1]}}"#);
     for (n, stored, payload, trace) in [
@@ -72,7 +72,7 @@ async fn a_record_shows_a_payload_without_its_envelope(ledger: &(impl Ledger + C
     }
 }
 
-async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog)) {
+async fn creating_the_same_again_changes_nothing(ledger: &impl Ledger) {
     let key = key("same", 1);
     let arming = create(ledger, &key, 60_000).await;
     let again = NewTask {
@@ -84,7 +84,7 @@ async fn creating_the_same_again_changes_nothing(ledger: &(impl Ledger + Catalog
     assert_eq!(record(ledger, &key).await.tag, None);
 }
 
-async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl Ledger + Catalog)) {
+async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &impl Ledger) {
     let key = key("finished", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     settle(ledger, &claimed, Verdict::Complete).await;
@@ -93,7 +93,7 @@ async fn creating_a_finished_arming_again_does_not_run_it_twice(ledger: &(impl L
     assert!(claim(ledger, again.arming, LEASE).await.is_none());
 }
 
-async fn creating_with_another_due_time_moves_it(ledger: &(impl Ledger + Catalog)) {
+async fn creating_with_another_due_time_moves_it(ledger: &impl Ledger) {
     let key = key("move", 1);
     let first = create(ledger, &key, 60_000).await;
     let second = create(ledger, &key, 90_000).await;
@@ -111,7 +111,7 @@ async fn creating_with_another_due_time_moves_it(ledger: &(impl Ledger + Catalog
     );
 }
 
-async fn creating_a_cancelled_task_again_revives_it(ledger: &(impl Ledger + Catalog)) {
+async fn creating_a_cancelled_task_again_revives_it(ledger: &impl Ledger) {
     let key = key("recreate", 1);
     let arming = create(ledger, &key, -5).await;
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Cancelled);
@@ -123,7 +123,7 @@ async fn creating_a_cancelled_task_again_revives_it(ledger: &(impl Ledger + Cata
     );
 }
 
-async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catalog)) {
+async fn creating_during_a_run_supersedes_that_run(ledger: &impl Ledger) {
     let key = key("supersede", 1);
     let older = claim_due(ledger, &key, LEASE).await;
     let due = UnixMs(older.lease.arming.due.0 + 1);
@@ -156,7 +156,7 @@ async fn creating_during_a_run_supersedes_that_run(ledger: &(impl Ledger + Catal
     );
 }
 
-async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)) {
+async fn only_a_pending_task_can_be_rescheduled(ledger: &impl Ledger) {
     let key = key("reschedule", 1);
     let due = in_ms(ledger, -5).await;
     assert_eq!(
@@ -181,7 +181,7 @@ async fn only_a_pending_task_can_be_rescheduled(ledger: &(impl Ledger + Catalog)
     );
 }
 
-async fn run_now_makes_a_task_due(ledger: &(impl Ledger + Catalog)) {
+async fn run_now_makes_a_task_due(ledger: &impl Ledger) {
     let key = key("run_now", 1);
     assert_eq!(ledger.run_now(&key).await.unwrap(), RunNowAnswer::Unknown);
     create(ledger, &key, 60_000).await;
@@ -202,7 +202,7 @@ async fn run_now_makes_a_task_due(ledger: &(impl Ledger + Catalog)) {
     );
 }
 
-async fn answers_come_in_the_order_of_the_questions(ledger: &(impl Ledger + Catalog)) {
+async fn answers_come_in_the_order_of_the_questions(ledger: &impl Ledger) {
     let due = ledger.sync_clock().await.unwrap();
     let tasks: Vec<NewTask> = [3, 1, 2]
         .map(|n| NewTask::new(key("order", n), UnixMs(due.0 - n)))

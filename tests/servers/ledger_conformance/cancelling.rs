@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{CancelAnswer, CancelFilter, Catalog, Ledger, NewTask, Settled};
+use lapsed::ledger::{CancelAnswer, CancelFilter, Ledger, NewTask, Settled};
 use lapsed::task::{Arming, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -21,7 +21,7 @@ rules! {
     many_are_cancelled_page_by_page
 }
 
-async fn a_cancelled_task_is_not_claimed(ledger: &(impl Ledger + Catalog)) {
+async fn a_cancelled_task_is_not_claimed(ledger: &impl Ledger) {
     let key = key("cancel", 1);
     assert_eq!(cancel(ledger, &key).await, CancelAnswer::Unknown);
     let arming = create(ledger, &key, -5).await;
@@ -37,7 +37,7 @@ async fn a_cancelled_task_is_not_claimed(ledger: &(impl Ledger + Catalog)) {
     );
 }
 
-async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &(impl Ledger + Catalog)) {
+async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &impl Ledger) {
     for (n, verdict) in [retry_at(UnixMs(1)), bury(), Verdict::Release]
         .into_iter()
         .enumerate()
@@ -51,7 +51,7 @@ async fn a_cancellation_during_a_run_ends_its_attempts(ledger: &(impl Ledger + C
     }
 }
 
-async fn a_cancellation_fences_a_frozen_run(ledger: &(impl Ledger + Catalog)) {
+async fn a_cancellation_fences_a_frozen_run(ledger: &impl Ledger) {
     let claimed = claim_due(ledger, &key("frozen", 1), Duration::from_millis(20)).await;
     pass(ledger, ledger.clock().now().plus(Duration::from_millis(50))).await;
     assert_eq!(cancel(ledger, &claimed.key).await, CancelAnswer::Cancelled);
@@ -62,7 +62,7 @@ async fn a_cancellation_fences_a_frozen_run(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(state(ledger, &claimed.key).await, State::Cancelled);
 }
 
-async fn a_success_after_a_cancellation_is_a_success(ledger: &(impl Ledger + Catalog)) {
+async fn a_success_after_a_cancellation_is_a_success(ledger: &impl Ledger) {
     let claimed = claim_due(ledger, &key("late_cancel", 1), LEASE).await;
     cancel(ledger, &claimed.key).await;
     assert_eq!(
@@ -97,7 +97,7 @@ async fn create_tagged(ledger: &impl Ledger, key: &TaskKey, ahead_ms: i64, tag: 
     ledger.create(&[task]).await.unwrap()[0].arming
 }
 
-async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &(impl Ledger + Catalog)) {
+async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &impl Ledger) {
     let names = [
         "pending", "waiting", "running", "crashed", "done", "dead", "other", "none",
     ];
@@ -149,7 +149,7 @@ async fn tasks_are_cancelled_by_tag_each_as_if_alone(ledger: &(impl Ledger + Cat
     assert_eq!(cancel_all(ledger, &filter).await, (Vec::new(), 0));
 }
 
-async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &(impl Ledger + Catalog)) {
+async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &impl Ledger) {
     let names = [
         "Cancel_x@m",
         "Cancel_x@m@1",
@@ -184,7 +184,7 @@ async fn tasks_are_cancelled_by_prefix_and_by_class(ledger: &(impl Ledger + Cata
     assert!(ledger.cancel_page(&all, None, false).await.is_err());
 }
 
-async fn a_dry_run_cancels_nothing(ledger: &(impl Ledger + Catalog)) {
+async fn a_dry_run_cancels_nothing(ledger: &impl Ledger) {
     let tag = "dry_tag";
     let (one, other) = (key("dry", 1), key("dry", 2));
     create_tagged(ledger, &one, 60_000, tag).await;
@@ -199,7 +199,7 @@ async fn a_dry_run_cancels_nothing(ledger: &(impl Ledger + Catalog)) {
     assert!(!running.cancel_requested);
 }
 
-async fn many_are_cancelled_page_by_page(ledger: &(impl Ledger + Catalog)) {
+async fn many_are_cancelled_page_by_page(ledger: &impl Ledger) {
     const MANY: usize = 5_000;
     let due = in_ms(ledger, 60_000).await;
     let task = |n: usize| NewTask {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, Renewal, Settled};
+use lapsed::ledger::{Ledger, NewTask, Renewal, Settled};
 use lapsed::task::{PAYLOAD_READ_MAX, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -17,7 +17,7 @@ rules! {
     a_payload_that_is_too_long_is_not_read
 }
 
-async fn nothing_is_claimed_before_it_is_due(ledger: &(impl Ledger + Catalog)) {
+async fn nothing_is_claimed_before_it_is_due(ledger: &impl Ledger) {
     let key = key("early", 1);
     let arming = create(ledger, &key, 300).await;
     assert!(claim(ledger, arming, LEASE).await.is_none());
@@ -25,7 +25,7 @@ async fn nothing_is_claimed_before_it_is_due(ledger: &(impl Ledger + Catalog)) {
     assert!(claim(ledger, arming, LEASE).await.is_some());
 }
 
-async fn one_claim_wins(ledger: &(impl Ledger + Catalog)) {
+async fn one_claim_wins(ledger: &impl Ledger) {
     let keys: Vec<TaskKey> = (0..20).map(|n| key("race", n)).collect();
     let mut armings = Vec::new();
     for key in &keys {
@@ -46,7 +46,7 @@ async fn one_claim_wins(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(state(ledger, &keys[0]).await, State::Running);
 }
 
-async fn a_lease_that_ran_out_counts_a_crash_and_can_be_claimed(ledger: &(impl Ledger + Catalog)) {
+async fn a_lease_that_ran_out_counts_a_crash_and_can_be_claimed(ledger: &impl Ledger) {
     let key = key("crash", 1);
     let first = claim_due(ledger, &key, SHORT_LEASE).await;
     assert_eq!((first.attempt.number, first.attempt.crashes), (1, 0));
@@ -60,7 +60,7 @@ async fn a_lease_that_ran_out_counts_a_crash_and_can_be_claimed(ledger: &(impl L
     );
 }
 
-async fn a_renewed_lease_holds_and_an_expired_one_is_not_revived(ledger: &(impl Ledger + Catalog)) {
+async fn a_renewed_lease_holds_and_an_expired_one_is_not_revived(ledger: &impl Ledger) {
     let key = key("renew", 1);
     let claimed = claim_due(ledger, &key, SHORT_LEASE).await;
     assert_eq!(
@@ -89,7 +89,7 @@ async fn a_renewed_lease_holds_and_an_expired_one_is_not_revived(ledger: &(impl 
     );
 }
 
-async fn a_payload_that_is_too_long_is_not_read(ledger: &(impl Ledger + Catalog)) {
+async fn a_payload_that_is_too_long_is_not_read(ledger: &impl Ledger) {
     let due = ledger.sync_clock().await.unwrap();
     // Two bytes a character: what counts is bytes.
     let text = |bytes: usize| {

@@ -1,6 +1,6 @@
 //! Finding, redriving and discarding what is dead.
 
-use lapsed::ledger::{Catalog, Ledger, ListFilter, NewTask, RunNowAnswer, Settled, StateFilter};
+use lapsed::ledger::{Ledger, ListFilter, NewTask, RunNowAnswer, Settled, StateFilter};
 use lapsed::task::{Reason, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::history::arming_of;
@@ -15,7 +15,7 @@ rules! {
 }
 
 /// Dead tasks of a class of their own: `<reason> <number>`, with a tag and an error.
-async fn dead(ledger: &(impl Ledger + Catalog), class: &str, count: usize) -> Vec<TaskKey> {
+async fn dead(ledger: &impl Ledger, class: &str, count: usize) -> Vec<TaskKey> {
     let due = in_ms(ledger, -10).await;
     let mut keys = Vec::new();
     for n in 0..count {
@@ -43,7 +43,7 @@ fn of_class(class: &str) -> ListFilter {
     }
 }
 
-async fn dead_tasks_are_found_by_what_is_known_of_them(ledger: &(impl Ledger + Catalog)) {
+async fn dead_tasks_are_found_by_what_is_known_of_them(ledger: &impl Ledger) {
     dead(ledger, "Found", 5).await;
     // Neither is dead, whatever else fits.
     create(
@@ -155,7 +155,7 @@ async fn dead_tasks_are_found_by_what_is_known_of_them(ledger: &(impl Ledger + C
     assert!(pages.is_sorted());
 }
 
-async fn redriven_rows_begin_anew_under_the_same_id(ledger: &(impl Ledger + Catalog)) {
+async fn redriven_rows_begin_anew_under_the_same_id(ledger: &impl Ledger) {
     let keys = dead(ledger, "Redriven", 3).await;
     let before = record(ledger, &keys[0]).await;
     pass(ledger, UnixMs(before.created.0 + 5)).await;
@@ -189,7 +189,7 @@ async fn redriven_rows_begin_anew_under_the_same_id(ledger: &(impl Ledger + Cata
     );
 }
 
-async fn only_dead_tasks_are_discarded(ledger: &(impl Ledger + Catalog)) {
+async fn only_dead_tasks_are_discarded(ledger: &impl Ledger) {
     let keys = dead(ledger, "Discarded", 3).await;
     let rows = ledger.pick_dead(&of_class("Discarded")).await.unwrap().rows;
     assert_eq!(ledger.dead_keys(&rows).await.unwrap(), keys);

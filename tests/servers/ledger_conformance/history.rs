@@ -1,6 +1,6 @@
 //! What is known of the runs of a task: its failures, why it is dead, its result.
 
-use lapsed::ledger::{Catalog, Ledger, Settled, TaskRecord};
+use lapsed::ledger::{Ledger, Settled, TaskRecord};
 use lapsed::task::{Arming, HISTORY_MAX, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -16,7 +16,7 @@ rules! {
     a_result_is_kept_with_the_completion
 }
 
-async fn fail(ledger: &(impl Ledger + Catalog), key: &TaskKey, entry: Mishap) {
+async fn fail(ledger: &impl Ledger, key: &TaskKey, entry: Mishap) {
     let arming = arming_of(ledger, key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
     let at = UnixMs(1);
@@ -39,9 +39,7 @@ fn attempts(record: &TaskRecord) -> Vec<u16> {
     record.history.iter().map(|entry| entry.attempt).collect()
 }
 
-async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(ledger: &impl Ledger) {
     let key = key("history", 1);
     create(ledger, &key, -10).await;
     let first = Mishap {
@@ -80,7 +78,7 @@ async fn what_failed_is_in_the_history_until_the_task_is_armed_anew(
     assert_eq!((moved.history.len(), moved.last_error), (0, None));
 }
 
-async fn a_history_has_room_for_the_newest(ledger: &(impl Ledger + Catalog)) {
+async fn a_history_has_room_for_the_newest(ledger: &impl Ledger) {
     let key = key("history", "long");
     create(ledger, &key, -10).await;
     for attempt in 1..=HISTORY_MAX as u16 + 3 {
@@ -94,7 +92,7 @@ async fn a_history_has_room_for_the_newest(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(found.last_error.unwrap().len(), 2048);
 }
 
-async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &(impl Ledger + Catalog)) {
+async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &impl Ledger) {
     let key = key("snooze", 1);
     let arming = create(ledger, &key, -10).await;
     let snooze = |snoozes| Mishap {
@@ -145,7 +143,7 @@ async fn a_snooze_gives_its_attempt_back_and_is_counted_in_a_row(ledger: &(impl 
     assert_eq!(settle(ledger, &claimed, verdict).await, Settled::Cancelled);
 }
 
-async fn a_dead_task_says_why_in_a_word(ledger: &(impl Ledger + Catalog)) {
+async fn a_dead_task_says_why_in_a_word(ledger: &impl Ledger) {
     for reason in Reason::ALL {
         let key = key("reason", reason);
         let claimed = claim_due(ledger, &key, LEASE).await;
@@ -166,7 +164,7 @@ async fn a_dead_task_says_why_in_a_word(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(cancelled.reason, None, "it is not dead");
 }
 
-async fn a_result_is_kept_with_the_completion(ledger: &(impl Ledger + Catalog)) {
+async fn a_result_is_kept_with_the_completion(ledger: &impl Ledger) {
     let result = r#"{"é":[1,"\n"]}"#;
     let (with, without) = (key("result", 1), key("result", 2));
     let kept = claim_due(ledger, &with, LEASE).await;

@@ -1,6 +1,6 @@
 //! Leases that are found by a scan, and those of dead daemons.
 
-use lapsed::ledger::{Catalog, Claim, FoundLease, Ledger, Renewal, Settled};
+use lapsed::ledger::{Claim, FoundLease, Ledger, Renewal, Settled};
 use lapsed::task::{State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -39,9 +39,7 @@ async fn end(ledger: &impl Ledger, lease: &FoundLease) -> u64 {
         .unwrap()
 }
 
-async fn a_scan_finds_the_leases_of_due_tasks_with_who_holds_them(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_scan_finds_the_leases_of_due_tasks_with_who_holds_them(ledger: &impl Ledger) {
     let claimed = claim_due(ledger, &key("lease", "found"), LEASE).await;
     let found = lease_of(ledger, &claimed).await.unwrap();
     assert_eq!(found.owner, claimed.lease.owner);
@@ -60,7 +58,7 @@ async fn a_scan_finds_the_leases_of_due_tasks_with_who_holds_them(
     assert!(lease_of(ledger, &ran_out).await.is_some());
 }
 
-async fn ending_a_lease_counts_a_crash_as_running_out_does(ledger: &(impl Ledger + Catalog)) {
+async fn ending_a_lease_counts_a_crash_as_running_out_does(ledger: &impl Ledger) {
     let name = key("lease", "ended");
     let mut claimed = claim_due(ledger, &name, LEASE).await;
     for crashes in 1..=3 {
@@ -77,7 +75,7 @@ async fn ending_a_lease_counts_a_crash_as_running_out_does(ledger: &(impl Ledger
     }
 }
 
-async fn only_the_very_claim_of_the_very_daemon_is_ended(ledger: &(impl Ledger + Catalog)) {
+async fn only_the_very_claim_of_the_very_daemon_is_ended(ledger: &impl Ledger) {
     let claimed = claim_due(ledger, &key("lease", "fenced"), LEASE).await;
     let lease = lease_of(ledger, &claimed).await.unwrap();
     let other_claim = FoundLease {
@@ -109,7 +107,7 @@ async fn only_the_very_claim_of_the_very_daemon_is_ended(ledger: &(impl Ledger +
 }
 
 async fn a_result_that_arrives_after_its_lease_was_ended_counts_unless_it_runs_again(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let name = key("lease", "late");
     let claimed = claim_due(ledger, &name, LEASE).await;
@@ -134,7 +132,7 @@ async fn a_result_that_arrives_after_its_lease_was_ended_counts_unless_it_runs_a
     assert_eq!(state(ledger, &name).await, State::Running);
 }
 
-async fn ending_the_lease_of_an_older_arming_counts_no_crash(ledger: &(impl Ledger + Catalog)) {
+async fn ending_the_lease_of_an_older_arming_counts_no_crash(ledger: &impl Ledger) {
     let name = key("lease", "moved");
     let claimed = claim_due(ledger, &name, LEASE).await;
     let due = in_ms(ledger, -5).await;
@@ -147,7 +145,7 @@ async fn ending_the_lease_of_an_older_arming_counts_no_crash(ledger: &(impl Ledg
 }
 
 async fn a_task_cancelled_during_its_run_stays_cancelled_when_its_lease_is_ended(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let name = key("lease", "cancelled");
     let claimed = claim_due(ledger, &name, LEASE).await;
@@ -160,7 +158,7 @@ async fn a_task_cancelled_during_its_run_stays_cancelled_when_its_lease_is_ended
     assert!(claim(ledger, claimed.lease.arming, LEASE).await.is_none());
 }
 
-async fn rows_that_are_free_are_told_from_those_that_are_not(ledger: &(impl Ledger + Catalog)) {
+async fn rows_that_are_free_are_told_from_those_that_are_not(ledger: &impl Ledger) {
     let due = create(ledger, &key("lease", "due"), -10).await;
     let ahead = create(ledger, &key("lease", "ahead"), 600_000).await;
     let leased = claim_due(ledger, &key("lease", "leased"), LEASE).await;
@@ -171,9 +169,9 @@ async fn rows_that_are_free_are_told_from_those_that_are_not(ledger: &(impl Ledg
     let rows = [due, ahead, leased.lease.arming, done.lease.arming].map(|arming| arming.row);
     let ran_out = ran_out.lease.arming;
     let rows: Vec<u64> = rows.into_iter().chain([ran_out.row, u64::MAX]).collect();
-    let free = ledger.free_of(&rows).await.unwrap();
+    let free = ledger.claimable(&rows).await.unwrap();
     let mut free: Vec<_> = free.into_iter().map(|row| row.arming).collect();
     free.sort_unstable();
     assert_eq!(free, [due, ran_out]);
-    assert_eq!(ledger.free_of(&[]).await.unwrap(), []);
+    assert_eq!(ledger.claimable(&[]).await.unwrap(), []);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Catalog, DueScan, Ledger, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
+    DueScan, Ledger, PAUSES_MAX, PauseAnswer, Pauses, REASON_CHARS_MAX, ReleaseAnswer,
     RunNowAnswer, Window,
 };
 use lapsed::task::{PauseKind, Paused, Scope, TaskKey};
@@ -26,22 +26,22 @@ fn scope(name: &str) -> Scope {
 }
 
 async fn paused(ledger: &impl Pauses) -> Vec<(PauseKind, String)> {
-    let all = ledger.all().await.unwrap().into_iter();
+    let all = ledger.pauses().await.unwrap().into_iter();
     all.map(|pause| (pause.kind, pause.scope.to_string()))
         .collect()
 }
 
-async fn a_pause_stands_until_it_is_lifted(ledger: &(impl Ledger + Pauses)) {
+async fn a_pause_stands_until_it_is_lifted(ledger: &impl Ledger) {
     let before = ledger.sync_clock().await.unwrap();
     for name in ["Order", "Order@close"] {
-        ledger.set(&scope(name), "me", "because").await.unwrap();
+        ledger.pause(&scope(name), "me", "because").await.unwrap();
         pass(ledger, ledger.sync_clock().await.unwrap()).await;
     }
-    ledger.set(&Scope::EVERYTHING, "me", "").await.unwrap();
+    ledger.pause(&Scope::EVERYTHING, "me", "").await.unwrap();
     let expected = ["Order", "Order@close", "everything"];
     let expected = expected.map(|name| (PauseKind::Pause, name.to_owned()));
     assert_eq!(paused(ledger).await, expected);
-    let all = ledger.all().await.unwrap();
+    let all = ledger.pauses().await.unwrap();
     assert!(all[0].since >= before && all[0].since < all[1].since);
     assert_eq!(
         (&all[0].by[..], &all[0].reason[..], all[0].due_before),
@@ -49,64 +49,62 @@ async fn a_pause_stands_until_it_is_lifted(ledger: &(impl Ledger + Pauses)) {
     );
 
     assert_eq!(
-        ledger.lift(&scope("Orders")).await.unwrap(),
+        ledger.resume(&scope("Orders")).await.unwrap(),
         None,
         "names are exact"
     );
-    let lifted = ledger.lift(&scope("Order")).await.unwrap();
+    let lifted = ledger.resume(&scope("Order")).await.unwrap();
     assert_eq!(lifted.as_ref(), Some(&all[0]));
-    assert_eq!(ledger.lift(&scope("Order")).await.unwrap(), None);
+    assert_eq!(ledger.resume(&scope("Order")).await.unwrap(), None);
     assert_eq!(paused(ledger).await, expected[1..]);
-    ledger.lift(&Scope::EVERYTHING).await.unwrap().unwrap();
-    ledger.lift(&scope("Order@close")).await.unwrap().unwrap();
+    ledger.resume(&Scope::EVERYTHING).await.unwrap().unwrap();
+    ledger.resume(&scope("Order@close")).await.unwrap().unwrap();
     assert_eq!(paused(ledger).await, []);
 }
 
-async fn pausing_twice_changes_nothing_and_says_who_was_first(ledger: &(impl Ledger + Pauses)) {
+async fn pausing_twice_changes_nothing_and_says_who_was_first(ledger: &impl Ledger) {
     let name = scope("Twice");
-    let first = ledger.set(&name, "one", "first").await.unwrap();
+    let first = ledger.pause(&name, "one", "first").await.unwrap();
     assert!(!first.already);
     let long = "two".repeat(100);
-    let second = ledger.set(&name, &long, "second").await.unwrap();
+    let second = ledger.pause(&name, &long, "second").await.unwrap();
     let PauseAnswer { pause, already } = second;
     assert!(already);
     assert_eq!(pause, first.pause);
     assert_eq!(paused(ledger).await.len(), 1);
-    ledger.lift(&name).await.unwrap();
+    ledger.resume(&name).await.unwrap();
     assert_eq!(
-        ledger.set(&name, &long, "").await.unwrap().pause.by.len(),
+        ledger.pause(&name, &long, "").await.unwrap().pause.by.len(),
         128
     );
-    ledger.lift(&name).await.unwrap();
+    ledger.resume(&name).await.unwrap();
 }
 
-async fn a_reason_that_is_too_long_is_refused(ledger: &(impl Ledger + Pauses)) {
+async fn a_reason_that_is_too_long_is_refused(ledger: &impl Ledger) {
     let name = scope("Reason");
     let most = "ü".repeat(REASON_CHARS_MAX);
-    let refused = ledger.set(&name, "me", &format!("{most}!")).await;
+    let refused = ledger.pause(&name, "me", &format!("{most}!")).await;
     assert_eq!(
         refused.unwrap_err().to_string(),
         "reason has 256 characters, expected at most 255"
     );
     assert_eq!(paused(ledger).await, []);
-    let kept = ledger.set(&name, "me", &most).await.unwrap().pause;
+    let kept = ledger.pause(&name, "me", &most).await.unwrap().pause;
     assert_eq!(kept.reason, most);
-    ledger.lift(&name).await.unwrap();
+    ledger.resume(&name).await.unwrap();
 }
 
-async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(
-    ledger: &(impl Ledger + Pauses),
-) {
+async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(ledger: &impl Ledger) {
     let name = scope("Order@close");
     let none = ledger.release(&name, "me").await.unwrap();
     assert_eq!(none, ReleaseAnswer::NoHold);
     let before = ledger.sync_clock().await.unwrap();
     pass(ledger, before).await;
-    let first = ledger.hold("me", "restored").await.unwrap();
+    let first = ledger.hold_overdue("me", "restored").await.unwrap();
     let hold = first.pause.clone();
     assert!(!first.already && hold.due_before == Some(hold.since) && hold.since > before);
     pass(ledger, hold.since).await;
-    let again = ledger.hold("other", "").await.unwrap();
+    let again = ledger.hold_overdue("other", "").await.unwrap();
     assert!(again.already);
     assert_eq!(again.pause, hold);
 
@@ -114,13 +112,13 @@ async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(
     assert_eq!(released, ReleaseAnswer::Released(hold.clone()));
     let again = ledger.release(&name, "me").await.unwrap();
     assert_eq!(again, ReleaseAnswer::Already(hold.clone()));
-    let known = Paused::of(&ledger.all().await.unwrap());
+    let known = Paused::of(&ledger.pauses().await.unwrap());
     let task = TaskKey::parse("Order@close@1").unwrap();
     assert_eq!(known.held_before_of(&task), None);
     let task = TaskKey::parse("Order@closed@1").unwrap();
     assert_eq!(known.held_before_of(&task), hold.due_before);
 
-    ledger.set(&scope("Order"), "me", "").await.unwrap();
+    ledger.pause(&scope("Order"), "me", "").await.unwrap();
     let over = ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
     assert_eq!(over, ReleaseAnswer::Released(hold));
     assert_eq!(
@@ -128,14 +126,14 @@ async fn a_hold_is_about_what_was_due_before_it_and_is_let_go_in_parts(
         [(PauseKind::Pause, "Order".to_owned())],
         "a pause is no part of the hold"
     );
-    ledger.lift(&scope("Order")).await.unwrap();
+    ledger.resume(&scope("Order")).await.unwrap();
 }
 
-async fn a_release_says_nothing_about_the_next_hold(ledger: &(impl Ledger + Pauses)) {
-    ledger.hold("me", "").await.unwrap();
+async fn a_release_says_nothing_about_the_next_hold(ledger: &impl Ledger) {
+    ledger.hold_overdue("me", "").await.unwrap();
     ledger.release(&scope("Order"), "me").await.unwrap();
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
-    ledger.hold("me", "").await.unwrap();
+    ledger.hold_overdue("me", "").await.unwrap();
     assert_eq!(
         paused(ledger).await,
         [(PauseKind::Hold, "everything".to_owned())]
@@ -146,8 +144,8 @@ async fn a_release_says_nothing_about_the_next_hold(ledger: &(impl Ledger + Paus
 }
 
 /// The arguments of what a scan around the pauses finds of class `Around`, `Arounds` or `Aside`, page by page.
-async fn around(ledger: &(impl Ledger + Pauses), window: Window) -> Vec<String> {
-    let paused = Paused::of(&ledger.all().await.unwrap());
+async fn around(ledger: &impl Ledger, window: Window) -> Vec<String> {
+    let paused = Paused::of(&ledger.pauses().await.unwrap());
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let scan = DueScan {
@@ -166,7 +164,7 @@ async fn around(ledger: &(impl Ledger + Pauses), window: Window) -> Vec<String> 
     }
 }
 
-async fn a_scan_goes_around_what_is_paused_and_held(ledger: &(impl Ledger + Pauses)) {
+async fn a_scan_goes_around_what_is_paused_and_held(ledger: &impl Ledger) {
     let (oldest, newest) = (
         Window::OverdueOldest(Duration::ZERO),
         Window::OverdueNewest(Duration::ZERO),
@@ -187,15 +185,15 @@ async fn a_scan_goes_around_what_is_paused_and_held(ledger: &(impl Ledger + Paus
         around(ledger, oldest).await,
         ["1", "2", "3", "4", "5", "6", "7"]
     );
-    ledger.set(&scope("Around@go"), "me", "").await.unwrap();
+    ledger.pause(&scope("Around@go"), "me", "").await.unwrap();
     assert_eq!(around(ledger, oldest).await, ["3", "4", "5", "7"]);
     assert_eq!(around(ledger, newest).await, ["7", "5", "4", "3"]);
-    ledger.set(&scope("Around"), "me", "").await.unwrap();
+    ledger.pause(&scope("Around"), "me", "").await.unwrap();
     assert_eq!(around(ledger, oldest).await, ["4", "5", "7"]);
-    ledger.set(&scope("Aside@go"), "me", "").await.unwrap();
+    ledger.pause(&scope("Aside@go"), "me", "").await.unwrap();
     assert_eq!(around(ledger, newest).await, ["7", "4"]);
 
-    ledger.hold("me", "").await.unwrap();
+    ledger.hold_overdue("me", "").await.unwrap();
     let none: [&str; 0] = [];
     assert_eq!(around(ledger, oldest).await, none);
     create(ledger, &TaskKey::parse("Aside@stop@8").unwrap(), 0).await;
@@ -205,26 +203,26 @@ async fn a_scan_goes_around_what_is_paused_and_held(ledger: &(impl Ledger + Paus
     assert_eq!(around(ledger, oldest).await, ["7", "8"]);
     ledger.release(&scope("Arounds@go"), "me").await.unwrap();
     assert_eq!(around(ledger, oldest).await, ["4", "7", "8"]);
-    ledger.set(&Scope::EVERYTHING, "me", "").await.unwrap();
+    ledger.pause(&Scope::EVERYTHING, "me", "").await.unwrap();
     assert_eq!(around(ledger, newest).await, none);
 
-    for pause in ledger.all().await.unwrap() {
-        ledger.lift(&pause.scope).await.unwrap();
+    for pause in ledger.pauses().await.unwrap() {
+        ledger.resume(&pause.scope).await.unwrap();
     }
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
     assert_eq!(paused(ledger).await, []);
     assert_eq!(around(ledger, oldest).await.len(), 8);
 }
 
-async fn run_now_lets_a_held_task_go(ledger: &(impl Ledger + Catalog + Pauses)) {
+async fn run_now_lets_a_held_task_go(ledger: &impl Ledger) {
     let [held, released, later] =
         ["HeldNow@go", "FreeNow@go", "HeldNow@later"].map(|key| TaskKey::parse(key).unwrap());
     let old = create(ledger, &held, -5_000).await;
     let kept = create(ledger, &released, -5_000).await;
-    let hold = ledger.hold("me", "").await.unwrap().pause;
+    let hold = ledger.hold_overdue("me", "").await.unwrap().pause;
     ledger.release(&scope("FreeNow"), "me").await.unwrap();
     create(ledger, &later, 60_000).await;
-    let paused = Paused::of(&ledger.all().await.unwrap());
+    let paused = Paused::of(&ledger.pauses().await.unwrap());
     assert!(paused.hinders(&held, old.due).is_some());
 
     let RunNowAnswer::Due(arming) = ledger.run_now(&held).await.unwrap() else {
@@ -241,21 +239,21 @@ async fn run_now_lets_a_held_task_go(ledger: &(impl Ledger + Catalog + Pauses)) 
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
 }
 
-async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &(impl Ledger + Pauses)) {
+async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &impl Ledger) {
     let name = |number: usize| scope(&format!("Many{number}"));
-    ledger.hold("me", "").await.unwrap();
+    ledger.hold_overdue("me", "").await.unwrap();
     for number in 1..PAUSES_MAX {
-        ledger.set(&name(number), "me", "").await.unwrap();
+        ledger.pause(&name(number), "me", "").await.unwrap();
     }
     let refused =
         "1000 pauses stand, expected fewer than 1000: resume some, or pause whole classes";
-    let more = ledger.set(&name(PAUSES_MAX), "me", "").await.unwrap_err();
+    let more = ledger.pause(&name(PAUSES_MAX), "me", "").await.unwrap_err();
     assert_eq!(more.to_string(), refused);
     let more = ledger.release(&name(1), "me").await.unwrap_err();
     assert_eq!(more.to_string(), refused);
-    assert!(ledger.set(&name(1), "me", "").await.unwrap().already);
+    assert!(ledger.pause(&name(1), "me", "").await.unwrap().already);
     // However many are paused, a scan is one statement.
-    let paused = Paused::of(&ledger.all().await.unwrap());
+    let paused = Paused::of(&ledger.pauses().await.unwrap());
     let scan = DueScan {
         window: Window::OverdueNewest(Duration::ZERO),
         after: None,
@@ -264,7 +262,7 @@ async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &(impl Ledger 
     ledger.scan_unpaused(scan, &paused).await.unwrap();
     ledger.release(&Scope::EVERYTHING, "me").await.unwrap();
     for number in 1..PAUSES_MAX {
-        ledger.lift(&name(number)).await.unwrap().unwrap();
+        ledger.resume(&name(number)).await.unwrap().unwrap();
     }
-    assert_eq!(ledger.all().await.unwrap(), []);
+    assert_eq!(ledger.pauses().await.unwrap(), []);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, Prune, Pruned};
+use lapsed::ledger::{Ledger, Prune, Pruned, Retention};
 use lapsed::task::{State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -15,9 +15,7 @@ rules! {
     a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it
 }
 
-async fn a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it(ledger: &impl Ledger) {
     for wanted in [false, true] {
         let keys = ["done", "dead", "cancelled"]
             .map(|end| key("series-pruned", format!("{end}-{wanted}")));
@@ -27,11 +25,7 @@ async fn a_series_that_has_ended_is_pruned_unless_a_configuration_wants_it(
 }
 
 /// Series that are done, dead and called off, and old enough to be pruned: which of them stay.
-async fn prune_ended(
-    ledger: &(impl Ledger + Catalog),
-    keys: &[TaskKey; 3],
-    wanted: bool,
-) -> Vec<bool> {
+async fn prune_ended(ledger: &impl Ledger, keys: &[TaskKey; 3], wanted: bool) -> Vec<bool> {
     for (key, verdict) in keys.iter().zip([Verdict::Complete, bury()]) {
         let arming = hourly(ledger, key).await;
         let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -66,7 +60,7 @@ async fn prune_ended(
     there
 }
 
-async fn prune_all(ledger: &impl Catalog, mut prune: Prune) -> Pruned {
+async fn prune_all(ledger: &impl Retention, mut prune: Prune) -> Pruned {
     let mut total = Pruned::default();
     loop {
         let pruned = ledger.prune(&prune).await.unwrap();
@@ -78,9 +72,7 @@ async fn prune_all(ledger: &impl Catalog, mut prune: Prune) -> Pruned {
     }
 }
 
-async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn pruning_forgets_what_is_finished_and_old_enough_and_nothing_else(ledger: &impl Ledger) {
     let key = |arg: &str| key("prune", arg);
     // Pending, waiting, running: all of them long overdue.
     create(ledger, &key("pending"), -5_000).await;

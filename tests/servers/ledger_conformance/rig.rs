@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    CancelAnswer, Catalog, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
+    Admin, CancelAnswer, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
     TaskRecord,
 };
 use lapsed::sandbox::PrivateMaria;
@@ -160,6 +160,6 @@ pub async fn lookup(ledger: &impl Ledger, key: &TaskKey) -> Option<Lookup> {
 }
 
 /// The task, as people see it.
-pub async fn record(ledger: &impl Catalog, key: &TaskKey) -> TaskRecord {
+pub async fn record(ledger: &impl Admin, key: &TaskKey) -> TaskRecord {
     ledger.find(key).await.unwrap().unwrap()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::{
-    Catalog, DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
+    DueScan, Ledger, LedgerError, ListCursor, ListFilter, NewTask, StateFilter, Window,
 };
 use lapsed::task::{KeyBucket, KeyBuckets, State, TaskKey, UnixMs};
 
@@ -42,7 +42,7 @@ async fn pages(ledger: &impl Ledger, window: Window, rule: &str) -> Vec<String> 
     }
 }
 
-async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
+async fn scans_go_by_due_time_in_pages(ledger: &impl Ledger) {
     for (name, in_ms) in [
         ("c", -1_000),
         ("a", -3_000),
@@ -84,7 +84,7 @@ async fn scans_go_by_due_time_in_pages(ledger: &(impl Ledger + Catalog)) {
     );
 }
 
-async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalog)) {
+async fn a_scan_for_news_leaves_out_what_is_known(ledger: &impl Ledger) {
     let mut armings = Vec::new();
     for (name, in_ms) in [("a", 5_000), ("b", 6_000), ("c", 7_000)] {
         armings.push(create(ledger, &key("news", name), in_ms).await);
@@ -104,7 +104,7 @@ async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalo
             limit: 1,
         };
         let all = KeyBuckets::all();
-        let page = ledger.scan_news(scan, &all, &known).await.unwrap();
+        let page = ledger.scan_new(scan, &all, &known).await.unwrap();
         let own = page
             .rows
             .into_iter()
@@ -119,7 +119,7 @@ async fn a_scan_for_news_leaves_out_what_is_known(ledger: &(impl Ledger + Catalo
 }
 
 /// Non-ASCII keys, too: the ledger and this program have to agree on the bucket of each.
-async fn a_scan_for_news_is_of_the_buckets_that_are_asked_for(ledger: &(impl Ledger + Catalog)) {
+async fn a_scan_for_news_is_of_the_buckets_that_are_asked_for(ledger: &impl Ledger) {
     let now = ledger.sync_clock().await.unwrap();
     let ahead = Window::Ahead(Duration::from_secs(1_000));
     let oldest = Window::OverdueOldest(Duration::from_secs(1));
@@ -164,7 +164,7 @@ async fn news(ledger: &impl Ledger, window: Window, among: &KeyBuckets) -> Vec<T
             after,
             limit: 7,
         };
-        let page = ledger.scan_news(scan, among, &|_, _| false).await.unwrap();
+        let page = ledger.scan_new(scan, among, &|_, _| false).await.unwrap();
         found.extend(page.rows.into_iter().map(|row| row.key));
         after = page.next;
         if after.is_none() {
@@ -173,7 +173,7 @@ async fn news(ledger: &impl Ledger, window: Window, among: &KeyBuckets) -> Vec<T
     }
 }
 
-async fn a_scan_for_overdue_news_leaves_out_what_is_leased(ledger: &(impl Ledger + Catalog)) {
+async fn a_scan_for_overdue_news_leaves_out_what_is_leased(ledger: &impl Ledger) {
     let past = UnixMs(ledger.sync_clock().await.unwrap().0 - 60_000);
     let mut armings = Vec::new();
     for name in ["leased", "free"] {
@@ -190,7 +190,7 @@ async fn a_scan_for_overdue_news_leaves_out_what_is_leased(ledger: &(impl Ledger
     }
 }
 
-async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {
+async fn lists_are_filtered_and_paged(ledger: &impl Ledger) {
     let due = ledger.sync_clock().await.unwrap();
     let class = |class: &str, arg: &str| TaskKey::build(class, "list", [arg]).unwrap();
     for n in 0..5 {
@@ -263,9 +263,7 @@ async fn lists_are_filtered_and_paged(ledger: &(impl Ledger + Catalog)) {
     assert!(ledger.list(&none).await.unwrap().tasks.is_empty());
 }
 
-async fn pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn pages_of_a_list_are_in_the_order_of_an_index_and_leave_nothing_out(ledger: &impl Ledger) {
     let due = ledger.sync_clock().await.unwrap();
     // Two fall due in the same millisecond; created in another order than they are due or named.
     for (arg, ahead) in [("c", 3), ("a", 9), ("d", 1), ("b", 3), ("e", 7)] {

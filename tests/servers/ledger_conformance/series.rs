@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::recurring::SeriesRow;
-use lapsed::ledger::{
-    CancelAnswer, Catalog, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled,
-};
+use lapsed::ledger::{CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled};
 use lapsed::task::{Arming, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::adoption::{adopt, written};
@@ -64,9 +61,7 @@ fn moved_back(recurrence: &Recurrence) -> Recurrence {
     recurrence.clone().settled()
 }
 
-async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(ledger: &impl Ledger) {
     let key = key("series-history", 1);
     let mut arming = hourly(ledger, &key).await;
     let snoozed = Mishap {
@@ -97,7 +92,7 @@ async fn a_series_remembers_what_failed_and_the_result_of_its_latest_run(
     assert_eq!(history, [mishap(How::Failed, 1, "no")]);
 }
 
-async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_goes_on_with_its_next_arming(ledger: &impl Ledger) {
     let key = key("series-goes-on", 1);
     let first = hourly(ledger, &key).await;
     let claimed = claim(ledger, first, LEASE).await.unwrap();
@@ -126,7 +121,7 @@ async fn a_series_goes_on_with_its_next_arming(ledger: &(impl Ledger + Catalog))
     assert_eq!((succeeded.due, succeeded.last_error), (next, None));
 }
 
-async fn a_series_that_goes_on_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_that_goes_on_twice_answers_the_same(ledger: &impl Ledger) {
     let key = key("series-goes-on-twice", 1);
     let claimed = {
         let arming = hourly(ledger, &key).await;
@@ -140,7 +135,7 @@ async fn a_series_that_goes_on_twice_answers_the_same(ledger: &(impl Ledger + Ca
     assert_eq!(record(ledger, &key).await.due, next);
 }
 
-async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &impl Ledger) {
     for (error, ends) in [(None, State::Done), (Some("no"), State::Cancelled)] {
         let key = key("series-ends", ends);
         let arming = hourly(ledger, &key).await;
@@ -158,7 +153,7 @@ async fn a_series_cancelled_during_a_run_ends_with_it(ledger: &(impl Ledger + Ca
     }
 }
 
-async fn a_series_created_anew_during_a_run_is_not_moved_by_it(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_created_anew_during_a_run_is_not_moved_by_it(ledger: &impl Ledger) {
     let key = key("series-anew", 1);
     let arming = hourly(ledger, &key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -169,9 +164,7 @@ async fn a_series_created_anew_during_a_run_is_not_moved_by_it(ledger: &(impl Le
     assert_eq!(record(ledger, &key).await.due, newer.due);
 }
 
-async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(ledger: &impl Ledger) {
     let key = key("series-moved", 1);
     let arming = hourly(ledger, &key).await;
     let now = ledger.sync_clock().await.unwrap();
@@ -204,7 +197,7 @@ async fn an_occurrence_that_was_moved_is_remembered_until_the_series_goes_on(
     assert_eq!(settled, moved_back(&settled));
 }
 
-async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl Ledger + Catalog)) {
+async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &impl Ledger) {
     let key = key("series-run-now", 1);
     let first = hourly(ledger, &key).await;
     let begun = record(ledger, &key).await.created;
@@ -228,7 +221,7 @@ async fn an_occurrence_that_is_run_now_comes_at_its_own_time_too(ledger: &(impl 
     assert_eq!(read.next(read.continues_after(now.due)), Some(next));
 }
 
-async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &impl Ledger) {
     let key = key("series-redriven", 1);
     let arming = hourly(ledger, &key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -246,7 +239,7 @@ async fn a_series_that_is_dead_goes_on_when_it_is_redriven(ledger: &(impl Ledger
     );
 }
 
-async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl Ledger + Catalog)) {
+async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &impl Ledger) {
     let key = key("series-released", 1);
     let arming = hourly(ledger, &key).await;
     for number in 1..4 {
@@ -257,7 +250,7 @@ async fn a_run_of_a_series_that_is_released_counts_as_an_attempt(ledger: &(impl 
     }
 }
 
-async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &impl Ledger) {
     let key = key("series-withdrawn", 1);
     hourly(ledger, &key).await;
     let over = lookup(ledger, &key).await;
@@ -270,7 +263,7 @@ async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &(impl Ledger +
 }
 
 async fn an_occurrence_that_was_not_run_leaves_what_is_known_of_the_one_before(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let key = key("series-not-run", 1);
     let mut arming = hourly(ledger, &key).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::ledger::recurring::{Established, Insistence, establish};
 use lapsed::ledger::{
-    Catalog, Ledger, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, TaskRecord,
+    Ledger, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, TaskRecord,
 };
 use lapsed::task::{Recurrence, State, TaskKey, UnixMs, Verdict};
 
@@ -24,7 +24,7 @@ rules! {
     a_task_created_over_a_series_runs_once
 }
 
-async fn a_series_is_written_only_over_what_was_seen(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_is_written_only_over_what_was_seen(ledger: &impl Ledger) {
     let key = key("series-seen", 1);
     let arming = hourly(ledger, &key).await;
     let every = Recurrence::every(Duration::from_secs(60)).unwrap();
@@ -76,7 +76,7 @@ async fn a_series_is_written_only_over_what_was_seen(ledger: &(impl Ledger + Cat
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 
-async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &(impl Ledger + Catalog)) {
+async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &impl Ledger) {
     let key = key("series-kept", 1);
     let arming = hourly(ledger, &key).await;
     let claimed = claim(ledger, arming, LEASE).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_series_changed_without_being_moved_keeps_its_arming(ledger: &(impl Le
     assert_eq!(Some(recurrence(ledger, &key).await), task.recurrence);
 }
 
-async fn a_task_created_over_a_series_runs_once(ledger: &(impl Ledger + Catalog)) {
+async fn a_task_created_over_a_series_runs_once(ledger: &impl Ledger) {
     let key = key("series-over", 1);
     hourly(ledger, &key).await;
     create(ledger, &key, 60_000).await;
@@ -121,7 +121,7 @@ fn wanted(key: &TaskKey, every_secs: u64) -> NewTask {
 }
 
 async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let key = key("series-configured", 1);
     let (seldom, often) = (wanted(&key, 86_400), wanted(&key, 43_200));
@@ -152,7 +152,7 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
 }
 
 async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let key = key("series-ended", 1);
     let configured = Insistence::Configured;
@@ -170,7 +170,7 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
 }
 
 async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs(
-    ledger: &(impl Ledger + Catalog),
+    ledger: &impl Ledger,
 ) {
     let key = key("series-now", 1);
     let before = ledger.sync_clock().await.unwrap();
@@ -202,9 +202,7 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
     assert_eq!(settled, Settled::Superseded);
 }
 
-async fn a_series_that_a_configuration_finds_says_so_from_then_on(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_series_that_a_configuration_finds_says_so_from_then_on(ledger: &impl Ledger) {
     let key = key("series-found", 1);
     let wanted = wanted(&key, 3_600);
     establish(ledger, &wanted, Insistence::Now).await.unwrap();
@@ -227,9 +225,7 @@ async fn a_series_that_a_configuration_finds_says_so_from_then_on(
     );
 }
 
-async fn noting_that_a_configuration_wants_a_series_changes_nothing_else(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn noting_that_a_configuration_wants_a_series_changes_nothing_else(ledger: &impl Ledger) {
     let key = key("series-noted", 1);
     let arming = hourly(ledger, &key).await;
     let before = ledger.find(&key).await.unwrap().unwrap();

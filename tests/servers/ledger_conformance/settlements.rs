@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Ledger, NewTask, RunNowAnswer, Settled};
+use lapsed::ledger::{Ledger, NewTask, RunNowAnswer, Settled};
 use lapsed::task::{Reason, State, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -21,7 +21,7 @@ rules! {
     long_errors_are_cut
 }
 
-async fn success_is_done(ledger: &(impl Ledger + Catalog)) {
+async fn success_is_done(ledger: &impl Ledger) {
     let key = key("done", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(
@@ -35,7 +35,7 @@ async fn success_is_done(ledger: &(impl Ledger + Catalog)) {
     );
 }
 
-async fn a_retry_waits_and_counts_its_attempts(ledger: &(impl Ledger + Catalog)) {
+async fn a_retry_waits_and_counts_its_attempts(ledger: &impl Ledger) {
     let key = key("retry", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     let at = ledger
@@ -58,7 +58,7 @@ async fn a_retry_waits_and_counts_its_attempts(ledger: &(impl Ledger + Catalog))
     assert_eq!((again.attempt.number, again.due_at), (2, at));
 }
 
-async fn an_attempt_that_ends_by_itself_clears_the_crashes(ledger: &(impl Ledger + Catalog)) {
+async fn an_attempt_that_ends_by_itself_clears_the_crashes(ledger: &impl Ledger) {
     let key = key("clears", 1);
     let first = claim_due(ledger, &key, Duration::from_millis(20)).await;
     pass(ledger, ledger.clock().now().plus(Duration::from_millis(50))).await;
@@ -75,7 +75,7 @@ async fn an_attempt_that_ends_by_itself_clears_the_crashes(ledger: &(impl Ledger
     );
 }
 
-async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catalog)) {
+async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &impl Ledger) {
     let key = key("bury", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(settle(ledger, &claimed, bury()).await, Settled::Applied);
@@ -107,7 +107,7 @@ async fn a_buried_task_is_dead_and_can_be_redriven(ledger: &(impl Ledger + Catal
     );
 }
 
-async fn a_released_task_has_not_been_tried(ledger: &(impl Ledger + Catalog)) {
+async fn a_released_task_has_not_been_tried(ledger: &impl Ledger) {
     let key = key("release", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     assert_eq!(
@@ -118,7 +118,7 @@ async fn a_released_task_has_not_been_tried(ledger: &(impl Ledger + Catalog)) {
     assert_eq!((again.attempt.number, again.attempt.crashes), (1, 0));
 }
 
-async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
+async fn settling_twice_answers_the_same(ledger: &impl Ledger) {
     for (n, verdict) in [
         Verdict::Complete,
         retry_at(UnixMs(9_000_000_000_000)),
@@ -145,7 +145,7 @@ async fn settling_twice_answers_the_same(ledger: &(impl Ledger + Catalog)) {
     }
 }
 
-async fn a_fenced_settlement_writes_nothing(ledger: &(impl Ledger + Catalog)) {
+async fn a_fenced_settlement_writes_nothing(ledger: &impl Ledger) {
     for (n, verdict) in [
         Verdict::Complete,
         retry_at(UnixMs(1)),
@@ -162,7 +162,7 @@ async fn a_fenced_settlement_writes_nothing(ledger: &(impl Ledger + Catalog)) {
     }
 }
 
-async fn long_errors_are_cut(ledger: &(impl Ledger + Catalog)) {
+async fn long_errors_are_cut(ledger: &impl Ledger) {
     let claimed = claim_due(ledger, &key("long", 1), LEASE).await;
     settle(
         ledger,
@@ -174,9 +174,7 @@ async fn long_errors_are_cut(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(error, "é".repeat(1024));
 }
 
-async fn a_task_moved_away_and_back_during_its_run_can_be_released(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn a_task_moved_away_and_back_during_its_run_can_be_released(ledger: &impl Ledger) {
     let key = key("moved", 1);
     let claimed = claim_due(ledger, &key, LEASE).await;
     for due in [

@@ -1,6 +1,6 @@
 //! Figures by class and method.
 
-use lapsed::ledger::{Catalog, DetailedStatsLimits, Ledger, MethodStats};
+use lapsed::ledger::{DetailedStatsLimits, Ledger, MethodStats};
 use lapsed::task::{UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -11,7 +11,7 @@ rules! {
     a_survey_counts_by_class_and_method
 }
 
-async fn a_survey_counts_by_class_and_method(ledger: &(impl Ledger + Catalog)) {
+async fn a_survey_counts_by_class_and_method(ledger: &impl Ledger) {
     let [mixed, other] = ["survey-mixed", "survey-other"];
     create(ledger, &key(mixed, "ahead"), 60_000).await;
     create(ledger, &key(mixed, "overdue"), -5_000).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Created, IfPending, Ledger, NewTask, Settled, Stands};
+use lapsed::ledger::{Admin, Created, IfPending, Ledger, NewTask, Settled, Stands};
 use lapsed::task::{State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::rig::{
@@ -32,11 +32,11 @@ async fn ask_again(ledger: &impl Ledger, key: &TaskKey, policy: IfPending) -> Cr
     ledger.create(&[task]).await.unwrap()[0]
 }
 
-async fn payload(ledger: &impl Catalog, key: &TaskKey) -> Option<String> {
+async fn payload(ledger: &impl Admin, key: &TaskKey) -> Option<String> {
     record(ledger, key).await.payload
 }
 
-async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &(impl Ledger + Catalog)) {
+async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &impl Ledger) {
     let pending = key("keep_pending", 1);
     let arming = create(ledger, &pending, 5_000).await;
     let since = record(ledger, &pending).await.created;
@@ -67,7 +67,7 @@ async fn keep_leaves_what_is_pending_or_waits_as_it_is(ledger: &(impl Ledger + C
     assert_eq!((again.arming, again.stands), (moved, Stands::Kept));
 }
 
-async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &(impl Ledger + Catalog)) {
+async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &impl Ledger) {
     let key = key("keep_running", 1);
     let running = claim_due(ledger, &key, LEASE).await;
     let next = ask_again(ledger, &key, IfPending::Keep).await;
@@ -94,7 +94,7 @@ async fn keep_asks_for_another_run_behind_one_in_progress(ledger: &(impl Ledger 
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 
-async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &(impl Ledger + Catalog)) {
+async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &impl Ledger) {
     let pending = key("refuse", 1);
     let arming = create(ledger, &pending, 5_000).await;
     let again = ask_again(ledger, &pending, IfPending::Refuse).await;
@@ -127,7 +127,7 @@ async fn refuse_leaves_what_is_pending_or_running_as_it_is(ledger: &(impl Ledger
     assert_eq!((again.state, again.stands), (State::Pending, Stands::Asked));
 }
 
-async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &(impl Ledger + Catalog)) {
+async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &impl Ledger) {
     for (policy, stands) in [
         (IfPending::Move, Stands::Asked),
         (IfPending::Keep, Stands::Kept),
@@ -146,9 +146,7 @@ async fn a_crashed_run_counts_as_pending_for_every_policy(ledger: &(impl Ledger 
     }
 }
 
-async fn the_same_due_time_again_changes_nothing_under_any_policy(
-    ledger: &(impl Ledger + Catalog),
-) {
+async fn the_same_due_time_again_changes_nothing_under_any_policy(ledger: &impl Ledger) {
     for policy in IfPending::ALL {
         let key = key("policy_same", policy.as_str());
         let first = ask_again(ledger, &key, policy).await;
@@ -169,7 +167,7 @@ async fn the_same_due_time_again_changes_nothing_under_any_policy(
     }
 }
 
-async fn what_is_over_begins_anew_under_every_policy(ledger: &(impl Ledger + Catalog)) {
+async fn what_is_over_begins_anew_under_every_policy(ledger: &impl Ledger) {
     for policy in IfPending::ALL {
         for over in ["done", "dead", "cancelled"] {
             let key = key("policy_over", format!("{}-{over}", policy.as_str()));
@@ -201,7 +199,7 @@ async fn what_is_over_begins_anew_under_every_policy(ledger: &(impl Ledger + Cat
     }
 }
 
-async fn a_call_may_mix_policies(ledger: &(impl Ledger + Catalog)) {
+async fn a_call_may_mix_policies(ledger: &impl Ledger) {
     let due = ledger.sync_clock().await.unwrap();
     let task = |n: usize, in_ms: i64, policy| NewTask {
         if_pending: policy,
@@ -220,7 +218,7 @@ async fn a_call_may_mix_policies(ledger: &(impl Ledger + Catalog)) {
     assert_eq!(stands[9..], [Stands::Asked; 3]);
 }
 
-async fn one_call_may_ask_twice_for_a_key(ledger: &(impl Ledger + Catalog)) {
+async fn one_call_may_ask_twice_for_a_key(ledger: &impl Ledger) {
     for (policy, stands) in [
         (IfPending::Keep, Stands::Kept),
         (IfPending::Refuse, Stands::Refused),

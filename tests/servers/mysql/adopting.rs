@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lapsed::ledger::{Adopted, AdoptionRequest, Ledger};
+use lapsed::ledger::{Adopted, Adoption, AdoptionRequest, Claims};
 use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    CancelFilter, Catalog, DetailedStatsLimits, Ledger, ListFilter, Prune, StateFilter,
+    Admin, CancelFilter, DetailedStatsLimits, ListFilter, Producer, Prune, Retention, StateFilter,
 };
 use lapsed::task::{State, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};

@@ -3,8 +3,8 @@
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
-    Adopted, AdoptionRequest, CancelAnswer, Catalog, IfPending, Ledger, LedgerError, NewTask,
-    RescheduleAnswer,
+    Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, Claims, IfPending, LedgerError,
+    NewTask, Producer, RescheduleAnswer, Transactions,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapsed::TaskClient;
-use lapsed::ledger::{Ledger, NewTask};
+use lapsed::ledger::{Claims, Ledger, NewTask, Producer};
 use lapsed::task::{TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
 use sqlx::{Connection, Executor, MySqlConnection, Row};

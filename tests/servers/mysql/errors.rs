@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Catalog, Ledger};
+use lapsed::ledger::{Admin, Ledger};
 use sqlx::Executor;
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Rows that are no longer what a statement takes them for.
 
 use lapsed::ledger::mysql::queries::{self, Queries};
-use lapsed::ledger::{Catalog, Ledger, Settled, Settlement};
+use lapsed::ledger::{Admin, Claims, Settled, Settlement};
 use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 

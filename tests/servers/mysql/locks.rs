@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{Catalog, Claim, Ledger, NewTask, Renewal, Settled, Settlement};
+use lapsed::ledger::{Admin, Claim, Claims, NewTask, Producer, Renewal, Settled, Settlement};
 use lapsed::task::{UnixMs, Verdict};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lapsed::Config;
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Claimant, Ledger, LedgerError, NewTask};
+use lapsed::ledger::{Claimant, Claims, Ledger, LedgerError, NewTask, Producer};
 use lapsed::task::{Arming, TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};
 use tokio::time::Instant;

@@ -1,6 +1,8 @@
 //! What the server refuses, and what it may do a moment later.
 
-use lapsed::ledger::{Adopted, AdoptionRequest, Ledger, LedgerError, Settled, Settlement};
+use lapsed::ledger::{
+    Adopted, Adoption, AdoptionRequest, Claims, LedgerError, Settled, Settlement,
+};
 use lapsed::task::{TaskKey, UnixMs, Verdict};
 
 use crate::mysql::proxy::{Act, Proxy};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Claimant, Ledger, NewTask};
+use lapsed::ledger::{Claimant, NewTask, Producer};
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{Arming, TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};

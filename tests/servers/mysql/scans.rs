@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{DueScan, Ledger, NewTask, Pauses, Window};
+use lapsed::ledger::{Claims, DueScan, NewTask, Pauses, Producer, Scans, Window};
 use lapsed::task::{KeyBuckets, Paused, TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection, Row};
 
@@ -26,8 +26,8 @@ async fn a_scan_goes_past_many_paused_rows_in_bounded_stretches() {
     );
     connection.execute(&*insert.leak()).await.unwrap();
     let stuck = "Stuck".parse().unwrap();
-    ledger.set(&stuck, "me", "").await.unwrap();
-    let paused = Paused::of(&ledger.all().await.unwrap());
+    ledger.pause(&stuck, "me", "").await.unwrap();
+    let paused = Paused::of(&ledger.pauses().await.unwrap());
     around_stuck(&ledger, &paused).await;
     // As in tables of older programs.
     connection
@@ -116,7 +116,7 @@ async fn pages_of_tasks_due_in_one_millisecond_begin_where_the_last_one_ended() 
                     false => ledger.scan(scan).await.unwrap(),
                     true => {
                         let all = KeyBuckets::all();
-                        ledger.scan_news(scan, &all, &|_, _| false).await.unwrap()
+                        ledger.scan_new(scan, &all, &|_, _| false).await.unwrap()
                     }
                 };
                 found += page.rows.len() as u64;

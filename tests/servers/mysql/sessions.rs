@@ -1,7 +1,7 @@
 //! Statements in transactions of somebody else's session.
 
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{CancelAnswer, IfPending, Ledger, NewTask, Stands};
+use lapsed::ledger::{CancelAnswer, Claims, IfPending, NewTask, Producer, Stands, Transactions};
 use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection};
 

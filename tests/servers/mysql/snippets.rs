@@ -1,6 +1,6 @@
 //! The SQL of the README and of docs/, run as it is printed there.
 
-use lapsed::ledger::Catalog;
+use lapsed::ledger::Admin;
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::sandbox::PrivateMaria;

@@ -1,6 +1,6 @@
 //! Figures of many rows, from a bounded number of them.
 
-use lapsed::ledger::{Catalog, DetailedStatsLimits};
+use lapsed::ledger::{Admin, DetailedStatsLimits};
 use sqlx::Executor;
 
 use crate::mysql::rig::{overdue, start};

@@ -1,12 +1,12 @@
 //! Views of a row: record, lookup, series.
 
-use super::row::{Row, Status};
-use crate::ledger::recurring::SeriesRow;
-use crate::ledger::{ListFilter, Lookup, Stamp, StateFilter, TaskRecord};
+use super::{Row, Status};
+
+use crate::ledger::{ListFilter, Lookup, SeriesRow, Stamp, StateFilter, TaskRecord};
 use crate::task::{Envelope, Origin, State, UnixMs};
 
 impl Row {
-    pub(super) fn record(&self, now: UnixMs) -> TaskRecord {
+    pub fn record(&self, now: UnixMs) -> TaskRecord {
         let state = self.state(now);
         let envelope = Envelope::open(self.payload.clone());
         TaskRecord {
@@ -34,7 +34,7 @@ impl Row {
         }
     }
 
-    pub(super) fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {
+    pub fn fits(&self, filter: &ListFilter, now: UnixMs) -> bool {
         let ListFilter {
             states,
             class,
@@ -82,7 +82,7 @@ impl Row {
             && created_before.is_none_or(|to| self.start_time < to)
     }
 
-    pub(super) fn series(&self, now: UnixMs) -> SeriesRow {
+    pub fn series(&self, now: UnixMs) -> SeriesRow {
         SeriesRow {
             lookup: self.lookup(now),
             recurrence: self.recurrence.as_ref().map(ToString::to_string),
@@ -92,7 +92,7 @@ impl Row {
         }
     }
 
-    pub(super) fn lookup(&self, now: UnixMs) -> Lookup {
+    pub fn lookup(&self, now: UnixMs) -> Lookup {
         let called_off = self.status == Status::Unprocessed && self.deleted;
         Lookup {
             arming: self.arming(),

@@ -1,11 +1,59 @@
-//! Detailed statistics: bounded counts by state, class and method.
+//! Statistics: counts of tasks by state, class and method.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Stats;
+/// Number of tasks by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Stats {
+    /// Pending, not running, no retry ahead.
+    pub pending: u64,
+    /// A retry lies ahead.
+    pub waiting: u64,
+    /// Leased.
+    pub running: u64,
+    /// Succeeded.
+    pub done: u64,
+    /// Failed for good.
+    pub dead: u64,
+    /// Cancelled.
+    pub cancelled: u64,
+    /// Of the pending and waiting ones, those whose time has passed.
+    pub overdue: u64,
+    /// How long the oldest of those has been overdue, in milliseconds.
+    pub overdue_ms_max: u64,
+    /// Overdue rows whose key is no task key. They are in none of the other counts.
+    pub malformed: u64,
+}
 
-/// Most rows that [`Catalog::detailed_stats`](super::Catalog::detailed_stats) reads, however large the table is.
+impl Stats {
+    /// Each count with its word.
+    pub fn by_state(&self) -> [(&'static str, u64); 8] {
+        let Self {
+            pending,
+            waiting,
+            running,
+            done,
+            dead,
+            cancelled,
+            overdue,
+            overdue_ms_max: _,
+            malformed,
+        } = *self;
+        [
+            ("pending", pending),
+            ("waiting", waiting),
+            ("running", running),
+            ("done", done),
+            ("dead", dead),
+            ("cancelled", cancelled),
+            ("overdue", overdue),
+            ("malformed", malformed),
+        ]
+    }
+}
+
+/// Most rows that [`Admin::detailed_stats`](super::Admin::detailed_stats) reads, however large the table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetailedStatsLimits {
     /// Rows that are not finished.
@@ -42,7 +90,7 @@ impl DetailedStatsLimits {
 /// What ended longer ago than this did not end lately.
 pub const LATELY: Duration = Duration::from_secs(3_600);
 
-/// Result of [`Catalog::detailed_stats`](super::Catalog::detailed_stats).
+/// Result of [`Admin::detailed_stats`](super::Admin::detailed_stats).
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct DetailedStats {
     /// How many tasks are in which state.

@@ -3,18 +3,50 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::connection::{Conn, about_rows, error, statement};
 use super::queries;
 use super::{BATCH_MAX, MysqlLedger, decode};
-use crate::ledger::{DuePage, DueScan, Known, LedgerError, Upcoming, Window};
-use crate::task::{KeyBucket, KeyBuckets, UnixMs};
+use crate::ledger::{
+    DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, Scans, Upcoming, Window,
+};
+use crate::task::{KeyBucket, KeyBuckets, Paused, UnixMs};
 
 /// Behind every row.
 pub(super) const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
 
-/// Rows that one page of [`scan_unpaused`](crate::ledger::Pauses::scan_unpaused) or
-/// [`scan_leases`](crate::ledger::Ledger::scan_leases) goes past, at most.
+/// Maximum number of rows that one page of [`scan_unpaused`](Scans::scan_unpaused) or
+/// [`scan_leases`](Scans::scan_leases) covers.
 pub(super) const STRETCH: u32 = 10_000;
+
+#[async_trait]
+impl Scans for MysqlLedger {
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        self.scan_page(scan).await
+    }
+
+    async fn scan_new(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
+        self.new_page(scan, among, known).await
+    }
+
+    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        self.unpaused_page(scan, paused).await
+    }
+
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        self.lease_page(after).await
+    }
+
+    async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        self.claimable_rows(rows).await
+    }
+}
 
 impl MysqlLedger {
     pub(super) async fn scan_page(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
@@ -42,7 +74,7 @@ impl MysqlLedger {
     }
 
     /// First the index, then the rows that it names and `known` does not know.
-    pub(super) async fn news_page(
+    pub(super) async fn new_page(
         &self,
         scan: DueScan,
         among: &KeyBuckets,

@@ -1,19 +1,19 @@
-//! Looking at tasks and mending them.
+//! Administration: find, list, count, run now, and dead letters.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, error, statement};
-use super::{MysqlLedger, decode, queries, retried};
+use super::connection::{Conn, about_rows, error, statement};
+use super::{BATCH_MAX, MysqlLedger, decode, queries, retried};
 use crate::ledger::{
-    Catalog, DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Pauses, Picked,
-    Prune, PruneCursor, Pruned, RunNowAnswer, TaskRecord,
+    Admin, DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Pauses, Picked,
+    RunNowAnswer, TaskRecord,
 };
-use crate::task::{Paused, State, TaskKey};
+use crate::task::{Paused, TaskKey};
 
 #[async_trait]
-impl Catalog for MysqlLedger {
+impl Admin for MysqlLedger {
     async fn find(&self, key: &TaskKey) -> Result<Option<TaskRecord>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         if !self.can_hold(&mut conn, key).await.map_err(error)? {
@@ -45,13 +45,14 @@ impl Catalog for MysqlLedger {
     }
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
-        let paused = Paused::of(&Pauses::all(self).await?);
+        let paused = Paused::of(&self.pauses().await?);
         let held_before = paused.held_before_of(key).unwrap_or_default().0;
-        self.mend(queries::RUN_NOW, &[held_before; 2], key).await
+        self.make_due(queries::RUN_NOW, &[held_before; 2], key)
+            .await
     }
 
     async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
-        self.mend(queries::REDRIVE, &[], key).await
+        self.make_due(queries::REDRIVE, &[], key).await
     }
 
     async fn pick_dead(&self, filter: &ListFilter) -> Result<Picked, LedgerError> {
@@ -69,31 +70,20 @@ impl Catalog for MysqlLedger {
     async fn discard_rows(&self, rows: &[u64]) -> Result<u64, LedgerError> {
         self.over_rows(queries::DISCARD_ROWS, rows).await
     }
-
-    async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
-        self.prune_batch(prune).await
-    }
-
-    async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
-        self.prune_these(prune, rows).await
-    }
-
-    async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
-        self.surplus_of(state, keep).await
-    }
 }
 
 impl MysqlLedger {
-    async fn mend(
+    /// Runs an update that makes a task due, with `times` and the key as its values.
+    async fn make_due(
         &self,
         template: &str,
         times: &[i64],
         key: &TaskKey,
     ) -> Result<RunNowAnswer, LedgerError> {
-        retried!(self, |conn| self.mend_once(conn, template, times, key))
+        retried!(self, |conn| self.make_due_once(conn, template, times, key))
     }
 
-    async fn mend_once(
+    async fn make_due_once(
         &self,
         conn: &mut Conn,
         template: &str,
@@ -108,5 +98,39 @@ impl MysqlLedger {
             Some(row) if matched => RunNowAnswer::Due(row.arming),
             Some(row) => RunNowAnswer::Refused(row.state()),
         })
+    }
+
+    /// A statement over rows, leaving out those that another session has locked; tells how many matched.
+    async fn over_rows(&self, template: &'static str, rows: &[u64]) -> Result<u64, LedgerError> {
+        let mut matched = 0;
+        let mut conn = self.pools.acquire().await?;
+        for batch in rows.chunks(BATCH_MAX) {
+            let act = |ids: &[u64]| about_rows(&self.queries, template, ids);
+            let past = self
+                .locks
+                .get_past(
+                    &mut conn,
+                    &self.queries,
+                    batch,
+                    |id| *id,
+                    |conn, ids| Box::pin(conn.execute(act(ids))),
+                )
+                .await
+                .map_err(error)?;
+            matched += past.matched;
+        }
+        Ok(matched)
+    }
+
+    async fn keys_of_dead(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
+        let mut keys = Vec::with_capacity(rows.len());
+        let mut conn = self.pools.acquire().await?;
+        for batch in rows.chunks(BATCH_MAX) {
+            let question = about_rows(&self.queries, queries::DEAD_KEYS, batch);
+            for row in conn.fetch(question).await.map_err(error)? {
+                keys.extend(decode::key(&row).map_err(error)?);
+            }
+        }
+        Ok(keys)
     }
 }

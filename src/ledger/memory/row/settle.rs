@@ -1,11 +1,11 @@
 //! What a settlement makes of a row.
 
-use super::row::{NEVER, Row, Status};
+use super::{NEVER, Row, Status};
 use crate::ledger::{Settled, Settlement};
 use crate::task::{Death, ERROR_BYTES_MAX, Origin, Recurrence, UnixMs, Verdict, prepend};
 
 impl Row {
-    pub(super) fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
+    pub fn settle(&mut self, settlement: &Settlement, now: UnixMs) -> Settled {
         let Settlement { lease, verdict } = settlement;
         if self.owner != Some(lease.owner) {
             return Settled::Fenced;

@@ -1,63 +1,22 @@
 //! Transactions of a handler or a producer on the ledger's database: settle, create and cancel tasks in them.
 
-use sqlx::{Acquire, MySql, MySqlConnection, MySqlTransaction};
+use async_trait::async_trait;
+use sqlx::{Acquire, MySql, MySqlConnection};
 
+use super::MysqlLedger;
 use super::connection::{Statement, error, statement};
 use super::decode::{LookupRow, SettledRow, cancel_answer};
-use super::queries;
+use super::queries::{self, padded};
 use super::settle::NextOccurrence;
-use super::{MysqlLedger, padded};
-use crate::ledger::{CancelAnswer, Created, Lease, LedgerError, NewTask};
-use crate::task::{Outcome, TaskKey, UnixMs};
+use crate::ledger::{
+    CancelAnswer, Created, Ending, Lease, LedgerError, NewTask, TaskTransaction, TransactionError,
+    Transactions,
+};
+use crate::task::{Outcome, TaskKey};
 
-/// A transaction on the ledger's database, begun by [`MysqlTask::begin`](crate::MysqlTask::begin).
-pub type TaskTransaction = MySqlTransaction<'static>;
-
-/// How a handler's transaction settles its task, if that was not cancelled during the run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ending {
-    /// Done, or pending again under the next arming of a recurring task.
-    Complete {
-        /// When that arming is due.
-        next: Option<UnixMs>,
-    },
-    /// Pending again under an arming that the handler chose.
-    Again {
-        /// The present, on the ledger's clock.
-        now: UnixMs,
-        /// When that arming is due; not the due time of this run.
-        due: UnixMs,
-    },
-}
-
-/// Why a handler's transaction did not settle its task.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TransactionError {
-    /// The transaction could not begin.
-    #[error("begin transaction: {0}")]
-    Begin(Box<dyn std::error::Error + Send + Sync>),
-    /// The settling statement failed.
-    #[error("complete task: {0}")]
-    Settle(Box<dyn std::error::Error + Send + Sync>),
-    /// The commit failed, and nothing was written.
-    #[error("commit transaction: {0}")]
-    Commit(sqlx::Error),
-    /// The reply to the commit was lost, and the row could not be read back.
-    #[error("commit transaction: {commit}; its result is not known: {read}")]
-    Unknown {
-        /// Why the commit failed.
-        commit: sqlx::Error,
-        /// Why the row could not be read.
-        read: LedgerError,
-    },
-}
-
-impl MysqlLedger {
-    /// Begins a transaction in a session with the server's defaults, except for the time zone, which is UTC.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub(crate) async fn begin(&self) -> Result<TaskTransaction, TransactionError> {
+#[async_trait]
+impl Transactions for MysqlLedger {
+    async fn begin(&self) -> Result<TaskTransaction, TransactionError> {
         let pool = self.pools.handlers().clone();
         // The driver's `begin` is not cancel safe: a task of its own sees it through.
         let begun = tokio::spawn(async move { pool.begin().await }).await;
@@ -65,8 +24,7 @@ impl MysqlLedger {
         begun.map_err(|error| TransactionError::Begin(error.into()))
     }
 
-    /// Settles a run as the last statement of `tx`, and commits. `None`: the claim is lost, and all is rolled back.
-    pub(crate) async fn settle_in(
+    async fn settle_in(
         &self,
         tx: TaskTransaction,
         lease: Lease,
@@ -104,6 +62,52 @@ impl MysqlLedger {
         }
     }
 
+    async fn create_in(
+        &self,
+        tx: &mut MySqlConnection,
+        tasks: &[NewTask],
+    ) -> Result<Vec<Created>, LedgerError> {
+        let keys: Vec<&TaskKey> = tasks.iter().map(|task| &task.key).collect();
+        self.refuse_unfit(&keys).await?;
+        let connection = tx.acquire().await.map_err(error)?;
+        let refs: Vec<&NewTask> = tasks.iter().collect();
+        for (sql, tasks) in self.creations(&refs) {
+            let sql = self.in_others_session(sql).await?;
+            sqlx::query::Query::<MySql, _>::execute(self.creation(sql, &tasks), &mut *connection)
+                .await
+                .map_err(error)?;
+        }
+        let keys: Vec<&str> = keys.into_iter().map(TaskKey::as_str).collect();
+        let lookups = self.look_up_rows_in(connection, &keys).await?;
+        tasks
+            .iter()
+            .map(|task| {
+                lookups
+                    .iter()
+                    .find(|row| row.key == task.key.as_str())
+                    .map(|row| row.created(task))
+            })
+            .map(|created| created.ok_or_else(|| error(sqlx::Error::RowNotFound)))
+            .collect()
+    }
+
+    async fn cancel_in(
+        &self,
+        tx: &mut MySqlConnection,
+        key: &TaskKey,
+    ) -> Result<CancelAnswer, LedgerError> {
+        if !key.as_str().is_ascii() && !self.facts().await?.key_charset.holds(key.as_str()) {
+            return Ok(CancelAnswer::Unknown);
+        }
+        let update = self.queries.with_keys(queries::CANCEL, 1);
+        let update = statement(self.in_others_session(update).await?).bind(key.to_string());
+        update.execute(&mut *tx).await.map_err(error)?;
+        let lookups = self.look_up_rows_in(tx, &[key.as_str()]).await?;
+        Ok(cancel_answer(lookups.first()))
+    }
+}
+
+impl MysqlLedger {
     async fn completion(
         &self,
         result: Option<String>,
@@ -175,58 +179,6 @@ impl MysqlLedger {
             Outcome::Again(due) => done || row.arming.due == *due,
             _ => done,
         })
-    }
-
-    /// Creates tasks in the caller's own transaction: they exist if and only if it commits.
-    ///
-    /// # Errors
-    /// [`LedgerError`]; the transaction can then only be rolled back.
-    pub async fn create_in(
-        &self,
-        tx: &mut MySqlConnection,
-        tasks: &[NewTask],
-    ) -> Result<Vec<Created>, LedgerError> {
-        let keys: Vec<&TaskKey> = tasks.iter().map(|task| &task.key).collect();
-        self.refuse_unfit(&keys).await?;
-        let connection = tx.acquire().await.map_err(error)?;
-        let refs: Vec<&NewTask> = tasks.iter().collect();
-        for (sql, tasks) in self.creations(&refs) {
-            let sql = self.in_others_session(sql).await?;
-            sqlx::query::Query::<MySql, _>::execute(self.creation(sql, &tasks), &mut *connection)
-                .await
-                .map_err(error)?;
-        }
-        let keys: Vec<&str> = keys.into_iter().map(TaskKey::as_str).collect();
-        let lookups = self.look_up_rows_in(connection, &keys).await?;
-        tasks
-            .iter()
-            .map(|task| {
-                lookups
-                    .iter()
-                    .find(|row| row.key == task.key.as_str())
-                    .map(|row| row.created(task))
-            })
-            .map(|created| created.ok_or_else(|| error(sqlx::Error::RowNotFound)))
-            .collect()
-    }
-
-    /// Cancels a task in the caller's own transaction: it is cancelled if and only if that commits.
-    ///
-    /// # Errors
-    /// [`LedgerError`]; the transaction can then only be rolled back.
-    pub async fn cancel_in(
-        &self,
-        tx: &mut MySqlConnection,
-        key: &TaskKey,
-    ) -> Result<CancelAnswer, LedgerError> {
-        if !key.as_str().is_ascii() && !self.facts().await?.key_charset.holds(key.as_str()) {
-            return Ok(CancelAnswer::Unknown);
-        }
-        let update = self.queries.with_keys(queries::CANCEL, 1);
-        let update = statement(self.in_others_session(update).await?).bind(key.to_string());
-        update.execute(&mut *tx).await.map_err(error)?;
-        let lookups = self.look_up_rows_in(tx, &[key.as_str()]).await?;
-        Ok(cancel_answer(lookups.first()))
     }
 
     /// Where keys stand, in the caller's own transaction. The rows are locked: the transaction may have read before, and

@@ -1,8 +1,11 @@
-//! A row, and what each verb makes of it.
+//! A row of the table, and the effect of each verb on it.
 
-use crate::ledger::recurring::SeriesRow;
+mod settle;
+mod view;
+
 use crate::ledger::{
-    CancelAnswer, Claimant, FoundLease, IfPending, Lookup, NewTask, Owner, REDRIVEN_AGO, Upcoming,
+    CancelAnswer, Claimant, FoundLease, IfPending, Lookup, NewTask, Owner, REDRIVEN_AGO, SeriesRow,
+    Upcoming,
 };
 use crate::task::{
     Arming, How, Mishap, Origin, PAYLOAD_READ_MAX, Reason, Recurrence, State, TaskKey, UnixMs,

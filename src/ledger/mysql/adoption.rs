@@ -1,13 +1,14 @@
 //! Rows on behalf of keys that some program armed.
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::MysqlLedger;
 use super::connection::{
     Conn, Statement, error, is_about_data, is_deadlock, is_duplicate, is_locked, statement,
 };
-use super::queries;
-use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup, WITHDRAW_AHEAD};
+use super::{queries, retried};
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, WITHDRAW_AHEAD};
 use crate::task::{Arming, State, UnixMs};
 
 /// Connections that write at once. Each statement is a transaction, and those that commit together share the
@@ -17,13 +18,33 @@ const LANES: usize = 4;
 /// How often a deadlock is answered by simply trying again.
 const DEADLOCK_RETRIES: u32 = 3;
 
+#[async_trait]
+impl Adoption for MysqlLedger {
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
+        self.adopt_all(keys).await
+    }
+
+    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
+        let withdraw = || self.withdrawal(seen, heard);
+        let matched = retried!(self, |conn| conn.execute(withdraw()))?;
+        Ok(matched > 0)
+    }
+
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
+        let undelete = || {
+            statement(self.queries.plain(queries::UNDELETE))
+                .bind(arming.row)
+                .bind(arming.due.0)
+        };
+        let matched = retried!(self, |conn| conn.execute(undelete()))?;
+        Ok(matched > 0)
+    }
+}
+
 impl MysqlLedger {
     /// Writes many at a time where nothing stands in the way, and then each of the others by itself, on several
     /// connections. Answers in their order.
-    pub(super) async fn adopt_all(
-        &self,
-        keys: &[AdoptionRequest],
-    ) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt_all(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         let mut together = self.adopt_together(keys).await?;
         let written = |found: &AdoptionRequest| together.remove(&found.key).map(Adopted::Written);
         let mut adopted: Vec<Option<Adopted>> = keys.iter().map(written).collect();
@@ -133,7 +154,7 @@ impl MysqlLedger {
         })
     }
 
-    pub(super) fn withdrawal(&self, seen: &Lookup, heard: UnixMs) -> Statement<'static> {
+    fn withdrawal(&self, seen: &Lookup, heard: UnixMs) -> Statement<'static> {
         statement(self.queries.plain(queries::WITHDRAW))
             .bind(heard.0)
             .bind(seen.arming.row)

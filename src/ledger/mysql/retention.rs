@@ -1,58 +1,37 @@
-//! Maintenance of finished rows in bulk: redrive, discard, prune. Each statement names few rows by primary key.
+//! Retention: deletes finished rows in bulk. Each statement names few rows by primary key.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::connection::{Conn, about_rows, error, statement};
 use super::queries;
-use super::scan::THE_END;
-use super::{BATCH_MAX, MysqlLedger, decode};
-use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned};
+use super::scans::THE_END;
+use super::{MysqlLedger, decode};
+use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, TaskKey, UnixMs};
 
 /// Index entries that one statement passes over on the way to what is surplus.
 const STRIDE: u64 = 50_000;
 
+#[async_trait]
+impl Retention for MysqlLedger {
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+        self.prune_batch(prune).await
+    }
+
+    async fn prune_rows(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
+        self.prune_these(prune, rows).await
+    }
+
+    async fn surplus(&self, state: State, keep: u64) -> Result<Option<PruneCursor>, LedgerError> {
+        self.surplus_of(state, keep).await
+    }
+}
+
 impl MysqlLedger {
-    /// A statement over rows, leaving out those that another session has locked; tells how many matched.
-    pub(super) async fn over_rows(
-        &self,
-        template: &'static str,
-        rows: &[u64],
-    ) -> Result<u64, LedgerError> {
-        let mut matched = 0;
-        let mut conn = self.pools.acquire().await?;
-        for batch in rows.chunks(BATCH_MAX) {
-            let act = |ids: &[u64]| about_rows(&self.queries, template, ids);
-            let past = self
-                .locks
-                .get_past(
-                    &mut conn,
-                    &self.queries,
-                    batch,
-                    |id| *id,
-                    |conn, ids| Box::pin(conn.execute(act(ids))),
-                )
-                .await
-                .map_err(error)?;
-            matched += past.matched;
-        }
-        Ok(matched)
-    }
-
-    pub(super) async fn keys_of_dead(&self, rows: &[u64]) -> Result<Vec<TaskKey>, LedgerError> {
-        let mut keys = Vec::with_capacity(rows.len());
-        let mut conn = self.pools.acquire().await?;
-        for batch in rows.chunks(BATCH_MAX) {
-            let question = about_rows(&self.queries, queries::DEAD_KEYS, batch);
-            for row in conn.fetch(question).await.map_err(error)? {
-                keys.extend(decode::key(&row).map_err(error)?);
-            }
-        }
-        Ok(keys)
-    }
-
-    pub(super) async fn prune_batch(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
+    async fn prune_batch(&self, prune: &Prune) -> Result<Pruned, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         self.prune_on(&mut conn, prune).await.map_err(error)
     }
@@ -118,11 +97,7 @@ impl MysqlLedger {
         Ok(pruned)
     }
 
-    pub(super) async fn prune_these(
-        &self,
-        prune: &Prune,
-        rows: &[u64],
-    ) -> Result<u64, LedgerError> {
+    async fn prune_these(&self, prune: &Prune, rows: &[u64]) -> Result<u64, LedgerError> {
         let Some(status) = status(prune.state).filter(|_| !rows.is_empty()) else {
             return Ok(0);
         };
@@ -156,7 +131,7 @@ impl MysqlLedger {
         Ok(past.matched)
     }
 
-    pub(super) async fn surplus_of(
+    async fn surplus_of(
         &self,
         state: State,
         keep: u64,

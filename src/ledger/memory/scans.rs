@@ -1,0 +1,132 @@
+//! Scans in memory.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::MemoryLedger;
+use super::row::{NEVER, Row, Status};
+use crate::ledger::{
+    DuePage, DuePlace, DueScan, FoundLease, Known, LeasePage, LedgerError, Scans, Upcoming, Window,
+};
+use crate::task::{KeyBucket, KeyBuckets, Paused};
+
+#[async_trait]
+impl Scans for MemoryLedger {
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
+        let page = self.page(scan);
+        self.count_read_ahead(scan.window, &page);
+        Ok(page)
+    }
+
+    async fn scan_new(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError> {
+        let everything = DueScan {
+            limit: u32::MAX,
+            ..scan
+        };
+        let mut page = self.page(everything);
+        page.rows
+            .retain(|row| among.contains(KeyBucket::of(&row.key)));
+        let more = page.rows.len() > scan.limit as usize;
+        page.rows.truncate(scan.limit as usize);
+        let last = page.rows.last();
+        page.next = last
+            .map(|row| (row.due_at, row.arming.row))
+            .filter(|_| more);
+        page.rows.retain(|row| !known(row.arming.row, row.due_at));
+        self.count_read_ahead(scan.window, &page);
+        Ok(page)
+    }
+
+    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {
+        let mut page = self.scan(scan).await?;
+        page.rows
+            .retain(|row| paused.hinders(&row.key, row.arming.due).is_none());
+        Ok(page)
+    }
+
+    /// All in one page.
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
+        let now = self.clock.now();
+        let table = self.table();
+        let leased = table.rows.values().filter(|row| {
+            row.status == Status::Unprocessed
+                && !row.deleted
+                && row.due_at() <= now
+                && row.lease_until > NEVER
+                && after.is_none_or(|after| (row.due_at(), row.id) > after)
+        });
+        let lease = |row: &Row| {
+            Some(FoundLease {
+                row: row.id,
+                owner: row.owner?,
+                daemon: row.daemon.clone(),
+                until: row.lease_until,
+            })
+        };
+        Ok(LeasePage {
+            leases: leased.filter_map(lease).collect(),
+            next: None,
+        })
+    }
+
+    async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError> {
+        let now = self.clock.now();
+        let table = self.table();
+        let found = rows.iter().filter_map(|id| table.rows.get(id));
+        let free = found.filter(|row| row.free_and_due(now));
+        Ok(free.map(Row::upcoming).collect())
+    }
+}
+
+impl MemoryLedger {
+    fn count_read_ahead(&self, window: Window, page: &DuePage) {
+        if let Window::Ahead(_) = window {
+            self.read_ahead
+                .fetch_add(page.rows.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn page(&self, scan: DueScan) -> DuePage {
+        let now = self.clock.now();
+        let within = |row: &Row, deleted: bool, back: Duration, ahead: Duration| {
+            row.status == Status::Unprocessed
+                && row.deleted == deleted
+                && row.due_at().plus(back) > now
+                && row.due_at() <= now.plus(ahead)
+        };
+        let table = self.table();
+        let mut rows: Vec<&Row> = table
+            .rows
+            .values()
+            .filter(|row| match scan.window {
+                Window::OverdueOldest(by) | Window::OverdueNewest(by) => {
+                    row.free_and_due(now) && now.since(row.due_at()) >= by
+                }
+                Window::Ahead(span) => within(row, false, Duration::ZERO, span),
+                Window::Deleted { back, ahead } => within(row, true, back, ahead),
+            })
+            .collect();
+        rows.sort_by_key(|row| (row.due_at(), row.id));
+        let place = |row: &Row| (row.due_at(), row.id);
+        if matches!(scan.window, Window::OverdueNewest(_)) {
+            rows.reverse();
+            rows.retain(|row| scan.after.is_none_or(|after| place(row) < after));
+        } else {
+            rows.retain(|row| scan.after.is_none_or(|after| place(row) > after));
+        }
+        let more = rows.len() > scan.limit as usize;
+        rows.truncate(scan.limit as usize);
+        DuePage {
+            next: rows.last().map(|row| place(row)).filter(|_| more),
+            rows: rows.into_iter().map(Row::upcoming).collect(),
+            foreign: 0,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The seam for finding tasks by due time.
+
+use async_trait::async_trait;
+
+use super::{DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, Upcoming};
+use crate::task::{KeyBuckets, Paused};
+
+/// Scans of pending tasks. Called by the background tasks of the engine: sweep, look-ahead, arming horizon, audit and
+/// recovery.
+#[async_trait]
+pub trait Scans: Send + Sync {
+    /// Reads a page of pending tasks by due time.
+    async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError>;
+
+    /// Reads a page as [`scan`](Self::scan) does, of the keys in the buckets `among`, without the rows for which `known`
+    /// returns true.
+    ///
+    /// Of a known row, only its index entry is read. The page ends after `limit` entries of these buckets; known and
+    /// leased rows count.
+    async fn scan_new(
+        &self,
+        scan: DueScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<DuePage, LedgerError>;
+
+    /// Reads a page of overdue tasks as [`scan`](Self::scan) does, without those that `paused` keeps from starting.
+    ///
+    /// Reads a bounded number of rows, however many are paused: the page may hold fewer than `limit` tasks and still have
+    /// a next one.
+    async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError>;
+
+    /// Reads the leases of a page of due tasks, by due time, after the place `after`.
+    ///
+    /// A page covers a fixed number of due rows, leased or not.
+    async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError>;
+
+    /// Returns those of `rows` that are pending, due and not leased, in any order.
+    async fn claimable(&self, rows: &[u64]) -> Result<Vec<Upcoming>, LedgerError>;
+}

@@ -1,0 +1,27 @@
+//! The row of a recurring task.
+
+use super::Lookup;
+use crate::task::Recurrence;
+
+/// The row of a key, with its recurrence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesRow {
+    /// Its state and arming.
+    pub lookup: Lookup,
+    /// Its recurrence as stored, JSON. `None`: the task runs once.
+    pub recurrence: Option<String>,
+    /// Its payload, JSON.
+    pub payload: Option<String>,
+    /// Its tag.
+    pub tag: Option<String>,
+    /// Its own limit of runs.
+    pub max_attempts: Option<u16>,
+}
+
+impl SeriesRow {
+    /// The recurrence as stored and as parsed. `None` if there is none or it cannot be parsed.
+    pub(super) fn stored(&self) -> Option<(&str, Recurrence)> {
+        let stored = self.recurrence.as_deref()?;
+        Some((stored, stored.parse().ok()?))
+    }
+}

@@ -1,0 +1,90 @@
+//! The seam for transactions on the ledger's own database.
+
+use async_trait::async_trait;
+use sqlx::{MySqlConnection, MySqlTransaction};
+
+use super::{CancelAnswer, Created, Lease, LedgerError, NewTask};
+use crate::task::{Outcome, TaskKey, UnixMs};
+
+/// A transaction on the ledger's database, begun by [`MysqlTask::begin`](crate::MysqlTask::begin).
+pub type TaskTransaction = MySqlTransaction<'static>;
+
+/// How a handler's transaction settles its task, if that was not cancelled during the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Done, or pending again under the next arming of a recurring task.
+    Complete {
+        /// Due time of that arming.
+        next: Option<UnixMs>,
+    },
+    /// Pending again under an arming that the handler chose.
+    Again {
+        /// The present, on the ledger's clock.
+        now: UnixMs,
+        /// Due time of that arming; not the due time of this run.
+        due: UnixMs,
+    },
+}
+
+/// Reason why a handler's transaction did not settle its task.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// The transaction could not begin.
+    #[error("begin transaction: {0}")]
+    Begin(Box<dyn std::error::Error + Send + Sync>),
+    /// The settling statement failed.
+    #[error("complete task: {0}")]
+    Settle(Box<dyn std::error::Error + Send + Sync>),
+    /// The commit failed, and nothing was written.
+    #[error("commit transaction: {0}")]
+    Commit(sqlx::Error),
+    /// The reply to the commit was lost, and the row could not be read back.
+    #[error("commit transaction: {commit}; its result is not known: {read}")]
+    Unknown {
+        /// Why the commit failed.
+        commit: sqlx::Error,
+        /// Why the row could not be read.
+        read: LedgerError,
+    },
+}
+
+/// Settling, creating and cancelling tasks within transactions on the ledger's database. Called by
+/// [`MysqlTask`](crate::MysqlTask) on behalf of handlers, and by [`TaskClient`](crate::TaskClient).
+#[async_trait]
+pub trait Transactions: Send + Sync {
+    /// Begins a transaction in a session with the server's defaults, except for the time zone, which is UTC.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn begin(&self) -> Result<TaskTransaction, TransactionError>;
+
+    /// Settles a run as the last statement of `tx`, and commits. `None`: the claim is lost, and all is rolled back.
+    async fn settle_in(
+        &self,
+        tx: TaskTransaction,
+        lease: Lease,
+        ending: Ending,
+        result: Option<String>,
+    ) -> Result<Option<Outcome>, TransactionError>;
+
+    /// Creates tasks in the caller's own transaction: they exist if and only if it commits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the transaction can then only be rolled back.
+    async fn create_in(
+        &self,
+        tx: &mut MySqlConnection,
+        tasks: &[NewTask],
+    ) -> Result<Vec<Created>, LedgerError>;
+
+    /// Cancels a task in the caller's own transaction: it is cancelled if and only if that commits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the transaction can then only be rolled back.
+    async fn cancel_in(
+        &self,
+        tx: &mut MySqlConnection,
+        key: &TaskKey,
+    ) -> Result<CancelAnswer, LedgerError>;
+}
