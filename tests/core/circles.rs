@@ -14,6 +14,7 @@ const HELD: [&str; 15] = [
     "clock",
     "compose",
     "http",
+    "ledger",
     "limiter",
     "membership",
     "redis",

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::error::{is_one_of, number};
 use super::introspect::TableSchema;
-use super::{MigrateError, schema};
+use super::{MigrateError, compare};
 use crate::task::TableName;
 
 const BATCH: usize = 500;
@@ -22,7 +22,7 @@ pub(super) async fn count(
     table: &TableName,
     found: &TableSchema,
 ) -> Result<u64, MigrateError> {
-    let key = match schema::key_collation_to_be(found) {
+    let key = match compare::key_collation_to_be(found) {
         Some(collation) => format!("`key` COLLATE {collation}"),
         None => "`key`".to_owned(),
     };

@@ -7,31 +7,22 @@ use sqlx::MySqlConnection;
 
 use super::MigrateError;
 use super::introspect::TableSchema;
-use super::step::Step;
 use crate::task::TableName;
 
 /// What stands before the number.
 const MARK: &str = "lapsed:";
 const DIGITS: usize = 16;
 
-/// A new one, as it stands in a comment.
+/// A new identity, as written in a comment.
 pub(super) fn random() -> String {
     format!("{MARK}{:016x}", rand::random::<u64>())
 }
 
-/// The one in this comment.
-fn of_comment(comment: &str) -> Option<&str> {
+/// The identity in this comment.
+pub(super) fn of_comment(comment: &str) -> Option<&str> {
     let marked = comment.split_whitespace();
     let mut marked = marked.filter_map(|word| word.strip_prefix(MARK));
     marked.find(|id| id.len() == DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
-/// The step that gives a table one, if it has none. Its own comment stays.
-pub(super) fn step(found: &TableSchema) -> Option<Step> {
-    of_comment(&found.comment).is_none().then(|| {
-        let comment = format!("{} {}", found.comment, random());
-        Step::Identify(comment.trim().to_owned())
-    })
 }
 
 /// The identity of a table; `None` if it was not migrated since there are any.

@@ -3,8 +3,7 @@
 use sqlx::MySqlConnection;
 
 use super::introspect::TableSchema;
-use super::step::Step;
-use super::{MigrateError, schema};
+use super::{MigrateError, definition};
 use crate::task::TableName;
 
 /// A side table.
@@ -13,7 +12,6 @@ pub(super) struct SideTable {
     name: fn(&TableName) -> String,
     /// What it is for, as in "for its pauses".
     what_for: &'static str,
-    step: Step,
 }
 
 /// What is paused. No daemon starts without it: it would run what somebody has paused.
@@ -21,7 +19,6 @@ pub(super) const PAUSES: SideTable = SideTable {
     create: include_str!("../../../migrations/tb_time_limit_task_pauses.sql"),
     name: TableName::pauses,
     what_for: "its pauses",
-    step: Step::CreatePauses,
 };
 
 /// How often tasks may start. Only daemons without Redis look at it, and those go on without it.
@@ -29,30 +26,29 @@ pub(super) const RATES: SideTable = SideTable {
     create: include_str!("../../../migrations/tb_time_limit_task_rates.sql"),
     name: TableName::rates,
     what_for: "its rates",
-    step: Step::CreateRates,
 };
 
 impl SideTable {
     /// How to create it.
     pub(super) fn create_statement(&self, table: &TableName) -> String {
-        schema::statement_of(self.create, table)
+        definition::statement_of(self.create, table)
     }
 
-    /// Whether it is still to be created.
+    /// True if it does not exist yet.
     ///
     /// # Errors
-    /// Something else has its name.
-    pub(super) async fn step(
+    /// A table of its name lacks one of its columns.
+    pub(super) async fn is_missing(
         &self,
         conn: &mut MySqlConnection,
         table: &TableName,
-    ) -> Result<Option<Step>, MigrateError> {
+    ) -> Result<bool, MigrateError> {
         let name = (self.name)(table);
         let Some(found) = TableSchema::read(conn, &name).await? else {
-            return Ok(Some(self.step.clone()));
+            return Ok(true);
         };
         match self.columns().find(|column| found.column(column).is_none()) {
-            None => Ok(None),
+            None => Ok(false),
             Some(column) => Err(MigrateError::Incompatible {
                 table: table.clone(),
                 problem: format!(

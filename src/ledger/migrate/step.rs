@@ -1,8 +1,10 @@
+//! The steps of a migration, and the methods by which a server runs them.
+
 use std::fmt;
 
+use super::definition::{self, Index};
 use super::identity;
-use super::schema::{self, Index};
-use super::side_tables;
+use super::side_tables::{PAUSES, RATES};
 use crate::task::TableName;
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
@@ -81,7 +83,7 @@ impl Step {
             Self::CreateTable => {
                 format!(
                     "{} COMMENT='{}'",
-                    schema::create_statement(table),
+                    definition::create_statement(table),
                     identity::random()
                 )
             }
@@ -113,8 +115,8 @@ impl Step {
             Self::ReplaceIndex(index) => {
                 alter + &format!("DROP KEY `{}`, ADD {}", index.name, index.definition())
             }
-            Self::CreatePauses => side_tables::PAUSES.create_statement(table),
-            Self::CreateRates => side_tables::RATES.create_statement(table),
+            Self::CreatePauses => PAUSES.create_statement(table),
+            Self::CreateRates => RATES.create_statement(table),
         }
     }
 
@@ -267,7 +269,7 @@ fn modify_key(length: u64, charset: &str, comment: &str) -> String {
 }
 
 fn add_column(name: &str) -> String {
-    format!("ADD COLUMN `{name}` {}", schema::definition(name))
+    format!("ADD COLUMN `{name}` {}", definition::definition(name))
 }
 
 fn quotable(text: &str) -> String {

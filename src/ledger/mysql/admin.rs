@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, about_rows, error, statement};
+use super::connection::{Conn, about_rows, statement};
+use super::error::error;
 use super::{BATCH_MAX, MysqlLedger, decode, queries, retried};
 use crate::ledger::{
     Admin, DetailedStats, DetailedStatsLimits, LedgerError, ListFilter, ListPage, Pauses, Picked,

@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 
-use super::connection::{Conn, error, statement};
+use super::connection::{Conn, statement};
+use super::error::error;
 use super::{BATCH_MAX, MysqlLedger, queries};
 use crate::ledger::{AdoptionRequest, LedgerError};
 use crate::task::{Arming, TaskKey};

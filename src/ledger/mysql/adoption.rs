@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::MysqlLedger;
-use super::connection::{
-    Conn, Statement, error, is_about_data, is_deadlock, is_duplicate, is_locked, statement,
-};
+use super::connection::{Conn, Statement, statement};
+use super::error::error;
+use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
 use super::{queries, retried};
 use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, WITHDRAW_AHEAD};
 use crate::task::{Arming, State, UnixMs};

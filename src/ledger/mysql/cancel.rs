@@ -6,9 +6,11 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::connection::{Conn, Statement, about_rows, error, statement};
+use super::MysqlLedger;
+use super::connection::{Conn, Statement, about_rows, statement};
+use super::decode::{self, Cancellable};
+use super::error::error;
 use super::queries::{self, padded};
-use super::{MysqlLedger, decode};
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError, Owner};
 use crate::task::TaskKey;
@@ -25,15 +27,6 @@ const CONNECTIONS: usize = 3;
 /// How long rows are waited for that another session has locked, and how often they are asked for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
-
-/// A row that may be cancelled.
-#[derive(Debug, Clone)]
-pub(super) struct Cancellable {
-    pub id: u64,
-    /// `None`: the row's key is no task key.
-    pub key: Option<TaskKey>,
-    pub leased: bool,
-}
 
 impl MysqlLedger {
     pub(super) async fn cancel_one_page(
@@ -208,7 +201,7 @@ impl MysqlLedger {
             Some(key) => filter.fits_key(key),
             None => filter.class.is_none(),
         };
-        let found = found.iter().map(decode::cancellable);
+        let found = found.iter().map(Cancellable::read);
         let mut found: Vec<Cancellable> = found.collect::<Result<_, _>>()?;
         found.retain(fits);
         Ok(found)

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::{self, Conn, about_rows, error, statement};
+use super::connection::{self, Conn, about_rows, statement};
+use super::error::error;
 use super::queries::{self, padded};
 use super::{MysqlLedger, decode};
 use crate::ledger::{Claim, Claimant, Lease, LedgerError, Owner, Renewal};

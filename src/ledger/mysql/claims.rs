@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connection::error;
 use super::decode::LookupRow;
+use super::error::error;
 use super::{BATCH_MAX, MysqlLedger};
 use crate::ledger::{
     Claim, Claimant, Claims, FoundLease, Lease, LedgerError, Lookup, Renewal, Settled, Settlement,

@@ -7,17 +7,16 @@
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::mysql::{
-    MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions, MySqlRow,
-};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlPoolOptions, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySql, MySqlPool};
 
-use super::super::LedgerError;
-use super::pool::{ACQUIRE_TIMEOUT, Lent, Pool};
-use super::privileges;
+use super::error::error;
+use super::error_numbers::is_transient;
+use super::pool::{Lent, Pool};
 use super::queries::{Queries, padded};
 use crate::config::{ConfigError, ENCODE, LedgerConfig};
+use crate::ledger::LedgerError;
 
 /// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
 /// waits costs only its slot, while one that fails costs an attempt. The run's own time limit stands above.
@@ -198,121 +197,5 @@ impl Drop for Conn {
             Some(lent) => lent.close(),
             None => {}
         }
-    }
-}
-
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
-const DEADLOCK: u16 = 1213;
-const DUPLICATE_KEY: u16 = 1062;
-/// MariaDB 11.6 and newer: the row changed since this statement's snapshot.
-const RECORD_CHANGED: u16 = 1020;
-
-/// Shutting down, read-only, too many connections, killed, cut short, no memory, a failed commit, a proxy without a
-/// server, a conflict of group replication, TiDB without its storage: another connection or a little later it may work.
-const PASSING: [u16; 45] = [
-    1037, 1038, 1040, 1041, 1047, 1053, 1080, 1129, 1135, 1152, 1158, 1159, 1160, 1161, 1180, 1181,
-    1203, 1205, 1226, 1290, 1317, 1412, 1615, 1637, 1792, 1836, 1927, 1969, 3024, 3100, 3101, 3170,
-    4031, 8002, 8022, 8027, 8028, 9001, 9002, 9003, 9004, 9005, 9006, 9007, 9010,
-];
-
-/// About the values of a statement, or what a constraint or a trigger of the table says of them: null, too long, out of
-/// range, not of the column's character set, not JSON, too large for a packet, against a foreign key or a check.
-const ABOUT_DATA: [u16; 33] = [
-    1048, 1153, 1216, 1217, 1263, 1264, 1265, 1267, 1270, 1271, 1292, 1300, 1301, 1366, 1367, 1406,
-    1411, 1451, 1452, 1644, 1690, 3140, 3141, 3143, 3144, 3146, 3150, 3157, 3158, 3819, 3854, 3988,
-    4025,
-];
-
-fn number(error: &sqlx::Error) -> Option<u16> {
-    let error = error
-        .as_database_error()?
-        .try_downcast_ref::<MySqlDatabaseError>()?;
-    Some(error.number())
-}
-
-/// Whether another session's lock was in the way.
-pub(super) fn is_locked(error: &sqlx::Error) -> bool {
-    matches!(
-        number(error),
-        Some(LOCK_WAIT_TIMEOUT | DEADLOCK | RECORD_CHANGED)
-    )
-}
-
-/// Whether the statement was rolled back to resolve a conflict, and may simply be tried again.
-pub(super) fn is_deadlock(error: &sqlx::Error) -> bool {
-    matches!(number(error), Some(DEADLOCK | RECORD_CHANGED))
-}
-
-/// Whether there is a row of this key already.
-pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
-    number(error) == Some(DUPLICATE_KEY)
-}
-
-/// Whether the same statement may succeed later, or on another connection.
-pub(super) fn is_transient(error: &sqlx::Error) -> bool {
-    match number(error) {
-        Some(number) => PASSING.contains(&number) || number == DEADLOCK || number == RECORD_CHANGED,
-        None => matches!(
-            error,
-            sqlx::Error::Io(_)
-                | sqlx::Error::Tls(_)
-                | sqlx::Error::Protocol(_)
-                | sqlx::Error::PoolTimedOut
-                | sqlx::Error::PoolClosed
-                | sqlx::Error::WorkerCrashed
-        ),
-    }
-}
-
-/// Whether the server refused the values of the statement.
-pub(super) fn is_about_data(error: &sqlx::Error) -> bool {
-    number(error).is_some_and(|number| ABOUT_DATA.contains(&number))
-}
-
-/// Whether a password of MySQL's `caching_sha2_password` would have to go over a wire without TLS. The driver has a
-/// feature that encrypts it all the same; every MySQL comes with TLS switched on, so that is left out.
-fn wants_tls(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Configuration(error) if error.to_string().starts_with("RSA auth backend disabled"))
-}
-
-/// The driver's error as the seam's, with what to do about it.
-pub(super) fn error(error: sqlx::Error) -> LedgerError {
-    let hint = match number(&error) {
-        Some(1045 | 1698) => "; check user and password in `ledger.url`",
-        Some(1049) => "; create the database or mend `ledger.url`",
-        Some(1146) => "; run `lapsed migrate`",
-        Some(1054) => "; run `lapsed migrate`",
-        Some(1290 | 1836) => "; the server is read-only",
-        Some(1267 | 1270 | 1271 | 1366 | 3854 | 3988) => {
-            "; where a key is not plain ASCII, run `lapsed migrate --utf8mb4`"
-        }
-        Some(1461) => "; raise the server's `max_prepared_stmt_count`",
-        _ => "",
-    };
-    let lacks_right = matches!(number(&error), Some(1044 | 1142 | 1143));
-    let message = match &error {
-        sqlx::Error::Database(error) if lacks_right => {
-            format!("{}{}", error.message(), privileges::remedy(error.message()))
-        }
-        sqlx::Error::Database(error) => format!("{}{hint}", error.message()),
-        sqlx::Error::PoolTimedOut => format!(
-            "no connection within {} s; is the server up, and `ledger.max_connections` large enough?",
-            ACQUIRE_TIMEOUT.as_secs()
-        ),
-        error if wants_tls(error) => "the server takes this user's password over TLS alone; \
-             is `ssl-mode=disabled` in `ledger.url`, or TLS switched off there?"
-            .to_owned(),
-        sqlx::Error::Io(error) => format!("{error}; is the server up, and `ledger.url` right?"),
-        other => other.to_string(),
-    };
-    let (locked, transient) = (is_locked(&error), is_transient(&error));
-    let about_data = is_about_data(&error);
-    // What the driver says of TLS is about features of its own.
-    let source = (!wants_tls(&error)).then(|| std::sync::Arc::new(error) as _);
-    match () {
-        () if locked => LedgerError::Locked { message, source },
-        () if transient => LedgerError::Unavailable { message, source },
-        () if about_data => LedgerError::Unfit { message, source },
-        () => LedgerError::Refused { message, source },
     }
 }

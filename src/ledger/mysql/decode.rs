@@ -7,7 +7,6 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
-use super::cancel::Cancellable;
 use crate::ledger::{
     CancelAnswer, Claim, Created, DuePage, FoundLease, Lease, Lookup, MalformedRow, NewTask, Owner,
     SeriesRow, Stamp, Stands, TaskRecord, Upcoming,
@@ -78,12 +77,22 @@ pub(super) fn found_lease(row: &MySqlRow) -> sqlx::Result<Option<FoundLease>> {
 }
 
 /// A row of the query `CANCELLABLE`.
-pub(super) fn cancellable(row: &MySqlRow) -> sqlx::Result<Cancellable> {
-    Ok(Cancellable {
-        id: id(row)?,
-        key: key(row)?,
-        leased: flag(row, "leased")?,
-    })
+#[derive(Debug, Clone)]
+pub(super) struct Cancellable {
+    pub id: u64,
+    /// `None`: the row's key is not a task key.
+    pub key: Option<TaskKey>,
+    pub leased: bool,
+}
+
+impl Cancellable {
+    pub fn read(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: id(row)?,
+            key: key(row)?,
+            leased: flag(row, "leased")?,
+        })
+    }
 }
 
 /// A row of the query `NOT_CANCELLED`.

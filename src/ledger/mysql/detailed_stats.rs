@@ -3,7 +3,8 @@
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
-use super::connection::{Conn, error, statement};
+use super::connection::{Conn, statement};
+use super::error::error;
 use super::{MysqlLedger, decode, queries};
 use crate::ledger::stats::MethodCollector;
 use crate::ledger::{DetailedStats, DetailedStatsLimits, LATELY, LedgerError, Stats};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::connection::{about_rows, error, statement};
+use super::connection::{about_rows, statement};
+use super::error::error;
 use super::queries::{self, padded};
 use super::scans::{STRETCH, THE_END};
 use super::{BATCH_MAX, MysqlLedger, decode};

@@ -14,7 +14,8 @@ use futures_util::future::BoxFuture;
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::connection::{Conn, about_rows, is_deadlock, is_locked};
+use super::connection::{Conn, about_rows};
+use super::error_numbers::{is_deadlock, is_locked};
 use super::queries::{EXISTING, Queries, UNLOCKED};
 
 /// How long after the last locked row batches still ask first.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::MysqlLedger;
-use super::connection::{Conn, Statement, is_about_data, statement};
+use super::connection::{Conn, Statement, statement};
 use super::decode::LookupRow;
+use super::error_numbers::is_about_data;
 use super::queries::{self, padded};
 use crate::task::TaskKey;
 

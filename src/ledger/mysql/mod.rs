@@ -11,8 +11,11 @@ mod connection;
 mod create;
 mod decode;
 mod detailed_stats;
+mod error;
+mod error_numbers;
 mod facts;
 mod filter;
+mod key_charset;
 mod lease_scan;
 mod locks;
 mod lookup;
@@ -36,8 +39,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use self::connection::{Pools, error, statement};
-use self::facts::KnownFacts;
+use self::connection::{Pools, statement};
+use self::error::error;
+use self::facts::CachedFacts;
 use self::locks::Locks;
 #[cfg(feature = "cli")]
 pub(crate) use self::pool::ENGINE_SESSION;
@@ -70,12 +74,12 @@ macro_rules! retried {
         loop {
             match $act.await {
                 Err(error)
-                    if $crate::ledger::mysql::connection::is_locked(&error)
+                    if $crate::ledger::mysql::error_numbers::is_locked(&error)
                         && attempt < $crate::ledger::mysql::attempts_after(&error, $rows) =>
                 {
                     attempt += 1
                 }
-                result => break result.map_err($crate::ledger::mysql::connection::error),
+                result => break result.map_err($crate::ledger::mysql::error::error),
             }
         }
     }};
@@ -83,7 +87,7 @@ macro_rules! retried {
 use retried;
 
 fn attempts_after(error: &sqlx::Error, rows: usize) -> u32 {
-    match rows > 1 && !connection::is_deadlock(error) {
+    match rows > 1 && !error_numbers::is_deadlock(error) {
         true => 1,
         false => LOCK_ATTEMPTS,
     }
@@ -99,7 +103,7 @@ pub struct MysqlLedger {
     clock: LedgerClock,
     clock_read: std::sync::Arc<std::sync::Mutex<Option<ClockRead>>>,
     locks: std::sync::Arc<Locks>,
-    facts: std::sync::Arc<KnownFacts>,
+    facts: std::sync::Arc<CachedFacts>,
     /// Read by the first check.
     identity: std::sync::Arc<std::sync::OnceLock<String>>,
 }

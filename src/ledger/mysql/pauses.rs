@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, Statement, error, is_duplicate, statement};
+use super::connection::{Conn, Statement, statement};
+use super::error::error;
+use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries};
 use crate::ledger::pauses::{check_reason, check_room, cut_by};
 use crate::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};

@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySqlConnection}
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::connection::is_transient;
+use super::error_numbers::is_transient;
 use super::lost::{Lost, Peer};
 
 /// How long a caller waits for a connection.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::connection::{Conn, error, is_duplicate, statement};
+use super::connection::{Conn, statement};
+use super::error::error;
+use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries};
 use crate::ledger::LedgerError;
 use crate::task::{Grant, Rate};

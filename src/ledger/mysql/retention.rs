@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::connection::{Conn, about_rows, error, statement};
+use super::connection::{Conn, about_rows, statement};
+use super::error::error;
 use super::queries;
 use super::scans::THE_END;
 use super::{MysqlLedger, decode};

@@ -10,7 +10,8 @@ use std::time::Duration;
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
-use super::connection::{Conn, Statement, error, statement};
+use super::connection::{Conn, Statement, statement};
+use super::error::error;
 use super::filter::Conditions;
 use super::queries::{self, Queries};
 use super::scans::THE_END;

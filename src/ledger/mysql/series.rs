@@ -1,6 +1,8 @@
 //! Rows of recurring tasks.
 
-use super::connection::{Conn, error, is_duplicate, statement};
+use super::connection::{Conn, statement};
+use super::error::error;
+use super::error_numbers::is_duplicate;
 use super::{MysqlLedger, decode, queries, retried};
 use crate::ledger::{LedgerError, NewTask, SeriesRow};
 use crate::task::{Arming, State, TaskKey};

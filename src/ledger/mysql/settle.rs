@@ -4,8 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::MysqlLedger;
-use super::connection::{Conn, Statement, about_rows, error, is_locked, statement};
+use super::connection::{Conn, Statement, about_rows, statement};
 use super::decode::SettledRow;
+use super::error::error;
+use super::error_numbers::is_locked;
 use super::locks::Past;
 use super::queries::{self, padded};
 use crate::ledger::{Lease, LedgerError, Settled, Settlement};

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use sqlx::{Acquire, MySql, MySqlConnection};
 
 use super::MysqlLedger;
-use super::connection::{Statement, error, statement};
+use super::connection::{Statement, statement};
 use super::decode::{LookupRow, SettledRow, cancel_answer};
+use super::error::error;
 use super::queries::{self, padded};
 use super::settle::NextOccurrence;
 use crate::ledger::{
@@ -115,6 +116,19 @@ impl MysqlLedger {
         let sql = self.queries.plain(queries::COMPLETE_IN);
         let sql = self.in_handlers_session(sql).await?;
         Ok(statement(sql).bind(result))
+    }
+
+    /// Adapts a statement to a session that is not the engine's. Under `innodb_snapshot_isolation` a row that
+    /// changed since the transaction first read anything cannot be locked (error 1020, all is rolled back), and the daemon
+    /// itself changes the row of a run when it renews its lease. These statements are guarded by what they name, so they
+    /// ask for the row as it is; for the transaction's own statements nothing changes. Nor does the number of decimals of
+    /// a division (`div_precision_increment`) cut milliseconds there.
+    async fn in_others_session(&self, sql: String) -> Result<String, LedgerError> {
+        let sql = sql.replace("AS SIGNED) / 1000", "AS SIGNED) * 0.001");
+        Ok(match self.facts().await?.snapshot_isolation {
+            true => format!("SET STATEMENT innodb_snapshot_isolation = OFF FOR {sql}"),
+            false => sql,
+        })
     }
 
     async fn in_handlers_session(&self, sql: String) -> Result<String, TransactionError> {

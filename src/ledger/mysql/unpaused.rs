@@ -1,6 +1,7 @@
 //! The scan of overdue tasks that are not paused.
 
-use super::connection::{Statement, error, statement};
+use super::connection::{Statement, statement};
+use super::error::error;
 use super::queries::{self, padded};
 use super::scans::{STRETCH, THE_END, ms};
 use super::{MysqlLedger, decode};

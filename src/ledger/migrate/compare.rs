@@ -1,145 +1,13 @@
-//! The wanted shape of the table, and what it takes to get there from a found one.
+//! Compares a found table with the definition: refuses what cannot be adopted, and lists the steps to the rest.
 
+use super::column_rules::{DEFAULT_ZERO, RULES, SEED_COLUMNS};
+use super::definition::{BUCKET, DUE_AT, IX_DUE, IX_DUE_BEFORE, IX_TAG, KEY, UK_KEY, definition};
 use super::introspect::{self, TableSchema};
 use super::step::Step;
-use super::{MigrateError, Options};
+use super::{MigrateError, Options, identity};
 use crate::task::TableName;
 
-/// The one place where columns are defined; new tables are made from it, old ones completed.
-const CREATE: &str = include_str!("../../../../migrations/tb_time_limit_task.sql");
-
-pub(super) const DUE_AT: &str = "due_at";
-pub(super) const BUCKET: &str = "bucket";
-const KEY: &str = "key";
 const KEY_LENGTH: u64 = 255;
-
-/// An index of the table.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Index {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether it allows a value once.
-    pub unique: bool,
-    /// Its columns, in order.
-    pub columns: &'static [&'static str],
-}
-
-static UK_KEY: Index = Index {
-    name: "uk_key",
-    unique: true,
-    columns: &[KEY],
-};
-static IX_DUE: Index = Index {
-    name: "ix_due",
-    unique: false,
-    columns: &["status", "sts", DUE_AT, "id", BUCKET],
-};
-/// What [`IX_DUE`] was before there were buckets.
-static IX_DUE_BEFORE: Index = Index {
-    name: "ix_due",
-    unique: false,
-    columns: &["status", "sts", DUE_AT, "id"],
-};
-static IX_TAG: Index = Index {
-    name: "ix_tag",
-    unique: false,
-    columns: &["tag"],
-};
-
-/// What an existing column must be like for the statements of the ledger to work on it.
-#[derive(Debug, Clone, Copy)]
-enum Rule {
-    Id,
-    /// Judged by its type alone here: [`change_key`] repairs the rest.
-    Key,
-    /// 0, 1, 2, ...: any integer type holds it.
-    Flag,
-    /// Up to 65 535.
-    Count,
-    /// Unix seconds and milliseconds. More decimals would make `end_time` differ from what we write back.
-    Time,
-    /// 16 random bytes.
-    Token,
-    /// At least so many characters.
-    Text(u64),
-    DueAt,
-    Bucket,
-}
-
-/// In the order of the table; those of the programs we adopt from come first.
-const RULES: [(&str, Rule); 26] = [
-    ("id", Rule::Id),
-    (KEY, Rule::Key),
-    ("status", Rule::Flag),
-    ("start_time", Rule::Time),
-    ("end_time", Rule::Time),
-    ("sts", Rule::Flag),
-    ("owner", Rule::Token),
-    ("daemon", Rule::Text(64)),
-    ("lease_until", Rule::Time),
-    ("run_end", Rule::Time),
-    ("retry_at", Rule::Time),
-    ("attempt", Rule::Count),
-    ("crashes", Rule::Flag),
-    ("max_attempts", Rule::Count),
-    ("adopted", Rule::Flag),
-    ("tag", Rule::Text(128)),
-    ("payload", Rule::Text((1 << 24) - 1)),
-    ("last_error", Rule::Text((1 << 16) - 1)),
-    ("reason", Rule::Text(32)),
-    ("history", Rule::Text((1 << 24) - 1)),
-    ("result", Rule::Text((1 << 24) - 1)),
-    ("recurrence", Rule::Text((1 << 16) - 1)),
-    ("finished_at", Rule::Time),
-    ("changed_at", Rule::Time),
-    (DUE_AT, Rule::DueAt),
-    (BUCKET, Rule::Bucket),
-];
-
-/// A table without one of these is something else that happens to have our table's name.
-const SEED_COLUMNS: [&str; 5] = ["id", KEY, "status", "start_time", "end_time"];
-const DEFAULT_ZERO: [&str; 2] = ["status", "sts"];
-
-pub(super) fn create_statement(table: &TableName) -> String {
-    statement_of(CREATE, table)
-}
-
-/// A file of a statement, for this table.
-pub(super) fn statement_of(file: &str, table: &TableName) -> String {
-    file.lines()
-        .filter(|line| !line.starts_with("--"))
-        .map(|line| line.replace("{table}", table.as_str()))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// The definition of one of the table's columns.
-pub(super) fn definition(name: &str) -> &'static str {
-    let quoted = format!("`{name}`");
-    CREATE
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(&quoted))
-        .and_then(|line| line.split(" -- ").next())
-        .map(|line| line.trim().trim_end_matches(','))
-        .expect("each name in `RULES` has its line: a test compares them")
-}
-
-impl Index {
-    pub(super) fn definition(&self) -> String {
-        let kind = if self.unique { "UNIQUE KEY" } else { "KEY" };
-        format!("{kind} `{}` (`{}`)", self.name, self.columns.join("`, `"))
-    }
-
-    fn is(&self, found: &introspect::Index) -> bool {
-        found.unique == self.unique
-            && found.columns.len() == self.columns.len()
-            && found
-                .columns
-                .iter()
-                .zip(self.columns)
-                .all(|(found, wanted)| found.eq_ignore_ascii_case(wanted))
-    }
-}
 
 /// The steps from `found` to the wanted shape, in order. `surplus` counts the rows that a unique key would refuse,
 /// `duplicates` is the table for them, if it exists.
@@ -211,6 +79,15 @@ pub(super) fn key_collation_to_be(found: &TableSchema) -> Option<String> {
         Step::ChangeKey { charset, .. } => Some(format!("{charset}_bin")),
         _ => None,
     }
+}
+
+/// The step that adds an identity to the comment of a table, if it has none.
+pub(super) fn add_identity(found: &TableSchema) -> Option<Step> {
+    let comment = &found.comment;
+    identity::of_comment(comment).is_none().then(|| {
+        let comment = format!("{comment} {}", identity::random());
+        Step::Identify(comment.trim().to_owned())
+    })
 }
 
 fn refuse_foreign(found: &TableSchema) -> Result<(), String> {
@@ -305,68 +182,6 @@ fn refuse_narrow_duplicates(
     })
 }
 
-impl Rule {
-    fn admits(self, column: &introspect::Column) -> bool {
-        let data_type = column.data_type.as_str();
-        let is_integer = data_type.ends_with("int") || data_type == "integer";
-        let has_type = match self {
-            Self::Id => is_integer && column.is_auto_increment(),
-            Self::Key => data_type == "varchar" && !column.nullable,
-            Self::Flag => is_integer,
-            Self::Count => is_integer && data_type != "tinyint",
-            Self::Time => is_time(&column.column_type),
-            Self::Token => column.column_type == "binary(16)",
-            Self::Text(length) => {
-                column.charset.is_some() && column.length >= length
-                // A JSON column of MySQL has neither character set nor length.
-                || data_type == "json"
-            }
-            Self::DueAt => is_time(&column.column_type) && is_generated_as(DUE_AT, column),
-            Self::Bucket => data_type == "smallint" && is_generated_as(BUCKET, column),
-        };
-        let is_wanted_null = |wanted: &str| !wanted.contains("NOT NULL");
-        let name = column.name.to_ascii_lowercase();
-        let null_fits = match self {
-            Self::DueAt | Self::Bucket => true,
-            _ => column.nullable == is_wanted_null(definition(&name)),
-        };
-        // The first columns are always written; ours are not, by programs that do not know them.
-        let default_fits = SEED_COLUMNS.contains(&name.as_str())
-            || DEFAULT_ZERO.contains(&name.as_str())
-            || column.is_optional();
-        has_type && null_fits && default_fits
-    }
-}
-
-fn is_time(column_type: &str) -> bool {
-    let numbers = column_type
-        .strip_prefix("decimal(")
-        .and_then(|rest| rest.split(')').next())
-        .and_then(|numbers| numbers.split_once(','));
-    numbers.is_some_and(|(precision, scale)| {
-        scale == "3"
-            && precision
-                .parse()
-                .is_ok_and(|precision: u32| precision >= 13)
-    })
-}
-
-/// Servers write an expression back with backticks, spaces and parentheses of their own.
-fn is_generated_as(name: &str, column: &introspect::Column) -> bool {
-    let bare = |text: &str| -> String {
-        let text = text.to_ascii_lowercase();
-        text.chars()
-            .filter(|c| !matches!(c, '`' | '(' | ')') && !c.is_whitespace())
-            .collect()
-    };
-    let wanted = definition(name)
-        .split_once(" AS ")
-        .and_then(|(_, rest)| rest.rsplit_once(' '))
-        .map(|(expression, _kind)| expression)
-        .expect("the definition reads `... AS (expression) KIND`");
-    bare(&column.expression) == bare(wanted)
-}
-
 fn describe(column: &introspect::Column) -> String {
     let mut text = column.column_type.clone();
     if column.is_generated() {
@@ -450,6 +265,3 @@ fn add_indexes(found: &TableSchema) -> Vec<Step> {
 fn is_named_before(index: &introspect::Index) -> bool {
     index.name.eq_ignore_ascii_case(IX_DUE_BEFORE.name) && IX_DUE_BEFORE.is(index)
 }
-
-#[cfg(test)]
-mod tests;

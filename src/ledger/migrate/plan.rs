@@ -1,0 +1,171 @@
+//! Plans a migration: reads the table and lists the steps to bring it up to date.
+
+use std::fmt;
+
+use sqlx::MySqlConnection;
+
+use super::introspect::TableSchema;
+use super::side_tables::{PAUSES, RATES};
+use super::{MigrateError, Options, Step, compare, duplicates, generated_index_bug};
+use crate::task::TableName;
+
+/// What it takes to bring a table up to date. Its `Display` is what `lapsed migrate --dry-run` prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Of which table.
+    pub table: TableName,
+    /// In the order in which they must run; empty when the table is up to date.
+    pub steps: Vec<Step>,
+    /// The server's own guess; often 10 % off, sometimes more.
+    pub rows_estimate: u64,
+}
+
+impl Plan {
+    /// Whether the table is up to date.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            table,
+            steps,
+            rows_estimate,
+        } = self;
+        if steps.is_empty() {
+            return writeln!(f, "table `{table}` is up to date");
+        }
+        writeln!(f, "table `{table}`, about {rows_estimate} rows")?;
+        for (number, step) in (1..).zip(steps) {
+            writeln!(f, "{number}. {step}")?;
+            writeln!(f, "   {}", step.method())?;
+            for line in step.statement(table).lines() {
+                writeln!(f, "   {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the table has the wanted shape, and that of pauses is there. Reads `information_schema` alone, so it is
+/// cheap.
+///
+/// # Errors
+/// When the table is absent, outdated, or none that could be adopted.
+pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), MigrateError> {
+    let mut steps = steps_of_tasks(conn, table).await?;
+    if PAUSES.is_missing(conn, table).await? {
+        steps.push(Step::CreatePauses);
+    }
+    refuse_lacks(table, &steps)
+}
+
+/// As [`check`], of the tasks' table alone: who only creates tasks needs no right on the other.
+///
+/// # Errors
+/// As [`check`].
+pub async fn check_tasks(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<(), MigrateError> {
+    refuse_lacks(table, &steps_of_tasks(conn, table).await?)
+}
+
+/// As [`plan_with`], with the default options.
+///
+/// # Errors
+/// As [`plan_with`].
+pub async fn plan(conn: &mut MySqlConnection, table: &TableName) -> Result<Plan, MigrateError> {
+    plan_with(conn, table, &Options::default()).await
+}
+
+/// Compares the table with the wanted shape. Changes nothing; counts duplicated keys if there is no unique key.
+///
+/// # Errors
+/// When the table cannot be adopted, or the server cannot be trusted with it.
+pub async fn plan_with(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+    options: &Options,
+) -> Result<Plan, MigrateError> {
+    refuse_broken_server(conn).await?;
+    require_database(conn).await?;
+    let plan = |steps, rows_estimate| Plan {
+        table: table.clone(),
+        steps,
+        rows_estimate,
+    };
+    let Some(found) = TableSchema::read(conn, table.as_str()).await? else {
+        let mut steps = vec![Step::CreateTable];
+        steps.extend(steps_of_side_tables(conn, table).await?);
+        return Ok(plan(steps, 0));
+    };
+    // Refuses what cannot be adopted before it reads a single row of it.
+    let mut steps = compare::steps(table, &found, options, 0, None)?;
+    if compare::lacks_unique_key(&found) {
+        let surplus = duplicates::count(conn, table, &found).await?;
+        let there = TableSchema::read(conn, &table.duplicates()).await?;
+        steps = compare::steps(table, &found, options, surplus, there.as_ref())?;
+    }
+    steps.extend(steps_of_side_tables(conn, table).await?);
+    steps.extend(compare::add_identity(&found));
+    Ok(plan(steps, found.rows_estimate))
+}
+
+async fn steps_of_tasks(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<Vec<Step>, MigrateError> {
+    require_database(conn).await?;
+    let found = TableSchema::read(conn, table.as_str())
+        .await?
+        .ok_or_else(|| MigrateError::Absent {
+            table: table.clone(),
+        })?;
+    compare::steps(table, &found, &Options::default(), 0, None)
+}
+
+async fn steps_of_side_tables(
+    conn: &mut MySqlConnection,
+    table: &TableName,
+) -> Result<Vec<Step>, MigrateError> {
+    let mut steps = Vec::new();
+    for (side_table, step) in [(PAUSES, Step::CreatePauses), (RATES, Step::CreateRates)] {
+        if side_table.is_missing(conn, table).await? {
+            steps.push(step);
+        }
+    }
+    Ok(steps)
+}
+
+fn refuse_lacks(table: &TableName, steps: &[Step]) -> Result<(), MigrateError> {
+    match compare::first_lack(steps) {
+        None => Ok(()),
+        Some(lack) => Err(MigrateError::Outdated {
+            table: table.clone(),
+            lack,
+        }),
+    }
+}
+
+pub(super) async fn require_database(conn: &mut MySqlConnection) -> Result<(), MigrateError> {
+    let database: Option<String> = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)")
+        .fetch_one(conn)
+        .await
+        .map_err(MigrateError::sql("ask for the database"))?;
+    database.map(drop).ok_or(MigrateError::NoDatabase)
+}
+
+async fn refuse_broken_server(conn: &mut MySqlConnection) -> Result<(), MigrateError> {
+    let version: String = sqlx::query_scalar("SELECT CAST(VERSION() AS CHAR)")
+        .fetch_one(conn)
+        .await
+        .map_err(MigrateError::sql("ask for the version of the server"))?;
+    match generated_index_bug(&version) {
+        None => Ok(()),
+        Some(bug) => Err(MigrateError::ServerBug { version, bug }),
+    }
+}
