@@ -1,4 +1,4 @@
-//! Cancelling tasks by key, or by filter a page at a time.
+//! Filters and results of cancellation.
 
 use super::LedgerError;
 use crate::task::{State, TaskKey};
@@ -6,17 +6,17 @@ use crate::task::{State, TaskKey};
 /// Result of [`Producer::cancel`](super::Producer::cancel) for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelAnswer {
-    /// It will not start.
+    /// The task will not start.
     Cancelled,
-    /// It is being run; no further attempt will start.
+    /// The task is running. No further attempt will start.
     Running,
-    /// It had finished, in this state.
+    /// The task had already finished, in this state.
     Finished(State),
     /// There is no such task.
     Unknown,
 }
 
-/// Which tasks to call off; everything that is set must fit, and something must be.
+/// Selects tasks to cancel. A task must match every field that is set, and at least one must be.
 ///
 /// ```
 /// use lapsed::ledger::CancelFilter;
@@ -29,18 +29,18 @@ pub enum CancelAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CancelFilter {
-    /// With this tag.
+    /// The tag of the task.
     pub tag: Option<String>,
-    /// Whose key begins with this.
+    /// The beginning of its key.
     pub prefix: Option<String>,
-    /// Of this class.
+    /// Its class.
     pub class: Option<String>,
-    /// Of this method of that class.
+    /// Its method; only together with a class.
     pub method: Option<String>,
 }
 
 impl CancelFilter {
-    /// Tasks with this tag.
+    /// Selects tasks with this tag.
     pub fn tag(tag: impl Into<String>) -> Self {
         Self {
             tag: Some(tag.into()),
@@ -48,7 +48,7 @@ impl CancelFilter {
         }
     }
 
-    /// Tasks whose key begins with this.
+    /// Selects tasks whose key begins with this.
     pub fn prefix(prefix: impl Into<String>) -> Self {
         Self {
             prefix: Some(prefix.into()),
@@ -56,7 +56,7 @@ impl CancelFilter {
         }
     }
 
-    /// Tasks of this class.
+    /// Selects tasks of this class.
     pub fn class(class: impl Into<String>) -> Self {
         Self {
             class: Some(class.into()),
@@ -64,7 +64,7 @@ impl CancelFilter {
         }
     }
 
-    /// And of this method.
+    /// Restricts the filter to this method of the class.
     #[must_use]
     pub fn method(self, method: impl Into<String>) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl CancelFilter {
         }
     }
 
-    /// Whether it says what is to be called off: not everything, by mistake.
+    /// Refuses a filter that would select every task by mistake.
     ///
     /// # Errors
     /// [`LedgerError::Invalid`] says what is missing.
@@ -100,7 +100,7 @@ impl CancelFilter {
         }
     }
 
-    /// Whether the key fits; about the tag it says nothing.
+    /// True if the key matches. Does not look at the tag.
     pub fn fits_key(&self, key: &TaskKey) -> bool {
         let Self {
             tag: _,
@@ -114,7 +114,7 @@ impl CancelFilter {
             && method.as_ref().is_none_or(|method| key.method() == method)
     }
 
-    /// The tag, if nothing else is asked.
+    /// Returns the tag if no other field is set.
     pub(super) fn only_tag(&self) -> Option<&str> {
         match self {
             Self {
@@ -127,7 +127,7 @@ impl CancelFilter {
         }
     }
 
-    /// What every key begins with that fits.
+    /// Returns the text that every matching key begins with.
     pub(super) fn common_prefix(&self) -> String {
         let of_class = match (&self.class, &self.method) {
             (Some(class), Some(method)) => format!("{class}@{method}"),
@@ -135,16 +135,16 @@ impl CancelFilter {
             (None, _) => String::new(),
         };
         let prefix = self.prefix.clone().unwrap_or_default();
-        // Where both are given and neither continues the other, nothing fits.
+        // If both are given and neither continues the other, no key matches.
         std::cmp::max_by_key(of_class, prefix, String::len)
     }
 }
 
-/// The least text behind all that begin with `prefix`, by code points: with it, a prefix is a range of an index.
+/// Returns the least text, by code points, after every text that begins with `prefix`: the end of its range in an index.
 pub(super) fn end_of_prefix(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
-        // Not every number is a character.
+        // Surrogates are not characters.
         if let Some(next) = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32) {
             text.push(next);
             return text;
@@ -154,33 +154,33 @@ pub(super) fn end_of_prefix(prefix: &str) -> String {
     char::MAX.to_string()
 }
 
-/// How far a cancellation of many has come: from the end of its index backwards, so that it does not chase those that
+/// Position of a cancellation by filter. It runs backwards from the end of its index, so that it does not follow tasks that
 /// are created meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CancelCursor {
-    /// Rows before this one are left.
+    /// Rows with a smaller id are left.
     Row(u64),
     /// Keys before this one are left.
     Key(String),
 }
 
-/// What became of a page.
+/// Result of [`Producer::cancel_page`](super::Producer::cancel_page).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CancelPage {
-    /// They will not start any more.
+    /// Keys of cancelled tasks: they will not start.
     pub cancelled: Vec<TaskKey>,
-    /// So many rows that were cancelled, too, have a key that is no task key.
+    /// Number of cancelled rows whose key is not a task key.
     pub malformed: usize,
-    /// These are being run; no further attempt will start.
+    /// Keys of running tasks: no further attempt will start.
     pub running: Vec<TaskKey>,
-    /// So many are locked by another session, for longer than was waited for: they are as they were.
+    /// Number of rows that another session kept locked. They are unchanged.
     pub locked: usize,
-    /// Give this for the next page; `None` at the end.
+    /// `before` of the next page; `None` at the end.
     pub next: Option<CancelCursor>,
 }
 
 impl CancelPage {
-    /// One more is cancelled.
+    /// Adds a cancelled row.
     pub(super) fn count(&mut self, key: Option<TaskKey>) {
         match key {
             Some(key) => self.cancelled.push(key),

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::task::{Arming, Attempt, Occurrence, Recurrence, RecurrenceError, TaskKey, UnixMs};
 
-/// Owner token: 16 random bytes, new for every claim statement. Only the holder of the row's token may act on it.
+/// Owner token: 16 random bytes, new for each claim statement. Only its holder may change the claimed row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(pub [u8; 16]);
 
 impl Owner {
-    /// A new one.
+    /// Generates a token.
     pub fn random() -> Self {
         Self(rand::random())
     }
@@ -25,16 +25,16 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Who claims, and for how long.
+/// The daemon that claims, and the length of its leases.
 #[derive(Debug, Clone)]
 pub struct Claimant {
-    /// Name of the daemon, for people; at most 64 characters.
+    /// Name of the daemon, at most 64 characters.
     pub daemon: String,
     /// Length of the lease.
     pub lease: Duration,
 }
 
-/// A fenced right to one run: the row, its arming and the claim that holds it.
+/// A fenced right to one run: row, arming and claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The arming.
@@ -43,34 +43,34 @@ pub struct Lease {
     pub owner: Owner,
 }
 
-/// A task this process may run once, until the lease runs out.
+/// A task that this process may run once, until the lease expires.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// The right.
+    /// The lease.
     pub lease: Lease,
-    /// The task.
+    /// The key of the task.
     pub key: TaskKey,
-    /// Which run this is.
+    /// Number and limits of this run.
     pub attempt: Attempt,
     /// When the task was created.
     pub created: UnixMs,
-    /// When it could start: `end_time`, or the retry that was ahead.
+    /// When the run could start: `end_time`, or the time of the retry.
     pub due_at: UnixMs,
-    /// JSON. `None` if there is none, or it is [too long](Self::oversize).
+    /// The payload, JSON. `None` if there is none, or it is [too long](Self::oversize).
     pub payload: Option<String>,
-    /// How many bytes the payload has, if that is more than
-    /// [`PAYLOAD_READ_MAX`](crate::task::PAYLOAD_READ_MAX): the task cannot be run.
+    /// Length of the payload in bytes, if that exceeds
+    /// [`PAYLOAD_READ_MAX`](crate::task::PAYLOAD_READ_MAX): the task cannot run.
     pub oversize: Option<u64>,
-    /// For people.
+    /// The tag of the task.
     pub tag: Option<String>,
-    /// Its recurrence; an error if the stored text cannot be read.
+    /// The recurrence; an error if the stored text cannot be parsed.
     pub recurrence: Option<Arc<Result<Recurrence, RecurrenceError>>>,
-    /// Before the statement was sent: the lease holds at least its length from then.
+    /// Before the claim statement was sent: the lease lasts at least its length from then.
     pub claimed: Instant,
 }
 
 impl Claim {
-    /// Which occurrence of its series this is, seen from `now` on the ledger's clock; `None` if it runs once.
+    /// Returns the occurrence that this run is, seen at `now` on the ledger's clock. `None` if the task runs once.
     pub fn occurrence(&self, now: UnixMs) -> Option<Occurrence<'_>> {
         let recurrence = self.recurrence.as_deref()?.as_ref().ok()?;
         let elapsed_ms = i64::try_from(self.claimed.elapsed().as_millis()).unwrap_or(i64::MAX);
@@ -83,13 +83,13 @@ impl Claim {
     }
 }
 
-/// What [`Claims::renew`](super::Claims::renew) came to, for one lease.
+/// Result of [`Claims::renew`](super::Claims::renew) for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Renewal {
-    /// It holds, for its whole length from when the statement was sent.
+    /// The lease lasts its full length from when the statement was sent.
     Held,
-    /// It has run out or is somebody else's: stop the run.
+    /// The lease has expired, or another claim holds the row: stop the run.
     Lost,
-    /// Another session holds the row's lock: not renewed, try again soon.
+    /// Another session holds the row's lock. The lease was not renewed; try again soon.
     Locked,
 }

@@ -1,28 +1,28 @@
-//! Creating and rescheduling a task.
+//! New tasks, and the results of creating and rescheduling them.
 
 use crate::task::{Arming, Recurrence, State, TaskKey, UnixMs};
 
-/// A task to be created.
+/// A task to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTask {
-    /// What it is called. There is one task of a key at a time.
+    /// Its key. There is at most one task of a key.
     pub key: TaskKey,
-    /// When it falls due.
+    /// Its due time.
     pub due: UnixMs,
-    /// JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes.
+    /// Its payload, JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes.
     pub payload: Option<String>,
-    /// Tag to find and cancel tasks by.
+    /// Its tag, to find and cancel tasks by.
     pub tag: Option<String>,
-    /// Runs, not retries; over the route's.
+    /// Maximum number of runs, the first one included. Overrides that of the route.
     pub max_attempts: Option<u16>,
-    /// What becomes of a task of this key that is there.
+    /// Policy for an existing task of this key.
     pub if_pending: IfPending,
     /// Its recurrence, if any.
     pub recurrence: Option<Recurrence>,
 }
 
 impl NewTask {
-    /// A task without payload, tag or limit of its own.
+    /// Creates a task without payload, tag or limit of its own.
     pub fn new(key: TaskKey, due: UnixMs) -> Self {
         Self {
             key,
@@ -36,27 +36,27 @@ impl NewTask {
     }
 }
 
-/// What [`Producer::create`](super::Producer::create) does where a task of the key is there with another due time, and has
-/// not finished. The same due time again changes nothing, whatever the policy; a finished or cancelled task is
-/// replaced.
+/// Policy of [`Producer::create`](super::Producer::create) for an unfinished task of the same key with another due time.
+///
+/// The same due time again changes nothing, whatever the policy. A finished or cancelled task is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum IfPending {
-    /// It is moved, and becomes what is asked for. A run in progress is superseded: its result is discarded, and the new
-    /// arming runs after it. To debounce.
+    /// Replaces the existing task. A run in progress is superseded: its result is discarded, and the new arming runs after
+    /// it. For debouncing.
     #[default]
     Move,
-    /// What is pending, or waits for a retry, stays as it is, due time, payload and all. A run in progress may have begun
-    /// before there was this reason to run again, so it is superseded. To throttle.
+    /// Keeps a task that is pending or waits for a retry, unchanged. A run in progress is superseded, since it may have
+    /// begun before the reason for this request. For throttling.
     Keep,
-    /// What is pending, waits for a retry or is being run stays as it is, and the request is refused. For one at a time.
+    /// Keeps a task that is pending, waits for a retry or is running, and refuses the request. For one task at a time.
     Refuse,
 }
 
 impl IfPending {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 3] = [Self::Move, Self::Keep, Self::Refuse];
 
-    /// The word for it.
+    /// The name of the policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Move => "move",
@@ -75,39 +75,38 @@ impl std::str::FromStr for IfPending {
     }
 }
 
-/// What [`Producer::create`](super::Producer::create) came to.
+/// Result of [`Producer::create`](super::Producer::create).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
-    /// The arming that stands now.
+    /// The current arming.
     pub arming: Arming,
-    /// Its state. `Done` and `Dead` say that this very arming has run before: a repeated request
-    /// does not run it twice.
+    /// Its state. `Done` and `Dead` say that this same arming has run before: a repeated request does not run it again.
     pub state: State,
-    /// An older arming of this key is being run; its result will be discarded.
+    /// True if an older arming of this key is running. Its result will be discarded.
     pub older_run: bool,
-    /// When the task that stands was created.
+    /// When the current task was created.
     pub since: UnixMs,
-    /// Whether it is what was asked for.
+    /// Whether the current task is the requested one.
     pub stands: Stands,
 }
 
-/// Whose arming stands after [`Producer::create`](super::Producer::create).
+/// Which task is current after [`Producer::create`](super::Producer::create).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stands {
-    /// The one that was asked for, from now on or for longer.
+    /// The requested one, created now or before.
     Asked,
-    /// One that was there, and was kept.
+    /// An existing one, which was kept.
     Kept,
-    /// One that was there: the request is refused.
+    /// An existing one: the request is refused.
     Refused,
 }
 
 impl Stands {
-    /// Whose arming `due` is, if `asked` was asked for.
+    /// Returns which task is current if `due` is its due time after `asked` was requested.
     pub(super) fn after(asked: &NewTask, due: UnixMs) -> Self {
         match asked.if_pending {
             _ if due == asked.due => Self::Asked,
-            // It was moved again since.
+            // Another request has moved it since.
             IfPending::Move => Self::Asked,
             IfPending::Keep => Self::Kept,
             IfPending::Refuse => Self::Refused,
@@ -118,11 +117,11 @@ impl Stands {
 /// Result of [`Producer::reschedule`](super::Producer::reschedule).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleAnswer {
-    /// It falls due at the new time; this is its new arming.
+    /// The task is due at the new time. This is its new arming.
     Moved(Arming),
-    /// It is being run.
+    /// The task is running.
     Running,
-    /// It had finished, in this state.
+    /// The task had already finished, in this state.
     Finished(State),
     /// There is no such task.
     Unknown,

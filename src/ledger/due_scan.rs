@@ -1,46 +1,46 @@
-//! Reading pending tasks by due time.
+//! Pages of pending tasks by due time.
 
 use std::time::Duration;
 
 use crate::task::{Arming, TaskKey, UnixMs};
 
-/// A page of pending tasks by due time.
+/// Request for a page of pending tasks by due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueScan {
-    /// Which tasks.
+    /// The range of due times.
     pub window: Window,
-    /// Only those behind this one, in the order of the window.
+    /// Where the previous page ended, in the order of the window.
     pub after: Option<(UnixMs, u64)>,
-    /// Longest page.
+    /// Maximum number of rows.
     pub limit: u32,
 }
 
-/// A stretch of due times, seen from the ledger's now.
+/// A range of due times relative to the ledger's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     /// Overdue by at least this long and not leased, oldest first.
     OverdueOldest(Duration),
     /// Overdue by at least this long and not leased, newest first.
     OverdueNewest(Duration),
-    /// Due from now until so long from now, the soonest first.
+    /// Due between now and this long from now, soonest first.
     Ahead(Duration),
-    /// Due from so long ago until so long from now, the soonest first: the rows with `sts = 1` and `status = 0`,
-    /// which a legacy program has deleted.
+    /// Due between `back` ago and `ahead` from now, soonest first: rows with `sts = 1` and `status = 0`, which a legacy
+    /// program has deleted.
     Deleted {
-        /// How far back. Such programs round the due time down to a second: their key outlives it.
+        /// Time before now. Legacy programs round the due time down to a second, so that their key outlives it.
         back: Duration,
-        /// How far ahead.
+        /// Time after now.
         ahead: Duration,
     },
 }
 
-/// Whether a row is known to fall due then.
+/// Returns true for a row, by id and due time, that the caller already knows.
 pub type Known<'a> = &'a (dyn Fn(u64, UnixMs) -> bool + Send + Sync);
 
-/// A row of a [`DueScan`].
+/// A pending task found by a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upcoming {
-    /// The task.
+    /// Its key.
     pub key: TaskKey,
     /// Its arming.
     pub arming: Arming,
@@ -48,13 +48,13 @@ pub struct Upcoming {
     pub due_at: UnixMs,
 }
 
-/// A page, and where the next one begins.
+/// A page of pending tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DuePage {
-    /// Rows with keys in the grammar.
+    /// Rows whose key is a task key.
     pub rows: Vec<Upcoming>,
-    /// Number of rows with a malformed key: they cannot run.
+    /// Number of rows whose key is not a task key: nothing can run them.
     pub foreign: usize,
-    /// Give this as `after` for the next page; `None` at the end.
+    /// `after` of the next page; `None` at the end.
     pub next: Option<(UnixMs, u64)>,
 }

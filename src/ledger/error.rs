@@ -1,12 +1,12 @@
-//! Why the ledger could not do what it was asked.
+//! Errors of the ledger.
 
 use std::sync::Arc;
 
-/// Why the ledger could not do what it was asked.
+/// Error of a ledger call.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// It did not answer in time, or the connection broke. The statement may or may not have acted.
+    /// The ledger did not answer in time, or the connection broke. The statement may or may not have taken effect.
     #[error("ledger did not answer: {message}")]
     Unavailable {
         /// What happened.
@@ -15,40 +15,40 @@ pub enum LedgerError {
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// Another session held a row's lock for longer than it was waited for.
+    /// Another session held the lock of a row for longer than the call waits.
     #[error("a row is locked by another session: {message}")]
     Locked {
-        /// What it said.
+        /// The server's message.
         message: String,
         /// The driver's error.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// It answered with an error.
+    /// The server refused the statement.
     #[error("ledger refused: {message}")]
     Refused {
-        /// What it said, and what to do about it.
+        /// The server's message, and what to do about it.
         message: String,
         /// The driver's error.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// It answered with an error about the data that it was given: the same data is refused again.
+    /// The server refused the data. It refuses the same data again.
     #[error("ledger cannot take the data: {message}")]
     Unfit {
-        /// What it said.
+        /// The server's message.
         message: String,
         /// The driver's error.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// A task cannot be written as it is.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl LedgerError {
-    /// Whether the same call may succeed later, unchanged.
+    /// True if the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Locked { .. } => true,
@@ -56,13 +56,13 @@ impl LedgerError {
         }
     }
 
-    /// Whether the data itself is refused. Every other error may pass, however long that takes: a table that was renamed
-    /// for a moment, a full disk, a right that is granted again.
+    /// True if the data itself is refused. Every other error may pass in time: a renamed table, a full disk, a missing
+    /// privilege.
     pub fn is_about_data(&self) -> bool {
         matches!(self, Self::Unfit { .. } | Self::Invalid(_))
     }
 
-    /// Whether one row of many may be the reason: the others might have gone through.
+    /// True if one row of a batch may be the reason, so that the others might succeed without it.
     pub fn is_about_a_row(&self) -> bool {
         !matches!(self, Self::Unavailable { .. })
     }

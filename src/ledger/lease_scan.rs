@@ -1,29 +1,29 @@
-//! Reading which tasks are leased, and ending the leases of dead daemons.
+//! Pages of leases by due time.
 
 use super::Owner;
 use crate::task::UnixMs;
 
-/// A place behind the rows of a page: due time and row.
+/// A place in the order of due times: due time and row id.
 pub type DuePlace = (UnixMs, u64);
 
-/// A lease as it stands in a row, whether or not it has run out.
+/// A lease found in a row. It may have expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundLease {
-    /// The row.
+    /// The id of the row.
     pub row: u64,
-    /// The claim.
+    /// The owner token of the claim.
     pub owner: Owner,
-    /// Name of the daemon that claimed it.
+    /// Name of the daemon that holds it.
     pub daemon: String,
-    /// When it runs out.
+    /// When it expires.
     pub until: UnixMs,
 }
 
-/// A page of [`Scans::scan_leases`](super::Scans::scan_leases), and where the next one begins.
+/// A page of [`Scans::scan_leases`](super::Scans::scan_leases).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeasePage {
-    /// The leases in it. Not in any order.
+    /// The leases, in no order.
     pub leases: Vec<FoundLease>,
-    /// Give this as `after` for the next page; `None` at the end.
+    /// `after` of the next page; `None` at the end.
     pub next: Option<DuePlace>,
 }

@@ -1,4 +1,4 @@
-//! Look-up: the state of one key in the ledger.
+//! Lookup: the state of one key in the ledger.
 
 use crate::task::{Arming, Origin, RowEvidence, State, UnixMs};
 
@@ -9,23 +9,23 @@ pub struct Lookup {
     pub arming: Arming,
     /// Its state.
     pub state: State,
-    /// When it may start: `end_time`, or the retry that lies ahead.
+    /// When it may start: `end_time`, or the time of the retry.
     pub due_at: UnixMs,
-    /// Deleted by a program that knows only the seed's columns (`sts = 1`, `status = 0`): whether that
-    /// was a cancellation only Redis can tell. See [`Adoption::undelete`](super::Adoption::undelete).
+    /// A program that knows only the first six columns has deleted it (`sts = 1`, `status = 0`). Only Redis can tell
+    /// whether that was a cancellation. See [`Adoption::undelete`](super::Adoption::undelete).
     pub deleted: bool,
-    /// It is being run, and no further attempt will start.
+    /// It is running, and no further attempt will start.
     pub cancelling: bool,
-    /// Who set its due time.
+    /// Where its due time comes from.
     pub origin: Origin,
-    /// When something was last said about it.
+    /// When it was last changed.
     pub stamp: Stamp,
 }
 
-/// The times that order what is said about a task: see [`RowEvidence`].
+/// The times by which adoption orders changes of a task: see [`RowEvidence`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
-    /// The last change by a version of lapsed that knows the column; 0 if there was none.
+    /// The last change by a version of lapsed that knows the column; 0 if there is none.
     pub changed: UnixMs,
     /// `start_time`, which programs write that know only the first six columns.
     pub created: UnixMs,
@@ -34,7 +34,7 @@ pub struct Stamp {
 }
 
 impl Lookup {
-    /// What adoption asks about it.
+    /// Returns what adoption needs to know about the task.
     pub fn booked(&self) -> RowEvidence {
         RowEvidence {
             state: self.state,

@@ -1,15 +1,15 @@
-//! Whole rows, for people.
+//! Whole rows, for display.
 
 use std::fmt;
 
 use crate::task::{JsonText, Mishap, Reason, State, TaskKey, Traceparent, UnixMs};
 
-/// A whole row, for people.
+/// All data of a task, for display.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct TaskRecord {
     /// `<row id>-<end_time ms>`.
     pub id: String,
-    /// The task.
+    /// Its key.
     #[serde(serialize_with = "display")]
     pub key: TaskKey,
     /// Its state.
@@ -17,28 +17,28 @@ pub struct TaskRecord {
     /// `end_time`.
     #[serde(serialize_with = "display")]
     pub due: UnixMs,
-    /// When it may start, if a retry lies ahead.
+    /// When it may start: `due`, or the time of the retry.
     #[serde(serialize_with = "display")]
     pub due_at: UnixMs,
     /// `start_time`.
     #[serde(serialize_with = "display")]
     pub created: UnixMs,
-    /// Runs started, of this arming.
+    /// Runs started for this arming.
     pub attempt: u16,
-    /// Leases that ran out, of this arming.
+    /// Leases of this arming that expired.
     pub crashes: u8,
-    /// The task's own limit of runs.
+    /// Its own limit of runs.
     pub max_attempts: Option<u16>,
-    /// Who holds or last held it.
+    /// Name of the daemon that runs it or ran it last.
     pub daemon: String,
-    /// A cancellation waits for its run to end.
+    /// True if it is cancelled as soon as its run ends.
     pub cancel_requested: bool,
-    /// For looking up many.
+    /// Its tag.
     pub tag: Option<String>,
-    /// JSON.
+    /// Its payload, JSON.
     #[serde(serialize_with = "json_option")]
     pub payload: Option<String>,
-    /// The trace that it was created in.
+    /// The trace in which it was created.
     #[serde(
         serialize_with = "display_option",
         skip_serializing_if = "Option::is_none"
@@ -47,28 +47,28 @@ pub struct TaskRecord {
     /// Its recurrence, JSON as stored.
     #[serde(serialize_with = "json_option")]
     pub recurrence: Option<String>,
-    /// Of the latest run that failed.
+    /// Error of the latest run that failed.
     pub last_error: Option<String>,
-    /// Why it is dead.
+    /// Reason why it is dead.
     pub reason: Option<Reason>,
-    /// What went wrong before, the newest first; at most [`HISTORY_MAX`](crate::task::HISTORY_MAX) entries.
+    /// Earlier failures, newest first; at most [`HISTORY_MAX`](crate::task::HISTORY_MAX) entries.
     pub history: Vec<Mishap>,
-    /// JSON, of the run that succeeded, if it was kept.
+    /// Result of the run that succeeded, JSON, if it was kept.
     #[serde(serialize_with = "json_option")]
     pub result: Option<String>,
     /// When it finished.
     #[serde(serialize_with = "display_option")]
     pub finished: Option<UnixMs>,
-    /// Its due time came from a key that some program armed.
+    /// True if its due time comes from a key that another program armed.
     pub adopted: bool,
 }
 
-/// A row whose key is no task key. Only programs that write rows themselves can make one.
+/// A row whose key is not a task key. Only programs that write rows themselves can create one.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct MalformedRow {
     /// `<row id>-<end_time ms>`.
     pub id: String,
-    /// The key as it is.
+    /// Its key.
     pub key: String,
     /// Its state.
     pub state: State,

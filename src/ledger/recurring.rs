@@ -1,54 +1,54 @@
-//! Establishing a series: creates it, or changes the existing one, while others do the same.
+//! Establishes recurring tasks: creates a series or changes an existing one, while others do the same.
 //!
-//! A series is one row. A decision is based on the row as it was read, so the ledger writes only over that: of several
-//! daemons with the same configuration one writes, and the others find it written.
+//! A series is one row. Each decision is based on the row as it was read, and the ledger writes only over that row: of
+//! several daemons with the same configuration, one writes, and the others find it written.
 //!
-//! A row that a configuration wants says so ([`Recurrence::configured`]), from when a daemon first sees it: when it has
-//! ended, that row is all that keeps the next start from beginning it anew, so that retention leaves it.
+//! A row that a configuration wants is marked ([`Recurrence::configured`]) as soon as a daemon sees it. Retention keeps a
+//! marked row after the series has ended: without it, the next start would begin the series again.
 
 use super::{Ledger, LedgerError, Lookup, NewTask, SeriesRow};
 use crate::task::{Arming, Recurrence, RecurrenceError, State, UnixMs};
 
-/// Most attempts, each of which may lose to another writer.
+/// Maximum number of attempts. Each may lose to another writer.
 const ROUNDS_MAX: u32 = 8;
 
-/// Who declares a series.
+/// Origin of a request to establish a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Insistence {
-    /// A producer, now: a finished or cancelled series starts again, a running occurrence is moved.
+    /// A producer. Restarts a finished or cancelled series, and moves a running occurrence.
     Now,
-    /// A configuration, at every start: a finished or cancelled series stays so until the configuration changes, and a
-    /// running occurrence is left alone until it has ended.
+    /// A configuration, at every start. Leaves a finished or cancelled series alone until the configuration changes, and a
+    /// running occurrence until it has ended.
     Configured,
 }
 
 /// Result of [`establish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Established {
-    /// It was not there, or had ended.
+    /// The series was created, or restarted after it had ended.
     Begun(Arming),
-    /// It was there, and was another one.
+    /// The series existed with other settings.
     Changed {
         /// Its arming now.
         arming: Arming,
-        /// An older arming is being run; its result will be discarded.
+        /// True if an older arming is running. Its result will be discarded.
         older_run: bool,
     },
-    /// It is there.
+    /// The series exists with these settings.
     Unchanged(Arming, State),
-    /// It is to be changed, but is being run.
+    /// The series must be changed, but is running.
     Running(Arming),
-    /// It was finished or cancelled with these settings, and stays so.
+    /// The series was finished or cancelled with these settings, and stays so.
     Ended(Arming, State),
 }
 
-/// Creates the series of `task`, or changes the existing one; the due time of `task` is ignored.
+/// Creates the series of `task`, or changes the existing one. Ignores the due time of `task`.
 ///
-/// The next occurrence stays where it is if it is right.
+/// Keeps the next occurrence if it fits the recurrence.
 ///
 /// # Errors
-/// [`LedgerError::Invalid`]: no recurrence, or one that is over, or a key without room for the suffix of occurrences
-/// that may overlap. [`LedgerError::Locked`]: others keep changing the row.
+/// [`LedgerError::Invalid`] for a missing recurrence, one that is over, or a key without room for the suffix of
+/// overlapping occurrences. [`LedgerError::Locked`] if others keep changing the row.
 pub async fn establish(
     ledger: &dyn Ledger,
     task: &NewTask,
@@ -73,7 +73,7 @@ pub async fn establish(
             (Plan::Write { keeps_due }, _) => keeps_due,
             (Plan::Leave(left), Some(row)) => return Ok(left.of(&row.lookup)),
             (Plan::Mark, Some(row)) => {
-                // Marked or not, the row as it is now decides.
+                // Marked or not, the next round decides by the row as it is then.
                 ledger.mark_configured(row).await?;
                 continue;
             }
@@ -81,7 +81,7 @@ pub async fn establish(
                 unreachable!("only what is there is left alone")
             }
         };
-        // What has begun there before does not begin there once more.
+        // A start that this row has begun before does not begin again.
         let has_begun = lookup.is_some_and(|lookup| Some(lookup.arming.due) == wanted.start())
             || stored
                 .as_ref()
@@ -120,7 +120,7 @@ pub async fn establish(
 #[derive(Clone, Copy)]
 enum Plan {
     Leave(Left),
-    /// It is right, but does not say yet that a configuration wants it.
+    /// The settings are the same, but the row is not marked as configured.
     Mark,
     Write {
         keeps_due: bool,
@@ -176,8 +176,8 @@ fn plan(
     }
 }
 
-/// As it is stored: with the start it has already, or begun now. A configuration has no now: its periods are counted from
-/// the epoch, so that every daemon finds the same occurrences.
+/// Returns the recurrence to store: with the start of the stored one, or starting now. A configuration has no now: its
+/// periods count from the epoch, so that every daemon finds the same occurrences.
 fn begun(
     wanted: &Recurrence,
     stored: Option<&Recurrence>,

@@ -6,28 +6,28 @@ use std::time::Duration;
 /// Number of tasks by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Stats {
-    /// Pending, not running, no retry ahead.
+    /// Pending, not running, and not waiting for a retry.
     pub pending: u64,
-    /// A retry lies ahead.
+    /// Waiting for a retry.
     pub waiting: u64,
-    /// Leased.
+    /// Running: leased.
     pub running: u64,
     /// Succeeded.
     pub done: u64,
-    /// Failed for good.
+    /// Failed permanently.
     pub dead: u64,
     /// Cancelled.
     pub cancelled: u64,
-    /// Of the pending and waiting ones, those whose time has passed.
+    /// Pending or waiting, and past the time at which they may start.
     pub overdue: u64,
-    /// How long the oldest of those has been overdue, in milliseconds.
+    /// How long the oldest of them has been overdue, in milliseconds.
     pub overdue_ms_max: u64,
-    /// Overdue rows whose key is no task key. They are in none of the other counts.
+    /// Overdue rows whose key is not a task key. No other count includes them.
     pub malformed: u64,
 }
 
 impl Stats {
-    /// Each count with its word.
+    /// Returns each count with its name.
     pub fn by_state(&self) -> [(&'static str, u64); 8] {
         let Self {
             pending,
@@ -53,16 +53,16 @@ impl Stats {
     }
 }
 
-/// Most rows that [`Admin::detailed_stats`](super::Admin::detailed_stats) reads, however large the table is.
+/// Maximum numbers of rows that [`Admin::detailed_stats`](super::Admin::detailed_stats) reads, however large the table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetailedStatsLimits {
-    /// Rows that are not finished.
+    /// Unfinished rows.
     pub rows: u32,
-    /// Entries of the index, for each state: these are counted and not read.
+    /// Index entries for each state. They are counted without reading their rows.
     pub entries: u32,
-    /// Dead rows: what they say of methods.
+    /// Dead rows, for the counts by method.
     pub dead: u32,
-    /// Done rows, those that fell due last.
+    /// Done rows, latest due time first.
     pub done: u32,
 }
 
@@ -78,7 +78,7 @@ impl Default for DetailedStatsLimits {
 }
 
 impl DetailedStatsLimits {
-    /// As little as a gauge needs that is kept fresh.
+    /// Limits for gauges, which are updated often.
     pub const GAUGES: Self = Self {
         rows: 10_000,
         entries: 100_000,
@@ -87,22 +87,22 @@ impl DetailedStatsLimits {
     };
 }
 
-/// What ended longer ago than this did not end lately.
+/// Maximum age of the runs in [`MethodStats::due_to_done`].
 pub const LATELY: Duration = Duration::from_secs(3_600);
 
 /// Result of [`Admin::detailed_stats`](super::Admin::detailed_stats).
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct DetailedStats {
-    /// How many tasks are in which state.
+    /// Number of tasks by state.
     #[serde(flatten)]
     pub counts: Stats,
-    /// The states, as [`Stats::by_state`] calls them, of which there are at least so many: counting ended there.
+    /// The states, named as in [`Stats::by_state`], whose count stopped at a limit: there are at least as many.
     pub at_least: Vec<&'static str>,
-    /// By class and method, in the order of their names.
+    /// Counts by class and method, in the order of their names.
     pub methods: Vec<MethodStats>,
-    /// `methods` are about so many of the rows that are not finished, those that fall due first; `None`: about all.
+    /// Number of unfinished rows that `methods` covers, earliest due time first; `None` if it covers all.
     pub methods_of: Option<u32>,
-    /// The same of the dead ones, those that fell due first.
+    /// Number of dead rows that `methods` covers, earliest due time first; `None` if it covers all.
     pub methods_of_dead: Option<u32>,
 }
 
@@ -123,31 +123,31 @@ pub struct MethodStats {
     pub overdue_ms_max: u64,
     /// As [`Stats::dead`].
     pub dead: u64,
-    /// How long those took, from due to done, that ended well [lately](LATELY) and at the first attempt; of the tasks
-    /// that fell due last. `None`: there are none.
+    /// Time from due to done of tasks that succeeded at the first attempt within the last [`LATELY`]; of those that fell due
+    /// last. `None` if there are none.
     pub due_to_done: Option<Spread>,
 }
 
-/// How durations are spread, in milliseconds.
+/// Percentiles of durations, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Spread {
-    /// Of how many.
+    /// Number of durations.
     pub count: u64,
-    /// Half of them are no longer.
+    /// Median.
     pub p50_ms: u64,
-    /// 99 of 100 are no longer.
+    /// 99th percentile.
     pub p99_ms: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ms: u64,
 }
 
 impl Spread {
-    /// Of these, in any order; `None` if there are none.
+    /// Computes the percentiles of durations in any order; `None` if there are none.
     pub fn of(mut durations_ms: Vec<u64>) -> Option<Self> {
         durations_ms.sort_unstable();
         let max_ms = *durations_ms.last()?;
         let count = durations_ms.len();
-        // The nearest rank: a duration that was seen.
+        // Nearest rank: each percentile is one of the durations.
         let rank = |percent: usize| durations_ms[(count * percent).div_ceil(100).max(1) - 1];
         Some(Self {
             count: count as u64,
@@ -158,17 +158,17 @@ impl Spread {
     }
 }
 
-/// Figures while they are put together.
+/// Collects counts and durations by method.
 #[derive(Debug, Default)]
 pub(super) struct MethodCollector(BTreeMap<String, (MethodStats, Vec<u64>)>);
 
 impl MethodCollector {
-    /// The figures of one of them, to be added to.
+    /// Returns the counts of a method, to be added to.
     pub(super) fn of(&mut self, name: &str) -> &mut MethodStats {
         &mut self.entry(name).0
     }
 
-    /// One that ended lately took so long.
+    /// Adds the time from due to done of one task.
     pub(super) fn took(&mut self, name: &str, ms: u64) {
         self.entry(name).1.push(ms);
     }
@@ -177,7 +177,7 @@ impl MethodCollector {
         self.0.entry(name.to_owned()).or_default()
     }
 
-    /// All of them.
+    /// Returns the counts of all methods.
     pub(super) fn into_stats(self) -> Vec<MethodStats> {
         let figures = self.0.into_iter();
         let figures = figures.map(|(name, (figures, took))| MethodStats {

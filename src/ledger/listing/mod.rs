@@ -1,4 +1,4 @@
-//! Listing tasks: filter, order and cursor.
+//! Lists of tasks: filter, order and cursor.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,43 +8,43 @@ use super::cancellation::end_of_prefix;
 use super::record::{MalformedRow, TaskRecord};
 use crate::task::{Reason, State, UnixMs};
 
-/// Which tasks to list; a task must match every field that is set.
+/// Selects tasks to list. A task must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
-    /// One of these states; empty for all.
+    /// Has one of these states; empty for all.
     pub states: Vec<StateFilter>,
-    /// This class.
+    /// Has this class.
     pub class: Option<String>,
-    /// This method, of any class.
+    /// Has this method, of any class.
     pub method: Option<String>,
-    /// This tag.
+    /// Has this tag.
     pub tag: Option<String>,
-    /// A key that begins with this.
+    /// Has a key that begins with this.
     pub prefix: Option<String>,
-    /// Only recurring tasks.
+    /// Is recurring; false for any task.
     pub recurring: bool,
-    /// May start at or after: `due_at`, so a retry counts.
+    /// May start at this time or later: `due_at`, so a retry counts.
     pub due_after: Option<UnixMs>,
-    /// May start before.
+    /// May start before this time.
     pub due_before: Option<UnixMs>,
-    /// Dead for this reason.
+    /// Is dead for this reason.
     pub reason: Option<Reason>,
-    /// The latest error contains this text, whatever its case.
+    /// Has a latest error that contains this text, ignoring case.
     pub error: Option<String>,
-    /// Finished at or after.
+    /// Finished at this time or later.
     pub finished_after: Option<UnixMs>,
-    /// Finished before.
+    /// Finished before this time.
     pub finished_before: Option<UnixMs>,
-    /// Created, or redriven, before.
+    /// Was created, or redriven, before this time.
     pub created_before: Option<UnixMs>,
-    /// Behind this place: what the page before gave as `next`.
+    /// Comes after this place: `next` of the previous page.
     pub cursor: Option<ListCursor>,
-    /// Longest page.
+    /// Maximum number of tasks on a page.
     pub limit: u32,
 }
 
 impl ListFilter {
-    /// Whether every task of the states fits: nothing else is asked of it. An empty text asks nothing.
+    /// True if no field but the states restricts the tasks. An empty text restricts nothing.
     pub fn is_open(&self) -> bool {
         let Self {
             states: _,
@@ -70,10 +70,10 @@ impl ListFilter {
         texts.into_iter().flatten().all(String::is_empty)
     }
 
-    /// In which order its pages are.
+    /// Returns the order of the pages.
     ///
-    /// A tag has an index of its own. A prefix that names an argument leaves few rows; the rows of a class may be
-    /// many, so states that few rows are in come first, and so does a due time.
+    /// A tag has an index of its own. A prefix that names an argument matches few rows. The rows of a class may be many, so
+    /// states with few rows take precedence over it, and so does a due time.
     pub fn order(&self) -> ListOrder {
         let Self {
             states,
@@ -97,7 +97,7 @@ impl ListFilter {
         }
     }
 
-    /// That the cursor is of such a list.
+    /// Refuses a cursor of another order.
     pub(super) fn check_cursor(&self) -> Result<(), LedgerError> {
         let order = match self.cursor {
             None => return Ok(()),
@@ -113,7 +113,7 @@ impl ListFilter {
         }
     }
 
-    /// What every key that fits begins with: from the first text on, and before the second.
+    /// Returns the range of keys that can match: from the first text on, before the second.
     pub(super) fn key_range(&self) -> (String, String) {
         let of_class = match (&self.class, &self.method) {
             (Some(class), Some(method)) => format!("{class}@{method}"),
@@ -121,13 +121,13 @@ impl ListFilter {
             (None, _) => String::new(),
         };
         let prefix = self.prefix.clone().unwrap_or_default();
-        // Where both are given and neither continues the other, nothing fits.
+        // If both are given and neither continues the other, no key matches.
         let begin = std::cmp::max_by_key(of_class, prefix, String::len);
         let end = end_of_prefix(&begin);
         (begin, end)
     }
 
-    /// The values of `status` and `sts` that fit, in the order of a list by due time.
+    /// Returns the values of `status` and `sts` that can match, in the order of a list by due time.
     pub(super) fn statuses(&self) -> Vec<(u8, bool)> {
         let is_finished = self.finished_after.or(self.finished_before).is_some();
         let fits = |status: u8, deleted: bool| {
@@ -149,38 +149,38 @@ impl ListFilter {
     }
 }
 
-/// In which order a list is read: always that of an index, so that a page costs the same wherever it begins.
+/// Order of a list: always that of an index, so that a page costs the same wherever it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListOrder {
-    /// By id, so as they were created: nothing is asked, or a tag.
+    /// By id, the order of creation: for no filter, or a tag.
     Row,
-    /// By key: a class, a method of it or the beginning of a key is asked for.
+    /// By key: for a class, a method of a class, or the beginning of a key.
     Key,
-    /// By status, and then by due time.
+    /// By status, then by due time.
     Due,
 }
 
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListCursor {
-    /// Behind the row with this id.
+    /// After the row with this id.
     Row(u64),
-    /// Behind this key.
+    /// After this key.
     Key(String),
-    /// Behind this entry of the index by status and due time.
+    /// After this entry of the index by status and due time.
     Due {
-        /// The column of this name.
+        /// The column `status`.
         status: u8,
-        /// Whether `sts` is 1.
+        /// True if `sts` is 1.
         deleted: bool,
         /// When it may start.
         due_at: UnixMs,
-        /// Its id.
+        /// The id of the row.
         row: u64,
     },
 }
 
-/// As people hand it on: `42`, `key.Order@close@7`, `due.0.0.1763750000000.42`.
+/// The text form: `42`, `key.Order@close@7`, `due.0.0.1763750000000.42`.
 impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -242,21 +242,21 @@ fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(plain).ok()
 }
 
-/// Rows that fit a filter.
+/// Ids of rows that match a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Picked {
-    /// Their ids, in order. There may be none and more behind them: a search ends when it has taken long enough.
+    /// The ids, in order. May be empty before the end, since a search stops after some time.
     pub rows: Vec<u64>,
-    /// Give this as `cursor` for the next ones; `None` at the end.
+    /// `cursor` of the next page; `None` at the end.
     pub next: Option<ListCursor>,
 }
 
-/// A state, or the one condition people ask for that is not a state.
+/// A state, or the condition `overdue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateFilter {
     /// In this state.
     Is(State),
-    /// Pending or waiting, and its time has passed.
+    /// Pending or waiting, and past the time at which it may start.
     Overdue,
 }
 
@@ -265,11 +265,11 @@ pub enum StateFilter {
 pub struct ListPage {
     /// The tasks.
     pub tasks: Vec<TaskRecord>,
-    /// Rows that fit but whose key is no task key: nothing can run them.
+    /// Rows that match but whose key is not a task key: nothing can run them.
     pub malformed: Vec<MalformedRow>,
-    /// Give this as `cursor` for the next page; `None` at the end.
+    /// `cursor` of the next page; `None` at the end.
     pub next: Option<ListCursor>,
-    /// The search ended before the page was full, since it had taken long enough: after at least this many rows.
+    /// If the search stopped before the page was full because it took too long: the least number of rows it has read.
     pub searched: Option<u64>,
 }
 
