@@ -130,7 +130,7 @@ impl MemoryLedger {
     }
 }
 
-/// Rows that fit, in the order of the filter, and where the next page begins.
+/// Returns the rows that match, in the order of the filter, and where the next page begins.
 fn fitting<'a>(
     table: &'a Table,
     filter: &ListFilter,
@@ -167,7 +167,7 @@ fn fitting<'a>(
     Ok((rows, next))
 }
 
-/// Where a row stands in a list of this order.
+/// Returns the sort key of a row in a list of this order.
 fn place(order: ListOrder, row: &Row) -> (u8, bool, UnixMs, u64, &str) {
     match order {
         ListOrder::Row => (0, false, UnixMs(0), row.id, ""),

@@ -1,6 +1,6 @@
-//! The ledger in memory: the same rules as the real one, for tests without servers.
+//! The ledger in memory: the rules of the MySQL ledger, for tests without servers.
 //!
-//! Its clock is tokio's, so a test that pauses time moves it by hand. Nothing survives the process.
+//! Its clock is tokio's, so a test that pauses time moves the clock by hand. Nothing survives the process.
 
 mod admin;
 mod adoption;
@@ -23,7 +23,7 @@ use super::{Ledger, LedgerError};
 use crate::clock::LedgerClock;
 use crate::task::UnixMs;
 
-/// A ledger without a server.
+/// A ledger in memory.
 #[derive(Debug)]
 pub struct MemoryLedger {
     clock: LedgerClock,
@@ -32,12 +32,12 @@ pub struct MemoryLedger {
 }
 
 impl MemoryLedger {
-    /// An empty ledger whose clock starts at `now`.
+    /// Creates an empty ledger whose clock starts at `now`.
     pub fn new(now: UnixMs) -> Self {
         Self::on(LedgerClock::starting_at(now))
     }
 
-    /// An empty ledger on this clock.
+    /// Creates an empty ledger on this clock.
     pub fn on(clock: LedgerClock) -> Self {
         Self {
             clock,
@@ -46,7 +46,7 @@ impl MemoryLedger {
         }
     }
 
-    /// Rows of future tasks that scans have returned so far: what looking ahead has cost, for tests.
+    /// Returns the number of future rows that scans have returned so far: the cost of the look-ahead, for tests.
     pub fn rows_read_ahead(&self) -> u64 {
         self.read_ahead.load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl MemoryLedger {
 }
 
 impl Default for MemoryLedger {
-    /// An empty ledger whose clock starts at this machine's time.
+    /// Creates an empty ledger whose clock starts at this machine's time.
     fn default() -> Self {
         Self::new(crate::clock::wall())
     }

@@ -97,7 +97,7 @@ impl Producer for MemoryLedger {
         Ok(keys.iter().map(&mut cancel).collect())
     }
 
-    /// All in one page.
+    /// Cancels all matching tasks in one page.
     async fn cancel_page(
         &self,
         filter: &CancelFilter,

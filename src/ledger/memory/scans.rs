@@ -51,7 +51,7 @@ impl Scans for MemoryLedger {
         Ok(page)
     }
 
-    /// All in one page.
+    /// Returns all leases in one page.
     async fn scan_leases(&self, after: Option<DuePlace>) -> Result<LeasePage, LedgerError> {
         let now = self.clock.now();
         let table = self.table();

@@ -1,4 +1,4 @@
-//! The rows and their index by key.
+//! The rows with their index by key, and the pauses.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::task::{Pause, PauseKind, Scope, TaskKey, UnixMs};
 pub(super) struct Table {
     pub(super) rows: BTreeMap<u64, Row>,
     by_key: BTreeMap<TaskKey, u64>,
-    /// The id of the latest row: a deleted one's is not given again.
+    /// The id of the latest row. The id of a deleted row is not given again.
     latest: u64,
-    /// The oldest first.
+    /// Oldest first.
     pub(super) pauses: Vec<Pause>,
 }
 
@@ -34,7 +34,7 @@ impl Table {
         row.or_insert_with(|| Row::new(id, task, now))
     }
 
-    /// Deletes a row; tells whether there was one.
+    /// Deletes a row. Returns false if there is none.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         let row = self.rows.remove(&id);
         row.is_some_and(|row| self.by_key.remove(&row.key).is_some())

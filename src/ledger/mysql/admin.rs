@@ -101,7 +101,7 @@ impl MysqlLedger {
         })
     }
 
-    /// A statement over rows, leaving out those that another session has locked; tells how many matched.
+    /// Runs a statement over rows, without those that another session has locked. Returns how many matched.
     async fn over_rows(&self, template: &'static str, rows: &[u64]) -> Result<u64, LedgerError> {
         let mut matched = 0;
         let mut conn = self.pools.acquire().await?;

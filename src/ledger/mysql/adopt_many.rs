@@ -1,9 +1,9 @@
-//! Rows for many new keys in one statement.
+//! Adoption of many new keys in one statement.
 //!
-//! Such a statement holds the rows that it has inserted while it waits for another one. A program that writes rows of
-//! such keys in a transaction could then be in its way and it in the program's, and the server ends such a deadlock at
-//! whose expense it likes. So it is sent only when a look has found no row and nobody at work on one, and whatever goes
-//! wrong with it, its keys are written each by itself, where nothing waits for more than one row.
+//! Such a statement holds the rows that it has inserted while it waits for another row. A program that writes rows of the
+//! same keys in a transaction could then block it and be blocked by it, and the server chooses which of them a deadlock
+//! rolls back. So the statement runs only after a look has found no row and no session at work on one. If it fails, its
+//! keys are written one by one, where nothing waits for more than one row.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,18 @@ use super::{BATCH_MAX, MysqlLedger, queries};
 use crate::ledger::{AdoptionRequest, LedgerError};
 use crate::task::{Arming, TaskKey};
 
-/// Fewer are written each by itself.
+/// Fewer keys than this are written one by one.
 const TOGETHER_LEAST: usize = 8;
 
 impl MysqlLedger {
-    /// Writes those that are new, many at a time. Answers what it has written: the others are to be written each by itself.
+    /// Writes new keys, many in one statement. Returns those it has written; the caller writes the others one by one.
     pub(super) async fn adopt_together(
         &self,
         keys: &[AdoptionRequest],
     ) -> Result<HashMap<TaskKey, Arming>, LedgerError> {
         let mut new: Vec<&AdoptionRequest> =
             keys.iter().filter(|found| found.over.is_none()).collect();
-        // All who write several write them in this order.
+        // Every writer of several keys writes them in this order.
         new.sort_by(|one, other| one.key.as_str().cmp(other.key.as_str()));
         let mut written = HashMap::new();
         if new.len() < TOGETHER_LEAST {
@@ -36,7 +36,7 @@ impl MysqlLedger {
         new.retain(|found| charset.holds(found.key.as_str()));
         let mut rest = new.as_slice();
         while rest.len() >= TOGETHER_LEAST {
-            // Powers of two: each number of rows is a statement of its own to the server.
+            // Powers of two, since each number of rows is a prepared statement of its own.
             let size = 1 << rest.len().min(BATCH_MAX).ilog2();
             let (batch, behind) = rest.split_at(size);
             rest = behind;
@@ -49,7 +49,7 @@ impl MysqlLedger {
         Ok(written)
     }
 
-    /// All of them or, on any error and where anything is in the way, none.
+    /// Inserts all keys, or none if any of them fails.
     async fn insert_together(
         &self,
         conn: &mut Conn,
@@ -70,7 +70,7 @@ impl MysqlLedger {
         conn.execute(insert).await.map(drop)
     }
 
-    /// The rows that were written. One that is gone or moved already is left to whoever did that.
+    /// Reads the rows that were written. Leaves out a row that is gone or moved already.
     async fn read_back(
         &self,
         conn: &mut Conn,
@@ -89,7 +89,7 @@ impl MysqlLedger {
     }
 }
 
-/// Whether the server answered: each row by itself may be written, or tells what is wrong.
+/// True if the server answered, so that each row may be written by itself or say what is wrong.
 fn is_an_answer(failure: &sqlx::Error) -> bool {
     matches!(failure, sqlx::Error::RowNotFound) || failure.as_database_error().is_some()
 }

@@ -1,4 +1,4 @@
-//! Rows on behalf of keys that some program armed.
+//! Adoption: rows on behalf of keys that other programs armed.
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -11,11 +11,11 @@ use super::{queries, retried};
 use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, WITHDRAW_AHEAD};
 use crate::task::{Arming, State, UnixMs};
 
-/// Connections that write at once. Each statement is a transaction, and those that commit together share the
-/// server's write to disk.
+/// Maximum number of connections that write at once. Each statement is a transaction, and transactions that commit
+/// together share a write to the server's disk.
 const LANES: usize = 4;
 
-/// How often a deadlock is answered by simply trying again.
+/// Number of retries after a deadlock.
 const DEADLOCK_RETRIES: u32 = 3;
 
 #[async_trait]
@@ -42,8 +42,7 @@ impl Adoption for MysqlLedger {
 }
 
 impl MysqlLedger {
-    /// Writes many at a time where nothing stands in the way, and then each of the others by itself, on several
-    /// connections. Answers in their order.
+    /// Writes many rows at a time where nothing is in the way, then the others one by one, on several connections.
     async fn adopt_all(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
         let mut together = self.adopt_together(keys).await?;
         let written = |found: &AdoptionRequest| together.remove(&found.key).map(Adopted::Written);
@@ -77,7 +76,7 @@ impl MysqlLedger {
                 adopted.push(Adopted::Unfit(self.why_unfit(&facts)));
                 continue;
             }
-            // One wait for a lock is enough: the rest is tried again later, as that one is.
+            // One wait for a lock is enough. The caller tries the others again later, too.
             if adopted.contains(&Adopted::Locked) {
                 adopted.push(Adopted::Locked);
                 continue;
@@ -89,7 +88,7 @@ impl MysqlLedger {
                     Err(error) if is_duplicate(&error) => break Adopted::Overtaken,
                     Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => retries += 1,
                     Err(error) if is_locked(&error) => break Adopted::Locked,
-                    // The others are not to blame.
+                    // The other keys may still succeed.
                     Err(failure) if is_about_data(&failure) => {
                         self.facts.forget();
                         break Adopted::Refused(error(failure).to_string());
@@ -109,7 +108,7 @@ impl MysqlLedger {
             from_key,
             over,
         } = found;
-        // Created when it was armed: its lateness counts from its due time, however late it is written.
+        // Created when it was armed: its lateness counts from its due time, however late the row is written.
         let heard = *heard.min(due);
         let Some(over) = over else {
             let insert = statement(self.queries.plain(queries::ADOPT_NEW));

@@ -1,4 +1,4 @@
-//! Cancelling tasks by filter.
+//! Cancellation by filter.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,18 +13,19 @@ use super::error::error;
 use super::queries::{self, padded};
 use crate::ledger::cancellation::end_of_prefix;
 use crate::ledger::{CancelAnswer, CancelCursor, CancelFilter, CancelPage, LedgerError, Owner};
-use crate::task::TaskKey;
 
-/// Index entries of one page: some megabytes of keys. At its end connections wait for each other, so there are few pages.
+/// Index entries of one page: some megabytes of keys. Connections wait for each other at the end of a page, so pages are
+/// large.
 const PAGE: usize = 49_152;
 
-/// Rows of one statement: half as many commits as elsewhere, and a daemon that wants one of them waits for milliseconds.
+/// Rows of one statement: half as many commits as with smaller batches; a daemon that claims one of them waits for
+/// milliseconds.
 const BATCH: usize = 1_024;
 
-/// Batches of a page that are on their way at once: while one commits, another is read.
+/// Batches of a page in flight: while one commits, another is read.
 const CONNECTIONS: usize = 3;
 
-/// How long rows are waited for that another session has locked, and how often they are asked for.
+/// How long to wait for locked rows, and how often to try them again.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
 
@@ -56,7 +57,7 @@ impl MysqlLedger {
         Ok(whole)
     }
 
-    /// Rows that may fit, whatever their state, from the index alone: however many have finished, a page is soon read.
+    /// Finds rows that may match, whatever their state, in the index alone: a page is cheap however many have finished.
     async fn cancellable_ids(
         &self,
         filter: &CancelFilter,
@@ -99,7 +100,7 @@ impl MysqlLedger {
         Ok((ids.map_err(error)?, next))
     }
 
-    /// Reads which of these rows to cancel, cancels them, and reads back which were not.
+    /// Reads which of these rows to cancel, cancels them, and reads which of them are not cancelled.
     async fn cancel_rows(
         &self,
         ids: Vec<u64>,
@@ -144,14 +145,14 @@ impl MysqlLedger {
                 _ if locked.contains(&row.id) => {}
                 None | Some(CancelAnswer::Cancelled) => page.count(row.key),
                 Some(CancelAnswer::Running) => page.running.extend(row.key),
-                // It had finished before it could be called off, or has been created anew since.
+                // It had finished before it could be cancelled, or has been created again since.
                 Some(CancelAnswer::Finished(_) | CancelAnswer::Unknown) => {}
             }
         }
         Ok(page)
     }
 
-    /// A filter of a tag alone needs no look first: the rows are cancelled, and read afterwards.
+    /// Cancels rows of a tag, and reads them afterwards. A filter of nothing but a tag needs no read before.
     async fn cancel_tagged(
         &self,
         conn: &mut Conn,
@@ -196,7 +197,7 @@ impl MysqlLedger {
     ) -> sqlx::Result<Vec<Cancellable>> {
         let question = with_tag(about_rows(&self.queries, queries::CANCELLABLE, ids), filter);
         let found = conn.fetch(question).await?;
-        // What is no task key has neither class nor method; its index entry began with the prefix.
+        // A key that is not a task key has neither class nor method; its index entry began with the prefix.
         let fits = |row: &Cancellable| match &row.key {
             Some(key) => filter.fits_key(key),
             None => filter.class.is_none(),
@@ -207,7 +208,7 @@ impl MysqlLedger {
         Ok(found)
     }
 
-    /// Calls them off; answers the ids of those that stayed locked.
+    /// Cancels rows, and tries locked ones again for a while. Returns the ids of those that stayed locked.
     async fn patiently(
         &self,
         conn: &mut Conn,
@@ -235,7 +236,8 @@ impl MysqlLedger {
     }
 }
 
-/// A row may have been created anew, with another tag, since its index entry was read.
+/// Restricts a statement to the tag of the filter: a row may have been created again, with another tag, since its index
+/// entry was read.
 fn with_tag(statement: Statement<'static>, filter: &CancelFilter) -> Statement<'static> {
     statement.bind(filter.tag.clone()).bind(filter.tag.clone())
 }

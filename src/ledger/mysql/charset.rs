@@ -1,9 +1,9 @@
-//! Which keys the column of keys can hold.
+//! Character sets of the column of keys.
 //!
-//! Tables of older programs have a `utf8` (three bytes) or `latin1` column. A key that does not fit there has no row and
-//! can get none; a server that is asked about it refuses the whole statement, with every other key in it.
+//! Tables of older programs have a `utf8` (three bytes) or `latin1` column. A key that does not fit has no row and cannot
+//! have one; a statement that names it is refused as a whole, with all its other keys.
 
-/// The character set of the column, as far as it matters here.
+/// A character set, as far as it limits keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyCharset {
     /// All of Unicode.
@@ -14,7 +14,7 @@ pub(super) enum KeyCharset {
     Latin1,
     /// `ascii`.
     Ascii,
-    /// Another one, whose characters only the server knows.
+    /// Another one. Only the server knows its characters.
     Other,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum KeyCharset {
 const CP1252: &str = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ";
 
 impl KeyCharset {
-    /// By the server's name for it.
+    /// Parses the server's name of a character set.
     pub fn named(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             "utf8mb4" | "utf16" | "utf16le" | "utf32" => Self::Unicode,
@@ -33,12 +33,12 @@ impl KeyCharset {
         }
     }
 
-    /// Whether the column can hold a key. Of a set that is not known here every key may fit: the server says.
+    /// True if the column can hold a key. True for every key if the characters of the set are not known here.
     pub fn holds(self, key: &str) -> bool {
         let fits: fn(char) -> bool = match self {
             Self::Unicode | Self::Other => return true,
             Self::Basic => |c| c <= '\u{ffff}',
-            // The server has a place for the five codes that code page 1252 leaves free.
+            // The server maps the five codes that code page 1252 leaves free.
             Self::Latin1 => |c| {
                 matches!(c, '\0'..='\u{7f}' | '\u{81}' | '\u{8d}' | '\u{8f}' | '\u{90}' | '\u{9d}' | '\u{a0}'..='\u{ff}')
                     || CP1252.contains(c)

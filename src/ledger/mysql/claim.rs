@@ -1,4 +1,4 @@
-//! Taking leases, and keeping them.
+//! Claiming rows and renewing leases.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::ledger::{Claim, Claimant, Lease, LedgerError, Owner, Renewal};
 use crate::task::Arming;
 
 impl MysqlLedger {
-    /// One claim: take what is free, then read back what became ours.
+    /// Claims the free rows of a batch, and reads them back.
     pub(super) async fn claim_batch(
         &self,
         armings: &[Arming],
@@ -39,14 +39,14 @@ impl MysqlLedger {
                 Ok(claims)
             }
             Err(failure) => {
-                // It may have acted all the same, and only its answer got lost.
+                // The claim may have acted, and only its answer been lost.
                 self.disown_later(armings, owner, by.lease);
                 Err(error(failure))
             }
         }
     }
 
-    /// The claims, and what may have been claimed and cannot be read.
+    /// Returns the claims, and the armings that may be claimed but could not be read back.
     async fn claim_on(
         &self,
         conn: &mut Conn,
@@ -98,9 +98,9 @@ impl MysqlLedger {
         Ok((claims, unread))
     }
 
-    /// Gives back, when the server answers again, what a claim may have taken whose answer was lost: nobody else
-    /// knows its owner, and waiting for the lease to run out would cost the tasks time and a crash. Goes on for a lease's
-    /// length after the first answer, since the claim itself may arrive late; ends when the ledger is closed.
+    /// Releases what a claim whose answer was lost may have taken, once the server answers again: only this process knows the
+    /// owner token, and an expired lease would cost the tasks time and a crash. Repeats this for the length of a lease after
+    /// the first answer, since the claim itself may arrive late. Ends when the ledger is closed.
     fn disown_later(&self, armings: &[Arming], owner: Owner, lease: Duration) {
         const PAUSE: Duration = Duration::from_secs(1);
         let (ledger, armings) = (self.clone(), armings.to_vec());
@@ -127,13 +127,13 @@ impl MysqlLedger {
         Ok(())
     }
 
-    /// A statement about rows, with their ids bound.
+    /// Builds a statement about the rows of these armings.
     fn of_rows(&self, template: &str, armings: &[Arming]) -> connection::Statement<'static> {
         let ids: Vec<u64> = armings.iter().map(|arming| arming.row).collect();
         about_rows(&self.queries, template, &ids)
     }
 
-    /// One renewal: prolong what is ours; read back only if something was missing.
+    /// Renews a batch of leases. Reads them back only if fewer rows matched.
     pub(super) async fn renew_batch(
         &self,
         leases: &[Lease],

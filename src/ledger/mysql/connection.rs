@@ -1,8 +1,8 @@
-//! Connections under a deadline.
+//! Connections with a deadline for each statement.
 //!
-//! The driver has no statement timeout and is not cancel-safe in the middle of a statement. So a connection
-//! that is dropped in the middle of a statement, or after an error of the connection itself, is closed;
-//! only one that is known to be sound goes back into the [pool](super::pool).
+//! The driver has no statement timeout and is not cancel safe within a statement. So a connection that is dropped within a
+//! statement, or after a connection error, is closed. Only one that is known to be sound goes back into the
+//! [pool](super::pool).
 
 use std::time::Duration;
 
@@ -18,27 +18,27 @@ use super::queries::{Queries, padded};
 use crate::config::{ConfigError, ENCODE, LedgerConfig};
 use crate::ledger::LedgerError;
 
-/// Handlers wait longer for a connection of theirs: there are more slots than connections, and a run that
-/// waits costs only its slot, while one that fails costs an attempt. The run's own time limit stands above.
+/// How long a handler waits for a connection. Longer than the engine does: there are more slots than connections, and a run
+/// that waits costs only its slot, while one that fails costs an attempt. The timeout of the run still applies.
 const HANDLER_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A prepared statement with its values.
 pub(super) type Statement<'q> = Query<'q, MySql, MySqlArguments>;
 
-/// A statement from a text made of this module's constants.
+/// Builds a statement from text made of the constants in `queries`.
 pub(super) fn statement(sql: String) -> Statement<'static> {
     sqlx::query(AssertSqlSafe(sql))
 }
 
-/// A statement about rows, with their ids as its first values.
+/// Builds a statement about rows, with their ids as its first values.
 pub(super) fn about_rows(queries: &Queries, template: &str, ids: &[u64]) -> Statement<'static> {
     let ids = padded(ids);
     let about = statement(queries.with_rows(template, ids.len()));
     ids.into_iter().fold(about, |about, id| about.bind(id))
 }
 
-/// The pools: one for the engine's own statements, one for the transactions of handlers, whose
-/// sessions are left as the server has them.
+/// The pools: one for the engine's statements, one for the transactions of handlers, whose sessions keep the server's
+/// defaults.
 #[derive(Debug, Clone)]
 pub(super) struct Pools {
     engine: Pool,
@@ -47,7 +47,7 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Connects when first used.
+    /// Creates the pools. They connect when first used.
     pub fn lazy(config: &LedgerConfig) -> Result<Self, ConfigError> {
         let options: MySqlConnectOptions =
             config.url.expose().parse().map_err(|error: sqlx::Error| {
@@ -66,7 +66,7 @@ impl Pools {
             .statement_cache_capacity(256)
             .pipes_as_concat(false)
             .log_statements(tracing::log::LevelFilter::Trace);
-        // A transaction that was dropped half-way must not meet the next user of its connection.
+        // A transaction that was dropped must not be open for the next user of its connection.
         let handlers = MySqlPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(HANDLER_ACQUIRE_TIMEOUT)
@@ -89,7 +89,7 @@ impl Pools {
         })
     }
 
-    /// A connection for the engine's statements.
+    /// Returns a connection for the engine's statements.
     pub async fn acquire(&self) -> Result<Conn, LedgerError> {
         Ok(Conn {
             lent: Some(self.engine.acquire().await.map_err(error)?),
@@ -98,12 +98,12 @@ impl Pools {
         })
     }
 
-    /// The pool of handlers' transactions.
+    /// Returns the pool for the transactions of handlers.
     pub fn handlers(&self) -> &MySqlPool {
         &self.handlers
     }
 
-    /// Whether no connection is given out any more.
+    /// True if the pools are closed.
     pub fn is_closed(&self) -> bool {
         self.engine.is_closed()
     }
@@ -114,23 +114,23 @@ impl Pools {
     }
 }
 
-/// A connection that is closed, rather than given back, if anything about it is in doubt.
+/// A connection for the engine's statements. Closed rather than given back, unless it is known to be sound.
 pub(super) struct Conn {
     lent: Option<Lent>,
-    /// Not in the middle of a statement, and no connection error seen.
+    /// False within a statement and after a connection error.
     sound: bool,
     timeout: Duration,
 }
 
 impl Conn {
-    /// Rows matched (not changed: the driver asks for found rows).
+    /// Returns the number of rows matched (not changed: the driver asks for found rows).
     pub async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
         let (connection, timeout) = self.begin();
         let result = tokio::time::timeout(timeout, statement.execute(connection)).await;
         Ok(self.end(result)?.rows_affected())
     }
 
-    /// Rows matched, and the number that the statement gave to `LAST_INSERT_ID`.
+    /// Returns the number of rows matched, and the value of `LAST_INSERT_ID`.
     pub async fn execute_telling(
         &mut self,
         statement: Statement<'_>,
@@ -141,26 +141,26 @@ impl Conn {
         Ok((result.rows_affected(), result.last_insert_id()))
     }
 
-    /// The id of the row that was inserted.
+    /// Returns the id of the inserted row.
     pub async fn insert(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
         let (connection, timeout) = self.begin();
         let result = tokio::time::timeout(timeout, statement.execute(connection)).await;
         Ok(self.end(result)?.last_insert_id())
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub async fn fetch(&mut self, statement: Statement<'_>) -> Result<Vec<MySqlRow>, sqlx::Error> {
         let (connection, timeout) = self.begin();
         let result = tokio::time::timeout(timeout, statement.fetch(connection).try_collect()).await;
         self.end(result)
     }
 
-    /// The bare connection, for work that has its own deadline. Not given back afterwards.
+    /// Takes the bare connection out of the pool, for work with its own deadline.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
         self.lent.take().expect("present until dropped").detach()
     }
 
-    /// Which server it leads to, if that tells.
+    /// Returns the name of the server, if the server tells it.
     pub fn server(&self) -> Option<&str> {
         self.lent.as_ref()?.server()
     }

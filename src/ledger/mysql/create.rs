@@ -1,4 +1,4 @@
-//! Writing new tasks, over what there is of their keys.
+//! Upserts of new tasks.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::connection::{Conn, Statement, statement};
 use crate::ledger::{Created, IfPending, NewTask};
 
 impl MysqlLedger {
-    /// A statement for each policy there is among them: for most, one. Then where they all stand.
+    /// Writes the tasks, a statement for each policy among them, and reads their rows.
     pub(super) async fn create_batch(
         &self,
         conn: &mut Conn,
@@ -29,10 +29,10 @@ impl MysqlLedger {
             .collect()
     }
 
-    /// The upserts, and the tasks of each. Rows go in the order of their keys, so that two batches do not lock crosswise.
+    /// Returns the upserts with the tasks of each. Rows are ordered by key, so that two batches do not deadlock.
     ///
-    /// The smallest of those that come last of their key is there again, to fill up to one of a few sizes: each size is a
-    /// prepared statement of the server's, and the same row once more changes nothing.
+    /// Repeats the smallest task to fill up to one of a few sizes, since each size is a prepared statement. Only a task that
+    /// comes last of its key is repeated: the same row again changes nothing.
     pub(super) fn creations<'a>(&self, tasks: &[&'a NewTask]) -> Vec<(String, Vec<&'a NewTask>)> {
         let of = |policy| {
             let tasks = tasks.iter().copied();
@@ -48,10 +48,10 @@ impl MysqlLedger {
         IfPending::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// The upsert of these tasks, which have one policy.
+    /// Builds the upsert of these tasks, which have one policy.
     pub(super) fn creation(&self, sql: String, tasks: &[&NewTask]) -> Statement<'static> {
         let now = self.clock.now();
-        // The same task has the same mark when it is there again, and no other has.
+        // A repeated task has the same mark, and different tasks have different ones.
         let mut marks: HashMap<*const NewTask, i64> = HashMap::new();
         tasks.iter().fold(statement(sql), |upsert, task| {
             let NewTask {
@@ -81,12 +81,12 @@ impl MysqlLedger {
     }
 }
 
-/// A number that no row has, as milliseconds of a time that never was.
+/// Returns a number that no row has: a negative time in milliseconds.
 fn mark() -> i64 {
     -rand::random_range(1..10_000_000_000_000)
 }
 
-/// The next power of two, or one and a half of the one below.
+/// Rounds up to a power of two, or to one and a half times a power of two.
 fn rounded_up(count: usize) -> usize {
     let power = count.next_power_of_two();
     let below = power / 4 * 3;

@@ -1,5 +1,5 @@
-//! Rows as the seam's types. A row is data somebody else may have written: what does not fit is left
-//! out or answered with an error, never trusted.
+//! Decodes rows into the types of the seams. Other programs may have written a row: a value that does not fit is left out
+//! or an error, never trusted.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn arming(row: &MySqlRow) -> sqlx::Result<Arming> {
     })
 }
 
-/// Tables that lapsed adopted may have a 32-bit id.
+/// Reads the id. Tables that lapsed adopted may have a 32-bit id.
 pub(super) fn id(row: &MySqlRow) -> sqlx::Result<u64> {
     row.try_get_unchecked::<u64, _>("id")
 }
@@ -52,18 +52,18 @@ fn origin(row: &MySqlRow) -> sqlx::Result<Origin> {
     })
 }
 
-/// A key written by anyone may lie outside the grammar.
+/// Reads the key. `None` if it is not a task key, since any program may write one.
 pub(super) fn key(row: &MySqlRow) -> sqlx::Result<Option<TaskKey>> {
     let text: String = row.try_get("key")?;
     Ok(TaskKey::parse(&text).ok())
 }
 
-/// A key as it is.
+/// Reads the key as text.
 pub(super) fn text_key(row: &MySqlRow) -> sqlx::Result<String> {
     row.try_get("key")
 }
 
-/// A row of the query `LEASES`; `None` if it has no owner, which no claim leaves behind.
+/// Reads a row of `LEASES`. `None` without an owner, which no claim leaves behind.
 pub(super) fn found_lease(row: &MySqlRow) -> sqlx::Result<Option<FoundLease>> {
     let Some(owner) = owner(row)? else {
         return Ok(None);
@@ -76,7 +76,7 @@ pub(super) fn found_lease(row: &MySqlRow) -> sqlx::Result<Option<FoundLease>> {
     }))
 }
 
-/// A row of the query `CANCELLABLE`.
+/// A row of `CANCELLABLE`.
 #[derive(Debug, Clone)]
 pub(super) struct Cancellable {
     pub id: u64,
@@ -95,14 +95,14 @@ impl Cancellable {
     }
 }
 
-/// A row of the query `NOT_CANCELLED`.
+/// Reads a row of `NOT_CANCELLED`.
 pub(super) fn not_cancelled(row: &MySqlRow) -> sqlx::Result<(u64, CancelAnswer)> {
     let (deleted, leased) = (flag(row, "sts")?, flag(row, "leased")?);
     let state = state(row.try_get("status")?, deleted, leased, false);
     Ok((id(row)?, answer_of(state)))
 }
 
-/// A row of the query `LOOKUP`.
+/// A row of `LOOKUP`.
 pub(super) struct LookupRow {
     pub key: String,
     pub arming: Arming,
@@ -164,7 +164,7 @@ impl LookupRow {
     }
 }
 
-/// The state that a row's columns stand for.
+/// Returns the state that the columns stand for.
 fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
     match status {
         1 => State::Done,
@@ -177,7 +177,7 @@ fn state(status: i64, deleted: bool, leased: bool, waiting: bool) -> State {
     }
 }
 
-/// What a cancellation came to, from what is seen after it.
+/// Returns the result of a cancellation, given the row after it.
 pub(super) fn cancel_answer(after: Option<&LookupRow>) -> CancelAnswer {
     after.map_or(CancelAnswer::Unknown, |row| answer_of(row.state()))
 }
@@ -210,17 +210,17 @@ pub(super) fn due_page(rows: &[MySqlRow], limit: u32) -> sqlx::Result<DuePage> {
     Ok(page)
 }
 
-/// Rows of the query `GLANCE_AHEAD`, in their order.
+/// Reads the places of rows by due time, in their order.
 pub(super) fn places(rows: &[MySqlRow]) -> sqlx::Result<Vec<(UnixMs, u64)>> {
     rows.iter().map(place).collect()
 }
 
-/// Where a row stands by due time.
+/// Reads the place of a row by due time.
 pub(super) fn place(row: &MySqlRow) -> sqlx::Result<(UnixMs, u64)> {
     Ok((ms(row, "due_ms")?, id(row)?))
 }
 
-/// A row of the query `CLAIMED`; `None` if its key is not a task's, which nobody asks to claim.
+/// Reads a row of `CLAIMED`. `None` if its key is not a task key; the engine does not claim such rows.
 pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Result<Option<Claim>> {
     let Some(key) = key(row)? else {
         return Ok(None);
@@ -255,7 +255,7 @@ pub(super) fn claim(row: &MySqlRow, owner: Owner, claimed: Instant) -> sqlx::Res
     }))
 }
 
-/// A row of the query `SERIES`.
+/// Reads a row of `SERIES`.
 pub(super) fn series(row: &MySqlRow) -> sqlx::Result<SeriesRow> {
     Ok(SeriesRow {
         lookup: LookupRow::read(row)?.lookup(),
@@ -282,7 +282,7 @@ impl Bounded for u8 {
     const MAX: Self = u8::MAX;
 }
 
-/// A row of the query `RENEWED`.
+/// Reads a row of `RENEWED`.
 pub(super) fn held(row: &MySqlRow) -> sqlx::Result<Option<(u64, Owner)>> {
     match owner(row)? {
         Some(owner) => Ok(Some((id(row)?, owner))),
@@ -290,7 +290,7 @@ pub(super) fn held(row: &MySqlRow) -> sqlx::Result<Option<(u64, Owner)>> {
     }
 }
 
-/// A row of the query `SETTLED`.
+/// A row of `SETTLED`.
 pub(super) struct SettledRow {
     pub arming: Arming,
     pub owner: Option<Owner>,
@@ -301,7 +301,7 @@ pub(super) struct SettledRow {
 }
 
 impl SettledRow {
-    /// Whether somebody has marked it processed, and we have not.
+    /// True if another program has marked the row processed.
     pub fn marked(&self) -> bool {
         self.status == 1 && self.lease_left
     }
@@ -318,14 +318,14 @@ impl SettledRow {
     }
 }
 
-/// A row of the query `FINISHED`.
+/// A row of `FINISHED`.
 pub(super) struct Finished {
     pub row: u64,
     pub key: Option<TaskKey>,
     pub due_at: UnixMs,
-    /// Old enough to go.
+    /// Old enough to be deleted by age.
     pub old: bool,
-    /// Old enough to go as surplus.
+    /// Old enough to be deleted as surplus.
     pub spare: bool,
 }
 
@@ -341,7 +341,7 @@ impl Finished {
     }
 }
 
-/// A row of the query `RECORD`; `None` if its key is not a task's.
+/// Reads a row of `RECORD`. `None` if its key is not a task key.
 pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     let Some(key) = key(row)? else {
         return Ok(None);
@@ -374,7 +374,7 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
             .try_get::<Option<String>, _>("history")?
             .map_or_else(Vec::new, |text| Mishap::read_lines(&text)),
         result: row.try_get("result")?,
-        // Of what runs it is when it was cancelled.
+        // While the task is running, the column is the time of its cancellation.
         finished: row
             .try_get::<Option<i64>, _>("finished_ms")?
             .map(UnixMs)
@@ -383,7 +383,7 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Option<TaskRecord>> {
     }))
 }
 
-/// A row of the query `RECORD` whose key is not a task's.
+/// Reads a row of `RECORD` whose key is not a task key.
 pub(super) fn malformed(row: &MySqlRow) -> sqlx::Result<MalformedRow> {
     Ok(MalformedRow {
         id: arming(row)?.to_string(),
@@ -399,7 +399,7 @@ fn state_of(row: &MySqlRow) -> sqlx::Result<State> {
     Ok(state(row.try_get("status")?, deleted, leased, waiting))
 }
 
-/// A row of the query `PAUSES`; `None` for one that nobody here has written.
+/// Reads a row of `PAUSES`. `None` for a kind or scope that this version does not know.
 pub(super) fn pause(row: &MySqlRow) -> sqlx::Result<Option<Pause>> {
     let kind: String = row.try_get("kind")?;
     let kinds = [PauseKind::Pause, PauseKind::Hold, PauseKind::Release];

@@ -10,7 +10,7 @@ use crate::ledger::stats::MethodCollector;
 use crate::ledger::{DetailedStats, DetailedStatsLimits, LATELY, LedgerError, Stats};
 use crate::task::UnixMs;
 
-/// What the rows of one `sts` that are not finished come to, all methods together.
+/// Counts of unfinished rows with one value of `sts`, over all methods.
 #[derive(Default)]
 struct Unfinished {
     looked_at: u64,
@@ -21,18 +21,18 @@ struct Unfinished {
     overdue_ms_max: u64,
 }
 
-/// Pages of overdue rows that are read for the first that can be run.
+/// Maximum number of pages of overdue rows to read until one can run.
 const OLDEST_PAGES_MAX: u32 = 10;
 const OLDEST_PAGE: u32 = 1_000;
 
-/// What the oldest overdue rows come to.
+/// The oldest overdue rows.
 #[derive(Default)]
 pub(super) struct Oldest {
-    /// How long the first has waited whose key is a task key.
+    /// How long the first row with a task key has been overdue, in milliseconds.
     pub overdue_ms_max: u64,
-    /// Rows before and near that one whose keys are none.
+    /// Number of rows without a task key that were read up to there.
     malformed: u64,
-    /// There may be more of these.
+    /// True if there may be more of them.
     is_part: bool,
 }
 
@@ -164,8 +164,8 @@ impl MysqlLedger {
         Ok(all)
     }
 
-    /// Reads overdue rows, the oldest first, until one has a task key. What holds leases stands among them, and there
-    /// are no more of those than slots.
+    /// Reads overdue rows, oldest first, until one has a task key. Leased rows are among them, but never more than there are
+    /// slots.
     pub(super) async fn oldest_overdue(&self, conn: &mut Conn) -> sqlx::Result<Oldest> {
         let mut oldest = Oldest::default();
         let (mut due, mut row) = (UnixMs(0), 0);
@@ -194,7 +194,7 @@ impl MysqlLedger {
         Ok(oldest)
     }
 
-    /// Answers how many rows were looked at.
+    /// Counts dead rows by method. Returns the number of rows read.
     async fn dead(
         &self,
         conn: &mut Conn,
@@ -241,7 +241,7 @@ impl MysqlLedger {
     }
 }
 
-/// Whatever the column's character set is: a program's own table may have any.
+/// Reads a name whatever the character set of the column: a program's own table may have any.
 fn name(row: &MySqlRow) -> sqlx::Result<String> {
     row.try_get_unchecked("name")
 }

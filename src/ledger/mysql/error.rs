@@ -5,13 +5,13 @@ use super::pool::ACQUIRE_TIMEOUT;
 use super::privileges;
 use crate::ledger::LedgerError;
 
-/// Whether a password of MySQL's `caching_sha2_password` would have to go over a wire without TLS. The driver has a
-/// feature that encrypts it all the same; every MySQL comes with TLS switched on, so that is left out.
+/// True if the driver would have to send a password of MySQL's `caching_sha2_password` without TLS. The driver's feature
+/// that encrypts it is left out, since every MySQL comes with TLS enabled.
 fn wants_tls(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Configuration(error) if error.to_string().starts_with("RSA auth backend disabled"))
 }
 
-/// The driver's error as the seam's, with what to do about it.
+/// Converts an error of the driver, and adds what to do about it.
 pub(super) fn error(error: sqlx::Error) -> LedgerError {
     let hint = match number(&error) {
         Some(1045 | 1698) => "; check user and password in `ledger.url`",
@@ -43,7 +43,7 @@ pub(super) fn error(error: sqlx::Error) -> LedgerError {
     };
     let (locked, transient) = (is_locked(&error), is_transient(&error));
     let about_data = is_about_data(&error);
-    // What the driver says of TLS is about features of its own.
+    // The driver's own text names features of the driver.
     let source = (!wants_tls(&error)).then(|| std::sync::Arc::new(error) as _);
     match () {
         () if locked => LedgerError::Locked { message, source },

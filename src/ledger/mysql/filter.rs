@@ -1,4 +1,4 @@
-//! A filter as conditions of a statement, with the values that go into them.
+//! A list filter as conditions of a statement, with their values.
 
 use super::connection::Statement;
 use crate::ledger::cancellation::end_of_prefix;
@@ -17,7 +17,7 @@ enum Value {
 }
 
 impl Conditions {
-    /// All that the filter says, but for cursor and limit.
+    /// Converts a filter, except for its cursor and limit.
     pub fn of(filter: &ListFilter) -> Self {
         let ListFilter {
             states,
@@ -102,7 +102,7 @@ impl Conditions {
         }
     }
 
-    /// The conditions as text, behind others.
+    /// Returns the conditions as text, to append to others.
     pub fn text(&self) -> String {
         let wheres = self
             .wheres
@@ -111,7 +111,7 @@ impl Conditions {
         wheres.collect()
     }
 
-    /// Gives the statement the values of [`text`](Self::text).
+    /// Binds the values of [`text`](Self::text).
     pub fn bind(self, statement: Statement<'static>) -> Statement<'static> {
         let values = self.values.into_iter();
         values.fold(statement, |statement, value| match value {
@@ -141,7 +141,7 @@ fn condition(filter: StateFilter) -> &'static str {
     }
 }
 
-/// A text as a part of a `LIKE` pattern that matches only itself.
+/// Escapes a text for a `LIKE` pattern.
 fn literal(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('_', "\\_")

@@ -1,4 +1,4 @@
-//! Reading which due rows are leased, and ending the leases of dead daemons.
+//! Scans of leases and of claimable rows, and the end of leases of dead daemons.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{DuePlace, FoundLease, LeasePage, LedgerError, Upcoming};
 
 impl MysqlLedger {
-    /// First the index alone, to where the page ends; then the leases up to there.
+    /// Finds the end of the page in the index alone, then reads the leases up to there.
     pub(super) async fn lease_page(
         &self,
         after: Option<DuePlace>,
@@ -38,7 +38,7 @@ impl MysqlLedger {
         })
     }
 
-    /// A statement names one daemon.
+    /// Ends leases, with a statement for each daemon.
     pub(super) async fn end_leases_of_daemons(
         &self,
         leases: &[FoundLease],

@@ -1,10 +1,9 @@
-//! Getting past rows that another session has locked.
+//! Batches that skip rows locked by another session.
 //!
-//! InnoDB makes a whole statement wait for one locked row. When that happens the batch is asked which
-//! of its rows are free (`SKIP LOCKED`, only as a hint) and acts on those; where the hint says nothing
-//! (a server that ignores it), the batch is halved until the locked row stands alone. While locks were
-//! seen lately, the question comes first, so that a transaction that stays open for minutes does not
-//! cost every batch a second.
+//! InnoDB makes a whole statement wait for one locked row. When that happens, a query asks which rows of the batch are free
+//! (`SKIP LOCKED`, only as a hint), and the statement runs again for those. If the hint finds no locked row (a server may
+//! ignore it), the batch is halved until the locked row is alone. For a while after a lock was met, batches ask first, so
+//! that a transaction that stays open for minutes does not cost every batch a second.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -18,30 +17,30 @@ use super::connection::{Conn, about_rows};
 use super::error_numbers::{is_deadlock, is_locked};
 use super::queries::{EXISTING, Queries, UNLOCKED};
 
-/// How long after the last locked row batches still ask first.
+/// How long batches ask first after a lock was met.
 const WARY_FOR: Duration = Duration::from_secs(10);
 
-/// How often a deadlock is answered by simply trying again.
+/// Number of retries after a deadlock.
 const DEADLOCK_RETRIES: u32 = 3;
 
-/// Remembers whether locks were met lately.
+/// Remembers when a lock was met last.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     met: Mutex<Option<Instant>>,
 }
 
-/// What [`Locks::get_past`] came to.
+/// Result of [`Locks::get_past`].
 #[derive(Debug)]
 pub(super) struct Past<T> {
-    /// Rows that the statements matched.
+    /// Number of rows that the statements matched.
     pub matched: u64,
-    /// Items whose rows were locked: nothing was done to them.
+    /// Items whose rows were locked. Nothing was done to them.
     pub locked: Vec<T>,
 }
 
 impl Locks {
-    /// Runs `act` over `items` (each names one row), in the order of their rows, leaving out those
-    /// that another session has locked.
+    /// Runs `act` over `items`, each of which names one row, ordered by row. Leaves out those that another session has
+    /// locked.
     pub async fn get_past<T, F>(
         &self,
         conn: &mut Conn,
@@ -113,7 +112,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Parts items into free and locked. A server that does not know the question locks nothing.
+    /// Divides items into free and locked ones. All are free if the server does not know `SKIP LOCKED`.
     async fn part<T: Clone>(
         &self,
         conn: &mut Conn,
@@ -135,7 +134,7 @@ impl Locks {
         if held.is_empty() {
             return Ok((free, held));
         }
-        // A row that is gone is nobody's: taken for locked, it would be waited for again and again.
+        // A row that is gone is not locked. Taken for locked, it would be tried again without end.
         let existing = ids(conn, queries, EXISTING, &held, row).await?;
         let (held, gone): (Vec<T>, Vec<T>) = held
             .into_iter()
@@ -158,7 +157,7 @@ impl Locks {
     }
 }
 
-/// The ids of these items that a statement answers.
+/// Returns the ids of those items that a query returns.
 async fn ids<T>(
     conn: &mut Conn,
     queries: &Queries,

@@ -10,8 +10,8 @@ use super::queries::{self, padded};
 use crate::task::TaskKey;
 
 impl MysqlLedger {
-    /// Where keys stand; those without a row are left out. A key that the server refuses has none: it is asked about the
-    /// others without it.
+    /// Looks up keys, by key; leaves out those without a row. Keys that the server refuses have no row: they are found by
+    /// halving the batch.
     pub(super) async fn look_up_rows(
         &self,
         conn: &mut Conn,
@@ -54,7 +54,7 @@ impl MysqlLedger {
         rows.iter().map(LookupRow::read).collect()
     }
 
-    /// Runs `update`, whose last value is the key, and tells whether it matched and where the key stands then.
+    /// Runs `update`, whose last value is the key. Returns whether it matched, and the row after it.
     pub(super) async fn change(
         &self,
         conn: &mut Conn,

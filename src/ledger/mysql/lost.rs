@@ -1,23 +1,23 @@
-//! Connections that were given up in the middle of a statement.
+//! Connections that were given up within a statement.
 //!
-//! The server may execute that statement later, when it thaws or when the bytes arrive at last: a claim nobody knows of, or
-//! a task that was cancelled meanwhile. So the next connection tells the server to end the lost one before it is used.
+//! The server may still execute that statement: a claim that nothing knows of, or one for a task that was cancelled
+//! meanwhile. So the next connection tells the server to end the lost ones before it is used.
 
 use std::sync::{Mutex, MutexGuard};
 
 use sqlx::{AssertSqlSafe, MySqlConnection, Row as _};
 use tokio::time::Instant;
 
-/// This connection's number, and a name for the server that no other has.
+/// The id of this connection, and a unique name of the server.
 const IDENTITY: &str = "SELECT CAST(CONNECTION_ID() AS SIGNED), CAST(CONCAT_WS('/', @@hostname, @@port, @@server_id) AS CHAR)";
 
-/// For how many seconds the server has been up.
+/// Seconds since the server started.
 const UPTIME: &str = "SHOW GLOBAL STATUS LIKE 'Uptime'";
 
-/// Most that are remembered: more than a pool has connections.
+/// Maximum number of lost connections to remember: more than a pool has.
 const LOST_MAX: usize = 64;
 
-/// A connection, as the server knows it.
+/// A connection, as the server identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Peer {
     id: i64,
@@ -26,7 +26,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// `None` if the server does not tell.
+    /// Identifies a connection. `None` if the server refuses to tell.
     pub async fn of(connection: &mut MySqlConnection) -> sqlx::Result<Option<Self>> {
         let born = Instant::now();
         match sqlx::raw_sql(IDENTITY).fetch_one(connection).await {
@@ -40,18 +40,18 @@ impl Peer {
         }
     }
 
-    /// Its server.
+    /// The name of its server.
     pub fn server(&self) -> &str {
         &self.server
     }
 }
 
-/// Those whose server was not told yet.
+/// Lost connections that the server has not been told to end yet.
 #[derive(Debug, Default)]
 pub(super) struct Lost(Mutex<Vec<Peer>>);
 
 impl Lost {
-    /// This one was given up.
+    /// Adds a connection that was given up.
     pub fn add(&self, peer: Option<Peer>) {
         let mut lost = self.lost();
         lost.extend(peer);
@@ -59,13 +59,13 @@ impl Lost {
         lost.drain(..surplus);
     }
 
-    /// Has the server end them. One that is gone, or that this user may not end, is left alone.
+    /// Has the server end them. Skips one that is gone already, or that this user may not end.
     ///
     /// # Errors
     /// The connection broke.
     ///
     /// # Cancel safety
-    /// What was not ended stays here; the connection must be closed.
+    /// What was not ended stays in the list; the connection must be closed.
     pub async fn end(
         &self,
         connection: &mut MySqlConnection,
@@ -75,7 +75,7 @@ impl Lost {
             let Some(peer) = self.lost().first().cloned() else {
                 return Ok(());
             };
-            // Another server may have given its number to somebody else.
+            // Another server may have given the same id to another connection.
             if here.is_some_and(|here| here.server == peer.server) {
                 kill(connection, &peer).await?;
             }
@@ -88,7 +88,7 @@ impl Lost {
     }
 }
 
-/// A server that was started since has given the number to somebody else, too.
+/// Ends a connection, unless the server has restarted since: it may have given the id to another connection.
 async fn kill(connection: &mut MySqlConnection, peer: &Peer) -> sqlx::Result<()> {
     let uptime = sqlx::raw_sql(UPTIME).fetch_optional(&mut *connection).await;
     let uptime = match answered(uptime)?.flatten() {
@@ -104,7 +104,7 @@ async fn kill(connection: &mut MySqlConnection, peer: &Peer) -> sqlx::Result<()>
     Ok(())
 }
 
-/// What the server refuses is an answer.
+/// Turns a refusal by the server into `None`.
 fn answered<T>(result: sqlx::Result<T>) -> sqlx::Result<Option<T>> {
     match result {
         Ok(answer) => Ok(Some(answer)),

@@ -51,18 +51,18 @@ use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
 use crate::task::{TableName, UnixMs};
 
-/// Most rows of one statement; above it only latency grows.
+/// Maximum number of rows of one statement. More only add latency.
 const BATCH_MAX: usize = 512;
 
-/// How old a reading of the server's clock may be before a producer asks again.
+/// Maximum age of a reading of the server's clock. After that, a producer reads it again.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// How often a producer's statement meets another session's lock before its caller hears of it. One about many rows
-/// waits for a lock once: its caller may know better than to let all of them wait for one.
+/// How often a producer's statement may meet another session's lock before its caller gets the error. A statement about
+/// many rows waits once: its caller may prefer not to let all of them wait for one.
 const LOCK_ATTEMPTS: u32 = 5;
 
-/// Runs an expression of a connection, again after a deadlock or a lock that was waited for in vain. A macro,
-/// because the future of an async closure over borrowed things cannot be shown to be `Send`.
+/// Runs an expression that uses a connection, again after a deadlock or a lock wait timeout. A macro, because the future of
+/// an async closure that borrows cannot be shown to be `Send`.
 macro_rules! retried {
     ($ledger:expr, |$conn:ident| $act:expr) => {
         retried!($ledger, 1, |$conn| $act)
@@ -93,8 +93,8 @@ fn attempts_after(error: &sqlx::Error, rows: usize) -> u32 {
     }
 }
 
-/// The ledger in MySQL or MariaDB (or whatever speaks their protocol and has single-row conditional
-/// updates). Connects when first used; clones share their connections.
+/// The ledger in MySQL or MariaDB, or another server with their protocol and single-row conditional updates. Connects when
+/// first used; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct MysqlLedger {
     pools: Pools,
@@ -104,7 +104,7 @@ pub struct MysqlLedger {
     clock_read: std::sync::Arc<std::sync::Mutex<Option<ClockRead>>>,
     locks: std::sync::Arc<Locks>,
     facts: std::sync::Arc<CachedFacts>,
-    /// Read by the first check.
+    /// Set by the first check.
     identity: std::sync::Arc<std::sync::OnceLock<String>>,
 }
 
@@ -112,15 +112,15 @@ pub struct MysqlLedger {
 #[derive(Debug, Clone)]
 struct ClockRead {
     at: Instant,
-    /// By which server, if that tells.
+    /// The server that was read, if the server tells its name.
     server: Option<String>,
 }
 
 impl MysqlLedger {
-    /// A ledger that connects when first used.
+    /// Creates a ledger that connects when first used.
     ///
     /// # Errors
-    /// [`ConfigError`] for a URL or a table name that cannot be.
+    /// [`ConfigError`] for an invalid URL or table name.
     pub fn new(config: &LedgerConfig) -> Result<Self, ConfigError> {
         let table = TableName::new(&config.table)
             .map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
@@ -136,13 +136,13 @@ impl MysqlLedger {
         })
     }
 
-    /// What tells this ledger from every other one, once [`check`](Ledger::check) has read it. A table that was not
-    /// migrated since there are identities has none.
+    /// Returns the unique identity of this ledger, set once [`check`](Ledger::check) has read it. A table that was last migrated
+    /// before identities existed has none.
     pub fn identity(&self) -> std::sync::Arc<std::sync::OnceLock<String>> {
         std::sync::Arc::clone(&self.identity)
     }
 
-    /// Reads the identity, if that can be done.
+    /// Reads the identity, if the server answers.
     pub(crate) async fn read_identity(&self) {
         let Ok(mut connection) = self.connection().await else {
             return;
@@ -153,18 +153,18 @@ impl MysqlLedger {
         }
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     pub fn table(&self) -> &TableName {
         &self.table
     }
 
-    /// A connection of its own for work that is not the ledger's: migration, diagnosis.
+    /// Opens a connection for work outside the ledger: migration, diagnosis.
     ///
     /// # Errors
-    /// [`LedgerError::Unavailable`] or `Refused`, as the server says.
+    /// [`LedgerError::Unavailable`] or [`LedgerError::Refused`], as the server answers.
     pub async fn connection(&self) -> Result<sqlx::MySqlConnection, LedgerError> {
         let mut connection = self.pools.acquire().await?.detach();
-        // Such work takes as long as it takes.
+        // Such work has no time limit.
         let unlimited = sqlx::AssertSqlSafe(pool::statement_limit(None));
         sqlx::Executor::execute(&mut connection, unlimited)
             .await
@@ -187,16 +187,15 @@ impl MysqlLedger {
             })
     }
 
-    /// Waits until every connection is closed.
+    /// Closes every connection, and waits for that.
     pub async fn close(&self) {
         self.pools.close().await;
     }
 
-    /// The server's time, asked for again if what is known is old: for producers, which have no
-    /// daemon that follows the clock.
+    /// Returns the server's time. Reads it again if the latest reading is old: producers have no daemon that follows the clock.
     ///
     /// # Errors
-    /// [`LedgerError`] if it has to be asked for and does not answer.
+    /// [`LedgerError`] if the time must be read and the server does not answer.
     pub async fn now(&self) -> Result<UnixMs, LedgerError> {
         match self.clock_read().as_ref() {
             Some(read) if read.at.elapsed() < CLOCK_AGE_MAX => return Ok(self.clock.now()),
@@ -235,7 +234,7 @@ impl Ledger for MysqlLedger {
             at: asked,
             server: server.clone(),
         });
-        // What was known exactly is another server's time.
+        // The estimate was exact for another server's clock.
         if read.is_some_and(|read| read.server != server) {
             self.clock.distrust();
         }
@@ -254,7 +253,7 @@ impl Ledger for MysqlLedger {
             })?;
         self.read_identity().await;
         let mut conn = self.pools.acquire().await?;
-        // Matches no row; refused at once if the rights are missing.
+        // Matches no row. Refused at once if the privileges are missing.
         let probe = statement(self.queries.with_rows(queries::RENEW, 1))
             .bind(0i64)
             .bind(0u64)

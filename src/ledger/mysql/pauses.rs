@@ -10,7 +10,7 @@ use crate::ledger::pauses::{check_reason, check_room, cut_by};
 use crate::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
 use crate::task::{Pause, PauseKind, Scope, UnixMs};
 
-/// How often a pause may vanish between being found to stand and being read.
+/// Number of attempts to read a pause that others remove at the same time.
 const READ_BACKS: usize = 5;
 
 #[async_trait]
@@ -102,7 +102,7 @@ impl Pauses for MysqlLedger {
 }
 
 impl MysqlLedger {
-    /// Refuses one more than there may be, unless it stands already.
+    /// Refuses a pause if there are too many, unless this one is in effect already.
     async fn check_room_for(&self, kind: PauseKind, scope: &Scope) -> Result<(), LedgerError> {
         let all = self.pauses().await?;
         let stands = |pause: &Pause| pause.kind == kind && pause.scope == *scope;
@@ -112,7 +112,7 @@ impl MysqlLedger {
         }
     }
 
-    /// Inserts, unless there is one; answers the one that stands.
+    /// Inserts a pause, unless there is one. Returns the one in effect.
     async fn stand(
         &self,
         kind: PauseKind,
@@ -153,7 +153,7 @@ impl MysqlLedger {
     }
 }
 
-/// What stands for a scope: an empty text is "every".
+/// Returns the columns of a scope; an empty text stands for every class or method.
 fn columns(scope: &Scope) -> (String, String) {
     let text = |name: Option<&str>| name.unwrap_or_default().to_owned();
     (text(scope.class_name()), text(scope.method_name()))

@@ -1,9 +1,8 @@
-//! The connections of the engine and of producers, bounded in number.
+//! Bounded pool of the connections of the engine and of producers.
 //!
-//! They are pooled here and not by the driver, whose pool asks each connection for a sign of life before every use
-//! and after it (which doubles the round trips of a claim), and loses a permit for ever when a connection whose peer fell
-//! silent comes back. Here one that was used a moment ago is used as it is, one that has rested is asked first, and one
-//! that is in doubt does not come back.
+//! The driver's pool pings each connection before and after every use, which doubles the round trips of a claim, and loses
+//! a permit for good when a connection whose peer fell silent is given back. This pool uses a connection that was used a
+//! moment ago as it is, pings one that was idle for longer, and closes one in doubt.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,14 +21,14 @@ use super::lost::{Lost, Peer};
 /// How long a caller waits for a connection.
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A session of the engine: rows are waited for one second at most, nothing is read that is not committed, and each
-/// statement commits, also where the server's default is to wait for a `COMMIT`. A thousandth is not rounded away.
+/// Settings of a session of the engine: waits for a row for one second, reads only committed rows, and commits each statement
+/// even if the server's default is to wait for `COMMIT`. Thousandths are not rounded away.
 pub(crate) const ENGINE_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, div_precision_increment = 4, sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
-/// Has the server itself end a statement that takes longer than `limit`, because its caller has given up: closing its
-/// connection does not stop a server that reads. A shorter limit that the server has stays. `None`: as the server has
-/// it. MariaDB does so with every statement, MySQL with those that read; each takes the comment that is its own.
+/// Returns settings that make the server end a statement that takes longer than `limit`: its caller has given up, and a
+/// closed connection does not stop a server that reads. Keeps a shorter limit of the server. `None` restores the server's
+/// own. MariaDB applies it to every statement, MySQL to those that read; each reads only its own comment.
 pub(super) fn statement_limit(limit: Option<Duration>) -> String {
     let value =
         |name: &str, limit: String| format!("IF(@@{name} > 0, LEAST(@@{name}, {limit}), {limit})");
@@ -42,7 +41,7 @@ pub(super) fn statement_limit(limit: Option<Duration>) -> String {
                     "max_statement_time = {}",
                     value("max_statement_time", seconds)
                 ),
-                // MySQL takes nothing but an integer, and the lesser of two kinds of integers is none to it.
+                // MySQL accepts only a signed integer, and `LEAST` of a signed and an unsigned one is neither.
                 format!(
                     "max_execution_time = CAST({} AS SIGNED)",
                     value("max_execution_time", ms.to_string())
@@ -57,23 +56,23 @@ pub(super) fn statement_limit(limit: Option<Duration>) -> String {
     format!("SET SESSION autocommit = 1 /*M!100101 , {maria} */ /*!50708 , {mysql} */")
 }
 
-/// A connection that was used less than this ago is taken to be alive.
+/// A connection that was used more recently than this is taken to be alive.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long one that has rested may take to show that it is alive.
+/// How long an idle connection may take to answer a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection that is idle for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// One of this age is replaced, so that a name that points to another server is followed.
+/// A connection of this age is replaced, so that a host name that points to another server is followed.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
-/// Between attempts to connect, doubled each time.
+/// Pause between attempts to connect, doubled each time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 const CONNECT_PAUSE_MAX: Duration = Duration::from_millis(400);
 
-/// A bounded set of connections. Connects when first used; clones share it.
+/// A bounded pool of connections. Connects when first used; clones share the connections.
 #[derive(Debug, Clone)]
 pub(super) struct Pool(Arc<Inner>);
 
@@ -82,7 +81,7 @@ struct Inner {
     options: MySqlConnectOptions,
     statement_timeout: Duration,
     limit: Arc<Semaphore>,
-    /// The one used last is at the back, and is taken first: its statements are prepared.
+    /// The connection used last is at the back and is taken first, since its statements are prepared.
     idle: Mutex<VecDeque<Idle>>,
     lost: Lost,
 }
@@ -91,19 +90,19 @@ struct Inner {
 struct Idle {
     session: Session,
     since: Instant,
-    /// Another one broke meanwhile: ask before use, however fresh.
+    /// Another connection broke meanwhile: ping this one before use, however fresh it is.
     doubted: bool,
 }
 
-/// A connection and when it was made.
+/// A connection, and when it was opened.
 pub(super) struct Session {
     connection: MySqlConnection,
     born: Instant,
-    /// `None`: the server does not tell.
+    /// `None`: the server refuses to tell.
     peer: Option<Peer>,
 }
 
-/// A connection in use; given back with [`give_back`](Self::give_back), closed when dropped.
+/// A connection in use. Returned by [`give_back`](Self::give_back), closed when dropped.
 pub(super) struct Lent {
     session: Session,
     pool: Pool,
@@ -111,7 +110,7 @@ pub(super) struct Lent {
 }
 
 impl Pool {
-    /// Does no I/O.
+    /// Creates a pool without connecting.
     pub fn new(
         options: MySqlConnectOptions,
         connections_max: u32,
@@ -126,10 +125,10 @@ impl Pool {
         }))
     }
 
-    /// A connection that is alive, as far as anybody can know.
+    /// Returns a connection that seems to be alive.
     ///
     /// # Errors
-    /// The driver's, when none can be made; `PoolTimedOut` when all stay in use.
+    /// The driver's error if no connection can be opened; `PoolTimedOut` if all stay in use.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -157,7 +156,7 @@ impl Pool {
         })
     }
 
-    /// One that is idle and alive. A server that has fallen silent may have left many that are not.
+    /// Returns an idle connection that is alive. Closes idle ones that are not.
     async fn rested(&self, deadline: Instant) -> Option<Session> {
         loop {
             let Idle {
@@ -176,7 +175,7 @@ impl Pool {
         }
     }
 
-    /// A new one; waits for a server that is being restarted.
+    /// Opens a connection. Waits for a server that is restarting.
     async fn connect(&self, deadline: Instant) -> sqlx::Result<Session> {
         let mut pause = CONNECT_PAUSE;
         loop {
@@ -209,12 +208,12 @@ impl Pool {
         Ok((connection, peer))
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// True after [`close`](Self::close).
     pub fn is_closed(&self) -> bool {
         self.0.limit.is_closed()
     }
 
-    /// Says goodbye to the server on every idle connection; those in use are closed when they come back.
+    /// Closes every idle connection. Those in use are closed when they are given back.
     pub async fn close(&self) {
         self.0.limit.close();
         let idle = std::mem::take(&mut *self.idle());
@@ -244,7 +243,7 @@ impl Pool {
         }
     }
 
-    /// One broke: the others may have, too.
+    /// Marks all idle connections for a ping, since one broke.
     fn doubt(&self) {
         self.idle().iter_mut().for_each(|idle| idle.doubted = true);
     }
@@ -260,7 +259,7 @@ impl Lent {
         &mut self.session.connection
     }
 
-    /// Returns a connection that answered completely, for the next caller.
+    /// Returns a connection that has answered completely to the pool.
     pub fn give_back(self) {
         let Self {
             session,
@@ -270,18 +269,18 @@ impl Lent {
         pool.take_back(session);
     }
 
-    /// It broke, or was left in the middle of an answer.
+    /// Closes a connection that broke, or was left within an answer.
     pub fn close(self) {
         self.pool.doubt();
         self.pool.0.lost.add(self.session.peer);
     }
 
-    /// Which server it leads to, if that tells.
+    /// Returns the name of the server, if the server tells it.
     pub fn server(&self) -> Option<&str> {
         Some(self.session.peer.as_ref()?.server())
     }
 
-    /// Out of the pool for good.
+    /// Takes the connection out of the pool.
     pub fn detach(self) -> MySqlConnection {
         self.session.connection
     }
@@ -295,7 +294,7 @@ impl fmt::Debug for Idle {
     }
 }
 
-/// Whether the failure may pass: the server is starting, or has no connection left.
+/// True if a later attempt to connect may succeed: the server is starting, or has no connection left.
 fn may_pass(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => {
@@ -309,14 +308,14 @@ fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Says goodbye, if there is still somebody to do it.
+/// Closes a connection in the background, if the runtime still exists.
 fn retire_soon(session: Session) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(retire(session));
     }
 }
 
-/// A server that is told goodbye does not log an aborted connection.
+/// Closes a connection properly, so that the server does not log an aborted one.
 async fn retire(session: Session) {
     let _ = timeout(PING_TIMEOUT, session.connection.close()).await;
 }

@@ -1,6 +1,6 @@
-//! Missing privileges, read from the server's refusal.
+//! Missing privileges, as named by the server's refusal.
 
-/// What to grant, from the server's own text: `DELETE command denied to user 'app'@'%' for table 'tasks'`.
+/// Says what to grant, given the server's message: `DELETE command denied to user 'app'@'%' for table 'tasks'`.
 pub(super) fn remedy(message: &str) -> String {
     match (missing(message), message.contains("to database")) {
         (Some((rights, table)), _) => format!("; grant {rights} on {table} to this user"),
@@ -9,10 +9,10 @@ pub(super) fn remedy(message: &str) -> String {
     }
 }
 
-/// The rights that were refused, and the table: ``DELETE`` and `` `shop`.`tasks` ``.
+/// Returns the refused privileges and the table: ``DELETE`` and `` `shop`.`tasks` ``.
 fn missing(message: &str) -> Option<(&str, String)> {
     let (rights, rest) = message.split_once(" command denied to user ")?;
-    // A user's name may hold anything, so that the last one counts.
+    // A user's name may contain anything, so the last match counts.
     let (_, table) = rest.rsplit_once(" for table ").or_else(|| {
         let (_, column) = rest.rsplit_once(" for column ")?;
         column.rsplit_once(" in table ")

@@ -1,4 +1,4 @@
-//! How often tasks may start, counted in a small table beside the tasks': for daemons that have no Redis to count in.
+//! Token buckets in a small table beside the tasks, for daemons without Redis.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::{MysqlLedger, decode, queries};
 use crate::ledger::LedgerError;
 use crate::task::{Grant, Rate};
 
-/// Longest name in the table, in characters.
+/// Maximum length of a name in the table, in characters.
 const NAME_CHARS_MAX: usize = 255;
 
-/// Of a longer one so much is kept, before its digest.
+/// Number of characters kept of a longer name, before its digest.
 const NAME_CHARS_KEPT: usize = 190;
 
-/// The next start is at most so far away: nobody waits longer before asking again.
+/// Maximum time until the next start: every daemon asks again after that.
 const NEXT_MAX: Duration = Duration::from_secs(3_600);
 
 impl MysqlLedger {
-    /// Takes at most so many starts of the bucket that all daemons of this table share for a route.
+    /// Takes up to `wanted` starts from the bucket that all daemons on this table share for a route.
     ///
     /// # If we crash right after
-    /// They are taken, and the bucket fills again at its rate.
+    /// The starts are taken, and the bucket fills again at its rate.
     ///
     /// # Errors
-    /// [`LedgerError::Refused`] where the table of rates is missing, or this user may not write it. The starts may be
-    /// taken after any other error.
+    /// [`LedgerError::Refused`] if the table of rates is missing or this user may not write it. After any other error, the
+    /// starts may have been taken.
     pub async fn take_starts(
         &self,
         route: &str,
@@ -68,7 +68,7 @@ impl MysqlLedger {
                 _ => (matched, granted) = conn.execute_telling(take()).await?,
             }
         }
-        // Somebody deletes the row as fast as it is written: there is another time to ask.
+        // Another session deletes the row as fast as it is written. The next call asks again.
         let granted = if matched == 0 { 0 } else { granted };
         let granted = u32::try_from(granted).unwrap_or(0).min(wanted);
         let next_in = match granted == wanted {
@@ -96,14 +96,14 @@ impl MysqlLedger {
     }
 }
 
-/// From one start to the next, and of a whole burst. Rounded up: never more than the rate.
+/// Returns the interval between starts, and the length of a burst. Rounded up, so that starts never exceed the rate.
 fn nanoseconds(rate: Rate) -> (i64, i64) {
     let start_ns = (rate.interval_us() * 1e3).ceil() as i64;
     let start_ns = start_ns.max(1);
     (start_ns, start_ns.saturating_mul(i64::from(rate.burst())))
 }
 
-/// What the bucket of a route is called: a regular expression may be of any length.
+/// Returns the name of a route's bucket. Cuts a long name, since the pattern of a route may have any length.
 fn name(route: &str) -> Cow<'_, str> {
     if route.chars().count() <= NAME_CHARS_MAX {
         return Cow::Borrowed(route);

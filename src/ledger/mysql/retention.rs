@@ -1,4 +1,4 @@
-//! Retention: deletes finished rows in bulk. Each statement names few rows by primary key.
+//! Retention: deletes finished rows in bulk. Each statement names a few rows by primary key.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::queries;
 use super::scans::THE_END;
 use super::{MysqlLedger, decode};
 use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
-use crate::task::{State, TaskKey, UnixMs};
+use crate::task::{State, UnixMs};
 
-/// Index entries that one statement passes over on the way to what is surplus.
+/// Number of index entries that one statement skips on its way to the surplus.
 const STRIDE: u64 = 50_000;
 
 #[async_trait]
@@ -50,7 +50,7 @@ impl MysqlLedger {
             return Ok(Pruned::default());
         };
         let after = after.unwrap_or(PruneCursor::START);
-        // Whatever is surplus must have been finished for a while; and without an age nothing else goes.
+        // Surplus must have finished a while ago. Without an age, nothing else is deleted.
         let spare_ms = ms(Prune::AGE_MIN);
         let age_ms = age.map_or(i64::MAX / 2_000_000, ms);
         let is_surplus = |place: PruneCursor| surplus.is_some_and(|last| place <= last);
@@ -80,7 +80,7 @@ impl MysqlLedger {
                 row: row.row,
             })
         });
-        // Without an age, nothing goes behind the last that is surplus.
+        // Without an age, nothing after the last surplus row is deleted.
         let next = behind(&found, after, limit);
         let mut pruned = Pruned {
             rows: doomed.len() as u64,
@@ -157,7 +157,8 @@ impl MysqlLedger {
         Ok(None)
     }
 
-    /// The row with `left` others behind it, in strides from the end; if there is none, `left` is what lacks.
+    /// Returns the row with `left` others behind it, found in strides from the end. If there is none, subtracts the number of
+    /// rows from `left`.
     async fn place_from_end(
         &self,
         conn: &mut Conn,
@@ -191,7 +192,7 @@ impl MysqlLedger {
     }
 }
 
-/// The rows to delete: old, or surplus.
+/// Returns the rows to delete: old, or surplus.
 fn doomed(
     found: &[decode::Finished],
     with_age: bool,
@@ -201,7 +202,7 @@ fn doomed(
     found.iter().filter(goes).map(|row| row.row).collect()
 }
 
-/// Where the next page begins.
+/// Returns where the next page begins.
 fn behind(found: &[decode::Finished], after: PruneCursor, limit: u32) -> Option<PruneCursor> {
     match found.last() {
         Some(last) if found.len() == limit as usize => Some(PruneCursor {
@@ -209,7 +210,7 @@ fn behind(found: &[decode::Finished], after: PruneCursor, limit: u32) -> Option<
             due_at: last.due_at,
             row: last.row,
         }),
-        // Behind the live rows come those that somebody has deleted.
+        // After the other rows come those that a program has deleted.
         _ if !after.deleted => Some(PruneCursor {
             deleted: true,
             due_at: UnixMs(0),
@@ -219,7 +220,7 @@ fn behind(found: &[decode::Finished], after: PruneCursor, limit: u32) -> Option<
     }
 }
 
-/// The column's value for a finished state; none for the others, which must never be pruned.
+/// Returns the value of `status` for a finished state. `None` for the others, which are never pruned.
 fn status(state: State) -> Option<i64> {
     match state {
         State::Done => Some(1),
@@ -229,7 +230,7 @@ fn status(state: State) -> Option<i64> {
     }
 }
 
-/// How long ago what is deleted must have finished: as surplus, or by its age.
+/// Returns how long ago a deleted row must at least have finished, in milliseconds.
 fn youngest_ms_of(age: Option<Duration>) -> i64 {
     age.map_or(i64::MAX / 2_000_000, ms).min(ms(Prune::AGE_MIN))
 }

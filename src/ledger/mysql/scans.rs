@@ -1,4 +1,4 @@
-//! Reading rows by due time, page by page.
+//! Scans of rows by due time, in pages.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::ledger::{
 };
 use crate::task::{KeyBucket, KeyBuckets, Paused, UnixMs};
 
-/// Behind every row.
+/// After every row.
 pub(super) const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
 
 /// Maximum number of rows that one page of [`scan_unpaused`](Scans::scan_unpaused) or
@@ -74,7 +74,7 @@ impl MysqlLedger {
         decode::due_page(&rows, scan.limit).map_err(error)
     }
 
-    /// First the index, then the rows that it names and `known` does not know.
+    /// Reads the index, then those of its rows that are not known.
     pub(super) async fn new_page(
         &self,
         scan: DueScan,

@@ -1,8 +1,8 @@
-//! Lists of rows, read in the order of an index and never for long.
+//! Lists of rows, read in the order of an index and within a time limit.
 //!
-//! A filter may fit few of many rows, and most of what it asks stands in no index. So a search goes in strides: it looks
-//! in the index alone how far the next [`STRIDE`] rows go, reads those of them that fit, and goes on until the page is
-//! full or it has taken [`SEARCH_MAX`]. The cursor says where it has come to.
+//! A filter may match few of many rows, and no index covers most of its fields. So a search proceeds in strides: it finds
+//! the end of the next [`STRIDE`] rows in the index alone, reads those of them that match, and continues until the page is
+//! full or [`SEARCH_MAX`] has passed. The cursor says where it stopped.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use crate::ledger::{
 };
 use crate::task::{State, UnixMs};
 
-/// Most rows of a stride. The first is shorter: often all of its rows fit.
+/// Maximum number of rows of a stride. The first one is shorter, since often all of its rows match.
 const STRIDE: u32 = 20_000;
 
-/// How long a search goes on that has not filled its page.
+/// How long a search continues while its page is not full.
 const SEARCH_MAX: Duration = Duration::from_millis(700);
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Default)]
 struct Found {
     rows: Vec<MySqlRow>,
     next: Option<ListCursor>,
-    /// It ended for the time it took, after at least so many rows.
+    /// If the search took too long: the least number of rows it has read.
     searched: Option<u64>,
 }
 
-/// Where a stride begins, in the order of its index.
+/// Start of a stride, in the order of its index.
 #[derive(Clone)]
 enum Place {
     Row(u64),
@@ -44,14 +44,14 @@ enum Place {
     Due(UnixMs, u64),
 }
 
-/// Rows that stand one behind the other in an index.
+/// A range of an index.
 enum Part {
-    /// All, by id.
+    /// All rows, by id.
     All,
     Tagged(String),
-    /// Keys from the first text on and before the second.
+    /// Keys from the first text on, before the second.
     Keys(String, String),
-    /// One `status` and `sts`; only what is overdue, or due before a moment, or all.
+    /// Rows of one `status` and `sts`: all, those overdue, or those due before a time.
     Due {
         status: u8,
         deleted: bool,
@@ -100,7 +100,7 @@ impl MysqlLedger {
         })
     }
 
-    /// Rows that fit, until the page is full, the end is reached, or the search has taken long enough.
+    /// Searches until the page is full, the end is reached, or the time limit has passed.
     async fn search(
         &self,
         conn: &mut Conn,
@@ -143,7 +143,7 @@ impl MysqlLedger {
         Ok(found)
     }
 
-    /// Where a stride of so many rows from here ends; `None`: at the end of the part.
+    /// Returns the end of a stride of this many rows; `None` if the range ends first.
     async fn stride(
         &self,
         conn: &mut Conn,
@@ -189,7 +189,7 @@ impl MysqlLedger {
     }
 }
 
-/// What is searched, one after another.
+/// Returns the ranges to search, in order.
 fn parts(filter: &ListFilter) -> Vec<Part> {
     match filter.order() {
         ListOrder::Row => vec![match &filter.tag {
@@ -226,7 +226,7 @@ fn place_of(part: &Part, row: &MySqlRow) -> sqlx::Result<Place> {
 }
 
 impl Part {
-    /// `RECORD` or `PLACE` by the index of this part; of a place, only what the index has.
+    /// Returns the head of a query for whole rows or, for `PLACE`, only for what the index of this range holds.
     fn select(&self, queries: &Queries, template: &str) -> String {
         let (index, columns) = match self {
             Self::All => ("PRIMARY", "id"),
@@ -246,7 +246,7 @@ impl Part {
         }
     }
 
-    /// What holds for all behind a place.
+    /// Returns the conditions for rows of this range after a place.
     fn conditions(&self) -> &'static str {
         match self {
             Self::All => "id > ?",
@@ -262,7 +262,7 @@ impl Part {
         }
     }
 
-    /// Gives the statement the first values of [`conditions`](Self::conditions); those of the place come behind them.
+    /// Binds the first values of [`conditions`](Self::conditions). The values of the place follow.
     fn bind(&self, statement: Statement<'static>) -> Statement<'static> {
         match self {
             Self::All => statement,
@@ -277,7 +277,7 @@ impl Part {
         }
     }
 
-    /// Where the search begins in this part; `None` if it has passed it already.
+    /// Returns where the search begins in this range; `None` if the cursor is after it.
     fn begin(&self, filter: &ListFilter) -> Option<Place> {
         Some(match (self, &filter.cursor) {
             (Self::Keys(..), Some(ListCursor::Key(key))) => Place::Key(key.clone()),
@@ -340,7 +340,7 @@ impl Place {
         }
     }
 
-    /// That rows stand before this place, or on it.
+    /// Returns the condition for rows up to this place.
     fn as_end(&self) -> &'static str {
         match self {
             Self::Row(_) => " AND id <= ?",

@@ -62,7 +62,7 @@ impl MysqlLedger {
         }
     }
 
-    /// Matches nothing if the row is no longer what was seen.
+    /// Updates the row. Matches nothing if the row has changed since it was read.
     async fn update_series(
         &self,
         conn: &mut Conn,

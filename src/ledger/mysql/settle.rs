@@ -1,5 +1,5 @@
-//! Writing how runs ended: one statement for what succeeded, one for what is released, one for each
-//! that failed, was snoozed, or has a result; and if fewer rows matched than were sent, a look at what became of them.
+//! Settles runs: one statement for completions, one for releases, one for each run that failed, was snoozed, or has a
+//! result. If fewer rows matched than were sent, reads what became of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -67,7 +67,7 @@ impl MysqlLedger {
             let past = self.write_one(conn, one).await?;
             reached.add(vec![one.lease], past);
         }
-        // Nothing is to be learnt of these. Whoever looks may see what became of the row since: the next claim.
+        // Reading these rows would tell nothing more. A later claim may have changed them since.
         let is_known = |one: &&Settlement| {
             let tells_all =
                 one.verdict.is_success() || matches!(one.verdict, Verdict::NextOccurrence { .. });
@@ -89,7 +89,7 @@ impl MysqlLedger {
             .collect())
     }
 
-    /// A statement of its own for this one.
+    /// Writes one settlement by a statement of its own.
     async fn write_one(&self, conn: &mut Conn, one: &Settlement) -> sqlx::Result<Past<Lease>> {
         let Past { matched, locked } = self
             .locks
@@ -156,7 +156,7 @@ impl MysqlLedger {
             .bind(owner.0.to_vec())
     }
 
-    /// What became of each: our own writing shows as a row that is ours, of this arming, without a lease.
+    /// Returns what became of each run. A written one shows as a row of this owner and arming, without a lease.
     async fn look_back(
         &self,
         conn: &mut Conn,
@@ -187,7 +187,7 @@ impl MysqlLedger {
                     self.afterwards(conn, queries::GIVE_BACK, *lease, Settled::Superseded)
                         .await?
                 }
-                // The lease is left for whoever says that it has succeeded.
+                // The lease stays for the settlement of the success.
                 Some(row) if row.marked() && row.comes_again && !verdict.is_success() => {
                     Settled::ByHandler
                 }
@@ -217,8 +217,7 @@ impl MysqlLedger {
         Ok(settled)
     }
 
-    /// A series that was cancelled during the run ends with it. It may have been changed since it was looked at: once
-    /// more, then.
+    /// Ends a series that was cancelled during the run. Tries again if the row has changed since it was read.
     async fn end_with_it(
         &self,
         conn: &mut Conn,
@@ -245,8 +244,8 @@ impl MysqlLedger {
         }
     }
 
-    /// A statement about one lease, after a look at its row. Another session may have locked that since: the others
-    /// of the batch are written.
+    /// Runs a statement about one lease, whose row was read before. Another session may have locked the row since; the other
+    /// rows of the batch are written.
     async fn afterwards(
         &self,
         conn: &mut Conn,
@@ -265,16 +264,16 @@ impl MysqlLedger {
     }
 }
 
-/// What the statements themselves said.
+/// What the statements have reported.
 #[derive(Default)]
 struct Reached {
-    /// These have matched.
+    /// Leases whose rows have matched.
     written: HashSet<Lease>,
     locked: HashSet<Lease>,
 }
 
 impl Reached {
-    /// What one statement of these came to. Which ones of many it matched is known if it was all of them.
+    /// Adds the result of one statement. Which of several rows it matched is known only if it matched all.
     fn add(&mut self, leases: Vec<Lease>, past: Past<Lease>) {
         let Past { matched, locked } = past;
         if matched + locked.len() as u64 == leases.len() as u64 {
@@ -285,7 +284,7 @@ impl Reached {
     }
 }
 
-/// Values that [`queries::NEXT_OCCURRENCE`] writes.
+/// Values for [`queries::NEXT_OCCURRENCE`].
 pub(super) struct NextOccurrence<'a> {
     next: UnixMs,
     ran: bool,
@@ -305,8 +304,7 @@ impl<'a> NextOccurrence<'a> {
         }
     }
 
-    /// [`queries::NEXT_OCCURRENCE`] with these values, without the fence that comes last: of a series that goes on, or of one that
-    /// was cancelled during the run.
+    /// Binds these values, without the fence, which comes last. `cancelled` selects a series that was cancelled during the run.
     pub fn bound(self, update: Statement<'static>, cancelled: bool) -> Statement<'static> {
         const PENDING: i64 = 0;
         const DONE: i64 = 1;
@@ -327,7 +325,7 @@ impl<'a> NextOccurrence<'a> {
             .bind(mishap.map(Mishap::to_line))
             .bind(next.0)
             .bind(i64::from(cancelled))
-            // Marked processed, it has not failed.
+            // A task marked as processed has not failed.
             .bind(error.map_or(DONE, |_| PENDING))
     }
 
@@ -351,12 +349,12 @@ impl<'a> NextOccurrence<'a> {
     }
 }
 
-/// Whether the series has gone on as it was to, and nobody has claimed it since.
+/// True if the series has moved to its next occurrence, and nothing has claimed that yet.
 fn is_advanced(row: &SettledRow, verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::NextOccurrence { next, .. } if row.arming.due == *next && row.status == 0 && !row.lease_left)
 }
 
-/// The head of an error text, whole characters.
+/// Cuts an error text at a character.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_BYTES_MAX)]
 }

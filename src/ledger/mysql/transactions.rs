@@ -1,4 +1,4 @@
-//! Transactions of a handler or a producer on the ledger's database: settle, create and cancel tasks in them.
+//! Transactions of handlers and producers on the ledger's database.
 
 use async_trait::async_trait;
 use sqlx::{Acquire, MySql, MySqlConnection};
@@ -19,7 +19,7 @@ use crate::task::{Outcome, TaskKey};
 impl Transactions for MysqlLedger {
     async fn begin(&self) -> Result<TaskTransaction, TransactionError> {
         let pool = self.pools.handlers().clone();
-        // The driver's `begin` is not cancel safe: a task of its own sees it through.
+        // The driver's `begin` is not cancel safe, so it runs to its end in a task of its own.
         let begun = tokio::spawn(async move { pool.begin().await }).await;
         let begun = begun.map_err(|error| TransactionError::Begin(error.into()))?;
         begun.map_err(|error| TransactionError::Begin(error.into()))
@@ -118,11 +118,12 @@ impl MysqlLedger {
         Ok(statement(sql).bind(result))
     }
 
-    /// Adapts a statement to a session that is not the engine's. Under `innodb_snapshot_isolation` a row that
-    /// changed since the transaction first read anything cannot be locked (error 1020, all is rolled back), and the daemon
-    /// itself changes the row of a run when it renews its lease. These statements are guarded by what they name, so they
-    /// ask for the row as it is; for the transaction's own statements nothing changes. Nor does the number of decimals of
-    /// a division (`div_precision_increment`) cut milliseconds there.
+    /// Adapts a statement to a session that is not the engine's.
+    ///
+    /// Under `innodb_snapshot_isolation`, a row that has changed since the transaction first read anything cannot be locked
+    /// (error 1020, which rolls back everything), and the daemon itself changes the row of a run when it renews its lease. The
+    /// ledger's statements carry their own guards, so they read the current row; the transaction's own statements are not
+    /// affected. The number of decimals of a division (`div_precision_increment`) must not cut milliseconds either.
     async fn in_others_session(&self, sql: String) -> Result<String, LedgerError> {
         let sql = sql.replace("AS SIGNED) / 1000", "AS SIGNED) * 0.001");
         Ok(match self.facts().await?.snapshot_isolation {
@@ -136,8 +137,8 @@ impl MysqlLedger {
         sql.map_err(|error| TransactionError::Settle(error.into()))
     }
 
-    /// Runs the first of these statements that matches the fence of the run, which is their last three values. The second
-    /// one is for a task that was cancelled during the run.
+    /// Runs the first of these statements that matches the fence of the run, whose three values come last. The second one is
+    /// for a task that was cancelled during the run.
     async fn settle_by<const N: usize>(
         &self,
         mut tx: TaskTransaction,
@@ -161,7 +162,7 @@ impl MysqlLedger {
         Ok(None)
     }
 
-    /// Commits; a lost reply is resolved by reading the row.
+    /// Commits. If the reply is lost, reads the row.
     async fn commit(
         &self,
         tx: TaskTransaction,
@@ -195,8 +196,8 @@ impl MysqlLedger {
         })
     }
 
-    /// Where keys stand, in the caller's own transaction. The rows are locked: the transaction may have read before, and
-    /// would see them as they were then, or not at all.
+    /// Looks up keys in the caller's transaction. Locks the rows: the transaction may have read before, and would see them as
+    /// they were then, or not at all.
     async fn look_up_rows_in(
         &self,
         tx: &mut MySqlConnection,

@@ -44,7 +44,7 @@ impl MysqlLedger {
             .await
             .map_err(error)?;
         let end = decode::places(&end).map_err(error)?.first().copied();
-        // The other end of all rows, seen from where this scan begins.
+        // The opposite end of all rows.
         let far = match scan.window {
             Window::OverdueNewest(_) => Default::default(),
             _ => THE_END,
@@ -68,7 +68,7 @@ impl MysqlLedger {
     }
 }
 
-/// Names for a list in a statement, which must not be empty: no key has an empty class.
+/// Returns the names for a list in a statement. A list must not be empty, and no key has an empty class.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let names: Vec<&str> = names.collect();
     match names.is_empty() {
@@ -77,7 +77,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     }
 }
 
-/// The list stands in the statement twice.
+/// Binds a list that occurs twice in the statement.
 fn bind_twice(question: Statement<'static>, names: Vec<&str>) -> Statement<'static> {
     let twice = names.iter().chain(&names);
     twice.fold(question, |question, name| question.bind((*name).to_owned()))

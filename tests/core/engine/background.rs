@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lapsed::engine::BackgroundStatus;
-use lapsed::ledger::Ledger as _;
+use lapsed::ledger::Pauses as _;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::task::Scope;
 use lapsed::timer::Cause;
@@ -52,10 +52,9 @@ async fn after_an_activation_the_status_tells_its_cause() {
     })
     .await;
     let scope = Scope::class("Job").unwrap();
-    let pauses = rig.ledger.pauses();
-    pauses.set(&scope, "a test", "").await.unwrap();
+    rig.ledger.pause(&scope, "a test", "").await.unwrap();
     until("the pause is read", async || rig.metric("lapsed_pauses 1")).await;
-    pauses.lift(&scope).await.unwrap();
+    rig.ledger.resume(&scope).await.unwrap();
     until("its end starts a sweep", async || {
         cause() == Some(Cause::Asked)
     })

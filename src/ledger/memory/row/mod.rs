@@ -11,7 +11,7 @@ use crate::task::{
     Arming, How, Mishap, Origin, PAYLOAD_READ_MAX, Reason, Recurrence, State, TaskKey, UnixMs,
 };
 
-/// A row of the table, column by column; see `migrations/tb_time_limit_task.sql`.
+/// A row of the table, a field for each column; see `migrations/tb_time_limit_task.sql`.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) id: u64,
@@ -89,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Whether nothing has happened to it since it was looked at. A retry may have fallen due meanwhile.
+    /// True if the row has not changed since `seen`. A retry may have become due since.
     pub(super) fn is_unchanged_since(&self, seen: &Lookup, now: UnixMs) -> bool {
         let pending = |state| match state {
             State::Waiting => State::Pending,
@@ -104,7 +104,8 @@ impl Row {
             && present.stamp.created == seen.stamp.created
     }
 
-    /// Another arming, on behalf of a key. What has not run keeps what belongs to it.
+    /// Turns the row into another arming, on behalf of a key. A task that has not finished keeps payload, tag, limit and
+    /// recurrence.
     pub(super) fn adopt(&mut self, due: UnixMs, heard: UnixMs, from_key: bool) {
         let keeps = self.status == Status::Unprocessed;
         let before = self.clone();
@@ -168,19 +169,19 @@ impl Row {
         }
     }
 
-    /// Whether it stays as it is when another arming of its key is asked for.
+    /// True if the policy keeps this row when another arming of its key is requested.
     fn stays(&self, policy: IfPending, now: UnixMs) -> bool {
         let live = self.status == Status::Unprocessed && !self.deleted;
         let runs = self.status == Status::Unprocessed && self.leased(now);
         match policy {
             IfPending::Move => false,
-            // Of an older arming that is still being run, this one is the next.
+            // While an older arming is running, this one is the next run.
             IfPending::Keep => live && !(runs && self.has_run()),
             IfPending::Refuse => live || runs,
         }
     }
 
-    /// The row of this key becomes another arming, or nothing changes.
+    /// Turns the row into the requested arming, unless it is the same arming or the policy keeps the row.
     pub(super) fn create_over(&mut self, task: &NewTask, now: UnixMs) {
         if self.end_time == task.due && self.status != Status::Cancelled {
             if self.status == Status::Unprocessed {
@@ -228,7 +229,7 @@ impl Row {
         self.lease_until = now.plus(by.lease);
     }
 
-    /// Ends this lease, whose daemon is dead; tells whether it was still there.
+    /// Ends the lease of a dead daemon. Returns false if that lease no longer holds.
     pub(super) fn end_lease(&mut self, lease: &FoundLease, now: UnixMs) -> bool {
         let holds = self.status == Status::Unprocessed
             && self.leased(now)
@@ -240,7 +241,7 @@ impl Row {
         holds
     }
 
-    /// As a scan by due time answers it.
+    /// Returns the row as scans return it.
     pub(super) fn upcoming(&self) -> Upcoming {
         Upcoming {
             key: self.key.clone(),
@@ -285,7 +286,7 @@ impl Row {
         self.finished_at = Some(now);
     }
 
-    /// As wanted, if it still is what was seen.
+    /// Writes the series over the row. Returns false if the row has changed since `seen`.
     pub(super) fn write_series(&mut self, task: &NewTask, seen: &SeriesRow, now: UnixMs) -> bool {
         let recurrence = self.recurrence.as_ref().map(ToString::to_string);
         if !self.is_unchanged_since(&seen.lookup, now) || recurrence != seen.recurrence {
@@ -305,7 +306,7 @@ impl Row {
         true
     }
 
-    /// If its recurrence still is what was seen.
+    /// Marks the recurrence as configured. Returns false if the recurrence has changed since `seen`.
     pub(super) fn mark_configured(&mut self, seen: &SeriesRow) -> bool {
         let stored = self.recurrence.as_ref().map(ToString::to_string);
         let is_seen = stored.is_some() && stored == seen.recurrence;
@@ -315,19 +316,19 @@ impl Row {
         is_seen
     }
 
-    /// Whether it stays for as long as nobody deletes it: a configuration would begin it anew.
+    /// True if a configuration wants the series, so that retention keeps the row.
     pub(super) fn is_configured(&self) -> bool {
         self.recurrence
             .as_ref()
             .is_some_and(Recurrence::is_configured)
     }
 
-    /// Since when it is finished, if it is.
+    /// Returns when the task finished.
     pub(super) fn finished(&self) -> UnixMs {
         self.finished_at.unwrap_or(self.end_time)
     }
 
-    /// How often in a row it was snoozed.
+    /// Returns the number of snoozes in a row.
     pub(super) fn snoozes(&self) -> u16 {
         match self.history.first() {
             Some(latest) if latest.how == How::Snoozed => latest.snoozes,
@@ -335,7 +336,7 @@ impl Row {
         }
     }
 
-    /// Dead to pending; tells whether it was dead.
+    /// Makes a dead task pending. Returns false if it is not dead.
     pub(super) fn redrive(&mut self, now: UnixMs) -> bool {
         let dead = self.status == Status::Dead;
         if dead {

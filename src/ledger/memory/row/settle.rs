@@ -1,4 +1,4 @@
-//! What a settlement makes of a row.
+//! The effect of a settlement on a row.
 
 use super::{NEVER, Row, Status};
 use crate::ledger::{Settled, Settlement};
@@ -97,13 +97,13 @@ impl Row {
         Settled::Applied
     }
 
-    /// A cancellation that waited for the run's end takes effect, as of when it was asked for.
+    /// Applies a cancellation that waited for the end of the run, as of when it was requested.
     fn end_cancelled(&mut self, now: UnixMs) -> Settled {
         self.finish(Status::Cancelled, self.finished_at.unwrap_or(now));
         Settled::Cancelled
     }
 
-    /// The next occurrence, unless a cancellation waited for the run to end.
+    /// Moves the row to the next occurrence, or applies a cancellation that waited for the end of the run.
     fn advance(&mut self, next: UnixMs, failed: bool, now: UnixMs) -> Settled {
         self.recurrence = self.recurrence.take().map(Recurrence::settled);
         if self.deleted {
@@ -122,7 +122,7 @@ impl Row {
         Settled::Applied
     }
 
-    /// What is answered where the row was settled already, and by whom.
+    /// Returns the answer for a row that was settled before.
     fn settled_before(&mut self, verdict: &Verdict) -> Settled {
         let lease_left = std::mem::replace(&mut self.lease_until, NEVER) > NEVER;
         match self.status {
@@ -135,12 +135,12 @@ impl Row {
         }
     }
 
-    /// Whether the series has gone on to this occurrence, and nobody has claimed it since.
+    /// True if the series has moved to this occurrence, and nothing has claimed that yet.
     fn is_advanced(&self, next: UnixMs) -> bool {
         self.status == Status::Unprocessed && self.end_time == next && self.lease_until == NEVER
     }
 
-    /// Pending again, unless a cancellation waited for the run to end.
+    /// Makes the task pending again, or applies a cancellation that waited for the end of the run.
     fn reopen(&mut self, now: UnixMs) -> Settled {
         if self.deleted {
             return self.end_cancelled(now);
