@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Claimant, Claims, Producer, Settled, Settlement};
+use lapsed::ledger::{Claimant, Claims, Settled, Settlement};
 use lapsed::task::{State, Verdict};
 use lapsed::{HandlerRegistry, TaskContext};
 use tokio::time::Instant;

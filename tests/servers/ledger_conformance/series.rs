@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::{CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, Settled};
+use lapsed::ledger::{
+    CancelAnswer, Ledger, NewTask, RescheduleAnswer, RunNowAnswer, SeriesRow, Settled,
+};
 use lapsed::task::{Arming, How, Mishap, Reason, Recurrence, State, TaskKey, UnixMs, Verdict};
 
 use crate::ledger_conformance::adoption::{adopt, written};
