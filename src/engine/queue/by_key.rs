@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::class::SignalClass;
-use super::fair::{Refused, RouteQueues, SetAside, Taken};
+use super::fair::{Refused, RouteQueues, SetAside};
+use super::route_queue::Taken;
 use crate::handler::{Route, Router};
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::{DropReason, Metrics};

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::class::SignalClass;
-use super::route_load::{RouteLoad, RoutePermit, Wakeups};
+use super::route_load::{RouteLoad, Wakeups};
+use super::route_queue::{RouteQueue, Taken};
 use crate::handler::{Route, Router};
 use crate::task::Rate;
 use crate::timer::Signal;
@@ -42,14 +43,6 @@ pub struct RouteQueues {
     wakeups: Arc<Wakeups>,
 }
 
-struct RouteQueue {
-    route: Route,
-    load: Arc<RouteLoad>,
-    signals: [VecDeque<Signal>; 2],
-    /// True while starts are being requested, or until the next request is allowed.
-    requested: bool,
-}
-
 /// Why a route may not start a run now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
@@ -72,16 +65,6 @@ pub enum Waiting {
     Unrouted,
     /// This many signals may start.
     Startable(usize),
-}
-
-/// A signal taken from the queue, with its route and its permit.
-pub struct Taken {
-    /// The signal.
-    pub signal: Signal,
-    /// The route that runs its task.
-    pub route: Route,
-    /// The route's permit for one run.
-    pub permit: RoutePermit,
 }
 
 /// Why the queue refused a signal.
@@ -422,62 +405,6 @@ fn max_per_route(class: SignalClass) -> usize {
     match class {
         SignalClass::Fresh => FRESH_MAX,
         SignalClass::Backlog => BACKLOG_MAX,
-    }
-}
-
-impl RouteQueue {
-    fn len(&self) -> usize {
-        self.signals.iter().map(VecDeque::len).sum()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.signals.iter().all(VecDeque::is_empty)
-    }
-
-    /// True if the route needs starts and no request for them is under way.
-    fn is_starved(&self) -> bool {
-        self.route.limits.rate.is_some()
-            && !self.requested
-            && !self.is_empty()
-            && self.load.starts() == 0
-            && self.concurrency_room() > 0
-    }
-
-    fn concurrency_room(&self) -> usize {
-        let limit = self.route.limits.concurrency;
-        limit.map_or(usize::MAX, |limit| {
-            (limit.get() as usize).saturating_sub(self.load.running())
-        })
-    }
-
-    /// Number of runs that could start now.
-    fn room(&self) -> usize {
-        let starts = match self.route.limits.rate {
-            Some(_) => self.load.starts() as usize,
-            None => usize::MAX,
-        };
-        starts.min(self.concurrency_room())
-    }
-
-    fn take_first(&mut self, at: usize) -> Taken {
-        let signal = self.signals[at]
-            .pop_front()
-            .expect("only queues with signals have a turn");
-        Taken {
-            signal,
-            route: self.route.clone(),
-            permit: self.load.permit(self.route.limits.rate.is_some()),
-        }
-    }
-}
-
-impl std::fmt::Debug for RouteQueue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RouteQueue")
-            .field("route", &self.route.name)
-            .field("load", &self.load)
-            .field("waiting", &self.len())
-            .finish()
     }
 }
 

@@ -5,6 +5,7 @@ pub mod class;
 pub mod fair;
 pub mod permits;
 pub mod route_load;
+pub mod route_queue;
 pub mod unroutable;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,8 +16,9 @@ use tokio::time::{Instant, timeout};
 
 use self::by_key::CoalescingQueue;
 use self::class::SignalClass;
-use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Taken, Waiting};
+use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
 use self::route_load::Wakeups;
+use self::route_queue::Taken;
 use self::unroutable::Unroutable;
 use crate::handler::Router;
 use crate::membership::Ownership;

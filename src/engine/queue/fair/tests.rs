@@ -1,4 +1,5 @@
 use super::*;
+use crate::engine::queue::route_load::RoutePermit;
 use crate::task::TaskKey;
 use crate::timer::Source;
 use crate::{Config, HandlerRegistry};

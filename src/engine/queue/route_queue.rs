@@ -1,0 +1,83 @@
+//! Queue of one route.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::route_load::{RouteLoad, RoutePermit};
+use crate::handler::Route;
+use crate::timer::Signal;
+
+/// The waiting signals of one route, by class.
+pub struct RouteQueue {
+    pub route: Route,
+    pub load: Arc<RouteLoad>,
+    pub signals: [VecDeque<Signal>; 2],
+    /// True while starts are being requested, or until the next request is allowed.
+    pub requested: bool,
+}
+
+/// A signal taken from the queue, with its route and its permit.
+pub struct Taken {
+    /// The signal.
+    pub signal: Signal,
+    /// The route that runs its task.
+    pub route: Route,
+    /// The route's permit for one run.
+    pub permit: RoutePermit,
+}
+
+impl RouteQueue {
+    pub fn len(&self) -> usize {
+        self.signals.iter().map(VecDeque::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.signals.iter().all(VecDeque::is_empty)
+    }
+
+    /// True if the route needs starts and no request for them is under way.
+    pub fn is_starved(&self) -> bool {
+        self.route.limits.rate.is_some()
+            && !self.requested
+            && !self.is_empty()
+            && self.load.starts() == 0
+            && self.concurrency_room() > 0
+    }
+
+    pub fn concurrency_room(&self) -> usize {
+        let limit = self.route.limits.concurrency;
+        limit.map_or(usize::MAX, |limit| {
+            (limit.get() as usize).saturating_sub(self.load.running())
+        })
+    }
+
+    /// Number of runs that could start now.
+    pub fn room(&self) -> usize {
+        let starts = match self.route.limits.rate {
+            Some(_) => self.load.starts() as usize,
+            None => usize::MAX,
+        };
+        starts.min(self.concurrency_room())
+    }
+
+    pub fn take_first(&mut self, at: usize) -> Taken {
+        let signal = self.signals[at]
+            .pop_front()
+            .expect("only queues with signals have a turn");
+        Taken {
+            signal,
+            route: self.route.clone(),
+            permit: self.load.permit(self.route.limits.rate.is_some()),
+        }
+    }
+}
+
+impl std::fmt::Debug for RouteQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouteQueue")
+            .field("route", &self.route.name)
+            .field("load", &self.load)
+            .field("waiting", &self.len())
+            .finish()
+    }
+}
