@@ -49,25 +49,22 @@ labels!(ByResult { result });
 labels!(ByState { state });
 labels!(Node { node });
 
-/// Declares [`Metrics`]: the name of each metric, its type and its help text. `with` constructs a metric that has no
-/// default. The text format appends `_total` to the names of counters.
-macro_rules! metrics {
+/// Declares the metrics: the name of each, its type and its help text. `with` constructs a metric that has no default.
+/// The text format appends `_total` to the names of counters.
+macro_rules! families {
     ($($name:ident: $kind:ty $(, with $new:expr)?, $help:literal;)+) => {
-        /// The metrics of a daemon. Recording never blocks and never fails.
         #[derive(Debug)]
-        pub struct Metrics {
-            registry: Registry,
+        struct Families {
             $($name: $kind),+
         }
 
-        impl Default for Metrics {
-            fn default() -> Self {
-                let mut registry = Registry::with_prefix("lapsed");
+        impl Families {
+            fn registered(registry: &mut Registry) -> Self {
                 $(
-                    let $name: $kind = metrics!(@new $($new)?);
+                    let $name: $kind = families!(@new $($new)?);
                     registry.register(stringify!($name), $help, $name.clone());
                 )+
-                Self { registry, $($name),+ }
+                Self { $($name),+ }
             }
         }
     };
@@ -75,7 +72,7 @@ macro_rules! metrics {
     (@new $new:expr) => { $new };
 }
 
-metrics! {
+families! {
     lateness_seconds: Histograms<Route>,
         with Family::new_with_constructor(|| Histogram::new(LATENESS_BUCKETS)),
         "Handler start minus due time (or creation, if later)";
@@ -111,6 +108,21 @@ metrics! {
     waiting: Family<Route, Gauge>, "Signals that wait to be claimed, by route";
 }
 
+/// The metrics of a daemon. Recording never blocks and never fails.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    families: Families,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("lapsed");
+        let families = Families::registered(&mut registry);
+        Self { registry, families }
+    }
+}
+
 impl Metrics {
     /// Returns the metrics in the text format of Prometheus.
     pub fn render(&self) -> String {
@@ -122,150 +134,187 @@ impl Metrics {
 
     /// Counts the start of a handler.
     pub fn started(&self, route: &str, lateness_ms: u64) {
-        let lateness = self.lateness_seconds.get_or_create(&Route::of(route));
+        let lateness = self
+            .families
+            .lateness_seconds
+            .get_or_create(&Route::of(route));
         lateness.observe(lateness_ms as f64 / 1000.0);
     }
 
     /// Counts a run that has ended.
     pub fn ran(&self, route: &str, outcome: &'static str, took: Duration) {
-        let duration = self.run_duration_seconds.get_or_create(&Route::of(route));
+        let duration = self
+            .families
+            .run_duration_seconds
+            .get_or_create(&Route::of(route));
         duration.observe(took.as_secs_f64());
         let labels = RouteOutcome::of(route, outcome);
-        self.runs.get_or_create(&labels).inc();
+        self.families.runs.get_or_create(&labels).inc();
     }
 
     /// Counts a signal.
     pub fn signalled(&self, source: &'static str) {
-        self.signals.get_or_create(&BySource::of(source)).inc();
+        self.families
+            .signals
+            .get_or_create(&BySource::of(source))
+            .inc();
     }
 
     /// Counts signals that led to no run.
     pub fn dropped(&self, reason: DropReason, count: u64) {
         let labels = ByReason::of(reason.as_str());
-        self.signals_dropped.get_or_create(&labels).inc_by(count);
+        self.families
+            .signals_dropped
+            .get_or_create(&labels)
+            .inc_by(count);
     }
 
     /// Counts rows of a claim by result.
     pub fn claimed(&self, result: &'static str, count: u64) {
         let labels = ByResult::of(result);
-        self.claims.get_or_create(&labels).inc_by(count);
+        self.families.claims.get_or_create(&labels).inc_by(count);
     }
 
     /// Sets the number of tasks in this state; with `at_least`, counting stopped there.
     pub fn counted(&self, state: &str, count: u64, at_least: bool) {
         let labels = ByState::of(state);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.tasks.get_or_create(&labels).set(count);
+        self.families.tasks.get_or_create(&labels).set(count);
         let at_least = i64::from(at_least);
-        self.tasks_at_least.get_or_create(&labels).set(at_least);
+        self.families
+            .tasks_at_least
+            .get_or_create(&labels)
+            .set(at_least);
     }
 
     /// Forgets the numbers of tasks: another daemon counts them now.
     pub fn counted_elsewhere(&self) {
-        self.tasks.clear();
-        self.tasks_at_least.clear();
+        self.families.tasks.clear();
+        self.families.tasks_at_least.clear();
     }
 
     /// Sets how long the oldest overdue task has waited.
     pub fn overdue_for(&self, waited: Duration) {
-        self.overdue_seconds_max.set(waited.as_secs_f64());
+        self.families.overdue_seconds_max.set(waited.as_secs_f64());
     }
 
     /// Sets whether the events of this node arrive.
     pub fn subscription(&self, node: &str, up: bool) {
         let up = i64::from(up);
-        self.subscription_up.get_or_create(&Node::of(node)).set(up);
+        self.families
+            .subscription_up
+            .get_or_create(&Node::of(node))
+            .set(up);
     }
 
     /// Counts a subscription that was confirmed again after a loss.
     pub fn resubscribed(&self) {
-        self.resubscriptions.inc();
+        self.families.resubscriptions.inc();
     }
 
     /// Counts a keyspace event from Redis.
     pub fn event_received(&self) {
-        self.redis_events.inc();
+        self.families.redis_events.inc();
     }
 
     /// Number of keyspace events from Redis so far.
     pub fn events_received(&self) -> u64 {
-        self.redis_events.get()
+        self.families.redis_events.get()
     }
 
     /// Counts tasks that only the sweep found.
     pub fn recovered(&self, reason: &'static str, count: u64) {
         let labels = ByReason::of(reason);
-        self.sweep_recovered.get_or_create(&labels).inc_by(count);
+        self.families
+            .sweep_recovered
+            .get_or_create(&labels)
+            .inc_by(count);
     }
 
     /// Sets the time since a sentinel was written or heard.
     pub fn sentinel_age(&self, age: Duration) {
-        self.sentinel_age_seconds.set(age.as_secs_f64());
+        self.families.sentinel_age_seconds.set(age.as_secs_f64());
     }
 
     /// Counts a row written for a key.
     pub fn adopted(&self, reason: &'static str) {
-        self.adopted.get_or_create(&ByReason::of(reason)).inc();
+        self.families
+            .adopted
+            .get_or_create(&ByReason::of(reason))
+            .inc();
     }
 
     /// Counts an adopted task that was cancelled because its key was deleted.
     pub fn withdrawn(&self) {
-        self.withdrawn.inc();
+        self.families.withdrawn.inc();
     }
 
     /// Sets the number of signals of a route that wait to be claimed.
     pub fn waiting(&self, route: &str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.waiting.get_or_create(&Route::of(route)).set(count);
+        self.families
+            .waiting
+            .get_or_create(&Route::of(route))
+            .set(count);
     }
 
     /// Counts a discarded result.
     pub fn fenced(&self) {
-        self.fenced.inc();
+        self.families.fenced.inc();
     }
 
     /// Counts missed occurrences of a recurring task.
     pub fn occurrences_skipped(&self, count: u64) {
-        self.occurrences_skipped.inc_by(count);
+        self.families.occurrences_skipped.inc_by(count);
     }
 
     /// Counts a dead task.
     pub fn buried(&self, route: &str, reason: Reason) {
         let labels = RouteReason::of(route, reason.as_str());
-        self.dead.get_or_create(&labels).inc();
+        self.families.dead.get_or_create(&labels).inc();
     }
 
     /// Counts rows of this state that retention has deleted.
     pub fn pruned(&self, state: State, count: u64) {
         let labels = ByState::of(state.as_str());
-        self.pruned.get_or_create(&labels).inc_by(count);
+        self.families.pruned.get_or_create(&labels).inc_by(count);
     }
 
     /// Sets whether more rows of this state are past their retention than its rate allows to prune.
     pub fn prune_behind(&self, state: State, behind: bool) {
         let labels = ByState::of(state.as_str());
         let behind = i64::from(behind);
-        self.prune_behind.get_or_create(&labels).set(behind);
+        self.families
+            .prune_behind
+            .get_or_create(&labels)
+            .set(behind);
     }
 
     /// Sets the number of daemons that share the ledger.
     pub fn members(&self, count: usize) {
-        self.members.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.families
+            .members
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Sets the number of pauses, holds and releases.
     pub fn pauses(&self, count: usize) {
-        self.pauses.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.families
+            .pauses
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Counts an audit that was left to another daemon.
     pub fn audit_skipped(&self) {
-        self.audits_skipped.inc();
+        self.families.audits_skipped.inc();
     }
 
     /// Counts an audit, and the keys that it armed again.
     pub fn audited(&self, cause: &'static str, rearmed: u64) {
-        self.audits.get_or_create(&ByReason::of(cause)).inc();
-        self.rearmed.inc_by(rearmed);
+        self.families
+            .audits
+            .get_or_create(&ByReason::of(cause))
+            .inc();
+        self.families.rearmed.inc_by(rearmed);
     }
 }
