@@ -12,7 +12,7 @@ use crate::ledger::{Claimant, Ledger, LedgerError, Upcoming};
 use crate::limiter::RateLimiter;
 use crate::membership::{Membership, Ownership};
 use crate::telemetry::Metrics;
-use crate::telemetry::log::RateLimit;
+use crate::telemetry::log::LogLimiter;
 use crate::timer::{Alarm, ArmMode, Cause, Timer};
 
 /// Seams, configuration and lifecycle of one engine. Stages keep their own state elsewhere.
@@ -46,9 +46,9 @@ pub struct Deps {
     /// Activity of the background tasks.
     pub background: Activities,
     /// Limits log lines about failures: one per kind every 10 s.
-    pub failures: RateLimit,
+    pub failures: LogLimiter,
     /// Limits log lines about conditions that last until a person acts: one per kind every 10 min.
-    pub warnings: RateLimit,
+    pub warnings: LogLimiter,
 }
 
 impl Deps {

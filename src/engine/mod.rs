@@ -63,7 +63,7 @@ use crate::ledger::{Claimant, Ledger, LedgerError};
 use crate::limiter::RateLimiter;
 use crate::membership::{MemberId, Membership, Ownership};
 use crate::telemetry::Metrics;
-use crate::telemetry::log::RateLimit;
+use crate::telemetry::log::LogLimiter;
 use crate::timer::{Cause, Timer};
 
 pub use self::activity::BackgroundStatus;
@@ -250,8 +250,8 @@ impl Wired {
             health: LedgerHealth::new(lease),
             lifecycle: Lifecycle::default(),
             background: Default::default(),
-            failures: RateLimit::every(Duration::from_secs(10)),
-            warnings: RateLimit::every(Duration::from_secs(600)),
+            failures: LogLimiter::every(Duration::from_secs(10)),
+            warnings: LogLimiter::every(Duration::from_secs(600)),
         });
         let queue = Arc::new(SignalQueue::new(
             Arc::clone(&deps.metrics),

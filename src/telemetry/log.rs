@@ -1,4 +1,4 @@
-//! The limiter that keeps repeated warnings from filling a disk.
+//! Limiter of repeated log lines.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets one line of each reason through per interval, and counts what it held back.
+/// Admits one line of each reason per interval, and counts the lines held back.
 ///
 /// Reasons must come from a small fixed set: each is remembered for ever.
 #[derive(Debug)]
-pub struct RateLimit {
+pub struct LogLimiter {
     interval: Duration,
-    reasons: Mutex<HashMap<&'static str, Seen>>,
+    reasons: Mutex<HashMap<&'static str, Logged>>,
 }
 
 #[derive(Debug)]
-struct Seen {
-    spoken: Instant,
+struct Logged {
+    at: Instant,
     held_back: u64,
 }
 
-impl RateLimit {
-    /// One line of each reason every `interval`.
+impl LogLimiter {
+    /// Creates a limiter that admits one line of each reason every `interval`.
     pub fn every(interval: Duration) -> Self {
         Self {
             interval,
@@ -30,8 +30,8 @@ impl RateLimit {
         }
     }
 
-    /// Whether to log a line now. The inner number says how many lines of this reason were left out since the last one;
-    /// `None`, which a log line does not show, if there were none.
+    /// Returns `Some` if a line is to be logged now. The inner value is the number of lines of this reason held back since
+    /// the last one; `None`, which a log line does not show, if there were none.
     pub fn admit(&self, reason: &'static str) -> Option<Option<u64>> {
         let mut reasons = self
             .reasons
@@ -42,19 +42,19 @@ impl RateLimit {
             None => {
                 reasons.insert(
                     reason,
-                    Seen {
-                        spoken: now,
+                    Logged {
+                        at: now,
                         held_back: 0,
                     },
                 );
                 Some(None)
             }
-            Some(seen) if now.duration_since(seen.spoken) >= self.interval => {
-                seen.spoken = now;
-                Some(Some(std::mem::take(&mut seen.held_back)).filter(|count| *count > 0))
+            Some(logged) if now.duration_since(logged.at) >= self.interval => {
+                logged.at = now;
+                Some(Some(std::mem::take(&mut logged.held_back)).filter(|count| *count > 0))
             }
-            Some(seen) => {
-                seen.held_back += 1;
+            Some(logged) => {
+                logged.held_back += 1;
                 None
             }
         }
@@ -67,7 +67,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_line_per_reason_and_interval_gets_through() {
-        let limit = RateLimit::every(Duration::from_secs(10));
+        let limit = LogLimiter::every(Duration::from_secs(10));
         assert_eq!(limit.admit("a"), Some(None));
         assert_eq!(limit.admit("a"), None);
         assert_eq!(limit.admit("a"), None);

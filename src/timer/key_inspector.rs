@@ -18,7 +18,7 @@ use super::{AdoptionCandidate, ArmedPage, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
 use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
-use crate::telemetry::log::RateLimit;
+use crate::telemetry::log::LogLimiter;
 use crate::telemetry::{DropReason, Metrics};
 
 /// Most keys inspected in one batch.
@@ -49,7 +49,7 @@ pub(super) struct KeyInspector {
     arrived: Notify,
     server: Mutex<EventServer>,
     metrics: Arc<Metrics>,
-    warnings: RateLimit,
+    warnings: LogLimiter,
 }
 
 /// The server whose events are received.
@@ -79,7 +79,7 @@ impl KeyInspector {
             arrived: Notify::new(),
             server: Mutex::default(),
             metrics,
-            warnings: RateLimit::every(Duration::from_secs(30)),
+            warnings: LogLimiter::every(Duration::from_secs(30)),
         }
     }
 

@@ -15,7 +15,7 @@ use super::{Cause, Hearing, SignalSink};
 use crate::config::SentinelConfig;
 use crate::redis::{Events, Keyspace, Notifications, RedisError, Role, ensure_notifications};
 use crate::telemetry::Metrics;
-use crate::telemetry::log::RateLimit;
+use crate::telemetry::log::LogLimiter;
 
 /// What the sessions of the listener share.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(super) struct ListenerState {
     pub(super) silenced: Notify,
     server: Mutex<ServerState>,
     /// Limits log lines about transient failures.
-    pub(super) failures: RateLimit,
+    pub(super) failures: LogLimiter,
     /// Limits log lines about states that last until an operator acts.
-    pub(super) warnings: RateLimit,
+    pub(super) warnings: LogLimiter,
 }
 
 /// What earlier sessions saw of the server.
@@ -88,8 +88,8 @@ impl ListenerState {
             replay: Mutex::default(),
             silenced: Notify::new(),
             server: Mutex::default(),
-            failures: RateLimit::every(Duration::from_secs(30)),
-            warnings: RateLimit::every(Duration::from_secs(600)),
+            failures: LogLimiter::every(Duration::from_secs(30)),
+            warnings: LogLimiter::every(Duration::from_secs(600)),
         }
     }
 

@@ -13,7 +13,7 @@ use super::{Cause, SignalSink};
 use crate::config::SentinelConfig;
 use crate::redis::{Keyspace, Put, RedisError, Ttl};
 use crate::telemetry::Metrics;
-use crate::telemetry::log::RateLimit;
+use crate::telemetry::log::LogLimiter;
 
 /// Longest time between two checks.
 const CHECK_EVERY_MAX: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ pub(super) struct Sentinels {
     keyspace: Keyspace,
     names: Vec<String>,
     last: Mutex<LastCheck>,
-    warnings: RateLimit,
+    warnings: LogLimiter,
 }
 
 /// The result of the last check.
@@ -67,7 +67,7 @@ impl Sentinels {
                 due: None,
                 fresh: Instant::now(),
             }),
-            warnings: RateLimit::every(Duration::from_secs(60)),
+            warnings: LogLimiter::every(Duration::from_secs(60)),
         }
     }
 
