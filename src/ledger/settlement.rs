@@ -1,4 +1,4 @@
-//! Settling a run: what is written, and the result.
+//! Settlements: verdicts to be written, and the results of writing them.
 
 use std::fmt;
 
@@ -14,28 +14,28 @@ pub struct Settlement {
     pub verdict: Verdict,
 }
 
-/// What [`Claims::settle`](super::Claims::settle) came to, for one run.
+/// Result of [`Claims::settle`](super::Claims::settle) for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settled {
     /// Written.
     Applied,
     /// The task was cancelled while it ran, and the run did not succeed: it is cancelled now.
     Cancelled,
-    /// The task was to come again but was cancelled while it ran, and the run succeeded: it is done now.
+    /// The recurring task was cancelled while it ran, and the run succeeded: it is done now.
     Ended,
-    /// The handler had marked the row processed itself: it counts as succeeded. If it comes again, and this is not the
-    /// answer to a success, the lease is still there: that it succeeded is to be written.
+    /// The handler has marked the row as processed itself: the run counts as succeeded. For a recurring task whose
+    /// verdict was no success, the lease is kept, and the caller settles the run again as a success.
     ByHandler,
-    /// The key was created anew while it ran: the result is discarded, the lease given back.
+    /// The task was created again while it ran: the result is discarded, and the lease is released.
     Superseded,
-    /// Somebody else holds or finished it: the result is discarded.
+    /// Another daemon has claimed or finished it: the result is discarded.
     Fenced,
-    /// Another session holds the row's lock: nothing was written, try again later.
+    /// Another session has locked the row: nothing was written. Try again later.
     Locked,
 }
 
 impl fmt::Display for Settled {
-    /// What became of the settlement, in a few words.
+    /// The result in a few words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Applied => "written",

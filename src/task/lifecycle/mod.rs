@@ -1,4 +1,4 @@
-//! How a run can end, and what follows from that for its task.
+//! Lifecycle of a run: outcomes, and the verdict on its task that follows from an outcome.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub const POISON_CRASHES: u8 = 3;
 /// Number of expired leases after which a task is suspected: at most one such task runs at a time.
 pub const SUSPECT_CRASHES: u8 = 2;
 
-/// A task may be snoozed so many times in a row; one more counts as a failed attempt, so that it is noticed.
+/// Maximum number of snoozes in a row. One more counts as a failed attempt, so that it is noticed.
 pub const SNOOZES_MAX: u16 = 1000;
 
 /// A run that has ended.
@@ -238,40 +238,40 @@ pub enum Outcome {
     Again(UnixMs),
     /// The handler returned an error.
     Failed(Failure),
-    /// The run outlived its time limit.
+    /// The run exceeded its timeout.
     TimedOut {
         /// The limit.
         after: Duration,
     },
     /// The handler panicked.
     Panicked {
-        /// What it said.
+        /// The panic message.
         message: String,
     },
-    /// The handler asked to be called again after so long. No fault of anybody's.
+    /// The handler asked to be called again after a delay. Not a failure.
     Snoozed {
-        /// How long.
+        /// The delay.
         delay: Duration,
     },
-    /// Too many leases ran out before: not run at all.
+    /// Too many of its leases expired before: not run.
     Poisoned,
-    /// It would have started too late to be of use: not run at all.
+    /// It would have started later than the route allows: not run.
     Expired {
-        /// How late.
+        /// The lateness.
         late: Duration,
-        /// How late would have been in time.
+        /// The maximum lateness.
         limit: Duration,
     },
-    /// An occurrence of a series, too late to be run.
+    /// An occurrence of a recurring task, too late to be run.
     Missed,
-    /// An occurrence of a series that has become a task of its own.
+    /// An occurrence of a recurring task that has become a task of its own.
     HandedOn,
-    /// Shutdown or a lost lease ended it: no fault of the task.
+    /// Shutdown or a lost lease ended it. Not a failure of the task.
     Interrupted,
 }
 
 impl Outcome {
-    /// The word for it in metrics and logs.
+    /// The name for metrics and logs.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Succeeded | Self::Completed | Self::Again(_) => "succeeded",
@@ -287,7 +287,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the handler was started.
+    /// True if the handler was started.
     pub fn was_run(&self) -> bool {
         match self {
             Self::Poisoned | Self::Expired { .. } | Self::Missed | Self::HandedOn => false,
@@ -302,7 +302,7 @@ impl Outcome {
         }
     }
 
-    /// What went wrong, for people; nothing if nothing did.
+    /// The error for people; empty if there is none.
     pub fn error(&self) -> String {
         match self {
             Self::Failed(failure) => failure.message.clone(),
@@ -324,7 +324,7 @@ impl Outcome {
         }
     }
 
-    /// What it is called in a task's history; `None` if it leaves no entry there.
+    /// The name in a task's history; `None` if it leaves no entry there.
     pub fn how(&self) -> Option<How> {
         match self {
             Self::Failed(_) => Some(How::Failed),
@@ -343,38 +343,38 @@ impl Outcome {
     }
 }
 
-/// A handler's error, as the lifecycle sees it.
+/// A handler's error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// What the handler says about trying again.
+    /// The handler's advice on retrying.
     pub advice: RetryAdvice,
 }
 
-/// What a handler says about trying again.
+/// A handler's advice on retrying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAdvice {
-    /// Nothing: the retry policy decides.
+    /// The retry policy decides.
     ByPolicy,
-    /// After this long, if any attempt is left.
+    /// Retry after this delay, if any attempt is left.
     After(Duration),
-    /// Never: trying again cannot help.
+    /// Do not retry.
     Never,
 }
 
-/// Which run of a task this is, by the counters of its claim.
+/// A run's position among the runs of its task, by the counters of its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// Runs started, this one included: 1 for the first.
+    /// Number of runs started, including this one.
     pub number: u16,
-    /// Leases of this arming that ran out.
+    /// Number of expired leases of this arming.
     pub crashes: u8,
-    /// The task's own limit of runs, over its route's.
+    /// The task's own maximum number of runs, instead of its route's.
     pub max_attempts: Option<u16>,
-    /// When the arming fell due, or was made or redriven, if later: deadlines are counted from here.
+    /// When the arming fell due, or was created or redriven, if later. Deadlines count from here.
     pub since: UnixMs,
-    /// How often in a row it was snoozed before.
+    /// Number of snoozes in a row before this run.
     pub snoozes: u16,
 }
 
