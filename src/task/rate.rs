@@ -203,7 +203,7 @@ mod tests {
         );
         assert_eq!(bucket.take(rate, 1, now + 99_000.0).granted, 0);
         assert_eq!(bucket.take(rate, 9, now + 200_000.0).granted, 2);
-        // Full again, and no fuller.
+        // It is full again, and not fuller.
         assert_eq!(bucket.take(rate, 9, now + 9e9).granted, 3);
     }
 

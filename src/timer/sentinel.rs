@@ -211,7 +211,7 @@ fn past_half_present(found: &[Option<Instant>]) -> bool {
 mod tests {
     use super::*;
 
-    /// `+` is there, `-` is not.
+    /// `+` exists, `-` is missing.
     fn seen(marks: &str, due: Instant) -> Vec<Option<Instant>> {
         marks
             .chars()

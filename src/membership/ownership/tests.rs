@@ -48,7 +48,7 @@ impl Observer {
         self.refresh_as(&ready(1), others)
     }
 
-    /// How many of a hundred tasks it owns.
+    /// Number of tasks it owns, of a hundred.
     fn owned(&self) -> usize {
         let keys = (0..100).map(|n| TaskKey::build("C", "m", [n.to_string()]).unwrap());
         keys.filter(|key| self.0.owns(key)).count()
@@ -62,7 +62,7 @@ async fn a_member_that_has_just_joined_owns_all_until_its_next_update() {
     assert_eq!((us.owned(), us.0.members()), (100, 1));
     us.refresh(&[ready(2)]).await;
     assert!((30..70).contains(&us.owned()), "{}", us.owned());
-    // Away for so long that the others have forgotten it.
+    // The others have forgotten it after a lifetime.
     tokio::time::advance(LIFETIME).await;
     assert_eq!(us.owned(), 100);
     us.refresh(&[ready(2)]).await;
@@ -161,7 +161,7 @@ async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening
         since: UnixMs(since),
         ..ready(id)
     };
-    // We joined at 1, and are number 1: at the same time the number decides.
+    // We joined at 1 with id 1. At equal times the id decides.
     let younger = [elder(1, 9), elder(2, 7)];
     let all = [
         elder(-1, 5),
@@ -190,7 +190,7 @@ async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening
         us.refresh(&others).await;
         assert!(!us.0.may_stop_listening());
     }
-    // What is known is too old.
+    // The list is stale.
     us.refresh(&all).await;
     tokio::time::advance(LIFETIME).await;
     assert_eq!(
@@ -219,7 +219,7 @@ async fn the_most_senior_listener_sends_hints_to_owners_that_do_not_listen() {
     let theirs: Vec<_> = keys.iter().map(owner).collect();
     assert!(theirs.contains(&None) && theirs.contains(&Some(MemberId(2))));
     assert_eq!(told(&us), theirs);
-    // It hears by itself; or another one, elder than we, tells it.
+    // It listens itself, or a more senior member sends the hint.
     us.refresh(&[ready(2)]).await;
     assert_eq!(told(&us), vec![None; 100]);
     let elder = Heartbeat {

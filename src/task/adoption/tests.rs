@@ -106,7 +106,7 @@ fn a_key_found_after_a_restart_does_not_change_an_older_row() {
         };
         assert_eq!(judge(deleted, key) == AdoptionDecision::Recreate, counts);
     }
-    // Written while it waited to be judged.
+    // The row was written while the key waited.
     let key = Countdown {
         alive_at: Some(UnixMs(last_word.0 - 1)),
         ..found(90_000)
@@ -167,7 +167,7 @@ fn a_key_armed_after_a_cancellation_or_an_end_starts_over_at_any_due_time() {
             }
         }
     }
-    // Until it ended, it was the arming that ran.
+    // Until the run ended, it was the arming that ran.
     for of in [row, of_a_client, of_a_program] {
         let done = of(State::Done, 0);
         assert_eq!(judge(done, heard_at(-2_000, 0)), AdoptionDecision::Leave);
@@ -178,7 +178,7 @@ fn a_key_armed_after_a_cancellation_or_an_end_starts_over_at_any_due_time() {
 fn a_newer_key_that_matches_its_row_is_the_same_arming() {
     for state in [State::Pending, State::Waiting, State::Running] {
         for apart in [-100, 0, 100] {
-            // As the next in line heard it.
+            // The second listener heard it.
             let key = heard_at(-59_900, 60_000 + apart);
             assert_eq!(
                 judge(row(state, 60_000), key),
@@ -349,7 +349,7 @@ fn a_key_never_seen_alive_counts_only_against_rows_from_keys() {
         judge(row(State::Done, -2_001), gone(0)),
         AdoptionDecision::Recreate
     );
-    // It may have been ours, armed for a retry.
+    // It may have been the task's own key, for a retry.
     let waiting = RowEvidence {
         due_at: at(-1),
         ..row(State::Waiting, -30_000)
@@ -415,7 +415,7 @@ fn a_scanned_key_counts_only_against_rows_from_keys_and_by_seconds() {
     assert_eq!(judge(pending, found(62_001)), AdoptionDecision::Move);
     let done = row(State::Done, -5_000);
     assert_eq!(judge(done, found(60_000)), AdoptionDecision::Recreate);
-    // Whatever became of it: what was moved or cancelled while redis was away left its older key there.
+    // A move or cancellation while Redis was down left the older key there.
     for state in STATES {
         for of in [of_a_client, of_a_program] {
             assert_eq!(

@@ -31,7 +31,7 @@ fn a_wall_time_that_does_not_exist_occurs_at_the_end_of_the_gap() {
             "2026-03-30 02:30:00+02:00",
         ]
     );
-    // Several of one gap are one moment, and so is one that exists there anyway.
+    // Several occurrences in one gap are one, and so is one at its end.
     let found = occurrences("0,30 2-3 * * *", "Europe/Berlin", "2026-03-29T00:59:00Z", 3);
     assert_eq!(
         found,
@@ -51,7 +51,7 @@ fn a_wall_time_that_exists_twice_occurs_the_first_time() {
         found,
         ["2026-10-25 02:30:00+02:00", "2026-10-26 02:30:00+01:00"]
     );
-    // Asked from within the second time, too.
+    // Also when searched from within the second pass.
     let found = occurrences("45 2 * * *", "Europe/Berlin", "2026-10-25T01:30:00Z", 1);
     assert_eq!(found, ["2026-10-26 02:45:00+01:00"]);
 }
@@ -76,7 +76,7 @@ fn hourly_occurrences_follow_elapsed_time() {
 
 #[test]
 fn a_skipped_day_occurs_at_its_end() {
-    // Samoa went from the 29th to the 31st of December 2011.
+    // Samoa skipped the 30th of December 2011.
     let found = occurrences("0 12 * * *", "Pacific/Apia", "2011-12-29T22:30:00Z", 3);
     assert_eq!(
         found,
@@ -100,7 +100,7 @@ fn names_seconds_and_the_last_day_are_parsed() {
     assert_eq!(first("0 0 * * 5L"), "2026-01-30 00:00:00+00:00");
     assert_eq!(first("0 0 29 2 *"), "2028-02-29 00:00:00+00:00");
     assert_eq!(first("0 0 * JUL Sat-Sun"), "2026-07-04 00:00:00+00:00");
-    // As cron has it: with both days given, either will do.
+    // As in cron: if both days are given, either matches.
     assert_eq!(first("0 0 13 * Fri"), "2026-01-02 00:00:00+00:00");
 }
 

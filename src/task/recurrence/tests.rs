@@ -14,7 +14,7 @@ fn cron(text: &str, zone: &str) -> Recurrence {
     Recurrence::cron(text).unwrap().in_zone(zone).unwrap()
 }
 
-/// Rules of all kinds that come often enough to be looked for millisecond by millisecond, or day by day.
+/// Rules of all kinds, frequent enough to be searched millisecond by millisecond, or day by day.
 fn rules() -> impl Strategy<Value = Recurrence> {
     let crons = prop::sample::select(vec![
         "* * * * *",
@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// Against a search of every second, over the changes of the clocks.
+/// Compares with a search of every second across clock changes.
 #[test]
 fn the_search_agrees_with_a_slow_search() {
     let changes = [
@@ -107,7 +107,7 @@ fn the_search_agrees_with_a_slow_search() {
     for (name, from) in changes {
         let zone = jiff::tz::TimeZone::get(name).unwrap();
         let start: jiff::Timestamp = from.parse().unwrap();
-        // Every half hour runs by the time that passes: what the wall shows at any second is what counts.
+        // Half-hourly occurrences follow elapsed time: what the clock shows at each second counts.
         let rule = cron("*/30 * * * *", name);
         let slow: Vec<i64> = (1..=6 * 3600)
             .map(|second| start + jiff::SignedDuration::from_secs(second))

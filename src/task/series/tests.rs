@@ -139,7 +139,7 @@ fn missed_occurrences_are_skipped() {
     let run = occurrence(&rule, 10, 0);
     assert_eq!(next(run, 45 * MINUTE), Some(50.0));
     assert_eq!(rule.between(run.due, UnixMs(50 * MINUTE)), 3, "20, 30, 40");
-    // One that fell due only just now is not missed yet.
+    // An occurrence that fell due just now is not missed.
     assert_eq!(next(run, 40 * MINUTE + 59_000), Some(40.0));
     assert_eq!(next(run, 41 * MINUTE + 1), Some(50.0));
 }
@@ -149,7 +149,7 @@ fn one_run_replaces_all_occurrences_due_before_it_started() {
     let rule = every_minutes(10).catch_up(CatchUp::Once);
     let run = occurrence(&rule, 10, 35 * MINUTE);
     assert_eq!(next(run, 46 * MINUTE), Some(50.0));
-    // What fell due while it ran is not among them.
+    // Occurrences due during the run are not among them.
     assert_eq!(next(run, 75 * MINUTE), Some(50.0));
 }
 
@@ -179,7 +179,7 @@ fn many_missed_cron_occurrences_are_skipped_in_bounded_time() {
 #[test]
 fn catching_up_takes_a_bounded_number_of_steps() {
     let day_ms = 24 * 3_600_000;
-    // (expression, most to make up for, days missed): dense, with long pauses, and seldom.
+    // (expression, largest number to catch up, days missed): dense, with long pauses, and rare.
     for (text, max, days) in [
         ("* * * * * *", 10_000, 90),
         ("* 9-16 * * MON-FRI", 10_000, 120),
