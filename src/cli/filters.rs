@@ -92,7 +92,7 @@ pub fn some_text(text: &str) -> Result<String, &'static str> {
 fn age(text: &str) -> Result<Duration, String> {
     let age = duration(text)?;
     match age.is_zero() {
-        true => Err("expected a positive length of time, such as 2h or 7d".to_owned()),
+        true => Err("expected a positive duration, such as 2h or 7d".to_owned()),
         false => Ok(age),
     }
 }

@@ -8,7 +8,7 @@ use redis::{ErrorKind, RetryMethod};
 pub enum RedisError {
     /// The configured URL is invalid.
     #[error(
-        "cannot read the redis url, expected `redis://`, `rediss://` or `unix://`, then where the server is"
+        "the redis url is invalid, expected `redis://`, `rediss://` or `unix://`, then the address of the server"
     )]
     Url(#[source] redis::RedisError),
     /// No connection, a broken connection, or no reply in time.
@@ -18,7 +18,7 @@ pub enum RedisError {
     #[error("redis refuses the credentials")]
     Credentials(#[source] redis::RedisError),
     /// `NOPERM`: the user's ACL lacks something.
-    #[error("this redis user may not run `{command}` as lapsed does")]
+    #[error("this redis user may not run `{command}` on the keys or channels of lapsed")]
     NoPermission {
         /// The command that was sent.
         command: &'static str,
@@ -188,7 +188,7 @@ mod tests {
         let error = answered("NOPERM no permissions to access a channel");
         assert_eq!(
             error.to_string(),
-            "this redis user may not run `SET` as lapsed does"
+            "this redis user may not run `SET` on the keys or channels of lapsed"
         );
         let source = std::error::Error::source(&error).map(ToString::to_string);
         assert!(source.is_some_and(|words| words.contains("no permissions to access a channel")));

@@ -68,7 +68,7 @@ impl fmt::Display for Reason {
 
 /// The error for an unknown [`Reason`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`", .0.escape_debug())]
+#[error("`{}` is not a reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`", .0.escape_debug())]
 pub struct UnknownReason(String);
 
 impl FromStr for Reason {
@@ -248,7 +248,7 @@ mod tests {
         }
         assert_eq!(
             "bad".parse::<Reason>().unwrap_err().to_string(),
-            "`bad` is no reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`"
+            "`bad` is not a reason, expected `permanent`, `exhausted`, `deadline`, `poison` or `expired`"
         );
     }
 }

@@ -91,7 +91,7 @@ impl FromStr for Traceparent {
         let span = field(16, "the span id is not 16 lower-case hexadecimal digits")?;
         let flags = field(2, "the flags are not 2 lower-case hexadecimal digits")?;
         match version {
-            0xff => Err(refuse("there is no version `ff`")),
+            0xff => Err(refuse("version `ff` is invalid")),
             0 if !rest.is_empty() => Err(refuse("it is too long")),
             _ if !(rest.is_empty() || rest.starts_with('-')) => Err(refuse("it is too long")),
             _ if trace == 0 => Err(refuse("the trace id is all zeros")),
@@ -149,7 +149,7 @@ mod tests {
         );
         assert_eq!(
             refused(&EXAMPLE.replacen("00", "ff", 1)),
-            "there is no version `ff`"
+            "version `ff` is invalid"
         );
         assert_eq!(
             refused(&EXAMPLE.to_uppercase()),

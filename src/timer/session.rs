@@ -140,10 +140,10 @@ impl<'a> Session<'a> {
 
     /// Waits until this daemon must subscribe to all events, or may subscribe to hints alone.
     pub(super) async fn mode_change(&self) {
-        const LOOK_EVERY: Duration = Duration::from_millis(250);
+        const CHECK_EVERY: Duration = Duration::from_millis(250);
         let mut redundant_since: Option<Instant> = None;
         loop {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
             let redundant = self.state.hints.work() && self.sink.may_stop_listening();
             if self.state.hears_all() != redundant {
                 redundant_since = None;

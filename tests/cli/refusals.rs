@@ -24,7 +24,7 @@ fn an_age_that_lies_ahead_or_is_too_long_forgets_nothing() {
         ("-7d", "`-7d` is negative"),
         (
             "99999d",
-            "length of time is too long, expected at most 10 years (3650 days)",
+            "duration is too long, expected at most 10 years (3650 days)",
         ),
         ("7", "`7` is not a delay"),
     ] {

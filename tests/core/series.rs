@@ -97,7 +97,7 @@ async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
     let refused = tasks.create_recurring(task, over).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "no occurrence lies ahead: it was to end before"
+        "no occurrence lies ahead: its end has passed"
     );
 }
 
@@ -196,7 +196,7 @@ async fn occurrences_of_a_key_that_has_a_suffix_cannot_overlap() {
     let refused = tasks.create_recurring(task, rule).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "key ends in the suffix `@~0000000000abc`, expected none where occurrences may overlap: each has a suffix of its own"
+        "key ends in the suffix `@~0000000000abc`, expected none where occurrences may overlap: each has its own suffix"
     );
 }
 

@@ -60,7 +60,7 @@ impl CronRule {
         };
         match rule.next(UnixMs(0)) {
             Some(_) => Ok(rule),
-            None => Err(refused("never comes true".to_owned())),
+            None => Err(refused("has no occurrence until the year 2200".to_owned())),
         }
     }
 

@@ -26,7 +26,7 @@ pub enum RecurrenceError {
     #[error("`{}` is not a time zone, expected an IANA name such as `Europe/Berlin`", .0.escape_debug())]
     Zone(String),
     /// A time zone requires a cron expression.
-    #[error("`tz` belongs to `cron`: `every` counts the time that passes, in no zone")]
+    #[error("`tz` requires `cron`: `every` has no time zone")]
     ZoneOfEvery,
     /// `times` is out of range.
     #[error("`times` does not fit, expected 1 to {TIMES_MAX}")]
@@ -38,16 +38,14 @@ pub enum RecurrenceError {
     #[error("`catch_up_max` does not fit, expected 1 to {CATCH_UP_LIMIT}")]
     CatchUpMax,
     /// `catch_up_max` requires `catch_up = "all"`.
-    #[error(
-        "`catch_up_max` belongs to `catch_up` = `all`: nothing else makes up for more than one"
-    )]
+    #[error("`catch_up_max` requires `catch_up` = `all`")]
     CatchUpMaxOfAll,
     /// It has no future occurrence.
-    #[error("no occurrence lies ahead: it was to end before")]
+    #[error("no occurrence lies ahead: its end has passed")]
     Over,
     /// The key is too long for the suffix of its occurrences.
     #[error(
-        "key has {bytes} bytes, expected at most {max} where occurrences may overlap: each is a task of its own"
+        "key has {bytes} bytes, expected at most {max} where occurrences may overlap: each is a separate task"
     )]
     KeyTooLong {
         /// Its length.
@@ -57,10 +55,10 @@ pub enum RecurrenceError {
     },
     /// The key has a suffix, but each occurrence needs its own.
     #[error(
-        "key ends in the suffix `@{0}`, expected none where occurrences may overlap: each has a suffix of its own"
+        "key ends in the suffix `@{0}`, expected none where occurrences may overlap: each has its own suffix"
     )]
     KeyHasSuffix(String),
     /// It is not the JSON of a recurrence.
-    #[error("recurrence cannot be read: {0}")]
+    #[error("recurrence is invalid: {0}")]
     Json(String),
 }

@@ -10,7 +10,7 @@ use crate::task::UnixMs;
 ///
 /// let options = RecurrenceOptions { catch_up_max: Some(3), ..RecurrenceOptions::default() };
 /// let refused = options.apply(Recurrence::cron("@daily")?).unwrap_err();
-/// assert_eq!(refused.to_string(), "`catch_up_max` belongs to `catch_up` = `all`: nothing else makes up for more than one");
+/// assert_eq!(refused.to_string(), "`catch_up_max` requires `catch_up` = `all`");
 /// # Ok::<(), lapsed::task::RecurrenceError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -220,7 +220,7 @@ fn an_invalid_rule_says_what_was_expected() {
         (r#"{}"#, "expected one of `every` and `cron`"),
         (
             r#"{"every":"1s","tz":"Europe/Berlin"}"#,
-            "`tz` belongs to `cron`: `every` counts the time that passes, in no zone",
+            "`tz` requires `cron`: `every` has no time zone",
         ),
         (
             r#"{"every":"1s","times":0}"#,
@@ -235,7 +235,7 @@ fn an_invalid_rule_says_what_was_expected() {
     assert!(
         unknown
             .to_string()
-            .starts_with("recurrence cannot be read: unknown field `evry`"),
+            .starts_with("recurrence is invalid: unknown field `evry`"),
         "{unknown}"
     );
 }

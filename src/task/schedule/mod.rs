@@ -235,10 +235,10 @@ pub enum ScheduleError {
     #[error("due time is too far ahead, expected at most 10 years (3650 days) from now")]
     TooFar,
     /// It is longer than [`DELAY_MAX`].
-    #[error("length of time is too long, expected at most 10 years (3650 days)")]
+    #[error("duration is too long, expected at most 10 years (3650 days)")]
     TooLong,
     /// It is negative.
-    #[error("`{}` is negative, expected a length of time such as `30m` or `7d`", .0.escape_debug())]
+    #[error("`{}` is negative, expected a duration such as `30m` or `7d`", .0.escape_debug())]
     Negative(String),
     /// It is before 1970.
     #[error("due time lies before 1970")]
@@ -247,7 +247,7 @@ pub enum ScheduleError {
     #[error("`{}` is not a delay, expected a number with a unit such as `1500ms`, `30s`, `30m` or `1h 30m`", .0.escape_debug())]
     Delay(String),
     /// It is not a time.
-    #[error("`{}` is not a moment, expected RFC 3339 such as `2026-11-21T20:00:00.250Z`", .0.escape_debug())]
+    #[error("`{}` is not a time, expected RFC 3339 such as `2026-11-21T20:00:00.250Z`", .0.escape_debug())]
     Moment(String),
 }
 

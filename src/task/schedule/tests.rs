@@ -42,7 +42,7 @@ fn delays_are_read_with_their_unit() {
     assert_eq!(read("7d"), Ok(7 * 86_400_000));
     assert_eq!(
         read("-5s").unwrap_err().to_string(),
-        "`-5s` is negative, expected a length of time such as `30m` or `7d`"
+        "`-5s` is negative, expected a duration such as `30m` or `7d`"
     );
     assert_eq!(
         read("30").unwrap_err().to_string(),

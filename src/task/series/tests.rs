@@ -123,13 +123,13 @@ fn a_series_that_starts_now_has_an_occurrence_now() {
     assert_eq!(
         begins(&every_minutes(60), MINUTE),
         Some(UnixMs(60 * MINUTE)),
-        "no start was said"
+        "no start is set"
     );
     let daily = Recurrence::cron("@daily").unwrap().starting(UnixMs(7));
     assert_eq!(
         begins(&daily, 7),
         Some(UnixMs(24 * 60 * MINUTE)),
-        "its start is no occurrence"
+        "its start is not an occurrence"
     );
 }
 

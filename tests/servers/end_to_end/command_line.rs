@@ -126,7 +126,7 @@ async fn a_field_of_a_line_that_does_not_fit_is_named() {
         ("\"tag\": 7", "line 1: `tag`: expected a text"),
         (
             "\"in\": \"-5m\"",
-            "line 1: `-5m` is negative, expected a length of time",
+            "line 1: `-5m` is negative, expected a duration",
         ),
         (
             "\"max_attempts\": 70000",

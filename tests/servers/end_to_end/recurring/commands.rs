@@ -94,7 +94,7 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
     let refused: [(&[&str], &str); 10] = [
         (
             &["--every", "1s", "--catch-up-max", "3"],
-            "`catch_up_max` belongs to `catch_up` = `all`",
+            "`catch_up_max` requires `catch_up` = `all`",
         ),
         (
             &["--cron", "@daily", "--until", "2020-01-01T00:00:00Z"],
@@ -151,10 +151,10 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
         "`recurring[0].key`: key has no `@`",
         "`recurring[1]`: cron `x`: has 1 fields, expected 5",
         "`recurring[1].when`: is not the name of a setting",
-        "`recurring[2].until`: `later` is not a moment",
+        "`recurring[2].until`: `later` is not a time",
         "`recurring[2].catch_up`: ",
         "`recurring[3]`: `catch_up_max` does not fit, expected 1 to 10000",
-        "`recurring[4]`: `catch_up_max` belongs to `catch_up` = `all`",
+        "`recurring[4]`: `catch_up_max` requires `catch_up` = `all`",
     ];
     for reason in expected {
         assert!(err.contains(reason), "`{reason}` is missing in: {err}");
