@@ -154,7 +154,7 @@ pub mod timer;
 pub mod trace;
 
 #[cfg(feature = "mysql")]
-pub use client::{AfterCommit, Cancelled};
+pub use client::{AfterCommit, Cancelled, MysqlTaskClient};
 pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, Task, TaskClient};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};

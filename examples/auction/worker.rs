@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lapsed::{
-    Config, Due, Engine, HandlerError, Handlers, MysqlTask, State, TaskClient, TaskContext,
+    Config, Due, Engine, HandlerError, Handlers, MysqlTask, MysqlTaskClient, State, TaskContext,
     TaskTransaction, TaskType,
 };
 use tokio::io::AsyncReadExt;
@@ -17,7 +17,7 @@ const ANNOUNCE: TaskType<(u64,)> = TaskType::new(CLASS, "announceEnd");
 /// What the handlers work with.
 #[derive(Clone)]
 struct House {
-    tasks: TaskClient,
+    tasks: MysqlTaskClient,
     redis: redis::Client,
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
         .init();
     // Not `Config::load`, which lets the environment override: this must never reach another Redis than the private one.
     let config = Config::from_toml(&std::fs::read_to_string(config)?)?;
-    let tasks = TaskClient::connect(&config).await?;
+    let tasks = MysqlTaskClient::connect(&config).await?;
     let redis = redis::Client::open(config.redis.url.expose())?;
 
     let mut handlers = Handlers::with_state(House { tasks, redis });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lapsed::ledger::CancelAnswer;
-use lapsed::{Config, TaskClient, TaskType};
+use lapsed::{Config, MysqlTaskClient, TaskType};
 use sqlx::MySqlPool;
 use sqlx::mysql::MySqlPoolOptions;
 use tokio::task::JoinSet;
@@ -34,7 +34,7 @@ const TABLES: &str = "CREATE TABLE product (id INT PRIMARY KEY, stock BIGINT NOT
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) sql: MySqlPool,
-    tasks: TaskClient,
+    tasks: MysqlTaskClient,
 }
 
 /// What paying came to.
@@ -51,7 +51,7 @@ impl Shop {
         let pool = MySqlPoolOptions::new().max_connections(20);
         let sql = pool.connect(config.ledger.url.expose()).await?;
         sqlx::raw_sql(TABLES).execute(&sql).await?;
-        let tasks = TaskClient::connect(config).await?;
+        let tasks = MysqlTaskClient::connect(config).await?;
         Ok(Self { sql, tasks })
     }
 

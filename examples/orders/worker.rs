@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lapsed::{
-    Config, Engine, HandlerError, Handlers, MysqlTask, State, TaskClient, TaskContext, TaskType,
+    Config, Engine, HandlerError, Handlers, MysqlTask, MysqlTaskClient, State, TaskContext,
+    TaskType,
 };
 use tokio::io::AsyncReadExt;
 
@@ -22,7 +23,7 @@ const CLOSING_TAKES: Duration = Duration::from_millis(150);
 /// Runs until standard input is closed; says `ready` once it hears Redis.
 pub(crate) async fn run(config: &Path) -> Result<()> {
     let config = Config::from_toml(&std::fs::read_to_string(config)?)?;
-    let tasks = TaskClient::connect(&config).await?;
+    let tasks = MysqlTaskClient::connect(&config).await?;
     let mut handlers = Handlers::with_state(tasks);
     handlers.on(CLOSE, close);
     handlers.on(REMIND, remind);
@@ -42,7 +43,7 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
 /// or taken over meanwhile is rolled back by `complete_in`.
 async fn close(
     ctx: TaskContext,
-    State(tasks): State<TaskClient>,
+    State(tasks): State<MysqlTaskClient>,
     order: u64,
 ) -> Result<(), HandlerError> {
     let mut tx = ctx.begin().await?;

@@ -1,16 +1,16 @@
-//! Arming the keys of tasks whose rows are written.
+//! Arms the keys of tasks whose rows are written, and disarms those of cancelled tasks.
 
 use crate::clock::LedgerClock;
-use crate::ledger::{Created, Stands};
+use crate::ledger::{CancelAnswer, Created, Stands};
 use crate::task::TaskKey;
 use crate::timer::{Alarm, ArmMode, Timer};
 
 use super::NotArmed;
 
-/// Most keys that are armed in one call.
+/// Maximum number of keys armed in one call.
 const ARM_BATCH: usize = 1_000;
 
-/// Arms what is pending; tells of each why it is not, in their order.
+/// Arms the keys of pending tasks. Returns, in the order of `made`, why a key is not armed.
 pub(super) async fn arm(
     timer: &dyn Timer,
     clock: &LedgerClock,
@@ -32,8 +32,8 @@ pub(super) async fn arm(
         if horizon.is_some_and(|horizon| due > horizon) {
             *not_armed.last_mut().expect("just pushed") = Some(NotArmed::BeyondHorizon);
         }
-        // Even what is due now: its event is how every daemon hears of it. And what lies beyond the horizon: an older
-        // key of it may be armed.
+        // Also a task that is due now, since every daemon learns of it by the event of its key; and a task beyond the
+        // horizon, since an older key of it may be armed.
         alarms.push(Alarm {
             key: key.clone(),
             due: due.max(now),
@@ -50,4 +50,14 @@ pub(super) async fn arm(
         }
     }
     not_armed
+}
+
+/// Deletes the key of a cancelled task. A failure is logged only: the event of the key will have no effect.
+pub(super) async fn disarm_cancelled(timer: &dyn Timer, key: &TaskKey, answer: CancelAnswer) {
+    // A running task may have a newer arming.
+    if matches!(answer, CancelAnswer::Cancelled | CancelAnswer::Running)
+        && let Err(error) = timer.disarm(std::slice::from_ref(key)).await
+    {
+        tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
+    }
 }

@@ -25,7 +25,7 @@ use crate::task::{Arming, Due, State, TaskKey, Traceparent, UnixMs};
 use crate::timer::Timer;
 use crate::trace;
 
-use self::arming::arm;
+use self::arming::{arm, disarm_cancelled};
 use self::batcher::Batcher;
 pub use self::cancel_where::{CancelReport, WouldCancel};
 pub use self::error::ClientError;
@@ -35,7 +35,7 @@ pub use self::receipt::{NotArmed, Receipt};
 pub use self::task::{IntoDue, Task};
 pub use self::task_type::{IntoArg, IntoKey, IntoTask};
 #[cfg(feature = "mysql")]
-pub use self::transactions::{AfterCommit, Cancelled};
+pub use self::transactions::{AfterCommit, Cancelled, MysqlTaskClient};
 
 /// Creates tasks and asks about them. Cloning is cheap; clones share their connections, and what they create at the
 /// same time goes into one statement.
@@ -198,12 +198,7 @@ impl TaskClient {
         let key = &key.into_key()?;
         let answers = self.ledger.cancel(std::slice::from_ref(key)).await?;
         let answer = answers.into_iter().next().expect("one answer for one key");
-        // Of what is being run there may be a newer arming.
-        if matches!(answer, CancelAnswer::Cancelled | CancelAnswer::Running)
-            && let Err(error) = self.timer.disarm(std::slice::from_ref(key)).await
-        {
-            tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
-        }
+        disarm_cancelled(&*self.timer, key, answer).await;
         Ok(answer)
     }
 

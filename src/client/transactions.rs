@@ -1,22 +1,89 @@
-//! Creating and cancelling tasks in the caller's own transaction on the ledger's database.
+//! A producer on MySQL: creates and cancels tasks in the caller's own transaction.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use sqlx::MySqlConnection;
 
-use super::arming::arm;
+use super::arming::{arm, disarm_cancelled};
 use super::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, TaskClient};
 use crate::clock::LedgerClock;
-use crate::ledger::{CancelAnswer, Created};
+use crate::ledger::mysql::MysqlLedger;
+use crate::ledger::{CancelAnswer, Created, Transactions};
 use crate::task::{Arming, TaskKey};
 use crate::timer::Timer;
 
-impl TaskClient {
-    /// Creates a task in the caller's own transaction on the ledger's database: it exists if and only if that commits.
+/// A [`TaskClient`] whose ledger is in MySQL or MariaDB. It can also create and cancel tasks in the application's own
+/// transaction on the ledger's database. Cloning is cheap; clones share their connections.
+///
+/// Code that does not need a transaction takes a `&TaskClient`, which a reference to this coerces to, and can be tested
+/// in memory. An owned `TaskClient` is `client.into()`.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use lapsed::{Config, MysqlTaskClient, TaskType};
+///
+/// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
+///
+/// let tasks = MysqlTaskClient::connect(&Config::load(None)?).await?;
+/// let mut tx = pool.begin().await?;
+/// sqlx::query("INSERT INTO orders (id) VALUES (42)").execute(&mut *tx).await?;
+/// let closing = tasks.create_in(&mut tx, CLOSE.args(42), Duration::from_secs(1800)).await?;
+/// tx.commit().await?;
+/// closing.arm().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A client on another ledger has no such methods:
+///
+/// ```compile_fail,E0599
+/// # async fn example(tx: &mut sqlx::MySqlConnection) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use lapsed::{Config, Handlers};
+///
+/// let (_engine, tasks) = lapsed::in_memory(&Config::default(), Handlers::new());
+/// tasks.create_in(tx, ("Order", "close", [42]), Duration::from_secs(1800)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MysqlTaskClient {
+    tasks: TaskClient,
+    ledger: Arc<MysqlLedger>,
+}
+
+impl MysqlTaskClient {
+    /// Creates a client from its parts.
+    pub fn with_parts(ledger: Arc<MysqlLedger>, timer: Arc<dyn Timer>) -> Self {
+        Self {
+            tasks: TaskClient::with_parts(Arc::clone(&ledger) as _, timer),
+            ledger,
+        }
+    }
+
+    /// As [`TaskClient::trace_with`].
+    #[must_use]
+    pub fn trace_with<F>(self, traceparent: F) -> Self
+    where
+        F: Fn() -> Option<String> + Send + Sync + 'static,
+    {
+        Self {
+            tasks: self.tasks.trace_with(traceparent),
+            ..self
+        }
+    }
+
+    /// Creates a task in the caller's own transaction on the ledger's database: the task exists if and only if that
+    /// commits. After the commit, call [`arm`](AfterCommit::arm) on what this returns.
     ///
     /// # Errors
-    /// As [`create`](Self::create); the transaction can then only be rolled back, but after [`ClientError::Exists`], which
-    /// has written nothing.
+    /// As [`create`](TaskClient::create). After [`ClientError::Exists`] nothing is written, and the transaction can go
+    /// on. After any other error it can only be rolled back.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: roll the transaction back if the future is dropped.
     pub async fn create_in(
         &self,
         tx: &mut MySqlConnection,
@@ -24,12 +91,8 @@ impl TaskClient {
         due: impl IntoDue,
     ) -> Result<AfterCommit, ClientError> {
         let task = task.into_task()?;
-        let transactions = self
-            .ledger
-            .transactions()
-            .ok_or_else(|| ClientError::Invalid("`create_in` needs the MySQL ledger".to_owned()))?;
-        let tasks = self.resolve(vec![(task, due.into_due()?)]).await?;
-        let created = transactions.create_in(tx, &tasks).await?;
+        let tasks = self.tasks.resolve(vec![(task, due.into_due()?)]).await?;
+        let created = self.ledger.create_in(tx, &tasks).await?;
         let (task, created) = tasks
             .into_iter()
             .zip(created)
@@ -41,34 +104,46 @@ impl TaskClient {
         Ok(AfterCommit {
             created,
             key: task.key,
-            timer: Arc::clone(&self.timer),
-            clock: self.ledger.clock().clone(),
+            timer: Arc::clone(&self.tasks.timer),
+            clock: self.tasks.ledger.clock().clone(),
         })
     }
 
-    /// Calls a task off in the caller's own transaction on the ledger's database: it is off if and only if that
-    /// commits. Ask the answer to [`disarm`](Cancelled::disarm) its key then.
+    /// Cancels a task in the caller's own transaction on the ledger's database: it is cancelled if and only if that
+    /// commits. After the commit, call [`disarm`](Cancelled::disarm) on what this returns.
     ///
-    /// The row is locked until the transaction ends: a daemon that wants to run the task waits for that, or lets it be
-    /// until then.
+    /// The row is locked until the transaction ends. A daemon does not start the task before that.
     ///
     /// # Errors
     /// [`ClientError`]; the transaction can then only be rolled back.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: roll the transaction back if the future is dropped.
     pub async fn cancel_in(
         &self,
         tx: &mut MySqlConnection,
         key: impl IntoKey,
     ) -> Result<Cancelled, ClientError> {
         let key = key.into_key()?;
-        let transactions = self
-            .ledger
-            .transactions()
-            .ok_or_else(|| ClientError::Invalid("`cancel_in` needs the MySQL ledger".to_owned()))?;
         Ok(Cancelled {
-            answer: transactions.cancel_in(tx, &key).await?,
+            answer: self.ledger.cancel_in(tx, &key).await?,
             key,
-            timer: Arc::clone(&self.timer),
+            timer: Arc::clone(&self.tasks.timer),
         })
+    }
+}
+
+impl Deref for MysqlTaskClient {
+    type Target = TaskClient;
+
+    fn deref(&self) -> &TaskClient {
+        &self.tasks
+    }
+}
+
+impl From<MysqlTaskClient> for TaskClient {
+    fn from(client: MysqlTaskClient) -> Self {
+        client.tasks
     }
 }
 
@@ -83,21 +158,24 @@ pub struct AfterCommit {
 }
 
 impl AfterCommit {
-    /// Arms the key. If this is never called (a crash after the commit), the daemon finds the row by itself;
-    /// if the transaction was rolled back, the signal leads to nothing.
+    /// Arms the key. Without this, for example after a crash behind the commit, a daemon finds the row by itself. If
+    /// the transaction was rolled back, the key expires without effect.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the key may or may not be armed.
     pub async fn arm(self) -> Receipt {
         let not_armed = arm(&*self.timer, &self.clock, &[(self.key, self.created)]).await;
         Receipt::new(self.created, not_armed.into_iter().next().flatten())
     }
 
-    /// The arming that stands once the transaction is committed.
+    /// The arming of the task once the transaction is committed.
     pub fn arming(&self) -> Arming {
         self.created.arming
     }
 }
 
-/// A task called off in the caller's own transaction: disarm it after the commit.
-#[must_use = "call `disarm()` after the commit; without it the key expires in vain"]
+/// A task cancelled in the caller's own transaction: disarm it after the commit.
+#[must_use = "call `disarm()` after the commit; without it the key expires without effect"]
 #[derive(Clone)]
 pub struct Cancelled {
     answer: CancelAnswer,
@@ -106,19 +184,18 @@ pub struct Cancelled {
 }
 
 impl Cancelled {
-    /// What it comes to once the transaction is committed. [`CancelAnswer::Running`] says that a run of it has begun:
-    /// whoever must not lose against that rolls back.
+    /// The result once the transaction is committed. [`CancelAnswer::Running`] means that a run has begun, and only its
+    /// end decides: roll back if the task must not have run.
     pub fn answer(&self) -> CancelAnswer {
         self.answer
     }
 
-    /// Deletes the key. If this is never called, it expires when the task would have fallen due, and leads to nothing.
+    /// Deletes the key. Without this it expires when the task would have fallen due, without effect.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the key may or may not be deleted.
     pub async fn disarm(self) -> CancelAnswer {
-        if matches!(self.answer, CancelAnswer::Cancelled | CancelAnswer::Running)
-            && let Err(error) = self.timer.disarm(std::slice::from_ref(&self.key)).await
-        {
-            tracing::debug!(%error, "could not delete the key of a cancelled task: its event will lead to nothing");
-        }
+        disarm_cancelled(&*self.timer, &self.key, self.answer).await;
         self.answer
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::client::TaskClient;
+use crate::client::{ClientError, MysqlTaskClient, TaskClient};
 use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
 use crate::handler::{HandlerRegistry, Router};
@@ -82,9 +82,9 @@ impl Adapters {
         })
     }
 
-    /// Creates a producer on these adapters.
-    pub fn client(&self) -> TaskClient {
-        TaskClient::with_parts(Arc::clone(&self.ledger) as _, Arc::clone(&self.timer))
+    /// A producer on these adapters.
+    pub fn client(&self) -> MysqlTaskClient {
+        MysqlTaskClient::with_parts(Arc::clone(&self.ledger), Arc::clone(&self.timer))
     }
 
     /// Creates an engine on these adapters.
@@ -121,20 +121,29 @@ impl Engine {
 }
 
 impl TaskClient {
-    /// Creates a producer on the configured ledger and timer. Reads the ledger's time, so an unreachable ledger is an
-    /// error. Redis is connected on first use.
+    /// Connects to the ledger and the timer of a configuration. Redis is connected when first used.
     ///
     /// # Errors
-    /// Returns [`ClientError`](crate::client::ClientError) if the configuration is invalid or the ledger fails.
-    pub async fn connect(config: &Config) -> Result<Self, crate::client::ClientError> {
-        let Adapters {
-            ledger,
-            timer,
-            membership: _,
-            limiter: _,
-            metrics: _,
-        } = Adapters::new(config)?;
-        ledger.check().await?;
-        Ok(Self::with_parts(ledger, timer))
+    /// [`ClientError`]: an unusable configuration, or a ledger that cannot be reached or used.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(config: &Config) -> Result<Self, ClientError> {
+        Ok(MysqlTaskClient::connect(config).await?.into())
+    }
+}
+
+impl MysqlTaskClient {
+    /// As [`TaskClient::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(config: &Config) -> Result<Self, ClientError> {
+        let adapters = Adapters::new(config)?;
+        adapters.ledger.check().await?;
+        Ok(adapters.client())
     }
 }

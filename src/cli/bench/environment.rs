@@ -119,7 +119,7 @@ impl Environment {
         }
         let adapters = Adapters::new(&config)?;
         adapters.ledger.migrate().await.context("make the table")?;
-        let client = adapters.client();
+        let client: TaskClient = adapters.client().into();
         client.now().await.context("read the ledger's clock")?;
         let set = |name: &str, value: String| (format!("LAPSED__{name}"), value);
         let settings = vec![

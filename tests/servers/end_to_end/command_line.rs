@@ -89,7 +89,7 @@ async fn what_was_said_wrong_ends_with_2_and_what_the_ledger_refuses_with_1() {
 async fn calling_off_twice_is_no_failure() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
-    create(&rig.client().await, "C@m@1", 60_000).await;
+    create(&rig.client().await.into(), "C@m@1", 60_000).await;
     assert_eq!(shell.run(&["cancel", "C@m@1"]).0, 0);
     let (code, stdout, _) = shell.run(&["cancel", "C@m@1"]);
     assert_eq!((code, &stdout[..]), (0, "`C@m@1` is cancelled already\n"));
@@ -215,7 +215,7 @@ async fn a_name_that_no_route_knows_is_pointed_out() {
 async fn a_payload_is_shown_as_the_json_that_it_is() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
-    create(&rig.client().await, "C@m@1", 60_000).await;
+    create(&rig.client().await.into(), "C@m@1", 60_000).await;
     rig.run_sql("UPDATE tb_time_limit_task SET payload = '{\"amount\":\n12345678901234567890.10}'")
         .await;
     for command in [&["show", "C@m@1"][..], &["list"]] {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lapsed::task::{CatchUp, State};
 use lapsed::{
-    Due, Engine, HandlerError, HandlerRegistry, MysqlTask, Recurrence, Task, TaskClient,
-    TaskContext, UnixMs,
+    Due, Engine, HandlerError, HandlerRegistry, MysqlTask, MysqlTaskClient, Recurrence, Task,
+    TaskClient, TaskContext, UnixMs,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use sqlx::Connection as _;
@@ -292,7 +292,7 @@ async fn a_worker_killed_at_any_step_of_a_series_takes_effect_once() {
 #[ignore = "a program for the other tests to start"]
 async fn producer() {
     let (config, step) = (config_of_program(), step_of_program());
-    let tasks = TaskClient::connect(&config).await.unwrap();
+    let tasks = MysqlTaskClient::connect(&config).await.unwrap();
     let mut connection = sqlx::MySqlConnection::connect(config.ledger.url.expose())
         .await
         .unwrap();

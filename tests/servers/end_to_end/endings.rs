@@ -59,7 +59,7 @@ async fn each_failed_attempt_is_in_the_history_with_how_it_failed() {
 #[tokio::test]
 async fn a_task_that_killed_its_daemons_says_how_often() {
     let rig = Rig::new("engine.lease = '1s'").await;
-    create(&rig.client().await, "Job@kills", 0).await;
+    create(&rig.client().await.into(), "Job@kills", 0).await;
     for _ in 0..3 {
         Process::worker(&rig).until_ended().await;
     }

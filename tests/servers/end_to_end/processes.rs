@@ -116,7 +116,7 @@ async fn a_daemon_thawed_while_its_task_runs_elsewhere_is_fenced() {
 #[tokio::test]
 async fn a_task_that_kills_its_daemon_is_buried_after_three() {
     let rig = Rig::new("engine.lease = '1s'").await;
-    create(&rig.client().await, "Job@kills", 0).await;
+    create(&rig.client().await.into(), "Job@kills", 0).await;
     for crash in 1..=3 {
         let mut daemon = Process::worker(&rig);
         let status = daemon.until_ended().await;
@@ -199,7 +199,7 @@ async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_ke
     // A client that never ends its request.
     let mut hangs = TcpStream::connect(address).await.unwrap();
     hangs.write_all(b"GET /metrics HTT").await.unwrap();
-    create(&rig.client().await, "Run@it@1", 0).await;
+    create(&rig.client().await.into(), "Run@it@1", 0).await;
     until_lines(&dir, "started", 1).await;
 
     daemon.signal(Signal::TERM);
@@ -226,7 +226,7 @@ async fn http_answers_while_the_daemon_drains_and_an_open_connection_does_not_ke
 async fn at_sigterm_what_outlives_the_patience_is_killed_and_released() {
     let (rig, dir) = scripted(r#"sleep 60 & echo $$ $! > "$0/pids"; wait"#).await;
     let mut daemon = Process::listen(&rig, &[("LAPSED__ENGINE__DRAIN_TIMEOUT", "500ms")]);
-    create(&rig.client().await, "Run@it@1", 0).await;
+    create(&rig.client().await.into(), "Run@it@1", 0).await;
     until_lines(&dir, "pids", 1).await;
     daemon.signal(Signal::TERM);
     let status = daemon.until_ended().await;
@@ -255,7 +255,7 @@ async fn at_the_second_sigterm_the_daemon_stops_at_once() {
     let (rig, dir) = scripted(r#"echo $$ > "$0/pid"; exec sleep 60"#).await;
     // Far longer than this test waits for the end of the process.
     let mut daemon = Process::listen(&rig, &[("LAPSED__ENGINE__DRAIN_TIMEOUT", "1h")]);
-    create(&rig.client().await, "Run@it@1", 0).await;
+    create(&rig.client().await.into(), "Run@it@1", 0).await;
     until_lines(&dir, "pid", 1).await;
     daemon.signal(Signal::TERM);
     daemon.until_logged("stopping: no new run starts").await;

@@ -9,10 +9,13 @@ use lapsed::compose::Adapters;
 use lapsed::engine::{EngineError, Handle};
 use lapsed::handler::Router;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Admin, Ledger, TaskRecord};
+use lapsed::ledger::{Admin, TaskRecord};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
 use lapsed::task::State;
-use lapsed::{Config, Due, HandlerRegistry, MysqlTask, TaskClient, TaskContext, TaskKey, UnixMs};
+use lapsed::{
+    Config, Due, HandlerRegistry, MysqlTask, MysqlTaskClient, TaskClient, TaskContext, TaskKey,
+    UnixMs,
+};
 use redis::aio::MultiplexedConnection;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool};
@@ -219,8 +222,8 @@ impl Rig {
     }
 
     /// A producer of its own, as another program would be.
-    pub async fn client(&self) -> TaskClient {
-        TaskClient::connect(&self.config()).await.unwrap()
+    pub async fn client(&self) -> MysqlTaskClient {
+        MysqlTaskClient::connect(&self.config()).await.unwrap()
     }
 
     /// A daemon in this process, with the handlers of [`handlers`].
@@ -460,7 +463,7 @@ pub async fn take_effect(
 
 /// An engine in this process; dropped, it stops at once as if killed.
 pub struct Daemon {
-    pub tasks: TaskClient,
+    pub tasks: MysqlTaskClient,
     pub status: Handle,
     adapters: Adapters,
     router: Arc<Router>,
@@ -478,10 +481,7 @@ impl Daemon {
         let running = tokio::spawn(engine.run_until(async move {
             let _ = stopped.await;
         }));
-        let tasks = TaskClient::with_parts(
-            Arc::clone(&adapters.ledger) as Arc<dyn Ledger>,
-            Arc::clone(&adapters.timer),
-        );
+        let tasks = adapters.client();
         Self {
             tasks,
             status,

@@ -113,7 +113,7 @@ impl Trial {
             .redis(redis)
             .start()
             .await;
-        let client = rig.client().await;
+        let client = rig.client().await.into();
         let adapters = Adapters::new(&rig.config()).unwrap();
         let daemons = Daemons::start(&rig, plan.daemons).await;
         // A key that is found counts against rows that were written later than a second or two after redis started.
