@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use lapsed::handler::{HandlerRegistry, Router};
+use lapsed::handler::{Handlers, Router};
 use lapsed::task::{Attempt, EndedRun, KeyName, Outcome, RetryPolicy, TaskKey, UnixMs, judge};
 use lapsed::{Config, HandlerError};
 
@@ -34,7 +34,7 @@ fn names(criterion: &mut Criterion) {
 
 fn router(criterion: &mut Criterion) {
     let handlers = Router::new(registry(), &Config::default());
-    let routes = Router::new(HandlerRegistry::new(), &twenty_routes());
+    let routes = Router::new(Handlers::new(), &twenty_routes());
     let key = |text| TaskKey::parse(text).expect("it is a key");
     let mut group = criterion.benchmark_group("router_find");
     let cases = [
@@ -53,10 +53,10 @@ fn router(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn registry() -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+fn registry() -> Handlers {
+    let mut handlers = Handlers::new();
     for number in 0..TARGETS {
-        handlers.on(&format!("Class{number}"), "run", |_, (_,): (u64,)| async {
+        handlers.on((&*format!("Class{number}"), "run"), |_: u64| async {
             Ok::<(), HandlerError>(())
         });
     }

@@ -161,10 +161,8 @@ pub use config::{Config, ConfigError};
 pub use engine::Engine;
 #[cfg(feature = "mysql")]
 pub use handler::MysqlTask;
-pub use handler::{HandlerError, HandlerRegistry, Handlers, Payload, State, TaskContext};
+pub use handler::{HandlerError, Handlers, Payload, State, TaskContext};
 pub use ledger::IfPending;
 #[cfg(feature = "mysql")]
 pub use ledger::TaskTransaction;
-pub use task::{
-    Due, Limits, Rate, Recurrence, RetryPolicy, TaskKey, TaskType, Traceparent, UnixMs,
-};
+pub use task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, TaskType, Traceparent, UnixMs};

@@ -13,7 +13,7 @@ use lapsed::engine::Handle;
 use lapsed::handler::Router;
 #[cfg(feature = "http")]
 use lapsed::http::{self, Pages};
-use lapsed::{Config, HandlerRegistry};
+use lapsed::{Config, Handlers};
 use sd_notify::NotifyState;
 #[cfg(feature = "http")]
 use tokio::net::TcpListener;
@@ -44,7 +44,7 @@ impl Listen {
 async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let started = config.clone();
     let adapters = Adapters::new(&config)?;
-    let engine = adapters.engine(&config, HandlerRegistry::new());
+    let engine = adapters.engine(&config, Handlers::new());
     let handle = engine.handle();
     let router = Arc::clone(&engine.parts().router);
     let stop = CancellationToken::new();

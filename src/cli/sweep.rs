@@ -2,16 +2,14 @@
 
 use std::process::ExitCode;
 
-use lapsed::{Config, Engine, HandlerRegistry};
+use lapsed::{Config, Engine, Handlers};
 use serde_json::json;
 
 use super::EXIT_FAILED;
 use super::output::Output;
 
 pub async fn run(config: Config, output: Output) -> anyhow::Result<ExitCode> {
-    let (sweep, audit) = Engine::new(config, HandlerRegistry::new())?
-        .reconcile()
-        .await?;
+    let (sweep, audit) = Engine::new(config, Handlers::new())?.reconcile().await?;
     let value = json!({ "sweep": sweep, "audit": audit });
     output.print(
         &value,

@@ -13,7 +13,7 @@ impl TaskClient {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use lapsed::task::Scope;
-    /// # let (_, tasks) = lapsed::in_memory(&lapsed::Config::default(), lapsed::HandlerRegistry::new());
+    /// # let (_, tasks) = lapsed::in_memory(&lapsed::Config::default(), lapsed::Handlers::new());
     ///
     /// let invoices = Scope::method("Invoice", "send")?;
     /// tasks.pause(&invoices, "the shop", "the mail server is down").await?;

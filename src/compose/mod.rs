@@ -12,7 +12,7 @@ pub(crate) use self::mysql::name_of;
 use crate::client::TaskClient;
 use crate::config::Config;
 use crate::engine::{Engine, Parts};
-use crate::handler::{HandlerRegistry, Router};
+use crate::handler::{Handlers, Router};
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
 use crate::limiter::MemoryLimiter;
@@ -24,7 +24,7 @@ use crate::timer::ledger_poll::LedgerPoll;
 /// Creates an engine and a producer on a ledger in memory, to try and test handlers without servers.
 ///
 /// Uses tokio's clock, so tests can pause it. Nothing survives the process.
-pub fn in_memory(config: &Config, handlers: impl Into<HandlerRegistry>) -> (Engine, TaskClient) {
+pub fn in_memory<S>(config: &Config, handlers: Handlers<S>) -> (Engine, TaskClient) {
     let ledger = Arc::new(MemoryLedger::default());
     let timer: Arc<dyn Timer> = Arc::new(LedgerPoll::new(ledger.clock().clone()));
     let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, Arc::clone(&timer));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::client::{ClientError, MysqlTaskClient, TaskClient};
 use crate::config::{Config, ConfigError, LedgerConfig, TimerKind};
 use crate::engine::{Engine, Parts};
-use crate::handler::{HandlerRegistry, Router};
+use crate::handler::{Handlers, Router};
 use crate::ledger::Ledger;
 use crate::ledger::mysql::MysqlLedger;
 use crate::limiter::RateLimiter;
@@ -88,7 +88,7 @@ impl Adapters {
     }
 
     /// Creates an engine on these adapters.
-    pub fn engine(&self, config: &Config, handlers: impl Into<HandlerRegistry>) -> Engine {
+    pub fn engine<S>(&self, config: &Config, handlers: Handlers<S>) -> Engine {
         let parts = Parts {
             ledger: Arc::clone(&self.ledger) as _,
             timer: Arc::clone(&self.timer),
@@ -115,7 +115,7 @@ impl Engine {
     ///
     /// # Errors
     /// Returns [`ConfigError`] if the configuration is invalid.
-    pub fn new(config: Config, handlers: impl Into<HandlerRegistry>) -> Result<Self, ConfigError> {
+    pub fn new<S>(config: Config, handlers: Handlers<S>) -> Result<Self, ConfigError> {
         Ok(Adapters::new(&config)?.engine(&config, handlers))
     }
 }

@@ -51,16 +51,15 @@ impl HandlerError {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use lapsed::{HandlerError, HandlerRegistry};
+    /// use lapsed::HandlerError;
     ///
     /// # fn has_arrived(_: u64) -> bool { false }
-    /// let mut handlers = HandlerRegistry::new();
-    /// handlers.on("Parcel", "remind", |_, (id,): (u64,)| async move {
-    ///     if !has_arrived(id) {
+    /// async fn remind(parcel: u64) -> Result<(), HandlerError> {
+    ///     if !has_arrived(parcel) {
     ///         return Err(HandlerError::snooze(Duration::from_secs(600)));
     ///     }
     ///     Ok(())
-    /// });
+    /// }
     /// ```
     pub fn snooze(delay: Duration) -> Self {
         Self {

@@ -1,16 +1,16 @@
-//! Handlers of [task types](crate::TaskType), with the state they share.
+//! The handlers of a program, with the state they share.
 
 use std::future::Future;
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::{
-    Handler, HandlerError, HandlerRegistry, IntoHandler, Middleware, Selection, TaskContext,
-};
-use crate::task::{Limits, Outcome, Rate, RetryPolicy, Takes, TaskName};
+use super::options::Registration;
+use super::registry::Registry;
+use super::{Handler, HandlerError, IntoHandler, Middleware, Selection, TaskContext};
+use crate::task::{Outcome, Takes, TaskName};
 
-/// What this process can run by itself, by task type, and the state that it runs on.
+/// The handlers of a program by task type, and the state they share.
 ///
-/// A handler is an async function. Its parameters say what it wants: the [`TaskContext`], the
+/// A handler is an async function. Its parameters are extracted from the run: the [`TaskContext`], the
 /// [`State`](super::State), the [`Payload`](super::Payload), and last the arguments of the task type.
 ///
 /// ```
@@ -43,7 +43,7 @@ use crate::task::{Limits, Outcome, Rate, RetryPolicy, Takes, TaskName};
 /// handlers.on(TICK, || async { Ok(()) });
 /// ```
 ///
-/// A handler of other arguments does not compile:
+/// A handler with other arguments does not compile:
 ///
 /// ```compile_fail,E0277
 /// use lapsed::{HandlerError, Handlers, TaskType};
@@ -57,7 +57,7 @@ use crate::task::{Limits, Outcome, Rate, RetryPolicy, Takes, TaskName};
 /// Handlers::new().on(CLOSE, close);
 /// ```
 ///
-/// Nor does one that wants a state that there is not:
+/// Nor does one with a state of another type:
 ///
 /// ```compile_fail,E0277
 /// use lapsed::{HandlerError, Handlers, State, TaskType};
@@ -72,207 +72,127 @@ use crate::task::{Limits, Outcome, Rate, RetryPolicy, Takes, TaskName};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Handlers<S = ()> {
-    registry: HandlerRegistry,
+    registry: Registry,
     state: S,
 }
 
 impl Handlers {
-    /// None yet, and no state.
+    /// No handlers, and no state.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 impl<S: Clone> Handlers<S> {
-    /// None yet. Each handler gets a clone of the state.
+    /// No handlers yet. Each one will get a clone of the state.
     pub fn with_state(state: S) -> Self {
         Self {
-            registry: HandlerRegistry::new(),
+            registry: Registry::default(),
             state,
         }
     }
 
-    /// Runs tasks of this type by an async function. The type is a [`TaskType`](crate::TaskType), or class and method as
-    /// texts; then the function alone says what the arguments are.
+    /// Registers an async function as the handler of a task type.
+    ///
+    /// The type is a [`TaskType`](crate::TaskType), whose arguments the function must take, or class and method as
+    /// texts; then the function alone determines the arguments:
+    ///
+    /// ```
+    /// use lapsed::{Handlers, TaskContext};
+    ///
+    /// let mut handlers = Handlers::new();
+    /// handlers.on(("Order", "close"), |ctx: TaskContext, (id, reason): (u64, String)| async move {
+    ///     println!("closing {id} because of {reason}, attempt {}", ctx.attempt());
+    ///     Ok(())
+    /// });
+    /// ```
     ///
     /// # Panics
-    /// If the type has a handler already, or the texts are no names: mistakes of the program.
+    /// If the type has a handler already, or the texts do not fit the grammar of keys.
     pub fn on<A, M>(
         &mut self,
         tasks: impl Takes<A>,
         handler: impl IntoHandler<A, M, S>,
     ) -> Registration<'_> {
+        let (class, method) = tasks.class_and_method();
         let handler = handler.into_handler(self.state.clone());
-        self.registration(&tasks, |registry, class, method| {
-            registry.on_shared(class, method, handler);
-        })
+        self.registry.register(class, method, handler)
     }
 
-    /// Runs tasks of this type by a [`Handler`].
+    /// Registers a [`Handler`] for a task type.
     ///
     /// # Panics
     /// As for [`on`](Self::on).
     pub fn on_handler(&mut self, tasks: impl TaskName, handler: impl Handler) -> Registration<'_> {
-        self.registration(&tasks, |registry, class, method| {
-            registry.on_handler(class, method, handler);
-        })
-    }
-
-    fn registration(
-        &mut self,
-        tasks: &impl TaskName,
-        register: impl FnOnce(&mut HandlerRegistry, &str, &str),
-    ) -> Registration<'_> {
         let (class, method) = tasks.class_and_method();
-        register(&mut self.registry, class, method);
-        Registration {
-            registry: &mut self.registry,
-            class: class.to_owned(),
-            method: method.to_owned(),
-        }
+        self.registry.register(class, method, Arc::new(handler))
     }
 }
 
 impl<S> Handlers<S> {
-    /// As [`HandlerRegistry::wrap`].
+    /// Adds a middleware for everything that the engine runs, including the targets of its routes, inside the ones
+    /// added before.
     pub fn wrap(&mut self, middleware: impl Middleware) -> &mut Self {
-        self.registry.wrap(middleware);
+        Selection::all(&mut self.registry.middleware).wrap(middleware);
         self
     }
 
-    /// As [`HandlerRegistry::before`].
+    /// Adds a hook that is called before each run. If it returns an error, the handler is not called, and the error is
+    /// the result of the run.
+    ///
+    /// ```
+    /// use lapsed::{HandlerError, Handlers};
+    /// use std::time::Duration;
+    ///
+    /// let mut handlers = Handlers::new();
+    /// handlers.before(|ctx| async move {
+    ///     match ctx.tag() {
+    ///         Some("frozen") => Err(HandlerError::retry_after("tenant is frozen", Duration::from_secs(60))),
+    ///         _ => Ok(()),
+    ///     }
+    /// });
+    /// ```
     pub fn before<F, R>(&mut self, hook: F) -> &mut Self
     where
         F: Fn(TaskContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        self.registry.before(hook);
+        Selection::all(&mut self.registry.middleware).before(hook);
         self
     }
 
-    /// As [`HandlerRegistry::after`].
+    /// Adds a hook that is called after each run with its outcome, also after a panic, a timeout and a lost lease. It
+    /// cannot change the outcome. It must be quick, since the run keeps its slot until the hook returns.
     pub fn after<F>(&mut self, hook: F) -> &mut Self
     where
         F: Fn(&TaskContext, &Outcome) + Send + Sync + 'static,
     {
-        self.registry.after(hook);
+        Selection::all(&mut self.registry.middleware).after(hook);
         self
     }
 
-    /// The tasks of one type, to put middleware and hooks around.
+    /// Selects the tasks of one type, to add middleware and hooks for them.
     ///
     /// # Panics
-    /// If it is named by texts that are no names: a mistake of the program.
+    /// If it is named by texts that do not fit the grammar of keys.
     pub fn only(&mut self, tasks: impl TaskName) -> Selection<'_> {
         let (class, method) = tasks.class_and_method();
-        self.registry.only(class, method)
+        Selection::only(&mut self.registry.middleware, class, method)
     }
 
-    /// As [`HandlerRegistry::matching`].
+    /// Selects the tasks whose key matches a regular expression, to add middleware and hooks for them.
     ///
     /// # Panics
-    /// If this is no regular expression: a mistake of the program.
+    /// If this is not a regular expression.
     pub fn matching(&mut self, pattern: &str) -> Selection<'_> {
-        self.registry.matching(pattern)
+        Selection::matching(&mut self.registry.middleware, pattern)
     }
-}
 
-impl<S> From<Handlers<S>> for HandlerRegistry {
-    fn from(handlers: Handlers<S>) -> Self {
-        handlers.registry
-    }
-}
-
-impl<S> AsRef<HandlerRegistry> for Handlers<S> {
-    fn as_ref(&self) -> &HandlerRegistry {
+    pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
-}
 
-/// A handler that was just registered: how its tasks run, over the configuration.
-pub struct Registration<'a> {
-    registry: &'a mut HandlerRegistry,
-    class: String,
-    method: String,
-}
-
-impl Registration<'_> {
-    /// When a failed task is tried again, and when no more; over `[retry]`.
-    ///
-    /// # Panics
-    /// If the policy allows no run: a mistake of the program.
-    pub fn retry(self, policy: RetryPolicy) -> Self {
-        self.registry.retry(&self.class, &self.method, policy);
-        self
-    }
-
-    /// How long one run may take; over `engine.timeout`.
-    ///
-    /// # Panics
-    /// If it is zero: a mistake of the program.
-    pub fn timeout(self, limit: Duration) -> Self {
-        self.registry.timeout(&self.class, &self.method, limit);
-        self
-    }
-
-    /// How late a task may start and still be of use: see [`HandlerRegistry::expire_after`].
-    ///
-    /// # Panics
-    /// If it is zero: a mistake of the program.
-    pub fn expire_after(self, limit: Duration) -> Self {
-        self.registry.expire_after(&self.class, &self.method, limit);
-        self
-    }
-
-    /// Most runs at a time in this daemon.
-    ///
-    /// # Panics
-    /// If it is 0: a mistake of the program.
-    pub fn concurrency(self, runs: u32) -> Self {
-        self.change_limits(|limits| limits.concurrency(runs))
-    }
-
-    /// Most starts in a span, over all daemons.
-    pub fn rate(self, rate: Rate) -> Self {
-        self.change_limits(|limits| limits.rate(rate))
-    }
-
-    /// Of the tasks that may start, those of the highest priority start first; 0 unless it is set.
-    pub fn priority(self, priority: i8) -> Self {
-        self.change_limits(|limits| limits.priority(priority))
-    }
-
-    /// Puts a middleware around these tasks, inside of those that are there.
-    pub fn wrap(self, middleware: impl Middleware) -> Self {
+    pub(super) fn into_registry(self) -> Registry {
         self.registry
-            .only(&self.class, &self.method)
-            .wrap(middleware);
-        self
-    }
-
-    /// Calls a hook before each run of these tasks: see [`Selection::before`].
-    pub fn before<F, R>(self, hook: F) -> Self
-    where
-        F: Fn(TaskContext) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<(), HandlerError>> + Send + 'static,
-    {
-        self.registry.only(&self.class, &self.method).before(hook);
-        self
-    }
-
-    /// Calls a hook after each run of these tasks: see [`Selection::after`].
-    pub fn after<F>(self, hook: F) -> Self
-    where
-        F: Fn(&TaskContext, &Outcome) + Send + Sync + 'static,
-    {
-        self.registry.only(&self.class, &self.method).after(hook);
-        self
-    }
-
-    fn change_limits(self, change: impl FnOnce(Limits) -> Limits) -> Self {
-        let name = format!("{}@{}", self.class, self.method);
-        let limits = change(self.registry.options(&name).limits);
-        self.registry.limit(&self.class, &self.method, limits);
-        self
     }
 }

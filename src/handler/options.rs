@@ -1,12 +1,14 @@
-//! What a registered handler says over the configuration about its own runs.
+//! How the tasks of one handler run, over the configuration.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::HandlerRegistry;
-use crate::task::{Limits, RetryPolicy};
+use super::middleware::{ScopedMiddleware, Selection};
+use super::{HandlerError, Middleware, TaskContext};
+use crate::task::{Limits, Outcome, Rate, RetryPolicy};
 
-/// What is said about one `Class@method`; what is not said is as the configuration has it.
+/// Options of one handler. An option that is not set is taken from the configuration.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options {
     pub(super) retry: Option<Arc<RetryPolicy>>,
@@ -14,109 +16,120 @@ pub(super) struct Options {
     pub(super) expire_after: Option<Duration>,
 }
 
-impl HandlerRegistry {
-    /// When a task of `Class@method` is tried again, and when no more; over `[retry]`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use lapsed::{HandlerRegistry, RetryPolicy};
-    ///
-    /// let mut handlers = HandlerRegistry::new();
-    /// handlers
-    ///     .on("Order", "close", |_, (_id,): (u64,)| async { Ok(()) })
-    ///     .retry("Order", "close", RetryPolicy {
-    ///         max_attempts: 5,
-    ///         ..RetryPolicy::exponential(Duration::from_secs(2), Duration::from_secs(600))
-    ///     })
-    ///     .timeout("Order", "close", Duration::from_secs(30))
-    ///     .expire_after("Order", "close", Duration::from_secs(24 * 3600));
-    /// ```
-    ///
-    /// # Panics
-    /// If it is not registered, or the policy allows no run: mistakes of the program.
-    pub fn retry(&mut self, class: &str, method: &str, policy: RetryPolicy) -> &mut Self {
-        assert!(
-            policy.max_attempts > 0,
-            "retry policy of `{class}@{method}`: max_attempts is 0, expected at least 1"
-        );
-        self.options_of(class, method).retry = Some(Arc::new(policy));
-        self
-    }
-
-    /// How long one run of `Class@method` may take; over `engine.timeout`.
-    ///
-    /// # Panics
-    /// If it is not registered, or the limit is zero: mistakes of the program.
-    pub fn timeout(&mut self, class: &str, method: &str, limit: Duration) -> &mut Self {
-        assert!(
-            !limit.is_zero(),
-            "timeout of `{class}@{method}` is zero, expected more"
-        );
-        self.options_of(class, method).limits.timeout = Some(limit);
-        self
-    }
-
-    /// How late a task of `Class@method` may start and still be of use. Later than so long after its due time (or its
-    /// creation or redrive, if later) it is dead with the reason `expired`, and not run.
-    ///
-    /// # Panics
-    /// If it is not registered, or the limit is zero: mistakes of the program.
-    pub fn expire_after(&mut self, class: &str, method: &str, limit: Duration) -> &mut Self {
-        assert!(
-            !limit.is_zero(),
-            "expire_after of `{class}@{method}` is zero, expected more"
-        );
-        self.options_of(class, method).expire_after = Some(limit);
-        self
-    }
-
-    /// Limits the runs of `Class@method`: how many at a time, how many in a span, who comes first.
-    ///
-    /// ```
-    /// use lapsed::{HandlerRegistry, TaskContext, task::Limits};
-    ///
-    /// let mut handlers = HandlerRegistry::new();
-    /// handlers
-    ///     .on("Mail", "send", |_: TaskContext, (_to,): (String,)| async { Ok(()) })
-    ///     .limit("Mail", "send", Limits::new().concurrency(8).rate("50/s".parse()?));
-    /// # Ok::<(), lapsed::task::RateError>(())
-    /// ```
-    ///
-    /// # Panics
-    /// If it is not registered: a mistake of the program.
-    pub fn limit(&mut self, class: &str, method: &str, limits: Limits) -> &mut Self {
-        let own = &mut self.options_of(class, method).limits;
-        *own = Limits {
-            timeout: limits.timeout.or(own.timeout),
-            ..limits
-        };
-        self
-    }
-
-    /// What is said about a handler.
-    pub(super) fn options(&self, name: &str) -> Options {
-        self.options.get(name).cloned().unwrap_or_default()
-    }
-
-    fn options_of(&mut self, class: &str, method: &str) -> &mut Options {
-        let name = format!("{class}@{method}");
-        assert!(
-            self.find(&name).is_some(),
-            "`{name}` is not registered: register it first, then say how it runs"
-        );
-        self.options.entry(name).or_default()
-    }
+/// A handler that was just registered. Its methods set how its tasks run, over the configuration.
+///
+/// ```
+/// use std::time::Duration;
+/// use lapsed::{Handlers, RetryPolicy, TaskType};
+///
+/// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
+///
+/// let mut handlers = Handlers::new();
+/// handlers
+///     .on(CLOSE, |_order: u64| async { Ok(()) })
+///     .retry(RetryPolicy {
+///         max_attempts: 5,
+///         ..RetryPolicy::exponential(Duration::from_secs(2), Duration::from_secs(600))
+///     })
+///     .timeout(Duration::from_secs(30))
+///     .expire_after(Duration::from_secs(24 * 3600))
+///     .concurrency(8)
+///     .rate("50/s".parse()?);
+/// # Ok::<(), lapsed::task::RateError>(())
+/// ```
+pub struct Registration<'a> {
+    pub(super) class_method: String,
+    pub(super) options: &'a mut Options,
+    pub(super) middleware: &'a mut ScopedMiddleware,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Registration<'_> {
+    /// Sets when a failed task is tried again, over `[retry]`.
+    ///
+    /// # Panics
+    /// If the policy allows no run.
+    pub fn retry(self, policy: RetryPolicy) -> Self {
+        assert!(
+            policy.max_attempts > 0,
+            "retry policy of `{}`: max_attempts is 0, expected at least 1",
+            self.class_method
+        );
+        self.options.retry = Some(Arc::new(policy));
+        self
+    }
 
-    #[test]
-    #[should_panic(expected = "`Order@shut` is not registered")]
-    fn a_name_that_is_not_registered_is_a_mistake() {
-        let mut handlers = HandlerRegistry::new();
-        handlers.on("Order", "close", |_, ()| async { Ok(()) });
-        handlers.timeout("Order", "shut", Duration::from_secs(1));
+    /// Sets the time limit of one run, over `engine.timeout`.
+    ///
+    /// # Panics
+    /// If it is zero.
+    pub fn timeout(self, limit: Duration) -> Self {
+        assert!(
+            !limit.is_zero(),
+            "timeout of `{}` is zero, expected more",
+            self.class_method
+        );
+        self.options.limits.timeout = Some(limit);
+        self
+    }
+
+    /// Sets how late a task may start. A task that is further behind its due time (or its creation or redrive, if
+    /// later) is not run: it is dead with the reason `expired`.
+    ///
+    /// # Panics
+    /// If it is zero.
+    pub fn expire_after(self, limit: Duration) -> Self {
+        assert!(
+            !limit.is_zero(),
+            "expire_after of `{}` is zero, expected more",
+            self.class_method
+        );
+        self.options.expire_after = Some(limit);
+        self
+    }
+
+    /// Limits the number of concurrent runs in this daemon.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn concurrency(self, runs: u32) -> Self {
+        self.options.limits = self.options.limits.concurrency(runs);
+        self
+    }
+
+    /// Limits the rate of starts, over all daemons.
+    pub fn rate(self, rate: Rate) -> Self {
+        self.options.limits = self.options.limits.rate(rate);
+        self
+    }
+
+    /// Sets the priority, 0 by default. Of the tasks that may start, those with the highest priority start first.
+    pub fn priority(self, priority: i8) -> Self {
+        self.options.limits = self.options.limits.priority(priority);
+        self
+    }
+
+    /// Adds a middleware for these tasks, inside the ones added before.
+    pub fn wrap(self, middleware: impl Middleware) -> Self {
+        Selection::named(self.middleware, &self.class_method).wrap(middleware);
+        self
+    }
+
+    /// Adds a hook that is called before each run of these tasks: see [`Selection::before`].
+    pub fn before<F, R>(self, hook: F) -> Self
+    where
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        Selection::named(self.middleware, &self.class_method).before(hook);
+        self
+    }
+
+    /// Adds a hook that is called after each run of these tasks: see [`Selection::after`].
+    pub fn after<F>(self, hook: F) -> Self
+    where
+        F: Fn(&TaskContext, &Outcome) + Send + Sync + 'static,
+    {
+        Selection::named(self.middleware, &self.class_method).after(hook);
+        self
     }
 }

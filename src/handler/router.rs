@@ -9,8 +9,9 @@ use regex::Regex;
 
 use super::middleware::{Layer, Layers};
 use super::options::Options;
+use super::registry::{Registered, Registry};
 use super::targets::Targets;
-use super::{Handler, HandlerRegistry, SlowLog, VerifyPayload};
+use super::{Handler, Handlers, SlowLog, VerifyPayload};
 use crate::config::{Config, RouteConfig};
 use crate::task::{Limits, RetryPolicy, TaskKey};
 
@@ -38,7 +39,7 @@ pub struct Route {
 /// Finds the route of a key: a registered handler by exact class and method, else the first configured
 /// route whose expression fits.
 pub struct Router {
-    handlers: HandlerRegistry,
+    handlers: Registry,
     table: RwLock<Table>,
     /// What the routes' targets share.
     targets: Mutex<Targets>,
@@ -55,8 +56,8 @@ struct Table {
 
 impl Router {
     /// A router over these handlers and the configured routes.
-    pub fn new(handlers: impl Into<HandlerRegistry>, config: &Config) -> Self {
-        let handlers = handlers.into();
+    pub fn new<S>(handlers: Handlers<S>, config: &Config) -> Self {
+        let handlers = handlers.into_registry();
         let mut targets = Targets::default();
         Self {
             table: RwLock::new(Table::new(&handlers, config, &mut targets)),
@@ -106,13 +107,13 @@ impl Router {
     /// Whether something here can run this key. Cheaper than [`find`](Self::find): it is asked about every key
     /// of the database that gets an expiry.
     pub fn runs(&self, key: &TaskKey) -> bool {
-        self.handlers.find(key.class_method()).is_some() || self.table().route_of(key).is_some()
+        self.handlers.has(key.class_method()) || self.table().route_of(key).is_some()
     }
 
     /// Whether a key of this name that some program armed becomes a task here.
     pub fn adopts(&self, key: &TaskKey) -> bool {
         let table = self.table();
-        if self.handlers.find(key.class_method()).is_some() {
+        if self.handlers.has(key.class_method()) {
             return table.adopts;
         }
         table.route_of(key).is_some_and(|route| route.adopts)
@@ -121,7 +122,7 @@ impl Router {
     /// Whether any key can become a task here.
     pub fn adopts_any(&self) -> bool {
         let table = self.table();
-        (table.adopts && self.handlers.names().next().is_some())
+        (table.adopts && self.handlers.len() > 0)
             || table.routes.iter().any(|(_, route)| route.adopts)
     }
 
@@ -134,17 +135,16 @@ impl Router {
     /// `Class@method` of the handlers, in order, and the expressions of the routes.
     pub fn skills(&self) -> (Vec<String>, Vec<String>) {
         let table = self.table();
-        let mut handlers: Vec<String> = self.handlers.names().map(str::to_owned).collect();
-        handlers.sort_unstable();
+        let handlers = self.handlers.names().into_iter().map(str::to_owned);
         let routes = table.routes.iter();
         let routes = routes.map(|(matches, _)| matches.as_str().to_owned());
-        (handlers, routes.collect())
+        (handlers.collect(), routes.collect())
     }
 
     /// How many routes and handlers there are.
     pub fn len(&self) -> usize {
         let table = self.table();
-        table.routes.len() + self.handlers.names().count()
+        table.routes.len() + self.handlers.len()
     }
 
     /// Whether nothing can be run at all.
@@ -154,17 +154,18 @@ impl Router {
 }
 
 impl Table {
-    fn new(handlers: &HandlerRegistry, config: &Config, targets: &mut Targets) -> Self {
+    fn new(handlers: &Registry, config: &Config, targets: &mut Targets) -> Self {
         let retry = Arc::new(config.retry.clone());
         let timeout = config.engine.timeout;
-        let registered = |(name, handler): (&str, &Arc<dyn Handler>)| {
+        let registered = |(class_method, registered): (&String, &Registered)| {
+            let Registered { handler, options } = registered;
             let Options {
                 retry: own_retry,
                 limits,
                 expire_after,
-            } = handlers.options(name);
+            } = options.clone();
             let route = Route {
-                name: Arc::from(name),
+                name: Arc::from(class_method.as_str()),
                 handler: Arc::clone(handler),
                 layers: Layers::default(),
                 timeout: limits.timeout.unwrap_or(timeout),
@@ -173,7 +174,7 @@ impl Table {
                 adopts: config.adopt.enabled,
                 expire_after,
             };
-            (name.to_owned(), route)
+            (class_method.clone(), route)
         };
         let handlers: HashMap<String, Route> = handlers.all().map(registered).collect();
         let routes = config
@@ -257,8 +258,8 @@ mod tests {
     use super::*;
 
     fn router(toml: &str) -> Router {
-        let mut handlers = HandlerRegistry::new();
-        handlers.on("Order", "close", |_, ()| async { Ok(()) });
+        let mut handlers = Handlers::new();
+        handlers.on(("Order", "close"), || async { Ok(()) });
         Router::new(handlers, &Config::from_toml(toml).unwrap())
     }
 
@@ -337,14 +338,13 @@ mod tests {
 
     #[test]
     fn a_handlers_own_options_stand_over_the_configuration() {
-        let mut handlers = HandlerRegistry::new();
-        for method in ["close", "open"] {
-            handlers.on("Order", method, |_, ()| async { Ok(()) });
-        }
+        let mut handlers = Handlers::new();
+        handlers.on(("Order", "open"), || async { Ok(()) });
         handlers
-            .retry("Order", "close", RetryPolicy::never())
-            .timeout("Order", "close", Duration::from_secs(7))
-            .expire_after("Order", "close", Duration::from_secs(8));
+            .on(("Order", "close"), || async { Ok(()) })
+            .retry(RetryPolicy::never())
+            .timeout(Duration::from_secs(7))
+            .expire_after(Duration::from_secs(8));
         let router = Router::new(handlers, &Config::default());
         let of = |key: &str| router.find(&TaskKey::parse(key).unwrap()).unwrap();
         let (own, other) = (of("Order@close@1"), of("Order@open@1"));

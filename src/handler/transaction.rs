@@ -50,7 +50,7 @@ impl MysqlTask for TaskContext {
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError> {
         let now = self.ledger().clock().now();
         let next = self.following(now);
-        self.settle_in(tx, Ending::Complete { next }).await
+        settle_in(self, tx, Ending::Complete { next }).await
     }
 
     async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError> {
@@ -64,20 +64,22 @@ impl MysqlTask for TaskContext {
         } else {
             due
         };
-        self.settle_in(tx, Ending::Again { now, due }).await
+        settle_in(self, tx, Ending::Again { now, due }).await
     }
 }
 
-impl TaskContext {
-    async fn settle_in(&self, tx: TaskTransaction, ending: Ending) -> Result<(), HandlerError> {
-        let settled = transactions(self)?.settle_in(tx, self.lease(), ending, self.result());
-        match settled.await.map_err(retryable)? {
-            Some(outcome) => {
-                self.conclude(outcome);
-                Ok(())
-            }
-            None => Err(HandlerError::fenced()),
+async fn settle_in(
+    context: &TaskContext,
+    tx: TaskTransaction,
+    ending: Ending,
+) -> Result<(), HandlerError> {
+    let settled = transactions(context)?.settle_in(tx, context.lease(), ending, context.result());
+    match settled.await.map_err(retryable)? {
+        Some(outcome) => {
+            context.conclude(outcome);
+            Ok(())
         }
+        None => Err(HandlerError::fenced()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::client::TaskClient;
 use crate::clock::LedgerClock;
 use crate::config::Config;
 use crate::engine::{Engine, Parts, Stepper};
-use crate::handler::{HandlerRegistry, Router};
+use crate::handler::{Handlers, Router};
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::{Admin, DueScan, ListFilter, Scans, StateFilter, TaskRecord, Upcoming, Window};
 use crate::limiter::MemoryLimiter;
@@ -48,13 +48,13 @@ pub struct TestKit {
 
 impl TestKit {
     /// A kit with these handlers, and the default configuration.
-    pub fn new(handlers: impl Into<HandlerRegistry>) -> Self {
+    pub fn new<S>(handlers: Handlers<S>) -> Self {
         Self::with_config(&Config::default(), handlers)
     }
 
     /// A kit with these handlers, and the routes, retry policies and limits of a configuration. Its servers are not asked
     /// for. A route with `exec` starts its program.
-    pub fn with_config(config: &Config, handlers: impl Into<HandlerRegistry>) -> Self {
+    pub fn with_config<S>(config: &Config, handlers: Handlers<S>) -> Self {
         Self::build(config, |_| handlers)
     }
 
@@ -63,34 +63,33 @@ impl TestKit {
     ///
     /// ```
     /// use lapsed::testing::TestKit;
-    /// use lapsed::{Config, HandlerRegistry, TaskClient, TaskContext};
+    /// use lapsed::{Config, HandlerError, Handlers, State, TaskClient, TaskType};
     /// use std::time::Duration;
     ///
-    /// fn handlers(tasks: TaskClient) -> HandlerRegistry {
-    ///     let mut handlers = HandlerRegistry::new();
-    ///     handlers.on("Order", "remind", move |_: TaskContext, (order,): (u64,)| {
-    ///         let tasks = tasks.clone();
-    ///         async move {
-    ///             tasks.create(("Order", "close", [order]), Duration::from_secs(3600)).await?;
-    ///             Ok(())
-    ///         }
-    ///     });
+    /// const REMIND: TaskType<(u64,)> = TaskType::new("Order", "remind");
+    /// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
+    ///
+    /// async fn remind(State(tasks): State<TaskClient>, order: u64) -> Result<(), HandlerError> {
+    ///     tasks.create(CLOSE.args(order), Duration::from_secs(3600)).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// fn handlers(tasks: TaskClient) -> Handlers<TaskClient> {
+    ///     let mut handlers = Handlers::with_state(tasks);
+    ///     handlers.on(REMIND, remind);
     ///     handlers
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut kit = TestKit::build(&Config::default(), handlers);
-    /// kit.tasks().create(("Order", "remind", [42]), Duration::from_secs(60)).await?;
+    /// kit.tasks().create(REMIND.args(42), Duration::from_secs(60)).await?;
     /// kit.advance(Duration::from_secs(60)).await;
-    /// kit.assert_scheduled(("Order", "close", [42])).due_in(Duration::from_secs(3600));
+    /// kit.assert_scheduled(CLOSE.args(42)).due_in(Duration::from_secs(3600));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn build<H>(config: &Config, handlers: impl FnOnce(TaskClient) -> H) -> Self
-    where
-        H: Into<HandlerRegistry>,
-    {
+    pub fn build<S>(config: &Config, handlers: impl FnOnce(TaskClient) -> Handlers<S>) -> Self {
         let mut config = config.clone();
         config.retry.jitter = 0.0;
         let policies = config.routes.iter_mut();

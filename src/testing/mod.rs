@@ -5,23 +5,25 @@
 //! ```
 //! use std::time::Duration;
 //! use lapsed::testing::TestKit;
-//! use lapsed::{HandlerRegistry, TaskContext};
+//! use lapsed::{Handlers, TaskType};
+//!
+//! const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut handlers = HandlerRegistry::new();
-//! handlers.on("Order", "close", |_: TaskContext, (order,): (u64,)| async move {
+//! let mut handlers = Handlers::new();
+//! handlers.on(CLOSE, |order: u64| async move {
 //!     println!("closing order {order}");
 //!     Ok(())
 //! });
 //!
 //! let mut kit = TestKit::new(handlers);
-//! kit.tasks().create(("Order", "close", [42]), Duration::from_secs(1800)).await?;
-//! kit.assert_scheduled(("Order", "close", [42])).due_in(Duration::from_secs(1800));
+//! kit.tasks().create(CLOSE.args(42), Duration::from_secs(1800)).await?;
+//! kit.assert_scheduled(CLOSE.args(42)).due_in(Duration::from_secs(1800));
 //!
 //! assert!(kit.advance(Duration::from_secs(1799)).await.is_empty());
 //! kit.advance(Duration::from_secs(1)).await;
-//! kit.assert_ran(("Order", "close", [42])).times(1).succeeded();
+//! kit.assert_ran(CLOSE.args(42)).times(1).succeeded();
 //! # Ok(())
 //! # }
 //! ```

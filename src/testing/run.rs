@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::kit::START;
 use crate::client::{Task, TaskClient};
 use crate::clock::LedgerClock;
-use crate::handler::{HandlerError, HandlerRegistry, TaskContext};
+use crate::handler::{HandlerError, Handlers, TaskContext};
 use crate::ledger::memory::MemoryLedger;
 use crate::ledger::{Claimant, Ledger};
 use crate::timer::ledger_poll::LedgerPoll;
@@ -101,15 +101,14 @@ impl TestRun {
     ///
     /// # Panics
     /// If none is registered, and as for [`context`](Self::context).
-    pub async fn call(&self, handlers: impl AsRef<HandlerRegistry>) -> Result<(), HandlerError> {
-        let handlers = handlers.as_ref();
+    pub async fn call<S>(&self, handlers: &Handlers<S>) -> Result<(), HandlerError> {
+        let handlers = handlers.registry();
         let result = handlers.run(self.context().await).await;
         result.unwrap_or_else(|| {
-            let mut names: Vec<&str> = handlers.names().collect();
-            names.sort_unstable();
             panic!(
-                "no handler is registered for `{}`; there are {names:?}",
-                self.task.key()
+                "no handler is registered for `{}`; there are {:?}",
+                self.task.key(),
+                handlers.names()
             )
         })
     }

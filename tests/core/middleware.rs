@@ -9,7 +9,7 @@ use lapsed::handler::{Middleware, Next, SlowLog, VerifyPayload};
 use lapsed::ledger::{NewTask, Producer};
 use lapsed::task::{Outcome, State};
 use lapsed::testing::{START, TestKit, TestRun};
-use lapsed::{Config, Due, HandlerError, HandlerRegistry, Task, TaskContext};
+use lapsed::{Config, Due, HandlerError, Handlers, Task, TaskContext};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -43,14 +43,14 @@ impl Middleware for Noting {
 }
 
 /// `Job@ok`, which succeeds, and `Job@fail`, which fails at its first attempt.
-fn jobs(diary: &Diary) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+fn jobs(diary: &Diary) -> Handlers {
+    let mut handlers = Handlers::new();
     let (ok, fail) = (diary.clone(), diary.clone());
-    handlers.on("Job", "ok", move |_: TaskContext, _: Vec<String>| {
+    handlers.on(("Job", "ok"), move |_: Vec<String>| {
         ok.note("ok");
         async { Ok(()) }
     });
-    handlers.on("Job", "fail", move |ctx: TaskContext, _: Vec<String>| {
+    handlers.on(("Job", "fail"), move |ctx: TaskContext, _: Vec<String>| {
         fail.note("fail");
         async move {
             match ctx.attempt() {
@@ -85,7 +85,7 @@ async fn what_is_registered_first_stands_outermost() {
         async { Ok(()) }
     });
     handlers
-        .only("Job", "ok")
+        .only(("Job", "ok"))
         .wrap(Noting("only", diary.clone()));
     handlers.wrap(Noting("last", diary.clone()));
     let mut kit = TestKit::new(handlers);
@@ -111,7 +111,7 @@ async fn a_selection_is_around_its_own_tasks_only_and_routes_are_wrapped_too() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
     handlers
-        .only("Job", "ok")
+        .only(("Job", "ok"))
         .wrap(Noting("only", diary.clone()));
     handlers
         .matching("^Shop@.*@7$")
@@ -185,10 +185,9 @@ async fn a_panic_in_a_middleware_is_a_panic_of_the_run() {
 #[tokio::test]
 async fn a_middleware_hands_values_to_the_handler() {
     struct Tenant(String);
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     handlers.on(
-        "Job",
-        "for",
+        ("Job", "for"),
         |ctx: TaskContext, _: Vec<String>| async move {
             let tenant = ctx.extensions().get::<Tenant>();
             Err(HandlerError::permanent(match tenant {
@@ -216,7 +215,7 @@ async fn an_error_before_a_run_is_its_outcome() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
     handlers
-        .only("Job", "ok")
+        .only(("Job", "ok"))
         .before(|_| async { Err(HandlerError::retry_after("frozen", Duration::from_secs(60))) });
     let mut kit = TestKit::new(handlers);
     create(&kit, "Job@ok").await;
@@ -231,16 +230,14 @@ async fn an_error_before_a_run_is_its_outcome() {
 async fn hooks_after_a_run_see_every_end_and_change_none() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
-    handlers.on("Job", "panic", |_: TaskContext, ()| async {
-        panic!("at the handler")
-    });
-    handlers.on("Job", "hang", |_: TaskContext, ()| std::future::pending());
+    handlers.on(("Job", "panic"), || async { panic!("at the handler") });
+    handlers.on(("Job", "hang"), || std::future::pending());
     handlers.after(|_, _| panic!("at the hook"));
     let after = diary.clone();
     handlers.after(move |ctx, outcome| {
         after.note(format!("{} {}", ctx.key().method(), outcome.as_str()));
     });
-    handlers.only("Job", "hang").after(|_, outcome| {
+    handlers.only(("Job", "hang")).after(|_, outcome| {
         assert!(matches!(outcome, Outcome::TimedOut { .. }));
     });
     let config = Config::from_toml("engine.timeout = '500ms'").unwrap();
@@ -334,7 +331,7 @@ async fn a_signature_that_is_copied_to_another_task_is_not_authentic() {
 async fn a_payload_may_not_look_like_an_envelope() {
     let task = Task::new("Job", "ok", [1]).unwrap();
     let task = task.payload(r#"{"a": 1, "$lapsed": {}}"#);
-    let tasks = TestKit::new(HandlerRegistry::new()).tasks();
+    let tasks = TestKit::new(Handlers::new()).tasks();
     let error = tasks.create(task, Due::NOW).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -344,7 +341,7 @@ async fn a_payload_may_not_look_like_an_envelope() {
 
 #[tokio::test]
 async fn a_secret_that_can_be_guessed_signs_nothing() {
-    let tasks = TestKit::new(HandlerRegistry::new()).tasks();
+    let tasks = TestKit::new(Handlers::new()).tasks();
     let task = Task::new("Job", "ok", [1]).unwrap().sign("short");
     let error = tasks.create(task, Due::NOW).await.unwrap_err();
     assert_eq!(
@@ -399,8 +396,8 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
     let log = Log::default();
     let _listening = log.listen(tracing::Level::WARN);
     let (seen, slow) = (log.clone(), Duration::from_millis(20));
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "slow", move |_: TaskContext, ()| {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "slow"), move || {
         let seen = seen.clone();
         async move {
             let told = async {
@@ -412,7 +409,7 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
             Ok(())
         }
     });
-    handlers.on("Job", "quick", |_: TaskContext, ()| async { Ok(()) });
+    handlers.on(("Job", "quick"), || async { Ok(()) });
     handlers.wrap(SlowLog::after(slow));
     let mut kit = TestKit::new(handlers);
     create(&kit, "Job@slow").await;
@@ -427,8 +424,8 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
 
 #[tokio::test]
 async fn the_span_of_a_run_names_its_trace_and_keeps_arguments_to_itself() {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "log", |_: TaskContext, _: Vec<String>| async {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "log"), |_: Vec<String>| async {
         tracing::info!("the handler speaks");
         Ok(())
     });
@@ -492,8 +489,8 @@ async fn what_a_handler_creates_belongs_to_its_trace() {
     const TOLD: &str = "00-33333333333333333333333333333333-4444444444444444-01";
     let (seen, mut spans) = tokio::sync::mpsc::unbounded_channel();
     let handlers = |tasks: lapsed::TaskClient| {
-        let mut handlers = HandlerRegistry::new();
-        handlers.on("Job", "parent", move |ctx: TaskContext, ()| {
+        let mut handlers = Handlers::new();
+        handlers.on(("Job", "parent"), move |ctx: TaskContext| {
             let (seen, tasks) = (seen.clone(), tasks.clone());
             async move {
                 seen.send(ctx.traceparent())?;

@@ -7,18 +7,16 @@ use std::time::Duration;
 use lapsed::ledger::Admin;
 use lapsed::task::{CatchUp, Overlap, State};
 use lapsed::testing::{Ran, TestKit};
-use lapsed::{
-    Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskContext, TaskKey, UnixMs,
-};
+use lapsed::{Config, HandlerError, Handlers, Recurrence, Task, TaskContext, TaskKey, UnixMs};
 
 /// When each run was due, and what it is to come to.
 type Runs = Arc<Mutex<Vec<UnixMs>>>;
 
 /// `Job@run` writes down its due time and fails if it is one of these, counted from 1.
-fn handlers(runs: &Runs, fails: &'static [usize]) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+fn handlers(runs: &Runs, fails: &'static [usize]) -> Handlers {
+    let mut handlers = Handlers::new();
     let runs = Arc::clone(runs);
-    handlers.on("Job", "run", move |ctx: TaskContext, ()| {
+    handlers.on(("Job", "run"), move |ctx: TaskContext| {
         let number = {
             let mut runs = runs.lock().unwrap();
             runs.push(ctx.due());
@@ -91,7 +89,7 @@ async fn a_series_that_is_to_begin_now_begins_now() {
 
 #[tokio::test(start_paused = true)]
 async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
-    let (_engine, tasks) = lapsed::in_memory(&Config::default(), HandlerRegistry::new());
+    let (_engine, tasks) = lapsed::in_memory(&Config::default(), Handlers::new());
     let over = Recurrence::cron("@daily").unwrap().until(UnixMs(1));
     let task = Task::new("Job", "run", [""; 0]).unwrap();
     let refused = tasks.create_recurring(task, over).await.unwrap_err();
@@ -105,10 +103,10 @@ async fn a_recurrence_without_an_occurrence_ahead_is_refused() {
 type End = fn(&TaskContext) -> Result<(), HandlerError>;
 
 /// `Job@run`, whose runs end one after another as these say; behind the last all succeed.
-fn ending(ends: &'static [End]) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+fn ending(ends: &'static [End]) -> Handlers {
+    let mut handlers = Handlers::new();
     let run = Arc::new(AtomicUsize::new(0));
-    handlers.on("Job", "run", move |ctx: TaskContext, ()| {
+    handlers.on(("Job", "run"), move |ctx: TaskContext| {
         let end = ends.get(run.fetch_add(1, Ordering::SeqCst));
         let end = end.map_or(Ok(()), |end| end(&ctx));
         async move { end }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lapsed::ledger::{Admin, Claimant, Claims};
 use lapsed::task::{Outcome, Overlap, State};
 use lapsed::testing::{START, TestKit, TestRun};
-use lapsed::{Config, HandlerError, HandlerRegistry, Recurrence, Task, TaskClient, TaskContext};
+use lapsed::{Config, HandlerError, Handlers, Recurrence, Task, TaskClient, TaskContext};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -16,14 +16,11 @@ fn secs(secs: u64) -> Duration {
 }
 
 /// `Job@ok` succeeds, `Job@fail` never does.
-fn jobs() -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "ok", |_: TaskContext, _: Vec<String>| async {
-        Ok(())
-    });
+fn jobs() -> Handlers {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "ok"), |_: Vec<String>| async { Ok(()) });
     handlers.on(
-        "Job",
-        "fail",
+        ("Job", "fail"),
         |ctx: TaskContext, _: Vec<String>| async move {
             Err(HandlerError::new(format!("failure {}", ctx.attempt())))
         },
@@ -104,8 +101,8 @@ async fn routes_and_their_retry_policies_count() {
 #[tokio::test]
 async fn what_a_handler_creates_runs_in_its_turn() {
     let handlers = |tasks: TaskClient| {
-        let mut handlers = HandlerRegistry::new();
-        handlers.on("Tick", "tock", move |_: TaskContext, (n,): (u32,)| {
+        let mut handlers = Handlers::new();
+        handlers.on(("Tick", "tock"), move |n: u32| {
             let tasks = tasks.clone();
             async move {
                 tasks.create(("Tick", "tock", [n + 1]), secs(60)).await?;
@@ -129,8 +126,8 @@ async fn what_a_handler_creates_runs_in_its_turn() {
 #[tokio::test]
 async fn a_task_that_creates_itself_without_end_is_noticed() {
     let handlers = |tasks: TaskClient| {
-        let mut handlers = HandlerRegistry::new();
-        handlers.on("For", "ever", move |_: TaskContext, (n,): (u32,)| {
+        let mut handlers = Handlers::new();
+        handlers.on(("For", "ever"), move |n: u32| {
             let tasks = tasks.clone();
             async move {
                 tasks
@@ -186,8 +183,8 @@ async fn cancelled_moved_and_foreign_tasks_are_as_the_ledger_says() {
 async fn a_dead_task_can_be_redriven() {
     let runs = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&runs);
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "mended", move |_: TaskContext, ()| {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "mended"), move || {
         let first = count.fetch_add(1, Ordering::SeqCst) == 0;
         async move {
             match first {
@@ -362,7 +359,7 @@ async fn transactions_need_the_mysql_ledger() {
 #[tokio::test]
 async fn one_handler_can_be_called_alone() {
     let mut handlers = jobs();
-    handlers.on("Job", "look", |ctx: TaskContext, (n,): (u64,)| async move {
+    handlers.on(("Job", "look"), |ctx: TaskContext, n: u64| async move {
         let payload: Vec<u64> = ctx.payload()?;
         Err(HandlerError::new(format!(
             "{n} {payload:?} {:?} {} {}",
@@ -384,12 +381,11 @@ async fn one_handler_can_be_called_alone() {
 mod documented {
     use super::*;
 
-    fn handlers() -> HandlerRegistry {
-        let mut handlers = HandlerRegistry::new();
+    fn handlers() -> Handlers {
+        let mut handlers = Handlers::new();
         handlers.on(
-            "Order",
-            "close",
-            |ctx: TaskContext, (order,): (u64,)| async move {
+            ("Order", "close"),
+            |ctx: TaskContext, order: u64| async move {
                 match ctx.attempt() {
                     1 => Err(HandlerError::new(format!("order {order} is locked"))),
                     _ => Ok(()),
@@ -428,7 +424,7 @@ mod documented {
 
     #[tokio::test]
     async fn checking_out_schedules_the_closing_of_the_order() {
-        let kit = TestKit::new(HandlerRegistry::new());
+        let kit = TestKit::new(Handlers::new());
         check_out(&kit.tasks(), 42).await.unwrap();
         kit.assert_scheduled(("Order", "close", [42]))
             .due_in(Duration::from_secs(1800))
@@ -456,8 +452,10 @@ mod documented {
 
 #[tokio::test]
 async fn what_comes_too_late_has_not_run() {
-    let mut handlers = jobs();
-    handlers.expire_after("Job", "ok", Duration::from_secs(60));
+    let mut handlers = Handlers::new();
+    handlers
+        .on(("Job", "ok"), |_: Vec<String>| async { Ok(()) })
+        .expire_after(Duration::from_secs(60));
     let mut kit = TestKit::new(handlers);
     let hourly = Recurrence::every(Duration::from_secs(3600)).unwrap();
     let tasks = kit.tasks();

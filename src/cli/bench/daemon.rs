@@ -19,7 +19,7 @@ use lapsed::engine::Handle;
 use lapsed::handler::{Handler, HandlerError};
 use lapsed::ledger::Ledger;
 use lapsed::telemetry::Metrics;
-use lapsed::{Config, HandlerRegistry, TaskContext};
+use lapsed::{Config, Handlers, TaskContext};
 use tokio::io::AsyncBufReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
@@ -79,19 +79,19 @@ impl BenchDaemon {
         // With a margin: later readings may set the ledger's clock back.
         let base_us = now_us(clock.as_ref()).saturating_sub(60_000_000);
         let recorder = Arc::new(Recorder::new(self.first, self.count, self.backlog, base_us));
-        let mut handlers = HandlerRegistry::new();
+        let mut handlers = Handlers::new();
         let nothing = Nothing {
             recorder: Arc::clone(&recorder),
             clock,
         };
-        handlers.on_handler(CLASS, METHOD, nothing);
+        handlers.on_handler((CLASS, METHOD), nothing);
         if let Some(slow_ms) = self.slow_ms {
             let takes = Duration::from_millis(slow_ms);
-            let slow = move |_: TaskContext, _: Vec<String>| async move {
+            let slow = move |_: Vec<String>| async move {
                 tokio::time::sleep(takes).await;
                 Ok(())
             };
-            handlers.on(SLOW_CLASS, METHOD, slow);
+            handlers.on((SLOW_CLASS, METHOD), slow);
         }
         let engine = adapters.engine(config, handlers);
         let handle = engine.handle();

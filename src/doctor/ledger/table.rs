@@ -13,7 +13,7 @@ use super::server::Variables;
 use crate::Config;
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
-use crate::handler::{HandlerRegistry, Router};
+use crate::handler::{Handlers, Router};
 use crate::ledger::migrate::{self, MigrateError};
 use crate::ledger::mysql::queries::{self, Queries};
 use crate::task::TableName;
@@ -68,7 +68,7 @@ pub(super) async fn examine(
     let pool = variables.and_then(|variables| variables.number("innodb_buffer_pool_size"));
     runner.add(size.map(|size| buffer_pool(size, pool)));
     if shape.is_ok() {
-        let router = Router::new(HandlerRegistry::new(), config);
+        let router = Router::new(Handlers::new(), config);
         let backlog = Backlog::read(conn, &queries, &router);
         let backlog = runner.query(&[BACKLOG], backlog).await?;
         runner.add(backlog.map(|backlog| backlog.judge()));

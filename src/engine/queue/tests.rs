@@ -16,8 +16,8 @@ fn signal(name: &str, source: Source) -> Signal {
 fn queue() -> SignalQueue {
     let clock = crate::clock::LedgerClock::starting_at(UnixMs(0));
     let share = Ownership::new(crate::membership::MemberId(1), clock);
-    let mut handlers = crate::HandlerRegistry::new();
-    handlers.on("C", "m", |_, _: Vec<String>| async { Ok(()) });
+    let mut handlers = crate::Handlers::new();
+    handlers.on(("C", "m"), |_: Vec<String>| async { Ok(()) });
     SignalQueue::new(
         Arc::new(Metrics::default()),
         Arc::new(share),

@@ -17,16 +17,16 @@ use crate::task::Outcome;
 ///
 /// What it returns is what counts: it may answer without calling [`Next::run`], and make an error of a success. A panic
 /// in it is a panic of the run. It is inside the run's time limit, and ends with the run when that is ended from outside:
-/// its future is dropped then, so what must happen in any case belongs into an [`after`](super::HandlerRegistry::after)
+/// its future is dropped then, so what must happen in any case belongs into an [`after`](super::Handlers::after)
 /// hook.
 ///
 /// An async closure of context and [`Next`] is one:
 ///
 /// ```
 /// use lapsed::handler::Next;
-/// use lapsed::{HandlerRegistry, TaskContext};
+/// use lapsed::{Handlers, TaskContext};
 ///
-/// let mut handlers = HandlerRegistry::new();
+/// let mut handlers = Handlers::new();
 /// handlers.wrap(|ctx: TaskContext, next: Next| async move {
 ///     println!("{} begins", ctx.key());
 ///     let result = next.run(ctx.clone()).await;

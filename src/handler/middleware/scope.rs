@@ -1,4 +1,4 @@
-//! Which tasks a middleware is for.
+//! Middleware by the tasks that it applies to.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::{Layer, Layers};
 use crate::handler::{HandlerError, Middleware, TaskContext};
 use crate::task::{Outcome, TaskKey};
 
-/// Layers in the order in which they were registered, each with the tasks it is for.
+/// Layers in the order in which they were added, each with its scope.
 #[derive(Clone, Default)]
 pub(in crate::handler) struct ScopedMiddleware {
     layers: Vec<(Scope, Layer)>,
-    /// Those for all tasks, as long as there are no others.
+    /// All layers, if each is for all tasks; empty otherwise.
     for_all: Layers,
 }
 
@@ -35,7 +35,7 @@ impl Scope {
 }
 
 impl ScopedMiddleware {
-    /// Those of this task, inside of `outside`.
+    /// Returns the layers of this task, inside `outside`.
     pub(in crate::handler) fn of(&self, key: &TaskKey, outside: &Layers) -> Layers {
         if self.layers.is_empty() {
             return outside.clone();
@@ -66,10 +66,10 @@ impl ScopedMiddleware {
     }
 }
 
-/// Some of the tasks, to register middleware and hooks around.
+/// A selection of tasks, to add middleware and hooks for them: see [`Handlers::only`](crate::Handlers::only) and
+/// [`Handlers::matching`](crate::Handlers::matching).
 ///
-/// From [`HandlerRegistry::only`](crate::handler::HandlerRegistry::only) and [`matching`](crate::handler::HandlerRegistry::matching). The
-/// order of registration counts over all tasks: what is registered first stands outermost.
+/// Middleware is nested in the order in which it was added, over all selections: the first one is outermost.
 pub struct Selection<'a> {
     scoped: &'a mut ScopedMiddleware,
     scope: Scope,
@@ -90,9 +90,13 @@ impl<'a> Selection<'a> {
     ) -> Self {
         let key = TaskKey::build(class, method, [""; 0])
             .unwrap_or_else(|error| panic!("register middleware: {error}"));
+        Self::named(scoped, key.as_str())
+    }
+
+    pub(in crate::handler) fn named(scoped: &'a mut ScopedMiddleware, class_method: &str) -> Self {
         Self {
             scoped,
-            scope: Scope::ClassMethod(key.as_str().to_owned()),
+            scope: Scope::ClassMethod(class_method.to_owned()),
         }
     }
 
@@ -105,13 +109,13 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Puts a middleware around these tasks, inside of those that are there.
+    /// Adds a middleware for these tasks, inside the ones added before.
     pub fn wrap(&mut self, middleware: impl Middleware) -> &mut Self {
         self.add(Layer::around(middleware))
     }
 
-    /// Calls a hook before each run of these tasks. If it returns an error, the handler does not run, and the
-    /// error is the outcome.
+    /// Adds a hook that is called before each run of these tasks. If it returns an error, the handler is not called, and
+    /// the error is the result of the run.
     pub fn before<F, R>(&mut self, hook: F) -> &mut Self
     where
         F: Fn(TaskContext) -> R + Send + Sync + 'static,
@@ -120,8 +124,8 @@ impl<'a> Selection<'a> {
         self.add(Layer::before(hook))
     }
 
-    /// Calls a hook after each run of these tasks, with how it ended: panics, time-outs and lost leases included. It
-    /// changes nothing about that, and must be quick: the run's slot waits for it.
+    /// Adds a hook that is called after each run of these tasks with its outcome, also after a panic, a timeout and a lost
+    /// lease. It cannot change the outcome. It must be quick, since the run keeps its slot until the hook returns.
     pub fn after<F>(&mut self, hook: F) -> &mut Self
     where
         F: Fn(&TaskContext, &Outcome) + Send + Sync + 'static,

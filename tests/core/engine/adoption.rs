@@ -12,7 +12,7 @@ use lapsed::timer::{
     AdoptionCandidate, Alarm, ArmMode, Armed, Remaining, Seen, Signal, SignalSink, Source, Timer,
     TimerError,
 };
-use lapsed::{Config, Engine, HandlerRegistry};
+use lapsed::{Config, Engine, Handlers};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -107,8 +107,8 @@ fn armed(key: &TaskKey) -> AdoptionCandidate {
 /// An engine on this ledger whose timer sees this; and a word of each run of its only handler, of `Job@m`.
 fn engine_that(sees: Sees, ledger: Arc<dyn Ledger>) -> (Engine, mpsc::UnboundedReceiver<()>) {
     let (ran, runs) = mpsc::unbounded_channel();
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "m", move |_, _: Vec<String>| {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "m"), move |_: Vec<String>| {
         let ran = ran.clone();
         async move { Ok(ran.send(())?) }
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lapsed::HandlerRegistry;
+use lapsed::Handlers;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Claim, Claimant, Claims, Ledger, Scans};
 use lapsed::task::{Arming, State};
@@ -179,7 +179,7 @@ async fn leases_are_looked_for_again_when_the_ledger_did_not_answer() {
 async fn a_daemon_that_is_alone_looks_for_leases_once_in_a_lease_and_not_more_often() {
     let faults = Arc::new(Faults::default());
     let ledger = Arc::new(MemoryLedger::new(START));
-    let rig = start_with(ledger, Arc::clone(&faults), "", HandlerRegistry::new());
+    let rig = start_with(ledger, Arc::clone(&faults), "", Handlers::new());
     tokio::time::sleep(seconds(3_000)).await;
     let scans = faults.lease_scans.load(Ordering::SeqCst);
     assert!((50..=100).contains(&scans), "{scans} in 100 leases");

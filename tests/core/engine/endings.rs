@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{NewTask, Producer, RunNowAnswer};
 use lapsed::task::{How, Reason, RetryPolicy, State, TaskKey};
-use lapsed::{HandlerError, HandlerRegistry, TaskContext};
+use lapsed::{HandlerError, Handlers, TaskContext};
 
-use crate::engine::rig::{START, counting, failing, seconds, start, start_on};
+use crate::engine::rig::{START, failing, seconds, start, start_on};
 
 #[tokio::test(start_paused = true)]
 async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() {
@@ -76,11 +76,11 @@ async fn no_attempt_begins_after_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handlers_own_policy_and_timeout_count() {
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     handlers
-        .on("Job", "hangs", |_, ()| std::future::pending())
-        .timeout("Job", "hangs", seconds(7))
-        .retry("Job", "hangs", RetryPolicy::never());
+        .on(("Job", "hangs"), || std::future::pending())
+        .timeout(seconds(7))
+        .retry(RetryPolicy::never());
     let rig = start("", handlers);
     rig.due_now("Job@hangs").await;
     let dead = rig.until("Job@hangs", State::Dead).await;
@@ -95,8 +95,14 @@ async fn a_handlers_own_policy_and_timeout_count() {
 #[tokio::test(start_paused = true)]
 async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_it() {
     let runs = Arc::new(AtomicU32::new(0));
-    let mut handlers = counting(&runs);
-    handlers.expire_after("Job", "count", seconds(3600));
+    let counted = Arc::clone(&runs);
+    let mut handlers = Handlers::new();
+    handlers
+        .on(("Job", "count"), move |_: Vec<String>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok(()) }
+        })
+        .expire_after(seconds(3600));
     let ledger = Arc::new(MemoryLedger::new(START));
     let due = |arg: &str| {
         let key = TaskKey::build("Job", "count", [arg]).unwrap();
@@ -132,11 +138,10 @@ async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_i
 
 #[tokio::test(start_paused = true)]
 async fn a_result_is_kept_if_the_run_succeeds() {
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     handlers.on(
-        "Job",
-        "result",
-        |ctx: TaskContext, (what,): (String,)| async move {
+        ("Job", "result"),
+        |ctx: TaskContext, what: String| async move {
             ctx.keep_result("first")?;
             match what.as_str() {
                 "fine" => ctx.keep_result(serde_json::json!({ "sum": 3 })),

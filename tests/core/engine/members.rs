@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::HandlerRegistry;
+use lapsed::Handlers;
 use lapsed::ledger::Ledger;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::membership::{
@@ -23,7 +23,7 @@ async fn start_among(
     handler: &str,
     faults: &Arc<Faults>,
     config: &str,
-    handlers: HandlerRegistry,
+    handlers: Handlers,
 ) -> Rig {
     let ledger = Arc::new(MemoryLedger::new(START));
     let rig = start_with(ledger, Arc::clone(faults), config, handlers);

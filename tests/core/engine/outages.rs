@@ -7,7 +7,7 @@ use std::time::Duration;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Claimant, Claims, Settled, Settlement};
 use lapsed::task::{State, Verdict};
-use lapsed::{HandlerRegistry, TaskContext};
+use lapsed::{Handlers, TaskContext};
 use tokio::time::Instant;
 
 use crate::engine::faulty::{Faults, refused, unavailable};
@@ -143,10 +143,9 @@ async fn a_success_whose_result_is_refused_is_a_success() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let faults = Arc::new(Faults::default());
     faults.results_unfit.store(true, Ordering::SeqCst);
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     handlers.on(
-        "Job",
-        "count",
+        ("Job", "count"),
         |task: TaskContext, _: Vec<String>| async move {
             task.keep_result(serde_json::json!({"number": 1}))?;
             Ok(())

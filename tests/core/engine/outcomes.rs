@@ -7,7 +7,7 @@ use std::time::Duration;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Claimant, Claims, Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey};
-use lapsed::{HandlerError, HandlerRegistry, TaskContext};
+use lapsed::{HandlerError, Handlers, TaskContext};
 
 use crate::engine::rig::{START, counting, failing, start, start_on};
 
@@ -53,7 +53,7 @@ async fn after_the_ladder_the_task_is_dead_and_says_why() {
 #[tokio::test(start_paused = true)]
 async fn a_permanent_error_and_arguments_that_do_not_parse_are_not_tried_again() {
     let mut handlers = failing(|_| Err(HandlerError::permanent("no such order")));
-    handlers.on("Job", "typed", |_, (_,): (u64,)| async { Ok(()) });
+    handlers.on(("Job", "typed"), |_: u64| async { Ok(()) });
     let rig = start("", handlers);
     rig.due_now("Job@fail").await;
     rig.due_now("Job@typed@x").await;
@@ -87,8 +87,8 @@ async fn a_panic_is_an_outcome_and_the_daemon_lives() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_hangs_is_ended_at_its_timeout_and_renewed_until_then() {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "hang", |ctx: TaskContext, ()| async move {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "hang"), |ctx: TaskContext| async move {
         if ctx.attempt() == 1 {
             std::future::pending::<()>().await;
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use lapsed::client::{Pace, Pruning};
 use lapsed::ledger::{Admin, ListFilter};
 use lapsed::task::{State, TaskKey};
-use lapsed::{HandlerError, HandlerRegistry};
+use lapsed::{HandlerError, Handlers};
 use tokio::time::Instant;
 
 use crate::engine::rig::{counting, failing, seconds, start, start_on, until};
@@ -17,8 +17,8 @@ use crate::engine::rig::{counting, failing, seconds, start, start_on, until};
 async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     let rig = start("", failing(|_| Err(HandlerError::permanent("no"))));
     let people = rig.tasks.clone();
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "fail", |_, _: Vec<String>| async {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "fail"), |_: Vec<String>| async {
         Err(HandlerError::permanent("no"))
     });
     rig.stop().await;
@@ -36,7 +36,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
     let elsewhere = people.count_dead(&all).await.unwrap();
     assert_eq!(elsewhere.count, 0, "another ledger");
     let ledger = rig.stop().await;
-    let rig = start_on(ledger, "", HandlerRegistry::new());
+    let rig = start_on(ledger, "", Handlers::new());
     let people = rig.tasks.clone();
     let none = ListFilter {
         class: Some("Other".into()),
@@ -103,7 +103,7 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
 async fn a_state_of_which_too_many_finish_does_not_keep_others_from_being_forgotten() {
     let runs = Arc::new(AtomicU32::new(0));
     let mut handlers = counting(&runs);
-    handlers.on("Job", "fail", |_, _: Vec<String>| async {
+    handlers.on(("Job", "fail"), |_: Vec<String>| async {
         Err(HandlerError::permanent("no"))
     });
     let rig = start(

@@ -16,7 +16,7 @@ use lapsed::task::{Arming, State, TaskKey, UnixMs};
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::{Config, Engine, HandlerError, HandlerRegistry, TaskClient, TaskContext};
+use lapsed::{Config, Engine, HandlerError, Handlers, TaskClient, TaskContext};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -39,7 +39,7 @@ pub struct Rig {
 pub fn parts(
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
-    handlers: HandlerRegistry,
+    handlers: Handlers,
     config: &Config,
 ) -> Parts {
     Parts {
@@ -53,12 +53,12 @@ pub fn parts(
 }
 
 /// An engine on an empty ledger.
-pub fn start(config: &str, handlers: HandlerRegistry) -> Rig {
+pub fn start(config: &str, handlers: Handlers) -> Rig {
     start_on(Arc::new(MemoryLedger::new(START)), config, handlers)
 }
 
 /// An engine on this ledger.
-pub fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: HandlerRegistry) -> Rig {
+pub fn start_on(ledger: Arc<MemoryLedger>, config: &str, handlers: Handlers) -> Rig {
     start_with(ledger, Arc::default(), config, handlers)
 }
 
@@ -67,7 +67,7 @@ pub fn start_with(
     ledger: Arc<MemoryLedger>,
     faults: Arc<Faults>,
     config: &str,
-    handlers: HandlerRegistry,
+    handlers: Handlers,
 ) -> Rig {
     let config = Config::from_toml(config).unwrap();
     let faulty = Arc::new(Faulty::new(Arc::clone(&ledger), faults));
@@ -171,10 +171,10 @@ pub async fn record(ledger: &MemoryLedger, key: &str) -> TaskRecord {
 }
 
 /// Handlers that count, and say when they ran.
-pub fn counting(count: &Arc<AtomicU32>) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+pub fn counting(count: &Arc<AtomicU32>) -> Handlers {
+    let mut handlers = Handlers::new();
     let count = Arc::clone(count);
-    handlers.on("Job", "count", move |_: TaskContext, _: Vec<String>| {
+    handlers.on(("Job", "count"), move |_: Vec<String>| {
         let count = Arc::clone(&count);
         async move {
             count.fetch_add(1, Ordering::SeqCst);
@@ -185,11 +185,9 @@ pub fn counting(count: &Arc<AtomicU32>) -> HandlerRegistry {
 }
 
 /// A handler that does what the closure says, given the attempt.
-pub fn failing(
-    act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static,
-) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "fail", move |ctx: TaskContext, ()| {
+pub fn failing(act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static) -> Handlers {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "fail"), move |ctx: TaskContext| {
         let result = act(ctx.attempt());
         async move { result }
     });
@@ -197,10 +195,10 @@ pub fn failing(
 }
 
 /// A handler that runs until it is let go.
-pub fn held(started: mpsc::UnboundedSender<String>, go: &Arc<Notify>) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+pub fn held(started: mpsc::UnboundedSender<String>, go: &Arc<Notify>) -> Handlers {
+    let mut handlers = Handlers::new();
     let go = Arc::clone(go);
-    handlers.on("Job", "held", move |ctx: TaskContext, ()| {
+    handlers.on(("Job", "held"), move |ctx: TaskContext| {
         started.send(ctx.id()).unwrap();
         let go = Arc::clone(&go);
         async move {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
-use lapsed::{Config, HandlerRegistry, Task, TaskContext};
+use lapsed::{Config, Handlers, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
 use crate::engine::faulty::Faults;
@@ -16,10 +16,9 @@ use crate::engine::rig::{START, counting, held, start, start_on, start_with};
 #[tokio::test(start_paused = true)]
 async fn a_task_runs_once_at_its_due_millisecond() {
     let (seen, mut ran) = mpsc::unbounded_channel();
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     handlers.on(
-        "Order",
-        "close",
+        ("Order", "close"),
         move |ctx: TaskContext, (id, why): (u64, String)| {
             let seen = seen.clone();
             async move {
@@ -156,8 +155,8 @@ async fn a_cancelled_task_does_not_start() {
 #[tokio::test(start_paused = true)]
 async fn the_parts_of_a_task_reach_its_handler() {
     let (seen, mut ran) = mpsc::unbounded_channel();
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "json", move |ctx: TaskContext, _: Vec<String>| {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "json"), move |ctx: TaskContext, _: Vec<String>| {
         let seen = seen.clone();
         async move {
             let amount: serde_json::Value = ctx.payload()?;

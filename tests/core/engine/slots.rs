@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lapsed::handler::Registration;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::{Config, HandlerRegistry, Task, TaskClient};
+use lapsed::{Config, Handlers, Task, TaskClient};
 use tokio::sync::mpsc;
 
 use crate::engine::faulty::Faults;
@@ -17,9 +18,9 @@ use crate::engine::rig::{START, start, start_on, start_with};
 #[tokio::test(start_paused = true)]
 async fn no_more_runs_go_on_than_there_are_slots() {
     let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     let (at, peak) = (Arc::clone(&now), Arc::clone(&most));
-    handlers.on("Job", "slow", move |_, (_,): (u64,)| {
+    handlers.on(("Job", "slow"), move |_: u64| {
         let (at, peak) = (Arc::clone(&at), Arc::clone(&peak));
         async move {
             peak.fetch_max(at.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -43,8 +44,8 @@ async fn no_more_runs_go_on_than_there_are_slots() {
 #[tokio::test(start_paused = true)]
 async fn a_backlog_of_long_runs_takes_all_slots_but_an_eighth() {
     let (started, mut runs) = mpsc::unbounded_channel();
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "long", move |_, (number,): (i64,)| {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "long"), move |number: i64| {
         started.send(number).unwrap();
         std::future::pending()
     });
@@ -90,14 +91,14 @@ async fn backlog(ledger: &Arc<MemoryLedger>, class: &str, numbers: std::ops::Ran
         .unwrap();
 }
 
-fn counting_as(handlers: &mut HandlerRegistry, class: &str) -> Arc<AtomicU32> {
+fn counting_as<'a>(handlers: &'a mut Handlers, class: &str) -> (Arc<AtomicU32>, Registration<'a>) {
     let count = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&count);
-    handlers.on(class, "count", move |_, _: Vec<String>| {
+    let registered = handlers.on((class, "count"), move |_: Vec<String>| {
         counted.fetch_add(1, Ordering::SeqCst);
         async { Ok(()) }
     });
-    count
+    (count, registered)
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,12 +110,11 @@ async fn the_backlog_of_a_route_with_a_rate_hides_nothing_and_does_not_make_the_
     tokio::time::sleep(Duration::from_millis(1)).await;
     backlog(&ledger, "Paced", 10_000..16_000).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let mut handlers = HandlerRegistry::new();
-    let paced = counting_as(&mut handlers, "Paced");
+    let mut handlers = Handlers::new();
+    let (paced, registered) = counting_as(&mut handlers, "Paced");
+    let rate = "10/s".parse::<lapsed::Rate>().unwrap();
+    registered.rate(rate.with_burst(1).unwrap());
     counting_as(&mut handlers, "Other");
-    let rate = "10/s".parse::<lapsed::task::Rate>().unwrap();
-    let limits = lapsed::task::Limits::new().rate(rate.with_burst(1).unwrap());
-    handlers.limit("Paced", "count", limits);
     let faults = Arc::new(Faults::default());
     let rig = start_with(Arc::clone(&ledger), Arc::clone(&faults), "", handlers);
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -131,8 +131,8 @@ async fn the_backlog_of_a_slow_route_without_limits_does_not_make_the_sweep_spin
     let ledger = Arc::new(MemoryLedger::new(START));
     backlog(&ledger, "Slow", 0..20_000).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Slow", "count", |_, _: Vec<String>| std::future::pending());
+    let mut handlers = Handlers::new();
+    handlers.on(("Slow", "count"), |_: Vec<String>| std::future::pending());
     counting_as(&mut handlers, "Other");
     let faults = Arc::new(Faults::default());
     let config = "engine.concurrency = 64\nengine.drain_timeout = '0s'";
@@ -154,11 +154,7 @@ async fn a_reload_changes_what_limits_a_route() {
     let ledger = Arc::new(MemoryLedger::new(START));
     backlog(&ledger, "Paced", 0..50).await;
     let route = "[[routes]]\nmatch = '^Paced@'\nlog = {}\n";
-    let rig = start_on(
-        ledger,
-        &format!("{route}rate = '1/h'\n"),
-        HandlerRegistry::new(),
-    );
+    let rig = start_on(ledger, &format!("{route}rate = '1/h'\n"), Handlers::new());
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(rig.ledger.stats().await.unwrap().done, 1);
     rig.parts.router.reload(&Config::from_toml(route).unwrap());

@@ -10,7 +10,7 @@ use lapsed::ledger::Admin;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::task::{State, TaskKey};
 use lapsed::timer::{Alarm, ArmMode, Armed, Remaining, SignalSink, Timer, TimerError};
-use lapsed::{Config, Engine, HandlerRegistry, Recurrence, Task};
+use lapsed::{Config, Engine, Handlers, Recurrence, Task};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -164,7 +164,7 @@ impl Timer for Broken {
 async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
     let config = Config::default();
     let ledger = Arc::new(MemoryLedger::new(START));
-    let parts = parts(ledger, Arc::new(Broken), HandlerRegistry::new(), &config);
+    let parts = parts(ledger, Arc::new(Broken), Handlers::new(), &config);
     let engine = Engine::with_parts(parts, &config);
     let ended = engine.run_until(std::future::pending()).await;
     assert!(matches!(ended, Err(EngineError::Broken)), "{ended:?}");

@@ -18,7 +18,7 @@ use lapsed::membership::{
 use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
-use lapsed::{Config, Engine, HandlerRegistry, TaskContext, TaskKey, UnixMs};
+use lapsed::{Config, Engine, Handlers, TaskContext, TaskKey, UnixMs};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -100,9 +100,9 @@ impl Ground {
     }
 
     pub fn daemon_by(&self, timer: Arc<dyn Timer>, config: &Config) -> Daemon {
-        let mut handlers = HandlerRegistry::new();
+        let mut handlers = Handlers::new();
         let late = Arc::clone(&self.late);
-        handlers.on("Job", "run", move |task: TaskContext, _: Vec<String>| {
+        handlers.on(("Job", "run"), move |task: TaskContext, _: Vec<String>| {
             late.lock().unwrap().push(task.lateness_ms());
             async { Ok(()) }
         });

@@ -164,7 +164,7 @@ async fn a_daemon_that_runs_is_named_and_is_no_other_listener() -> Result {
     assert_contains(remedy(none), "lapsed listen");
 
     let stop = tokio_util::sync::CancellationToken::new();
-    let engine = lapsed::Engine::new(config.clone(), lapsed::HandlerRegistry::new()).unwrap();
+    let engine = lapsed::Engine::new(config.clone(), lapsed::Handlers::new()).unwrap();
     let running = tokio::spawn(engine.run_until(stop.clone().cancelled_owned()));
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
     let report = loop {

@@ -44,7 +44,7 @@ async fn what_a_handler_creates_is_in_its_trace_also_in_its_own_transaction() {
     let rig = Rig::new("").await;
     let (mut handlers, tasks) = (handlers(), rig.client().await);
     let client = tasks.clone();
-    handlers.on("Job", "parent", move |ctx: TaskContext, ()| {
+    handlers.on(("Job", "parent"), move |ctx: TaskContext| {
         let tasks = client.clone();
         async move {
             let mut tx = ctx.begin().await?;

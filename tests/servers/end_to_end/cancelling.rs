@@ -88,7 +88,7 @@ async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
     let mut handlers = crate::end_to_end::rig::handlers();
     let cancelled = Arc::new(Notify::new());
     let gate = Arc::clone(&cancelled);
-    handlers.on("Job", "fails", move |task: lapsed::TaskContext, ()| {
+    handlers.on(("Job", "fails"), move |task: lapsed::TaskContext| {
         let gate = Arc::clone(&gate);
         async move {
             crate::end_to_end::rig::write_down(&task).await?;

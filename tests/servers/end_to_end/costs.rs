@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lapsed::client::Receipt;
-use lapsed::{Due, HandlerRegistry, Task, TaskContext};
+use lapsed::{Due, Handlers, Task};
 use tokio::time::Instant;
 
 use crate::end_to_end::rig::{Daemon, Rig, Setup, until};
@@ -63,9 +63,9 @@ impl Counted {
     async fn start() -> Self {
         let rig = Setup::new("").own_maria().start().await;
         let ran = Arc::new(AtomicUsize::new(0));
-        let mut handlers = HandlerRegistry::new();
+        let mut handlers = Handlers::new();
         let counted = Arc::clone(&ran);
-        handlers.on("Job", "count", move |_: TaskContext, _: Vec<String>| {
+        handlers.on(("Job", "count"), move |_: Vec<String>| {
             counted.fetch_add(1, Ordering::Relaxed);
             async { Ok(()) }
         });

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lapsed::task::{CatchUp, State};
 use lapsed::{
-    Due, Engine, HandlerError, HandlerRegistry, MysqlTask, MysqlTaskClient, Recurrence, Task,
-    TaskClient, TaskContext, UnixMs,
+    Due, Engine, HandlerError, Handlers, MysqlTask, MysqlTaskClient, Recurrence, Task, TaskClient,
+    TaskContext, UnixMs,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use sqlx::Connection as _;
@@ -182,10 +182,10 @@ enum Ending {
 }
 
 /// `Job@complete` and `Job@again`; the first attempt dies at this step, if any.
-fn endings(dies_at: Option<Step>) -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+fn endings(dies_at: Option<Step>) -> Handlers {
+    let mut handlers = Handlers::new();
     for method in ["complete", "again"] {
-        handlers.on("Job", method, move |task: TaskContext, _: Vec<String>| {
+        handlers.on(("Job", method), move |task: TaskContext, _: Vec<String>| {
             run(task, method, dies_at)
         });
     }

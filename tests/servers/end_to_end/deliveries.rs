@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapsed::handler::Router;
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
-use lapsed::{Due, HandlerRegistry, Task};
+use lapsed::{Due, Handlers, Task};
 use serde_json::Value;
 use tokio_stream::StreamExt;
 
@@ -19,7 +19,7 @@ fn route(target: &str) -> String {
 
 async fn start(target: &str) -> (Rig, Daemon) {
     let rig = Rig::new(&route(target)).await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     (rig, daemon)
 }
 
@@ -215,7 +215,7 @@ async fn a_refusal_says_what_to_do_about_it() {
          [[routes]]\nmatch = '@replica$'\nlist = {{ key = 'l', url = '{url}' }}\n"
     );
     let rig = Rig::new(&settings).await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     let () = says(&other, &["SET", "text", "x"]).await;
     let acl = [
         "ACL", "SETUSER", "mallory", "on", ">s3cret", "+ping", "+client",
@@ -256,7 +256,7 @@ async fn routes_to_one_server_share_a_connection_and_keep_it_when_they_are_reloa
          [[routes]]\nmatch = '^Out@c'\npublish = {{ channel = 'c', url = '{url}' }}\n"
     );
     let rig = Rig::new(&routes).await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     let clients = async || {
         let list: String = says(&other, &["CLIENT", "LIST", "TYPE", "normal"]).await;
         let ids = list.lines().filter(|line| !line.contains("cmd=client"));

@@ -6,18 +6,18 @@ use std::time::Duration;
 use lapsed::client::Pace;
 use lapsed::ledger::ListFilter;
 use lapsed::task::{How, Reason, RetryPolicy, State};
-use lapsed::{HandlerError, HandlerRegistry, MysqlTask, TaskContext};
+use lapsed::{HandlerError, Handlers, MysqlTask, TaskContext};
 use tokio::sync::Semaphore;
 
-use crate::end_to_end::rig::{Rig, create, handlers, key, numbers, until};
+use crate::end_to_end::rig::{Rig, create, handlers, key, numbers, until, write_down};
 use crate::end_to_end::worker::{Process, config_file, lapsed};
 
 #[tokio::test]
 async fn each_failed_attempt_is_in_the_history_with_how_it_failed() {
     let rig = Rig::new("retry.max_attempts = 4\nretry.ladder = ['50ms']").await;
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     handlers
-        .on("Job", "fails", |task: TaskContext, ()| async move {
+        .on(("Job", "fails"), |task: TaskContext| async move {
             match task.attempt() {
                 1 => Err(HandlerError::new("first\nline")),
                 2 => panic!("second"),
@@ -25,7 +25,7 @@ async fn each_failed_attempt_is_in_the_history_with_how_it_failed() {
                 _ => Err(HandlerError::new("last")),
             }
         })
-        .timeout("Job", "fails", Duration::from_millis(300));
+        .timeout(Duration::from_millis(300));
     let daemon = rig.daemon_with(handlers);
     daemon.create("Job@fails", 0).await;
     rig.until_state("Job@fails", State::Dead).await;
@@ -79,17 +79,13 @@ async fn a_task_that_killed_its_daemons_says_how_often() {
 #[tokio::test]
 async fn a_result_is_written_together_with_the_effects() {
     let rig = Rig::new("").await;
-    let mut handlers = HandlerRegistry::new();
-    handlers.on(
-        "Job",
-        "adds",
-        |task: TaskContext, (n,): (u32,)| async move {
-            let tx = task.begin().await?;
-            task.keep_result(serde_json::json!({ "n": n + 1 }))?;
-            task.complete_in(tx).await
-        },
-    );
-    handlers.on("Job", "plain", |task: TaskContext, ()| async move {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "adds"), |task: TaskContext, n: u32| async move {
+        let tx = task.begin().await?;
+        task.keep_result(serde_json::json!({ "n": n + 1 }))?;
+        task.complete_in(tx).await
+    });
+    handlers.on(("Job", "plain"), |task: TaskContext| async move {
         let tx = task.begin().await?;
         task.complete_in(tx).await
     });
@@ -112,8 +108,11 @@ async fn what_an_outage_made_too_late_is_not_run_and_a_redrive_runs_it() {
     // As if no daemon had been there for two hours.
     rig.run_sql("UPDATE tb_time_limit_task SET start_time = start_time - 7200, end_time = end_time - 7200 WHERE `key` LIKE '%late'")
         .await;
-    let mut handlers = handlers();
-    handlers.expire_after("Job", "record", Duration::from_secs(3600));
+    let mut handlers = Handlers::new();
+    let record = |task: TaskContext, _: Vec<String>| async move { write_down(&task).await };
+    handlers
+        .on(("Job", "record"), record)
+        .expire_after(Duration::from_secs(3600));
     let _daemon = rig.daemon_with(handlers);
     rig.until_done(1).await;
     rig.until_state("Job@record@late", State::Dead).await;
@@ -134,7 +133,7 @@ async fn no_attempt_begins_after_the_deadline_of_a_route() {
          retry = { delay = '400ms', jitter = 0.0, deadline = '1s' }",
     )
     .await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     daemon.create("Run@it", 0).await;
     rig.until_state("Run@it", State::Dead).await;
     let dead = rig.record("Run@it").await;
@@ -154,14 +153,14 @@ async fn redriving_many_leaves_slots_to_fresh_tasks() {
     let permits = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&permits);
     handlers
-        .on("Job", "slow", move |_, _: Vec<String>| {
+        .on(("Job", "slow"), move |_: Vec<String>| {
             let gate = Arc::clone(&gate);
             async move {
                 gate.acquire().await?.forget();
                 Ok(())
             }
         })
-        .retry("Job", "slow", RetryPolicy::never());
+        .retry(RetryPolicy::never());
     let numbers = numbers(DEAD);
     rig.run_sql(&format!(
         "INSERT INTO tb_time_limit_task (`key`, status, start_time, end_time, reason, last_error, finished_at) \
@@ -241,7 +240,7 @@ async fn a_task_has_as_many_attempts_as_its_creator_says_from_wherever_it_comes(
         "2",
     ]);
     assert!(one.status.success(), "{one:?}");
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     let task = lapsed::Task::from(key("Run@it@library")).max_attempts(1);
     let due = Duration::ZERO;
     daemon.tasks.create(task, due).await.unwrap();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output};
 
 use lapsed::task::State;
-use lapsed::{Due, HandlerRegistry, Task};
+use lapsed::{Due, Handlers, Task};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -108,7 +108,7 @@ async fn a_program_is_told_the_trace_of_its_run() {
         out.path().display()
     ))
     .await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     let traced = Task::from(key("Run@it@traced"))
         .payload("[7]")
         .traceparent(TRACE);
@@ -158,7 +158,7 @@ async fn a_route_with_a_secret_runs_only_what_was_signed_with_it() {
         "[[routes]]\nmatch = '^Pay@'\nlog = {{}}\npayload_secret = ['the one that comes next', '{SECRET}']\nslow_after = '1m'"
     ))
     .await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     daemon.hears_events().await;
     let signed = Task::from(key("Pay@out@signed"))
         .payload("[100]")

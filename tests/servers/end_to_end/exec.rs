@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lapsed::task::{How, Reason, State};
-use lapsed::{Due, HandlerRegistry, Task};
+use lapsed::{Due, Handlers, Task};
 
 use crate::end_to_end::rig::{Daemon, Rig, until};
 
@@ -24,7 +24,7 @@ impl Script {
             out.path().display()
         );
         let rig = Rig::new(&settings).await;
-        let daemon = rig.daemon_with(HandlerRegistry::new());
+        let daemon = rig.daemon_with(Handlers::new());
         Self { rig, daemon, out }
     }
 
@@ -232,7 +232,7 @@ async fn a_program_that_is_not_there_is_tried_again() {
     let settings = "[[routes]]\nmatch = '^Run@'\nexec = ['/no/such/program']\n\
                     retry = { max_attempts = 2, backoff = 'exponential', base = '100ms', max = '100ms' }";
     let rig = Rig::new(settings).await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     daemon.create("Run@it", 0).await;
     rig.until_state("Run@it", State::Dead).await;
     let record = rig.record("Run@it").await;

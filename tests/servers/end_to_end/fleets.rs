@@ -27,7 +27,7 @@ async fn two_daemons_run_each_task_once_between_them() {
 async fn what_a_daemon_left_behind_is_run_by_another() {
     let rig = Rig::new("engine.lease = '1s'").await;
     let mut handlers = crate::end_to_end::rig::handlers();
-    handlers.on("Job", "hang", |task: lapsed::TaskContext, ()| async move {
+    handlers.on(("Job", "hang"), |task: lapsed::TaskContext| async move {
         crate::end_to_end::rig::write_down(&task).await?;
         match task.attempt() {
             1 => std::future::pending().await,
@@ -54,7 +54,7 @@ async fn a_run_that_is_longer_than_its_lease_keeps_it() {
     let mut handlers = crate::end_to_end::rig::handlers();
     let gate = Arc::new(Notify::new());
     let go = Arc::clone(&gate);
-    handlers.on("Job", "long", move |task: lapsed::TaskContext, ()| {
+    handlers.on(("Job", "long"), move |task: lapsed::TaskContext| {
         let go = Arc::clone(&go);
         async move {
             crate::end_to_end::rig::write_down(&task).await?;
@@ -78,7 +78,7 @@ async fn a_backlog_does_not_keep_fresh_tasks_waiting() {
     let rig = Rig::new("engine.concurrency = 4").await;
     let client = rig.client().await;
     let mut handlers = crate::end_to_end::rig::handlers();
-    handlers.on("Job", "backlog", |_, _: Vec<String>| async move {
+    handlers.on(("Job", "backlog"), |_: Vec<String>| async move {
         std::future::pending().await
     });
     let overdue = Due::at(UnixMs(rig.now_ms().await - 60_000)).unwrap();
@@ -100,7 +100,7 @@ async fn a_backlog_does_not_keep_fresh_tasks_waiting() {
 #[tokio::test]
 async fn a_daemon_leaves_alone_what_it_cannot_run() {
     let rig = Rig::new("").await;
-    let idle = rig.daemon_with(lapsed::HandlerRegistry::new());
+    let idle = rig.daemon_with(lapsed::Handlers::new());
     let made = idle.create("Job@record@1", 100).await;
     until("the idle one has passed it by", async || {
         idle.dropped("unroutable") >= 2.0

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::{HandlerRegistry, TaskContext};
+use lapsed::Handlers;
 use tokio::time::Instant;
 
 use crate::end_to_end::rig::{Daemon, Rig, until, until_within};
@@ -23,11 +23,9 @@ async fn arm_many(rig: &Rig, prefix: &str, count: usize, delay_ms: usize) {
     }
 }
 
-fn quick() -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "quick", |_: TaskContext, _: Vec<String>| async {
-        Ok(())
-    });
+fn quick() -> Handlers {
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "quick"), |_: Vec<String>| async { Ok(()) });
     handlers
 }
 

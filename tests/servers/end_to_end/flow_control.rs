@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lapsed::handler::Registration;
 use lapsed::limiter::RateLimiter;
 use lapsed::limiter::redis_limiter::RedisLimiter;
 use lapsed::task::Scope;
-use lapsed::{Due, HandlerRegistry, Limits, Rate, Task, TaskContext, UnixMs};
+use lapsed::{Due, Handlers, Rate, Task, TaskContext, UnixMs};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
@@ -53,18 +54,17 @@ impl Starts {
 }
 
 /// `class@run`, which does nothing.
-fn on(handlers: &mut HandlerRegistry, class: &str, limits: Limits) -> Starts {
+fn on<'a>(handlers: &'a mut Handlers, class: &str) -> (Starts, Registration<'a>) {
     let open = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-    gated(handlers, class, limits, &open)
+    gated(handlers, class, &open)
 }
 
 /// `class@run`, each run of which takes a permit to end.
-fn gated(
-    handlers: &mut HandlerRegistry,
+fn gated<'a>(
+    handlers: &'a mut Handlers,
     class: &str,
-    limits: Limits,
     gate: &Arc<Semaphore>,
-) -> Starts {
+) -> (Starts, Registration<'a>) {
     let (starts, gate) = (Starts::default(), Arc::clone(gate));
     let started = starts.clone();
     let run = move |task: TaskContext, _: Vec<String>| {
@@ -75,12 +75,11 @@ fn gated(
             Ok(())
         }
     };
-    handlers.on(class, "run", run).limit(class, "run", limits);
-    starts
+    (starts, handlers.on((class, "run"), run))
 }
 
-fn rate(text: &str, burst: u32) -> Limits {
-    Limits::new().rate(text.parse::<Rate>().unwrap().with_burst(burst).unwrap())
+fn rate(text: &str, burst: u32) -> Rate {
+    text.parse::<Rate>().unwrap().with_burst(burst).unwrap()
 }
 
 /// So many tasks `class@run@n`, the first due at this moment, the others so far apart.
@@ -99,8 +98,9 @@ async fn create(rig: &Rig, class: &str, count: i64, first: i64, apart_ms: i64) {
 #[tokio::test]
 async fn a_rate_holds_over_two_daemons_and_its_backlog_holds_no_lease() {
     let rig = Rig::new("").await;
-    let mut handlers = HandlerRegistry::new();
-    let starts = on(&mut handlers, "Paced", rate("20/s", 5));
+    let mut handlers = Handlers::new();
+    let (starts, registered) = on(&mut handlers, "Paced");
+    registered.rate(rate("20/s", 5));
     let daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
     for daemon in &daemons {
         daemon.hears_events().await;
@@ -187,8 +187,9 @@ async fn where_redis_runs_no_scripts_a_rate_holds_in_each_daemon() {
     let () = rig
         .redis_says(&["ACL", "SETUSER", "default", "-eval"])
         .await;
-    let mut handlers = HandlerRegistry::new();
-    let starts = on(&mut handlers, "Paced", rate("20/s", 5));
+    let mut handlers = Handlers::new();
+    let (starts, registered) = on(&mut handlers, "Paced");
+    registered.rate(rate("20/s", 5));
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     let began = Instant::now();
@@ -201,7 +202,7 @@ async fn where_redis_runs_no_scripts_a_rate_holds_in_each_daemon() {
 async fn without_redis_a_route_with_a_rate_goes_on_at_it() {
     let routes = "[[routes]]\nmatch = '^Paced@'\nlog = {}\nrate = '20/s'\nburst = 5\n";
     let mut rig = Rig::new(routes).await;
-    let daemon = Daemon::start(&rig.config(), HandlerRegistry::new());
+    let daemon = Daemon::start(&rig.config(), Handlers::new());
     daemon.hears_events().await;
     let began = Instant::now();
     create(&rig, "Paced", 150, rig.now_ms().await + 1_000, 0).await;
@@ -219,10 +220,11 @@ async fn without_redis_a_route_with_a_rate_goes_on_at_it() {
 #[tokio::test]
 async fn of_what_waits_the_highest_priority_starts_first() {
     let rig = Rig::new("engine.concurrency = 1").await;
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     let gate = Arc::new(Semaphore::new(0));
-    let order = gated(&mut handlers, "Low", Limits::new(), &gate);
-    let high = gated(&mut handlers, "High", Limits::new().priority(10), &gate);
+    let (order, _) = gated(&mut handlers, "Low", &gate);
+    let (high, registered) = gated(&mut handlers, "High", &gate);
+    registered.priority(10);
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     create(&rig, "Low", 60, rig.now_ms().await + 500, 0).await;
@@ -256,11 +258,11 @@ async fn of_what_waits_the_highest_priority_starts_first() {
 async fn no_more_of_a_route_runs_than_its_concurrency_and_others_go_on() {
     let rig = Rig::new("").await;
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     let gate = Arc::new(Semaphore::new(0));
     let counted = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&gate));
     handlers
-        .on("Few", "run", move |_: TaskContext, _: Vec<String>| {
+        .on(("Few", "run"), move |_: Vec<String>| {
             let (running, most, gate) = counted.clone();
             async move {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -269,8 +271,8 @@ async fn no_more_of_a_route_runs_than_its_concurrency_and_others_go_on() {
                 Ok(())
             }
         })
-        .limit("Few", "run", Limits::new().concurrency(3));
-    let others = on(&mut handlers, "Other", Limits::new());
+        .concurrency(3);
+    let (others, _) = on(&mut handlers, "Other");
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     let due = rig.now_ms().await + 1_500;
@@ -296,11 +298,11 @@ async fn no_more_of_a_route_runs_than_its_concurrency_and_others_go_on() {
 async fn a_burst_of_a_slow_class_leaves_slots_to_another_class() {
     const SLOTS: usize = 32;
     let rig = Rig::new(&format!("engine.concurrency = {SLOTS}")).await;
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     // None ends.
     let gate = Arc::new(Semaphore::new(0));
-    let slow = gated(&mut handlers, "Slow", Limits::new(), &gate);
-    let quick = on(&mut handlers, "Quick", Limits::new());
+    let (slow, _) = gated(&mut handlers, "Slow", &gate);
+    let (quick, _) = on(&mut handlers, "Quick");
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     create(&rig, "Slow", 2_000, rig.now_ms().await + 2_000, 0).await;
@@ -320,8 +322,9 @@ async fn a_burst_of_a_slow_class_leaves_slots_to_another_class() {
 #[tokio::test]
 async fn what_is_paused_takes_no_start_of_its_route() {
     let rig = Rig::new("").await;
-    let mut handlers = HandlerRegistry::new();
-    let starts = on(&mut handlers, "Rare", rate("1/h", 1));
+    let mut handlers = Handlers::new();
+    let (starts, registered) = on(&mut handlers, "Rare");
+    registered.rate(rate("1/h", 1));
     let client = rig.client().await;
     let rare = Scope::class("Rare").unwrap();
     client.pause(&rare, "me", "").await.unwrap();
@@ -353,8 +356,9 @@ async fn what_is_paused_takes_no_start_of_its_route() {
 #[tokio::test]
 async fn what_is_held_takes_no_start_and_lets_others_of_its_route_pass() {
     let rig = Rig::new("").await;
-    let mut handlers = HandlerRegistry::new();
-    let starts = on(&mut handlers, "Rare", rate("1/h", 1));
+    let mut handlers = Handlers::new();
+    let (starts, registered) = on(&mut handlers, "Rare");
+    registered.rate(rate("1/h", 1));
     let client = rig.client().await;
     create(&rig, "Rare", 1, rig.now_ms().await - 60_000, 0).await;
     client.hold_overdue("me", "").await.unwrap();
@@ -373,8 +377,9 @@ async fn what_is_held_takes_no_start_and_lets_others_of_its_route_pass() {
 #[tokio::test]
 async fn without_redis_a_rate_holds_over_two_daemons() {
     let rig = Rig::new("timer = 'ledger_poll'").await;
-    let mut handlers = HandlerRegistry::new();
-    let starts = on(&mut handlers, "Paced", rate("20/s", 5));
+    let mut handlers = Handlers::new();
+    let (starts, registered) = on(&mut handlers, "Paced");
+    registered.rate(rate("20/s", 5));
     let _daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
     let began = Instant::now();
     create(&rig, "Paced", 105, rig.now_ms().await + 1_000, 0).await;
@@ -388,8 +393,9 @@ async fn without_redis_a_rate_holds_over_two_daemons() {
 async fn without_redis_and_the_table_of_rates_each_daemon_keeps_the_rate_itself() {
     let rig = Rig::new("timer = 'ledger_poll'").await;
     rig.run_sql("DROP TABLE tb_time_limit_task_rates").await;
-    let mut handlers = HandlerRegistry::new();
-    let starts = on(&mut handlers, "Paced", rate("20/s", 5));
+    let mut handlers = Handlers::new();
+    let (starts, registered) = on(&mut handlers, "Paced");
+    registered.rate(rate("20/s", 5));
     let _daemon = rig.daemon_with(handlers);
     let began = Instant::now();
     create(&rig, "Paced", 45, rig.now_ms().await + 500, 0).await;

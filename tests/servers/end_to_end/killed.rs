@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapsed::client::Pace;
 use lapsed::ledger::ListFilter;
 use lapsed::task::State;
-use lapsed::{HandlerRegistry, Limits, TaskContext};
+use lapsed::{Handlers, TaskContext};
 use rustix::process::Signal;
 
 use crate::end_to_end::rig::{
@@ -130,15 +130,13 @@ async fn a_daemon_in_another_pid_namespace_waits_for_the_lease() {
 }
 
 /// `Job@long` runs until its daemon ends. So does `Slow@run`, of which each daemon runs one at a time.
-fn held_and_free() -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Slow", "run", |_: TaskContext, _: Vec<String>| async {
-        std::future::pending().await
-    });
-    handlers.limit("Slow", "run", Limits::new().concurrency(1));
+fn held_and_free() -> Handlers {
+    let mut handlers = Handlers::new();
+    handlers
+        .on(("Slow", "run"), |_: Vec<String>| std::future::pending())
+        .concurrency(1);
     handlers.on(
-        "Job",
-        "long",
+        ("Job", "long"),
         |task: TaskContext, _: Vec<String>| async move {
             write_down(&task).await?;
             std::future::pending().await

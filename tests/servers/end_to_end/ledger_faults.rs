@@ -230,7 +230,7 @@ async fn a_row_that_is_locked_while_it_runs_is_settled_later_and_delays_no_other
     let (entered, mut running) = tokio::sync::mpsc::unbounded_channel();
     let go = std::sync::Arc::new(tokio::sync::Notify::new());
     let gate = std::sync::Arc::clone(&go);
-    handlers.on("Job", "gated", move |_, ()| {
+    handlers.on(("Job", "gated"), move || {
         let (entered, gate) = (entered.clone(), std::sync::Arc::clone(&gate));
         async move {
             entered.send(()).unwrap();
@@ -265,8 +265,7 @@ fn gated(rig: &Rig) -> (Daemon, std::sync::Arc<tokio::sync::Semaphore>) {
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let go = std::sync::Arc::clone(&gate);
     handlers.on(
-        "Job",
-        "gated",
+        ("Job", "gated"),
         move |task: lapsed::TaskContext, _: Vec<String>| {
             let go = std::sync::Arc::clone(&go);
             async move {

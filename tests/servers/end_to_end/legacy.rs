@@ -182,9 +182,8 @@ async fn a_handler_that_marks_its_row_itself_has_succeeded() {
     let rig = Rig::new("").await;
     let mut handlers = crate::end_to_end::rig::handlers();
     handlers.on(
-        "Job",
-        "marks",
-        |task: TaskContext, (then,): (String,)| async move {
+        ("Job", "marks"),
+        |task: TaskContext, then: String| async move {
             write_down(&task).await?;
             let mut tx = task.begin().await?;
             sqlx::query("UPDATE tb_time_limit_task SET status = 1 WHERE `key` = ?")

@@ -7,13 +7,13 @@ use std::time::Duration;
 use lapsed::client::{Pace, Pruning};
 use lapsed::ledger::{CancelAnswer, CancelFilter};
 use lapsed::task::State;
-use lapsed::{HandlerError, HandlerRegistry, TaskContext};
+use lapsed::{HandlerError, Handlers, TaskContext};
 use tokio::sync::Semaphore;
 
 use crate::end_to_end::rig::{Rig, handlers, key, until, write_down};
 
 /// Beside those of every daemon: `Job@held@..` runs until it is let go, `Job@fail@..` fails.
-fn with_held_runs(go: &Arc<Semaphore>) -> HandlerRegistry {
+fn with_held_runs(go: &Arc<Semaphore>) -> Handlers {
     let mut handlers = handlers();
     let go = Arc::clone(go);
     let held = move |task: TaskContext, _: Vec<String>| {
@@ -24,10 +24,9 @@ fn with_held_runs(go: &Arc<Semaphore>) -> HandlerRegistry {
             Ok(())
         }
     };
-    handlers.on("Job", "held", held);
-    let fail =
-        |_: TaskContext, _: Vec<String>| async { Err::<(), _>(HandlerError::new("no luck")) };
-    handlers.on("Job", "fail", fail);
+    handlers.on(("Job", "held"), held);
+    let fail = |_: Vec<String>| async { Err::<(), _>(HandlerError::new("no luck")) };
+    handlers.on(("Job", "fail"), fail);
     handlers
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapsed::task::{Scope, State};
-use lapsed::{Due, HandlerError, HandlerRegistry, Task, TaskClient, TaskContext, UnixMs};
+use lapsed::{Due, HandlerError, Handlers, Task, TaskClient, TaskContext, UnixMs};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::end_to_end::rig::{Daemon, Rig, create, handlers, key, numbers, until, write_down};
@@ -58,12 +58,11 @@ async fn create_many(client: &TaskClient, name: &str, count: i64, first_ms: i64,
 }
 
 /// Besides [`handlers`]: `Jobs@record` and `Job@records`, which are other tasks than `Job@record`.
-fn namesakes() -> HandlerRegistry {
+fn namesakes() -> Handlers {
     let mut handlers = handlers();
     for (class, method) in [("Jobs", "record"), ("Job", "records")] {
         handlers.on(
-            class,
-            method,
+            (class, method),
             |task: TaskContext, _: Vec<String>| async move { write_down(&task).await },
         );
     }
@@ -159,17 +158,20 @@ async fn a_pause_lasts_over_a_restart() {
 #[tokio::test]
 async fn a_pause_in_the_middle_of_a_burst_ends_it_and_what_runs_goes_on() {
     let rig = Rig::new("engine.concurrency = 16").await;
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     let permits = Arc::new(Semaphore::new(10));
     let gate = Arc::clone(&permits);
-    handlers.on("Burst", "slow", move |task: TaskContext, _: Vec<String>| {
-        let gate = Arc::clone(&gate);
-        async move {
-            write_down(&task).await?;
-            gate.acquire().await?.forget();
-            Ok(())
-        }
-    });
+    handlers.on(
+        ("Burst", "slow"),
+        move |task: TaskContext, _: Vec<String>| {
+            let gate = Arc::clone(&gate);
+            async move {
+                write_down(&task).await?;
+                gate.acquire().await?.forget();
+                Ok(())
+            }
+        },
+    );
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     let client = rig.client().await;
@@ -228,10 +230,10 @@ async fn a_bare_key_of_a_paused_class_becomes_a_task_and_waits() {
 #[tokio::test]
 async fn a_retry_of_a_paused_class_waits_and_keeps_its_attempts() {
     let rig = Rig::new("").await;
-    let mut handlers = HandlerRegistry::new();
+    let mut handlers = Handlers::new();
     let paused = Arc::new(Notify::new());
     let gate = Arc::clone(&paused);
-    handlers.on("Job", "flaky", move |task: TaskContext, ()| {
+    handlers.on(("Job", "flaky"), move |task: TaskContext| {
         let gate = Arc::clone(&gate);
         async move {
             write_down(&task).await?;

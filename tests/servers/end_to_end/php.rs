@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use lapsed::HandlerRegistry;
+use lapsed::Handlers;
 use lapsed::task::State;
 
 use crate::end_to_end::rig::{Rig, Setup, until};
@@ -79,7 +79,7 @@ fn php(rig: &Rig, arguments: &[&str]) -> String {
 #[tokio::test]
 async fn tasks_that_php_creates_are_run_by_php() {
     let rig = shop().await;
-    let _daemon = rig.daemon_with(HandlerRegistry::new());
+    let _daemon = rig.daemon_with(Handlers::new());
     php(&rig, &["create", "42", "2"]);
     assert_eq!(php(&rig, &["state", "42"]), "Open");
     until("the auction has ended", async || {
@@ -93,7 +93,7 @@ async fn tasks_that_php_creates_are_run_by_php() {
 #[tokio::test]
 async fn what_php_deletes_does_not_run_and_what_it_creates_again_does() {
     let rig = shop().await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     daemon.hears_events().await;
     php(&rig, &["create", "7", "2"]);
     php(&rig, &["cancel", "7"]);

@@ -13,8 +13,7 @@ use lapsed::ledger::{Admin, TaskRecord};
 use lapsed::sandbox::{PrivateMaria, PrivateRedis, RedisOptions};
 use lapsed::task::State;
 use lapsed::{
-    Config, Due, HandlerRegistry, MysqlTask, MysqlTaskClient, TaskClient, TaskContext, TaskKey,
-    UnixMs,
+    Config, Due, Handlers, MysqlTask, MysqlTaskClient, TaskClient, TaskContext, TaskKey, UnixMs,
 };
 use redis::aio::MultiplexedConnection;
 use sqlx::mysql::MySqlPoolOptions;
@@ -231,7 +230,7 @@ impl Rig {
         self.daemon_with(handlers())
     }
 
-    pub fn daemon_with(&self, handlers: HandlerRegistry) -> Daemon {
+    pub fn daemon_with(&self, handlers: Handlers) -> Daemon {
         Daemon::start(&self.config(), handlers)
     }
 
@@ -412,16 +411,14 @@ impl Rig {
 
 /// What daemons of this suite can run:
 /// `Job@record@..` writes down when it ran; `Job@effect@..` completes together with an effect.
-pub fn handlers() -> HandlerRegistry {
-    let mut handlers = HandlerRegistry::new();
+pub fn handlers() -> Handlers {
+    let mut handlers = Handlers::new();
     handlers.on(
-        "Job",
-        "record",
+        ("Job", "record"),
         |task: TaskContext, _: Vec<String>| async move { write_down(&task).await },
     );
     handlers.on(
-        "Job",
-        "effect",
+        ("Job", "effect"),
         |task: TaskContext, _: Vec<String>| async move {
             let mut tx = task.begin().await?;
             take_effect(&task, &mut tx).await?;
@@ -472,7 +469,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(config: &Config, handlers: HandlerRegistry) -> Self {
+    pub fn start(config: &Config, handlers: Handlers) -> Self {
         let adapters = Adapters::new(config).unwrap();
         let engine = adapters.engine(config, handlers);
         let status = engine.handle();

@@ -1,7 +1,7 @@
 //! Daemons share the work, and come in for each other.
 
 use lapsed::membership::VERSION;
-use lapsed::{HandlerRegistry, TaskContext};
+use lapsed::{Handlers, TaskContext};
 
 use crate::end_to_end::rig::{Daemon, Rig, Setup, create, until, write_down};
 
@@ -140,11 +140,9 @@ async fn what_a_killed_daemon_owned_is_started_by_the_other() {
 }
 
 /// Holds a slot for as long as the test lasts.
-fn able_to_hold(handlers: HandlerRegistry) -> HandlerRegistry {
+fn able_to_hold(handlers: Handlers) -> Handlers {
     let mut handlers = handlers;
-    handlers.on("Job", "hold", |_: TaskContext, _: Vec<String>| {
-        std::future::pending()
-    });
+    handlers.on(("Job", "hold"), |_: Vec<String>| std::future::pending());
     handlers
 }
 
@@ -202,10 +200,9 @@ async fn without_redis_each_daemon_owns_all() {
 async fn a_task_that_only_one_daemon_can_run_is_its_own() {
     let rig = Rig::new("").await;
     let with = |method: &str| {
-        let mut handlers = HandlerRegistry::new();
+        let mut handlers = Handlers::new();
         handlers.on(
-            "Job",
-            method,
+            ("Job", method),
             |task: TaskContext, _: Vec<String>| async move { write_down(&task).await },
         );
         handlers

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use lapsed::ledger::CancelAnswer;
 use lapsed::task::State;
-use lapsed::{Due, HandlerError, HandlerRegistry, MysqlTask, Task, TaskContext};
+use lapsed::{Due, HandlerError, Handlers, MysqlTask, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
 use crate::end_to_end::rig::{LATE_MS_MAX, Rig, Setup, key, take_effect, until, write_down};
 
 /// `Job@run` by this closure.
-fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> HandlerRegistry
+fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> Handlers
 where
     R: Future<Output = Result<(), HandlerError>> + Send + 'static,
 {
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "run", move |task: TaskContext, ()| run(task));
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "run"), move |task: TaskContext| run(task));
     handlers
 }
 
@@ -95,7 +95,7 @@ async fn a_run_that_outlives_its_timeout_leaves_no_effect() {
 
 /// A handler that takes effect, waits to be let go, and then completes; and what its completions came to.
 struct Gated {
-    handlers: HandlerRegistry,
+    handlers: Handlers,
     entered: mpsc::UnboundedReceiver<()>,
     go: Arc<Notify>,
     results: mpsc::UnboundedReceiver<bool>,
@@ -266,7 +266,7 @@ async fn a_task_can_complete_and_create_the_next_one_together() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
     let mut handlers = crate::end_to_end::rig::handlers();
-    handlers.on("Job", "chain", move |task: TaskContext, (step,): (u32,)| {
+    handlers.on(("Job", "chain"), move |task: TaskContext, step: u32| {
         let client = client.clone();
         async move {
             let mut tx = task.begin().await?;

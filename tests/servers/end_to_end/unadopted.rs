@@ -2,7 +2,7 @@
 
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
-use lapsed::{HandlerRegistry, TaskContext};
+use lapsed::{Handlers, TaskContext};
 use sqlx::AssertSqlSafe;
 
 use crate::end_to_end::rig::{Daemon, Rig, Setup, until, write_down};
@@ -254,21 +254,24 @@ async fn what_a_replica_deletes_calls_nothing_off() {
 async fn a_handler_that_arms_its_own_key_runs_each_time() {
     let rig = Rig::new("").await;
     let redis = rig.redis_connection().await;
-    let mut handlers = HandlerRegistry::new();
-    handlers.on("Job", "record", move |task: TaskContext, _: Vec<String>| {
-        let mut redis = redis.clone();
-        async move {
-            write_down(&task).await?;
-            let () = redis::cmd("SET")
-                .arg(task.key().as_str())
-                .arg("")
-                .arg("PX")
-                .arg(300)
-                .query_async(&mut redis)
-                .await?;
-            Ok(())
-        }
-    });
+    let mut handlers = Handlers::new();
+    handlers.on(
+        ("Job", "record"),
+        move |task: TaskContext, _: Vec<String>| {
+            let mut redis = redis.clone();
+            async move {
+                write_down(&task).await?;
+                let () = redis::cmd("SET")
+                    .arg(task.key().as_str())
+                    .arg("")
+                    .arg("PX")
+                    .arg(300)
+                    .query_async(&mut redis)
+                    .await?;
+                Ok(())
+            }
+        },
+    );
     let daemon = Daemon::start(&rig.config(), handlers);
     daemon.hears_events().await;
     rig.arm("Job@record@1", 300).await;

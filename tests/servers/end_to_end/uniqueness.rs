@@ -165,11 +165,10 @@ async fn a_refusal_says_what_there_is_and_writes_nothing() {
 #[tokio::test]
 async fn tasks_with_a_suffix_are_many_of_one_kind() {
     let rig = Rig::new("").await;
-    let mut handlers = lapsed::HandlerRegistry::new();
+    let mut handlers = lapsed::Handlers::new();
     handlers.on(
-        "Mail",
-        "send",
-        |task: lapsed::TaskContext, (user,): (u64,)| async move {
+        ("Mail", "send"),
+        |task: lapsed::TaskContext, user: u64| async move {
             assert_eq!(user, 42, "the suffix is no argument");
             crate::end_to_end::rig::write_down(&task).await
         },

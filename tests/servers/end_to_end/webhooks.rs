@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use lapsed::task::State;
-use lapsed::{Due, HandlerRegistry, Task};
+use lapsed::{Due, Handlers, Task};
 use rustix::process::Signal;
 use sha2::Sha256;
 
@@ -37,7 +37,7 @@ impl Shop {
             receiver.url(path)
         );
         let rig = Rig::new(&settings).await;
-        let daemon = rig.daemon_with(HandlerRegistry::new());
+        let daemon = rig.daemon_with(Handlers::new());
         Self {
             rig,
             daemon,
@@ -271,7 +271,7 @@ async fn a_server_that_is_not_there_is_tried_again() {
         "retry.max_attempts = 2\n[[routes]]\nmatch = '^Hook@'\nwebhook = {{ url = 'http://127.0.0.1:{port}/T0/secret?x', allow = ['127.0.0.0/8'] }}"
     ))
     .await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     daemon.create("Hook@it", 0).await;
     rig.until_state("Hook@it", State::Dead).await;
     let error = rig.record("Hook@it").await.last_error.unwrap();
@@ -344,7 +344,7 @@ async fn what_is_answered_is_kept_with_the_task_if_the_route_says_so() {
         receiver.url("/{method}")
     );
     let rig = Rig::new(&settings).await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     for (method, state, result) in [
         ("json", State::Done, Some(r#"{"charged": 12.50}"#)),
         ("text", State::Done, Some(r#""paid""#)),

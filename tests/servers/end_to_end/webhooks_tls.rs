@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lapsed::HandlerRegistry;
+use lapsed::Handlers;
 use lapsed::task::State;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -93,7 +93,7 @@ async fn post(shop: &Shop, webhook: &str) -> (Rig, String) {
         shop.url
     ))
     .await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     daemon.create("Hook@it", 0).await;
     crate::end_to_end::rig::until("the task is over", async || {
         rig.state("Hook@it").await.is_finished()

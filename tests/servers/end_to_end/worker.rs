@@ -22,18 +22,14 @@ async fn serve() {
     let config = config_of_program();
     tracing_subscriber::fmt().with_ansi(false).init();
     let mut handlers = handlers();
-    handlers.on(
-        "Job",
-        "slow",
-        |task: TaskContext, (ms,): (u64,)| async move {
-            write_down(&task).await?;
-            let mut tx = task.begin().await?;
-            take_effect(&task, &mut tx).await?;
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            task.complete_in(tx).await
-        },
-    );
-    handlers.on("Job", "kills", |task: TaskContext, ()| async move {
+    handlers.on(("Job", "slow"), |task: TaskContext, ms: u64| async move {
+        write_down(&task).await?;
+        let mut tx = task.begin().await?;
+        take_effect(&task, &mut tx).await?;
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        task.complete_in(tx).await
+    });
+    handlers.on(("Job", "kills"), |task: TaskContext| async move {
         write_down(&task).await?;
         std::process::abort();
     });

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use lapsed::HandlerRegistry;
+use lapsed::Handlers;
 use lapsed::task::State;
 use tokio::net::TcpStream;
 
@@ -44,7 +44,7 @@ async fn worker(rig: &Rig, script: &'static str, tasks: usize) -> String {
 #[tokio::test]
 async fn php_takes_tasks_from_a_stream_and_a_list_and_does_each_once() {
     let rig = Rig::new(&routes(1)).await;
-    let daemon = rig.daemon_with(HandlerRegistry::new());
+    let daemon = rig.daemon_with(Handlers::new());
     for name in ["Order@close@1", "Order@close@2", "Mail@remind@3"] {
         daemon.create(name, 0).await;
     }
@@ -174,7 +174,7 @@ async fn php_takes_webhooks_that_are_signed_with_a_key_it_knows() {
         })
         .await;
         let rig = Rig::new(&format!("retry.max_attempts = 1\n{}", routes(port))).await;
-        let daemon = rig.daemon_with(HandlerRegistry::new());
+        let daemon = rig.daemon_with(Handlers::new());
         daemon.create("Hook@ring@1", 0).await;
         rig.until_state("Hook@ring@1", state).await;
         let error = rig.record("Hook@ring@1").await.last_error;

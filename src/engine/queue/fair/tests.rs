@@ -2,7 +2,7 @@ use super::*;
 use crate::engine::queue::route_load::RoutePermit;
 use crate::task::TaskKey;
 use crate::timer::Source;
-use crate::{Config, HandlerRegistry};
+use crate::{Config, Handlers};
 
 /// [`RouteQueues`] over routes that each match one class.
 struct Fixture {
@@ -14,7 +14,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(routes: &[(&str, &str)]) -> Self {
-        let router = Router::new(HandlerRegistry::new(), &config(routes));
+        let router = Router::new(Handlers::new(), &config(routes));
         let queues = RouteQueues::new(&router, Arc::default());
         let free = 1_000;
         Self {

@@ -1,7 +1,7 @@
 //! Daemon processes and servers that are killed, stopped and started, as planned.
 
 use lapsed::task::Scope;
-use lapsed::{Engine, HandlerRegistry, TaskContext};
+use lapsed::{Engine, Handlers, TaskContext};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -25,12 +25,11 @@ async fn serve() {
 }
 
 /// Beside those of every daemon: `Model@record@..` and `Model@pausable@..` write down when they ran.
-fn with_model() -> HandlerRegistry {
+fn with_model() -> Handlers {
     let mut handlers = handlers();
     for method in ["record", "pausable"] {
         handlers.on(
-            "Model",
-            method,
+            ("Model", method),
             |task: TaskContext, _: Vec<String>| async move { write_down(&task).await },
         );
     }

@@ -95,7 +95,7 @@ async fn a_series_changed_during_a_run_loses_none_of_its_effects() {
     let go = Arc::new(tokio::sync::Notify::new());
     let gate = Arc::clone(&go);
     let mut handlers = handlers();
-    handlers.on("Job", "gated", move |task: TaskContext, ()| {
+    handlers.on(("Job", "gated"), move |task: TaskContext| {
         let (entered, gate) = (entered.clone(), Arc::clone(&gate));
         async move {
             entered.send(()).unwrap();

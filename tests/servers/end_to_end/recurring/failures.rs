@@ -3,19 +3,18 @@
 use std::collections::BTreeSet;
 
 use lapsed::task::{CatchUp, State};
-use lapsed::{HandlerError, HandlerRegistry, TaskContext};
+use lapsed::{HandlerError, Handlers, TaskContext};
 
 use super::{begin, begun_ago, each_once, every};
 use crate::end_to_end::rig::{Rig, handlers, until, write_down};
 use crate::end_to_end::worker::Process;
 
 /// Fails as the argument says.
-fn failing() -> HandlerRegistry {
+fn failing() -> Handlers {
     let mut handlers = handlers();
     handlers.on(
-        "Job",
-        "fails",
-        |task: TaskContext, (how,): (String,)| async move {
+        ("Job", "fails"),
+        |task: TaskContext, how: String| async move {
             write_down(&task).await?;
             match how.as_str() {
                 "for-good" => Err(HandlerError::permanent("never")),

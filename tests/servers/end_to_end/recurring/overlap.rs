@@ -17,8 +17,7 @@ async fn occurrences_that_may_overlap_are_tasks_of_their_own() {
     let (running, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (now, max) = (Arc::clone(&running), Arc::clone(&most));
     handlers.on(
-        "Job",
-        "long",
+        ("Job", "long"),
         move |task: TaskContext, args: Vec<String>| {
             let (now, max) = (Arc::clone(&now), Arc::clone(&max));
             async move {

@@ -54,7 +54,7 @@ async fn a_handlers_own_due_time_comes_before_that_of_its_series() {
     let rig = Rig::new("").await;
     let mut handlers = handlers();
     let count = Arc::new(AtomicU32::new(0));
-    handlers.on("Job", "again", move |task: TaskContext, ()| {
+    handlers.on(("Job", "again"), move |task: TaskContext| {
         let run = count.fetch_add(1, Ordering::SeqCst);
         async move {
             assert!(task.recurrence().is_some());
@@ -86,25 +86,21 @@ async fn a_handler_that_marks_its_row_processed_does_not_end_its_series() {
     let rig = Rig::new("").await;
     let mut handlers = handlers();
     let sql = rig.sql.clone();
-    handlers.on(
-        "Job",
-        "legacy",
-        move |task: TaskContext, (way,): (String,)| {
-            let sql = sql.clone();
-            async move {
-                write_down(&task).await?;
-                let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = ?";
-                let mark = sqlx::query(mark).bind(task.key().as_str());
-                mark.execute(&sql).await?;
-                match way.as_str() {
-                    "fails" => Err(HandlerError::new("not now")),
-                    "dies" => Err(HandlerError::permanent("never")),
-                    "snoozes" => Err(HandlerError::snooze(Duration::from_millis(1))),
-                    _ => Ok(()),
-                }
+    handlers.on(("Job", "legacy"), move |task: TaskContext, way: String| {
+        let sql = sql.clone();
+        async move {
+            write_down(&task).await?;
+            let mark = "UPDATE tb_time_limit_task SET status = 1 WHERE `key` = ?";
+            let mark = sqlx::query(mark).bind(task.key().as_str());
+            mark.execute(&sql).await?;
+            match way.as_str() {
+                "fails" => Err(HandlerError::new("not now")),
+                "dies" => Err(HandlerError::permanent("never")),
+                "snoozes" => Err(HandlerError::snooze(Duration::from_millis(1))),
+                _ => Ok(()),
             }
-        },
-    );
+        }
+    });
     let daemon = rig.daemon_with(handlers);
     let ways = ["returns", "fails", "dies", "snoozes"].map(|way| format!("Job@legacy@{way}"));
     for name in &ways {
@@ -144,26 +140,22 @@ async fn a_series_that_is_cancelled_during_its_run_is_not_armed_again() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let open = Arc::clone(&gate);
     let mut handlers = handlers();
-    handlers.on(
-        "Job",
-        "gated",
-        move |task: TaskContext, (way,): (String,)| {
-            let (entered, gate) = (entered.clone(), Arc::clone(&gate));
-            async move {
-                entered.send(()).unwrap();
-                drop(gate.acquire().await);
-                match way.as_str() {
-                    "completes" => task.complete_in(task.begin().await?).await,
-                    "again" => {
-                        let tx = task.begin().await?;
-                        task.again_in(tx, Due::after_ms(3_600_000)?).await
-                    }
-                    "fails" => Err(HandlerError::permanent("no")),
-                    _ => Ok(()),
+    handlers.on(("Job", "gated"), move |task: TaskContext, way: String| {
+        let (entered, gate) = (entered.clone(), Arc::clone(&gate));
+        async move {
+            entered.send(()).unwrap();
+            drop(gate.acquire().await);
+            match way.as_str() {
+                "completes" => task.complete_in(task.begin().await?).await,
+                "again" => {
+                    let tx = task.begin().await?;
+                    task.again_in(tx, Due::after_ms(3_600_000)?).await
                 }
+                "fails" => Err(HandlerError::permanent("no")),
+                _ => Ok(()),
             }
-        },
-    );
+        }
+    });
     let daemon = rig.daemon_with(handlers);
     let soon = UnixMs(rig.now_ms().await + 500);
     for (way, _) in WAYS {
