@@ -1,4 +1,4 @@
-//! Looking at tasks, and what people do with many dead ones: bring them back, throw them away.
+//! Administration: looks up tasks, redrives and discards dead ones.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -6,71 +6,48 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::pruning::EVENTS_TAKE;
+use super::pace::Pace;
 use super::{ClientError, IntoKey, TaskClient};
+use crate::ledger::pruning::EVENTS_HANDLED_AFTER;
 use crate::ledger::{Admin, ListFilter, ListPage, Picked, RunNowAnswer, TaskRecord};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
-/// Rows that are looked for at a time.
+/// Maximum number of rows that one statement looks for.
 const PICK: u32 = 10_000;
 
-/// Most rows of one statement, and of its transaction.
-pub(super) const BATCH_MAX: u32 = 500;
-
-/// Statements in a second, where the rows of one are that few.
-const STATEMENTS_PER_SECOND: u32 = 10;
-
-/// How fast many rows are worked through, so that what runs beside it is not late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace(NonZeroU32);
-
-impl Pace {
-    /// So many rows in a second.
-    pub fn per_second(rows: NonZeroU32) -> Self {
-        Self(rows)
-    }
-
-    /// Rows of one statement.
-    fn batch(self) -> u32 {
-        (self.0.get() / STATEMENTS_PER_SECOND).clamp(1, BATCH_MAX)
-    }
-
-    /// How far apart statements of so many rows are.
-    pub(super) fn apart(self, rows: u32) -> Duration {
-        Duration::from_secs(1) * rows / self.0.get()
-    }
-}
-
-impl Default for Pace {
-    /// 1,000 rows in a second.
-    fn default() -> Self {
-        Self(NonZeroU32::new(1_000).expect("it is not zero"))
-    }
-}
-
 impl TaskClient {
-    /// One task with everything that is known of it: its state, errors, history, result.
+    /// Returns a task with its state, errors, history and result; `None` if the key has no row.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn find(&self, key: impl IntoKey) -> Result<Option<TaskRecord>, ClientError> {
         let key = key.into_key()?;
         Ok(self.ledger.find(&key).await?)
     }
 
-    /// A page of the tasks that fit.
+    /// Returns a page of the tasks that match.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn list(&self, filter: &ListFilter) -> Result<ListPage, ClientError> {
         Ok(self.ledger.list(filter).await?)
     }
 
-    /// Brings a dead task back: pending and due at once under the same id, its counters cleared, its history kept.
+    /// Redrives a dead task: it is pending and due at once, under the same id. Its counters are cleared, its history is
+    /// kept.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Safe to drop: the task may or may not be redriven.
     pub async fn redrive(&self, key: impl IntoKey) -> Result<RunNowAnswer, ClientError> {
         let key = &key.into_key()?;
         let answer = self.ledger.redrive(key).await?;
@@ -80,18 +57,17 @@ impl TaskClient {
         Ok(answer)
     }
 
-    /// As [`redrive`](Self::redrive), for all dead tasks that fit, at this pace; answers how many. A `limit` of 0 is
-    /// none, and the states of the filter are not looked at: it is always the dead.
+    /// Redrives all dead tasks that match, in batches at this pace. Returns their number. A `limit` of 0 means no limit.
+    /// The states of the filter are ignored.
     ///
-    /// Their keys are not armed: they fall due again as of [`REDRIVEN_AGO`](crate::ledger::REDRIVEN_AGO), the sweep finds
-    /// them within a second or two, and since they are overdue it runs them in the share of the slots that a backlog has.
-    /// What falls due meanwhile stays punctual.
+    /// The keys are not armed. The tasks are due since [`REDRIVEN_AGO`](crate::ledger::REDRIVEN_AGO), the sweep finds them
+    /// within two seconds, and they run in the slots reserved for a backlog. Tasks that fall due meanwhile are not late.
     ///
     /// # Errors
-    /// [`ClientError`]; what was redriven before stays so.
+    /// [`ClientError`]; the batches before are redriven.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops it between two batches.
+    /// Cancel safe: dropping the future stops between two batches.
     ///
     /// ```no_run
     /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), lapsed::ClientError> {
@@ -113,10 +89,13 @@ impl TaskClient {
             .await
     }
 
-    /// As [`redrive_where`](Self::redrive_where), and says after each batch how many it has been so far; `progress` may
-    /// end it there.
+    /// As [`redrive_where`](Self::redrive_where). Calls `progress` after each batch with the number so far, and stops if
+    /// it breaks.
     ///
     /// # Errors
+    /// As [`redrive_where`](Self::redrive_where).
+    ///
+    /// # Cancel safety
     /// As [`redrive_where`](Self::redrive_where).
     pub async fn redrive_each(
         &self,
@@ -127,10 +106,14 @@ impl TaskClient {
         self.over_dead(filter, pace, Verb::Redrive, progress).await
     }
 
-    /// Deletes one dead task, for good, and its key in Redis. Tells whether it was dead, and not locked by another session.
+    /// Deletes a dead task and its key in Redis. Returns false if the task is not dead, or if another session has locked
+    /// its row.
     ///
     /// # Errors
-    /// [`ClientError`], also when Redis does not answer.
+    /// [`ClientError`], also if Redis does not answer.
+    ///
+    /// # Cancel safety
+    /// Safe to drop: the task may or may not be deleted.
     pub async fn discard(&self, key: impl IntoKey) -> Result<bool, ClientError> {
         let Some(task) = self.find(key).await? else {
             return Ok(false);
@@ -143,39 +126,45 @@ impl TaskClient {
         Ok(self.ledger.discard_rows(&[row]).await? == 1)
     }
 
-    /// Deletes all dead tasks that fit, for good, and their keys in Redis; answers how many. `limit` and states as for
+    /// Deletes all dead tasks that match, and their keys in Redis. Returns their number. `limit` and states are as for
     /// [`redrive_where`](Self::redrive_where).
     ///
     /// # Errors
-    /// [`ClientError`], also when Redis does not answer; what was deleted before is gone.
+    /// [`ClientError`], also if Redis does not answer; the batches before are deleted.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops it between two batches.
+    /// Cancel safe: dropping the future stops between two batches.
     pub async fn discard_where(&self, filter: &ListFilter) -> Result<u64, ClientError> {
         self.discard_each(filter, |_| ControlFlow::Continue(()))
             .await
     }
 
-    /// As [`discard_where`](Self::discard_where), and says after each batch how many it has been so far; `progress` may
-    /// end it there.
+    /// As [`discard_where`](Self::discard_where). Calls `progress` after each batch with the number so far, and stops if
+    /// it breaks.
     ///
     /// # Errors
+    /// As [`discard_where`](Self::discard_where).
+    ///
+    /// # Cancel safety
     /// As [`discard_where`](Self::discard_where).
     pub async fn discard_each(
         &self,
         filter: &ListFilter,
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64, ClientError> {
-        let pace = Pace(NonZeroU32::new(5_000).expect("it is not zero"));
+        let pace = Pace::per_second(NonZeroU32::new(5_000).expect("it is not zero"));
         self.over_dead(filter, pace, Verb::Discard, progress).await
     }
 
-    /// How many dead tasks fit. Counting ends after about a second; the answer says so.
+    /// Counts the dead tasks that match, for about a second at most: see [`DeadCount::is_part`].
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn count_dead(&self, filter: &ListFilter) -> Result<DeadCount, ClientError> {
-        // A page of its own may take as long again.
+        // The last page may take as long again.
         const LONGEST: Duration = Duration::from_millis(500);
         let until = Instant::now() + LONGEST;
         let mut is_part = false;
@@ -204,10 +193,10 @@ impl TaskClient {
         let unlimited = left == 0;
         let mut filter = filter.clone();
         let batch = pace.batch();
-        let mut ticks = interval(pace.apart(batch).max(Duration::from_millis(1)));
+        let mut ticks = interval(pace.interval(batch).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if verb == Verb::Redrive && filter.created_before.is_none() {
-            // What dies again meanwhile is not taken a second time.
+            // A task that dies again meanwhile is not redriven a second time.
             filter.created_before = Some(UnixMs(self.now().await?.0 + 1));
         }
         loop {
@@ -245,8 +234,8 @@ impl TaskClient {
         }
     }
 
-    /// Deletes the keys of dead tasks that are to be discarded: without its row, a key would be a task of its own. Returns
-    /// when the events of keys that Redis has just dropped have found that their tasks are dead.
+    /// Deletes the keys of dead tasks before their rows: a key without a row would be adopted as a new task. Returns when
+    /// daemons have handled the events of keys that Redis has just dropped.
     async fn delete_keys_of_dead(&self, rows: &[u64]) -> Result<(), ClientError> {
         let keys = self.ledger.dead_keys(rows).await?;
         if keys.is_empty() {
@@ -262,17 +251,17 @@ impl TaskClient {
         if !there.is_empty() {
             self.timer.disarm(&there).await?;
         }
-        tokio::time::sleep(EVENTS_TAKE).await;
+        tokio::time::sleep(EVENTS_HANDLED_AFTER).await;
         Ok(())
     }
 }
 
-/// How many dead tasks fit.
+/// The number of dead tasks that match a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadCount {
-    /// So many, at least.
+    /// The number of tasks counted.
     pub count: u64,
-    /// Counting ended before all were looked at.
+    /// True if counting ended early: there may be more.
     pub is_part: bool,
 }
 
@@ -281,19 +270,4 @@ enum Verb {
     Redrive,
     Discard,
     Count,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pace_is_kept_by_few_rows_at_a_time() {
-        for rate in [1, 7, 10, 500, 1_000, 5_000, 100_000] {
-            let pace = Pace::per_second(NonZeroU32::new(rate).unwrap());
-            let per_second = f64::from(pace.batch()) / pace.apart(pace.batch()).as_secs_f64();
-            assert!((per_second / f64::from(rate) - 1.0).abs() < 0.01, "{rate}");
-            assert!(pace.batch() <= BATCH_MAX);
-        }
-    }
 }

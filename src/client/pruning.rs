@@ -1,56 +1,51 @@
-//! Forgetting finished tasks by hand.
+//! Deletes finished tasks on request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::maintenance::{BATCH_MAX, Pace};
+use super::pace::{BATCH_MAX, Pace};
 use super::{ClientError, TaskClient};
-use crate::ledger::{Prune, Pruned, Retention};
+use crate::ledger::pruning::{next_page, pages_without_keys};
+use crate::ledger::{Prune, Retention};
 use crate::task::{State, TaskKey};
-use crate::timer::Remaining;
+use crate::timer::{Remaining, Timer};
 
-/// Pages of rows whose keys are asked for together, before the first of them is deleted: few to begin with, then twice as
-/// many each time.
+/// Number of pages whose keys are checked together, before the first of them is deleted. It starts small, so that the
+/// first progress is reported soon, and doubles each time.
 const PAGES_FIRST: usize = 4;
 const PAGES_MAX: usize = 40;
 
-/// By then the events of keys that Redis has just dropped were judged.
-pub(super) const EVENTS_TAKE: Duration = Duration::from_secs(2);
-
-/// Which finished tasks [`TaskClient::prune`] forgets.
+/// The finished tasks that [`TaskClient::prune`] deletes: those that match `older_than`, and those that match `keep`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pruning {
     /// Done, dead or cancelled.
     pub state: State,
-    /// Those that have been finished, and due, for at least so long.
+    /// Tasks that have been finished, and due, for at least this time.
     pub older_than: Option<Duration>,
-    /// All but so many, those that fell due last; nothing goes for this that finished within the last minute.
+    /// All tasks except this number of those that fell due last. A task that finished within the last minute is kept.
     pub keep: Option<u64>,
-    /// Only count.
+    /// Only count them.
     pub dry_run: bool,
 }
 
-/// Rows of one page, with their keys.
-type Rows = Vec<(u64, Option<TaskKey>)>;
-
 impl TaskClient {
-    /// Forgets finished tasks whose keys are gone, in small batches at this pace; answers how many. What is pending is never
-    /// touched.
+    /// Deletes finished tasks whose keys are gone, in batches at this pace. Returns their number. Pending tasks are never
+    /// deleted.
     ///
     /// # Errors
-    /// [`ClientError`], also when Redis does not answer for the keys; what was deleted before is gone.
+    /// [`ClientError`], also if Redis does not answer for the keys; the batches before are deleted.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops it between two batches.
+    /// Cancel safe: dropping the future stops between two batches.
     pub async fn prune(&self, pruning: Pruning, pace: Pace) -> Result<u64, ClientError> {
         self.prune_each(pruning, pace, |_| ControlFlow::Continue(()))
             .await
     }
 
-    /// As [`prune`](Self::prune), and says after each batch how many it has been so far; `progress` may end it there. A dry
-    /// run says nothing after its last batch.
+    /// As [`prune`](Self::prune). Calls `progress` after each batch with the number so far, and stops if it breaks. In a
+    /// dry run it is not called after the last batch.
     ///
     /// # Errors
     /// As [`prune`](Self::prune).
@@ -87,76 +82,34 @@ impl TaskClient {
         };
         let (mut count, mut pages_max) = (0, PAGES_FIRST);
         loop {
-            let pages = match dry_run {
-                true => {
-                    count += next_page(ledger, &mut prune).await?.len() as u64;
-                    Vec::new()
+            if dry_run {
+                count += next_page(ledger, &mut prune).await?.len() as u64;
+                if prune.after.is_none() || progress(count).is_break() {
+                    return Ok(count);
                 }
-                false => {
-                    self.pages_without_keys(ledger, &mut prune, pages_max)
-                        .await?
-                }
-            };
+                continue;
+            }
+            let are_gone = |keys| are_gone(&*self.timer, keys);
+            let pages = pages_without_keys(ledger, &mut prune, pages_max, are_gone).await?;
             pages_max = PAGES_MAX.min(pages_max * 2);
             for page in pages {
-                let gone = self.whose_keys_are_gone(page).await?;
-                let deleted = ledger.prune_rows(&prune, &gone).await?;
+                let deleted = ledger.prune_rows(&prune, &page).await?;
                 count += deleted;
                 if progress(count).is_break() {
                     return Ok(count);
                 }
                 let rows = u32::try_from(deleted).unwrap_or(BATCH_MAX);
-                sleep(pace.apart(rows)).await;
+                sleep(pace.interval(rows)).await;
             }
-            if prune.after.is_none() || (dry_run && progress(count).is_break()) {
+            if prune.after.is_none() {
                 return Ok(count);
             }
         }
     }
-
-    /// The next pages of rows, once Redis was asked for their keys, which makes it drop those that are due, and the events
-    /// of these have arrived: then their rows said that they have finished.
-    async fn pages_without_keys(
-        &self,
-        ledger: &dyn Retention,
-        prune: &mut Prune,
-        pages_max: usize,
-    ) -> Result<Vec<Rows>, ClientError> {
-        let (mut pages, mut gone) = (Vec::new(), 0);
-        for _ in 0..pages_max {
-            let page = next_page(ledger, prune).await?;
-            gone += self.whose_keys_are_gone(page.clone()).await?.len();
-            if !page.is_empty() {
-                pages.push(page);
-            }
-            if prune.after.is_none() {
-                break;
-            }
-        }
-        if gone > 0 {
-            sleep(EVENTS_TAKE).await;
-        }
-        Ok(pages)
-    }
-
-    /// A row outlives its key: what Redis says late of that finds that its task has finished.
-    async fn whose_keys_are_gone(&self, rows: Rows) -> Result<Vec<u64>, ClientError> {
-        let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
-        let mut remaining = self.timer.remaining(&keys).await?.into_iter();
-        let gone = rows.into_iter().filter(|(_, key)| {
-            key.is_none() || !matches!(remaining.next(), Some(Remaining::Ms(_)))
-        });
-        Ok(gone.map(|(row, _)| row).collect())
-    }
 }
 
-/// The next page of what is to be forgotten; behind the last one `after` is `None`.
-async fn next_page(ledger: &dyn Retention, prune: &mut Prune) -> Result<Rows, ClientError> {
-    let Pruned {
-        rows: _,
-        found,
-        next,
-    } = ledger.prune(prune).await?;
-    prune.after = next;
-    Ok(found)
+async fn are_gone(timer: &dyn Timer, keys: Vec<TaskKey>) -> Result<Vec<bool>, ClientError> {
+    let remaining = timer.remaining(&keys).await?;
+    let is_gone = |remaining: Remaining| !matches!(remaining, Remaining::Ms(_));
+    Ok(remaining.into_iter().map(is_gone).collect())
 }

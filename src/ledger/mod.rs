@@ -37,6 +37,7 @@ pub mod migrate;
 pub mod mysql;
 mod pauses;
 mod producer;
+pub(crate) mod pruning;
 mod record;
 pub mod recurring;
 mod retention;

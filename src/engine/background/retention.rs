@@ -9,9 +9,10 @@ use tokio::time::Instant;
 use crate::config::RetentionConfig;
 use crate::engine::deps::Deps;
 use crate::engine::reports::RetentionBehind;
-use crate::ledger::{LedgerError, Prune, Pruned};
+use crate::ledger::pruning::pages_without_keys;
+use crate::ledger::{LedgerError, Prune};
 use crate::task::{State, TaskKey};
-use crate::timer::Remaining;
+use crate::timer::{Remaining, TimerError};
 
 /// Rows that one statement examines.
 const BATCH: u32 = 500;
@@ -27,8 +28,6 @@ const EVERY_SHARE: u32 = 100;
 /// Number of batches whose keys are checked together, before the first of them is deleted.
 const PAGES: usize = 40;
 
-/// Time after which every daemon has handled the events of keys that Redis has just dropped.
-const EVENTS_HANDLED_AFTER: Duration = Duration::from_secs(2);
 /// Time limit of a pass. The next pass starts over from the oldest rows, and retention counts as behind.
 const PASS_MAX: Duration = Duration::from_secs(60);
 
@@ -115,9 +114,13 @@ impl Retention {
         while !passes.is_empty() && Instant::now() < until {
             let mut more = Vec::with_capacity(passes.len());
             for (mut prune, mut pruned) in passes {
-                let Some(pages) = self.without_keys(&mut prune).await? else {
-                    tracing::debug!("finished tasks are kept while redis does not answer");
-                    return Ok(false);
+                let pages = match self.without_keys(&mut prune).await {
+                    Ok(pages) => pages,
+                    Err(PruneError::Ledger(error)) => return Err(error),
+                    Err(PruneError::Timer(_)) => {
+                        tracing::debug!("finished tasks are kept while redis does not answer");
+                        return Ok(false);
+                    }
                 };
                 for page in pages {
                     let rows = self.deps.ledger.prune_rows(&prune, &page).await?;
@@ -146,54 +149,30 @@ impl Retention {
         Ok(!passes.is_empty())
     }
 
-    /// Returns the next pages of rows that may be pruned: those whose keys are gone. A row outlives its key, so that
-    /// the event of a key that Redis drops late finds that its task has finished. Checking the keys makes Redis drop
-    /// those that are due; their events have arrived when this returns. `None` while Redis does not answer.
-    async fn without_keys(&self, prune: &mut Prune) -> Result<Option<Vec<Vec<u64>>>, LedgerError> {
-        let mut pages = Vec::new();
-        for _ in 0..PAGES {
-            let dry_run = Prune {
-                dry_run: true,
-                ..*prune
-            };
-            let Pruned {
-                rows: _,
-                found,
-                next,
-            } = self.deps.ledger.prune(&dry_run).await?;
-            prune.after = next;
-            let Some(page) = self.filter_gone_keys(found).await else {
-                return Ok(None);
-            };
-            if !page.is_empty() {
-                pages.push(page);
-            }
-            if next.is_none() {
-                break;
-            }
+    /// Returns the next pages of rows that may be pruned: those whose keys are gone.
+    async fn without_keys(&self, prune: &mut Prune) -> Result<Vec<Vec<u64>>, PruneError> {
+        // No key is adopted where no route adopts.
+        let adopts = self.deps.router.adopts_any();
+        let are_gone = |keys: Vec<TaskKey>| async move {
             tokio::time::sleep(REST).await;
-        }
-        if !pages.is_empty() {
-            tokio::time::sleep(EVENTS_HANDLED_AFTER).await;
-        }
-        Ok(Some(pages))
-    }
-
-    async fn filter_gone_keys(&self, rows: Vec<(u64, Option<TaskKey>)>) -> Option<Vec<u64>> {
-        if !self.deps.router.adopts_any() {
-            // No key is adopted here.
-            return Some(rows.into_iter().map(|(row, _)| row).collect());
-        }
-        let keys: Vec<TaskKey> = rows.iter().filter_map(|(_, key)| key.clone()).collect();
-        let remaining = self.deps.timer.remaining(&keys).await.ok()?;
-        let mut remaining = remaining.into_iter();
-        let mut is_gone = |key: &Option<TaskKey>| match key {
-            Some(_) => !matches!(remaining.next(), Some(Remaining::Ms(_))),
-            None => true,
+            if !adopts {
+                return Ok(vec![true; keys.len()]);
+            }
+            let remaining = self.deps.timer.remaining(&keys).await?;
+            let is_gone = |remaining: Remaining| !matches!(remaining, Remaining::Ms(_));
+            Ok(remaining.into_iter().map(is_gone).collect())
         };
-        let gone = rows.into_iter().filter(|(_, key)| is_gone(key));
-        Some(gone.map(|(row, _)| row).collect())
+        pages_without_keys(&*self.deps.ledger, prune, PAGES, are_gone).await
     }
+}
+
+/// Why a pass could not prune.
+#[derive(Debug, thiserror::Error)]
+enum PruneError {
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Timer(#[from] TimerError),
 }
 
 /// Logs the number of pruned rows.
