@@ -28,12 +28,10 @@
 //! # }
 //! ```
 
-mod assertions;
 mod kit;
 mod ran;
 mod run;
 
-pub use assertions::{DeadTask, ScheduledTask, TaskRuns};
-pub use kit::{START, TestKit};
+pub use kit::{DeadTask, START, ScheduledTask, TaskRuns, TestKit};
 pub use ran::Ran;
 pub use run::TestRun;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::kit::{TestKit, lines};
-use super::ran::Ran;
+use super::{TestKit, lines};
 use crate::client::IntoKey;
 use crate::ledger::TaskRecord;
 use crate::task::{Outcome, State, TaskKey, UnixMs};
+use crate::testing::Ran;
 
 impl TestKit {
     /// Expects the task to be pending, or to wait for a retry.

@@ -1,11 +1,14 @@
 //! An engine and a ledger in memory, on a clock that stands still.
 
+mod assertions;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
+pub use self::assertions::{DeadTask, ScheduledTask, TaskRuns};
 use super::Ran;
 use crate::client::TaskClient;
 use crate::clock::LedgerClock;
@@ -216,7 +219,7 @@ impl TestKit {
     }
 
     /// All tasks in these states, in the order of their creation; in any, if none is named.
-    pub(super) fn list(&self, states: Vec<StateFilter>) -> Vec<TaskRecord> {
+    fn list(&self, states: Vec<StateFilter>) -> Vec<TaskRecord> {
         let filter = ListFilter {
             states,
             limit: u32::MAX,
@@ -225,7 +228,7 @@ impl TestKit {
         at_once(self.ledger.list(&filter)).tasks
     }
 
-    pub(super) fn find(&self, key: &TaskKey) -> Option<TaskRecord> {
+    fn find(&self, key: &TaskKey) -> Option<TaskRecord> {
         at_once(self.ledger.find(key))
     }
 
@@ -305,7 +308,7 @@ fn at_once<T, E: std::fmt::Debug>(answer: impl Future<Output = Result<T, E>>) ->
         .expect("the ledger in memory refuses nothing")
 }
 
-pub(super) fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let lines: Vec<String> = items
         .into_iter()
         .map(|item| format!("  {}", item.to_string()))
