@@ -62,7 +62,6 @@ use crate::handler::Router;
 use crate::ledger::{Claimant, Ledger, LedgerError};
 use crate::limiter::RateLimiter;
 use crate::membership::{MemberId, Membership, Ownership};
-use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Cause, Timer};
 
@@ -71,6 +70,7 @@ pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub(crate) use self::stepper::Stepper;
+pub use crate::telemetry::{DropReason, Metrics};
 
 /// The components of an engine.
 #[derive(Clone)]

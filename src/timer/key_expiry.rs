@@ -18,7 +18,9 @@ use super::nudge::Nudge;
 use super::{Alarm, ArmMode, Armed, ArmedPage, Hearing, Remaining, SignalSink, Timer, TimerError};
 use crate::clock::LedgerClock;
 use crate::config::{NudgeConfig, RedisConfig, SentinelConfig};
-use crate::redis::{ArmedKey, Commands, Endpoint, Events, Existing, Keyspace, RedisError, Ttl};
+#[doc(hidden)] // for the tests
+pub use crate::redis::Events;
+use crate::redis::{ArmedKey, Commands, Endpoint, Existing, Keyspace, RedisError, Ttl};
 use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 

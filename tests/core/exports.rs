@@ -165,12 +165,12 @@ struct Item {
     members: Vec<String>,
 }
 
-/// The public items of a file, but those that only tests have.
+/// The public items of a file, except those of tests and those hidden from the documentation.
 fn items(text: &str) -> Vec<Item> {
     let mut items = Vec::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        if line == "#[cfg(test)]" {
+        if line == "#[cfg(test)]" || line.starts_with("#[doc(hidden)]") {
             lines.next();
         }
         let Some((kind, rest)) = public(line) else {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lapsed::engine::{DropReason, Metrics};
 use lapsed::ledger::Stats;
 use lapsed::task::{Reason, State};
-use lapsed::telemetry::{DropReason, Metrics};
 
 use crate::support::snapshot::assert_snapshot;
 

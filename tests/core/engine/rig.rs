@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::client::Receipt;
-use lapsed::engine::{EngineError, Handle, Parts};
+use lapsed::engine::{EngineError, Handle, Metrics, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Ledger, NewTask, Producer, TaskRecord};
 use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
 use lapsed::task::{Arming, State, TaskKey, UnixMs};
-use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, Engine, HandlerError, Handlers, TaskClient, TaskContext};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapsed::engine::Parts;
+use lapsed::engine::{Metrics, Parts};
 use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
@@ -15,7 +15,6 @@ use lapsed::membership::{
     Audit, AuditLockState, Capabilities, Heartbeat, LIFETIME, MemberId, Membership,
     MembershipError, REFRESH, Readiness,
 };
-use lapsed::telemetry::Metrics;
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, Engine, Handlers, TaskContext, TaskKey, UnixMs};

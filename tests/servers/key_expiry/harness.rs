@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use lapsed::clock::{LedgerClock, wall};
 use lapsed::config::{Config, NudgeConfig, RedisConfig, SentinelConfig};
-use lapsed::redis::Events;
+use lapsed::engine::Metrics;
 use lapsed::task::{Arming, TaskKey, UnixMs};
-use lapsed::telemetry::Metrics;
+use lapsed::timer::key_expiry::Events;
 use lapsed::timer::key_expiry::KeyExpiry;
 use lapsed::timer::{
     AdoptionCandidate, Alarm, ArmMode, Armed, Cause, Signal, SignalSink, Source, Timer,
