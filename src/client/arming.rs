@@ -10,17 +10,17 @@ use super::NotArmed;
 /// Maximum number of keys armed in one call.
 const ARM_BATCH: usize = 1_000;
 
-/// Arms the keys of pending tasks. Returns, in the order of `made`, why a key is not armed.
+/// Arms the keys of pending tasks. Returns, in the order of `tasks`, why a key is not armed.
 pub(super) async fn arm(
     timer: &dyn Timer,
     clock: &LedgerClock,
-    made: &[(TaskKey, Created)],
+    tasks: &[(TaskKey, Created)],
 ) -> Vec<Option<NotArmed>> {
     let now = clock.now();
     let horizon = timer.horizon().map(|horizon| now.plus(horizon));
-    let mut not_armed = Vec::with_capacity(made.len());
-    let mut alarms = Vec::with_capacity(made.len());
-    for (key, created) in made {
+    let mut not_armed = Vec::with_capacity(tasks.len());
+    let mut alarms = Vec::with_capacity(tasks.len());
+    for (key, created) in tasks {
         not_armed.push(match created.stands {
             Stands::Kept | Stands::Refused => Some(NotArmed::LeftAsItIs),
             Stands::Asked => None,

@@ -1,8 +1,7 @@
-//! Batcher that are asked for at the same time share one statement.
+//! Batches the creation of tasks: calls that are made at the same time share a statement.
 //!
-//! Nobody waits for company: a creation that finds a free writer is written at once, alone if need be. What comes while
-//! all writers are busy goes into their next statement together. So the busier a process is, the fewer commits a task
-//! costs.
+//! No call waits for others. If a writer is free, the tasks of a call are written at once. Calls that are made while all
+//! writers are busy share their next statement. So the busier a process is, the fewer commits a task costs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,19 +14,19 @@ use crate::clock::LedgerClock;
 use crate::ledger::{LedgerError, NewTask, Producer};
 use crate::timer::Timer;
 
-/// Most tasks of one statement, as long as no single caller brings more.
+/// Maximum number of tasks of one statement, unless a single call has more.
 pub(super) const BATCH_MAX: usize = 500;
 
-/// Most bytes of payload in it: servers take 16 MiB a statement by default.
+/// Maximum number of payload bytes of one statement. The default limit of servers is 16 MiB.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Statements on their way at once: while one commits, another is read. More only fight over the same pages.
+/// Number of concurrent statements: while one commits, the server reads another. More of them contend for the same pages.
 pub(super) const WRITERS_MAX: usize = 2;
 
-/// How often the tasks of one caller meet another session's lock before it hears of that.
+/// Attempts to write the tasks of one call while another session has locked a row.
 const LOCK_ATTEMPTS: u32 = 5;
 
-/// What callers want to have created, and who is writing it.
+/// Queue of calls, and the writers that work it off.
 pub(super) struct Batcher {
     ledger: Arc<dyn Producer>,
     clock: LedgerClock,
@@ -41,7 +40,7 @@ struct Queue {
     writers: usize,
 }
 
-/// The tasks of one caller: written by one statement, together.
+/// The tasks of one call. They are written by one statement.
 struct Request {
     tasks: Vec<NewTask>,
     answer: oneshot::Sender<Answer>,
@@ -49,10 +48,11 @@ struct Request {
 
 type Answer = Result<Vec<Receipt>, LedgerError>;
 
-/// A writer's place among the [`WRITERS_MAX`].
-struct Place {
+/// One of at most [`WRITERS_MAX`] writers.
+struct Writer {
     batcher: Arc<Batcher>,
-    left: bool,
+    /// No longer counted in [`Queue::writers`].
+    has_left: bool,
 }
 
 impl Batcher {
@@ -65,24 +65,24 @@ impl Batcher {
         }
     }
 
-    /// Creates these, and arms them; answers in their order.
+    /// Creates tasks and arms their keys. Returns receipts in the order of `tasks`.
     ///
     /// # Cancel safety
-    /// What was asked for is created even if nobody waits for the answer.
-    pub async fn make(self: &Arc<Self>, tasks: Vec<NewTask>) -> Answer {
+    /// The tasks are created even if the future is dropped after its first poll.
+    pub async fn create(self: &Arc<Self>, tasks: Vec<NewTask>) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let place = {
+        let writer = {
             let mut queue = self.queue();
             queue.waiting.push_back(Request { tasks, answer });
             let is_free = queue.writers < WRITERS_MAX;
             queue.writers += usize::from(is_free);
-            is_free.then(|| Place {
+            is_free.then(|| Writer {
                 batcher: Arc::clone(self),
-                left: false,
+                has_left: false,
             })
         };
-        if let Some(place) = place {
-            tokio::spawn(place.write());
+        if let Some(writer) = writer {
+            tokio::spawn(writer.run());
         }
         answered.await.unwrap_or_else(|_| {
             Err(LedgerError::Unavailable {
@@ -101,20 +101,23 @@ impl Batcher {
                 .collect(),
         };
         let merged = requests.len() > 1;
-        match self.create(tasks, merged).await {
-            Ok(made) => {
-                let mut made = made.into_iter();
+        match self.write(tasks, merged).await {
+            Ok(receipts) => {
+                let mut receipts = receipts.into_iter();
                 for Request { tasks, answer } in requests {
-                    let count = if merged { tasks.len() } else { made.len() };
-                    // A caller that has gone needs no answer.
-                    let _ = answer.send(Ok(made.by_ref().take(count).collect()));
+                    let count = match merged {
+                        true => tasks.len(),
+                        false => receipts.len(),
+                    };
+                    // The caller may have gone.
+                    let _ = answer.send(Ok(receipts.by_ref().take(count).collect()));
                 }
             }
-            // One of them is to blame, or its row is locked: the others must not suffer, nor wait for it.
+            // One row is invalid or locked: the other calls must not fail, nor wait for it.
             Err(error) if merged && error.is_about_a_row() => {
                 for Request { tasks, answer } in requests {
                     let this = Arc::clone(self);
-                    tokio::spawn(async move { answer.send(this.create(tasks, false).await) });
+                    tokio::spawn(async move { answer.send(this.write(tasks, false).await) });
                 }
             }
             Err(error) => {
@@ -125,12 +128,12 @@ impl Batcher {
         }
     }
 
-    /// Patiently, where a row is locked, unless the tasks are of several callers.
-    async fn create(&self, tasks: Vec<NewTask>, merged: bool) -> Answer {
+    /// Writes tasks and arms their keys. If a row is locked, tries again, unless the tasks are of several calls.
+    async fn write(&self, tasks: Vec<NewTask>, merged: bool) -> Answer {
         let mut attempt = 1;
         let created = loop {
             match self.ledger.create(&tasks).await {
-                // The ledger itself is patient about a single one.
+                // For a single task the ledger itself tries again.
                 Err(LedgerError::Locked { .. })
                     if !merged && tasks.len() > 1 && attempt < LOCK_ATTEMPTS =>
                 {
@@ -140,11 +143,11 @@ impl Batcher {
             }
         };
         let keys = tasks.into_iter().map(|task| task.key);
-        let made: Vec<_> = keys.zip(created).collect();
-        let not_armed = arm(&*self.timer, &self.clock, &made).await;
-        let made = made.into_iter().zip(not_armed);
-        Ok(made
-            .map(|((_, created), why)| Receipt::new(created, why))
+        let created: Vec<_> = keys.zip(created).collect();
+        let not_armed = arm(&*self.timer, &self.clock, &created).await;
+        let receipts = created.into_iter().zip(not_armed);
+        Ok(receipts
+            .map(|((_, created), not_armed)| Receipt::new(created, not_armed))
             .collect())
     }
 
@@ -155,16 +158,16 @@ impl Batcher {
     }
 }
 
-impl Place {
-    /// Writes until nothing waits.
-    async fn write(mut self) {
+impl Writer {
+    /// Writes until the queue is empty.
+    async fn run(mut self) {
         while let Some(requests) = self.next_batch() {
             self.batcher.write_batch(requests).await;
         }
     }
 
-    /// What waits, as much as fits into one statement. `None`: nothing, and the place is left, in one step, so that
-    /// whoever comes next sees that it is free.
+    /// Takes calls from the queue, as many as fit into one statement. `None` if the queue is empty: under the same lock
+    /// the writer leaves, so that the next call starts another one.
     fn next_batch(&mut self) -> Option<Vec<Request>> {
         let mut queue = self.batcher.queue();
         let mut requests = Vec::new();
@@ -179,21 +182,21 @@ impl Place {
         }
         if requests.is_empty() {
             queue.writers -= 1;
-            self.left = true;
+            self.has_left = true;
             return None;
         }
         Some(requests)
     }
 }
 
-/// A runtime that ends takes its writers with it, in the middle of their work.
-impl Drop for Place {
+/// A runtime that ends drops its writers in the middle of their work.
+impl Drop for Writer {
     fn drop(&mut self) {
-        if !self.left {
+        if !self.has_left {
             let mut queue = self.batcher.queue();
             queue.writers -= 1;
             if queue.writers == 0 {
-                // Nobody else would answer them.
+                // No writer is left to answer these calls; dropping them answers with an error.
                 queue.waiting.clear();
             }
         }

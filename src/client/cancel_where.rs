@@ -1,4 +1,4 @@
-//! Calling off many tasks.
+//! Cancels many tasks.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -8,29 +8,30 @@ use tokio::time::Instant;
 use super::{ClientError, TaskClient};
 use crate::ledger::CancelFilter;
 
-/// What calling off many came to.
+/// The result of [`TaskClient::cancel_where`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CancelReport {
-    /// So many will not start any more.
+    /// Number of tasks that will not start.
     pub cancelled: u64,
-    /// So many are being run; no further attempt will start.
+    /// Number of tasks that are running. No further attempt of them will start.
     pub running: u64,
-    /// So many are as they were: another session has locked their rows. Ask again.
+    /// Number of tasks that are unchanged, since another session has locked their rows. Call again for these.
     pub locked: u64,
 }
 
-/// What calling off many would come to.
+/// The result of [`TaskClient::would_cancel`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WouldCancel {
-    /// At least so many.
+    /// The tasks counted.
     pub report: CancelReport,
-    /// Counting ended before all were looked at.
+    /// True if counting ended early: there may be more.
     pub is_part: bool,
 }
 
 impl TaskClient {
-    /// Calls off all tasks that fit, each as [`cancel`](Self::cancel) would. None of them starts after the answer;
-    /// what is created meanwhile may be left out. Redis failing is no error: a key that is left signals in vain.
+    /// Cancels all tasks that match, as [`cancel`](Self::cancel) does. None of them starts after this returns. Tasks that
+    /// are created meanwhile may be left out. A failure of Redis is not an error: the event of a key that is left has no
+    /// effect.
     ///
     /// ```no_run
     /// # async fn example(tasks: &lapsed::TaskClient) -> Result<(), lapsed::ClientError> {
@@ -43,17 +44,17 @@ impl TaskClient {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: a filter that fits everything, or the ledger; some may have been called off then.
+    /// [`ClientError`]: a filter that matches everything, or a failure of the ledger; some tasks may be cancelled.
     ///
     /// # Cancel safety
-    /// Safe to drop; some may have been called off then.
+    /// Safe to drop: some tasks may be cancelled.
     pub async fn cancel_where(&self, filter: &CancelFilter) -> Result<CancelReport, ClientError> {
         self.cancel_each(filter, |_| ControlFlow::Continue(()))
             .await
     }
 
-    /// As [`cancel_where`](Self::cancel_where), and says after each page how many it has been so far; `progress` may end it
-    /// there.
+    /// As [`cancel_where`](Self::cancel_where). Calls `progress` after each page with the numbers so far, and stops if it
+    /// breaks.
     ///
     /// # Errors
     /// As [`cancel_where`](Self::cancel_where).
@@ -71,7 +72,7 @@ impl TaskClient {
         loop {
             report.count(&page);
             let mut keys = std::mem::take(&mut page.cancelled);
-            // Behind a run there may be a newer arming.
+            // A running task may have a newer arming.
             keys.append(&mut page.running);
             std::mem::swap(&mut before, &mut page.next);
             let disarm = async {
@@ -89,17 +90,21 @@ impl TaskClient {
                 disarm.await;
                 return Ok(report);
             };
-            // The next ones are called off while the keys of these are deleted.
+            // The next page is cancelled while the keys of this one are deleted.
             let next = self.ledger.cancel_page(filter, Some(cursor), false);
             let (next, answers) = tokio::join!(next, disarm);
             (page, redis_answers) = (next?, answers);
         }
     }
 
-    /// What [`cancel_where`](Self::cancel_where) would do now. Counting ends after about a second; the answer says so.
+    /// Counts the tasks that [`cancel_where`](Self::cancel_where) would cancel now, for about a second at most: see
+    /// [`WouldCancel::is_part`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`cancel_where`](Self::cancel_where).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn would_cancel(&self, filter: &CancelFilter) -> Result<WouldCancel, ClientError> {
         const LONGEST: Duration = Duration::from_secs(1);
         let until = Instant::now() + LONGEST;

@@ -11,25 +11,25 @@ use crate::timer::TimerError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The key does not fit the grammar.
+    /// The key does not fit the grammar of keys.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The time is refused.
+    /// The due time is invalid.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// What is to be paused is.
+    /// The scope of a pause is invalid.
     #[error(transparent)]
     Scope(#[from] ScopeError),
-    /// The trace is.
+    /// The `traceparent` is invalid.
     #[error(transparent)]
     Trace(#[from] TraceparentError),
-    /// How it is to come again is.
+    /// The recurrence is invalid.
     #[error(transparent)]
     Recurrence(#[from] RecurrenceError),
-    /// Something else about the task is.
+    /// Another property of the task is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// There is such a task, which has not finished, and the new one was not to take its place.
+    /// An unfinished task of this key exists, and [`IfPending::Refuse`](crate::ledger::IfPending::Refuse) was set.
     #[error("`{key}` is {state} since {since}, due {due}: not created again")]
     Exists {
         /// Its key.
@@ -41,13 +41,13 @@ pub enum ClientError {
         /// When it falls due.
         due: UnixMs,
     },
-    /// The ledger could not do it.
+    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The timer could not say whether keys are gone.
+    /// The timer cannot answer whether keys are gone.
     #[error("finished tasks are kept while their keys cannot be asked for: {0}")]
     Timer(#[from] TimerError),
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }

@@ -1,4 +1,6 @@
-//! Producing tasks: create, cancel, reschedule, ask. No daemon in this process.
+//! The library of producers: creates, cancels, reschedules and looks up tasks. It needs no daemon in this process.
+//!
+//! [`TaskClient`] has the verbs of every ledger. `MysqlTaskClient` adds those that take a transaction.
 
 mod arming;
 mod batcher;
@@ -39,8 +41,8 @@ pub use self::task_type::{IntoArg, IntoKey, IntoTask};
 #[cfg(feature = "mysql")]
 pub use self::transactions::{AfterCommit, Cancelled, MysqlTaskClient};
 
-/// Creates tasks and asks about them. Cloning is cheap; clones share their connections, and what they create at the
-/// same time goes into one statement.
+/// Creates, cancels and looks up tasks. Cloning is cheap. Clones share their connections, and tasks that they create at
+/// the same time share a statement.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), lapsed::ClientError> {
@@ -50,8 +52,8 @@ pub use self::transactions::{AfterCommit, Cancelled, MysqlTaskClient};
 /// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
 ///
 /// let tasks = TaskClient::connect(&Config::load(None)?).await?;
-/// let made = tasks.create(CLOSE.args(42), Duration::from_secs(1800)).await?;
-/// println!("task {} falls due at {}", made.id(), made.due());
+/// let receipt = tasks.create(CLOSE.args(42), Duration::from_secs(1800)).await?;
+/// println!("task {} falls due at {}", receipt.id(), receipt.due());
 /// tasks.cancel(CLOSE.args(42)).await?;
 /// # Ok(())
 /// # }
@@ -61,14 +63,14 @@ pub struct TaskClient {
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
     batcher: Arc<Batcher>,
-    /// Says which trace a call belongs to.
+    /// Returns the trace that a call belongs to.
     tracer: Option<Arc<Tracer>>,
 }
 
 type Tracer = dyn Fn() -> Option<String> + Send + Sync;
 
 impl TaskClient {
-    /// A producer of these parts.
+    /// Creates a client from its parts.
     pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
         let clock = ledger.clock().clone();
         let batcher = Batcher::new(Arc::clone(&ledger) as _, clock, Arc::clone(&timer));
@@ -80,9 +82,9 @@ impl TaskClient {
         }
     }
 
-    /// With a function that says which trace the caller is in, as a W3C `traceparent`: for whoever uses OpenTelemetry
-    /// or another tracer. It is asked for each task that has none of its own ([`Task::traceparent`]); `None`, or a text
-    /// that is no `traceparent`, leaves it at the trace of the run that creates the task, if any.
+    /// Sets a function that returns the caller's trace as a W3C `traceparent`, for programs that use OpenTelemetry or
+    /// another tracer. It is called for each task without a [`Task::traceparent`]. If it returns `None` or an invalid
+    /// text, a task that is created by a handler belongs to the trace of that run, and any other task to none.
     ///
     /// ```
     /// # fn current_span() -> Option<(u128, u64)> { None }
@@ -104,12 +106,12 @@ impl TaskClient {
         }
     }
 
-    /// The trace that whoever calls is in.
+    /// Returns the caller's trace.
     fn current_trace(&self) -> Option<Traceparent> {
         let told = self.tracer.as_ref().and_then(|tracer| tracer());
         let told = told.and_then(|text| {
             let parsed: Result<Traceparent, _> = text.parse();
-            // A tracer that is broken must not keep a task from being created.
+            // A broken tracer must not prevent the creation of a task.
             parsed
                 .inspect_err(
                     |error| tracing::debug!(%error, "the function of `trace_with` is wrong"),
@@ -119,10 +121,11 @@ impl TaskClient {
         told.or_else(trace::current)
     }
 
-    /// Creates a task, or moves the one of its key to this due time. The same due time again changes nothing.
+    /// Creates a task. If there is an unfinished task of the same key, it is moved to this due time, unless
+    /// [`Task::if_pending`] sets another policy. To repeat a call with the same due time changes nothing.
     ///
-    /// The task is named by a [`TaskType`](crate::TaskType) and its arguments, by texts, or is a [`Task`] with more to
-    /// it; the due time is a delay or a moment ([`IntoDue`]).
+    /// The task is a [`TaskType`](crate::TaskType) with its arguments, a class, a method and arguments as texts, or a
+    /// [`Task`] with more options. The due time is a delay or a moment ([`IntoDue`]).
     ///
     /// ```no_run
     /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), Box<dyn std::error::Error>> {
@@ -139,10 +142,11 @@ impl TaskClient {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: a name or time that is refused, or the ledger. Redis being down is none: see [`Receipt::armed`].
+    /// [`ClientError`]: an invalid name or due time, or a failure of the ledger. An unreachable Redis is not an error: see
+    /// [`Receipt::armed`].
     ///
     /// # Cancel safety
-    /// Safe to drop; the task may or may not exist then.
+    /// Safe to drop: the task may or may not be created.
     pub async fn create(
         &self,
         task: impl IntoTask,
@@ -150,52 +154,62 @@ impl TaskClient {
     ) -> Result<Receipt, ClientError> {
         let task = task.into_task()?;
         let key = task.key.clone();
-        let made = self.create_many(vec![(task, due.into_due()?)]).await?;
-        let made = made.into_iter().next().expect("one answer for one task");
-        match ClientError::if_refused(&key, &made.created) {
+        let receipts = self.create_many(vec![(task, due.into_due()?)]).await?;
+        let receipt = receipts
+            .into_iter()
+            .next()
+            .expect("one receipt for one task");
+        match ClientError::if_refused(&key, &receipt.created) {
             Some(exists) => Err(exists),
-            None => Ok(made),
+            None => Ok(receipt),
         }
     }
 
-    /// Whether a task could be created as it is, seen from the ledger's clock as it is known here.
+    /// Checks whether [`create`](Self::create) would accept a task, without a statement. The due time is checked against
+    /// the local estimate of the ledger's clock.
     ///
     /// # Errors
-    /// [`ClientError`] says what is refused.
+    /// [`ClientError`] names the first problem.
     pub fn check(&self, task: &Task, due: Due) -> Result<(), ClientError> {
         task.check()?;
         due.resolve_checked(self.ledger.clock().now())?;
         Ok(())
     }
 
-    /// Creates many; answers in their order. All are checked before the first is written.
+    /// Creates many tasks. Returns their receipts in the same order. All tasks are checked before the first is written.
     ///
-    /// A task that [refuses](crate::ledger::IfPending::Refuse) to take the place of another fails none of the others: see
+    /// A task that exists is no error, even with [`IfPending::Refuse`](crate::ledger::IfPending::Refuse): see
     /// [`Receipt::stands`].
     ///
     /// # Errors
-    /// As [`create`](Self::create); some may have been written when the ledger fails half-way.
+    /// As [`create`](Self::create). If the ledger fails midway, some tasks may be created.
+    ///
+    /// # Cancel safety
+    /// Safe to drop: some tasks may be created.
     pub async fn create_many(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<Receipt>, ClientError> {
         let mut tasks = self.resolve(tasks).await?;
         if tasks.len() <= batcher::BATCH_MAX {
-            return Ok(self.batcher.make(tasks).await?);
+            return Ok(self.batcher.create(tasks).await?);
         }
         let mut batches = Vec::with_capacity(tasks.len().div_ceil(batcher::BATCH_MAX));
         while !tasks.is_empty() {
             let later = tasks.split_off(tasks.len().min(batcher::BATCH_MAX));
             batches.push(std::mem::replace(&mut tasks, later));
         }
-        let made = stream::iter(batches)
-            .map(|batch| self.batcher.make(batch))
+        let receipts = stream::iter(batches)
+            .map(|batch| self.batcher.create(batch))
             .buffered(batcher::WRITERS_MAX);
-        let made: Vec<Vec<Receipt>> = made.try_collect().await?;
-        Ok(made.into_iter().flatten().collect())
+        let receipts: Vec<Vec<Receipt>> = receipts.try_collect().await?;
+        Ok(receipts.into_iter().flatten().collect())
     }
 
-    /// Cancels a task. One that is being run is not stopped, but not tried again either.
+    /// Cancels a task. A run that has begun is not stopped, but the task is not tried again.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Safe to drop: the task may or may not be cancelled.
     pub async fn cancel(&self, key: impl IntoKey) -> Result<CancelAnswer, ClientError> {
         let key = &key.into_key()?;
         let answers = self.ledger.cancel(std::slice::from_ref(key)).await?;
@@ -208,6 +222,9 @@ impl TaskClient {
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Safe to drop: the task may or may not be moved.
     pub async fn reschedule(
         &self,
         key: impl IntoKey,
@@ -222,19 +239,25 @@ impl TaskClient {
         Ok(answer)
     }
 
-    /// Seconds until the task may start, rounded up; 0 if it is due or running, `None` if it is finished or
-    /// there is none.
+    /// Returns the time until a task may start, in seconds, rounded up. 0 if it is due or running, `None` if it is
+    /// finished or does not exist.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn ttl(&self, key: impl IntoKey) -> Result<Option<u64>, ClientError> {
         Ok(self.pttl(key).await?.map(|ms| ms.div_ceil(1000)))
     }
 
-    /// Milliseconds until the task may start; 0 if it is due or running, `None` if it is finished or there is none.
+    /// As [`ttl`](Self::ttl), in milliseconds.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn pttl(&self, key: impl IntoKey) -> Result<Option<u64>, ClientError> {
         let key = &key.into_key()?;
         let now = self.now().await?;
@@ -253,8 +276,11 @@ impl TaskClient {
         })
     }
 
-    /// Arms a key whose row was just moved, so that every daemon hears of it. Never fails, since the ledger has it;
-    /// says why the key is not armed, if it is not.
+    /// Arms the key of a task whose row was just moved, so that every daemon learns of it. Returns the reason if the key is
+    /// not armed. That is not an error, since the row exists.
+    ///
+    /// # Cancel safety
+    /// Safe to drop: the key may or may not be armed.
     pub async fn arm_again(&self, key: &TaskKey, arming: Arming) -> Option<NotArmed> {
         let created = Created {
             arming,
@@ -267,10 +293,13 @@ impl TaskClient {
         not_armed.into_iter().next().flatten()
     }
 
-    /// The ledger's time: what "in 30 minutes" is counted from.
+    /// Returns the ledger's time, to which delays are added.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn now(&self) -> Result<UnixMs, ClientError> {
         Ok(self.ledger.now().await?)
     }

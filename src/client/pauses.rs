@@ -1,13 +1,13 @@
-//! Pausing tasks, and letting them go on.
+//! Pauses and resumes tasks.
 
 use super::{ClientError, TaskClient};
 use crate::ledger::{PauseAnswer, ReleaseAnswer};
 use crate::task::{Pause, Scope};
 
 impl TaskClient {
-    /// Pauses a class, a class and method, or [everything](Scope::EVERYTHING): no run of it starts more than 2 s after
-    /// this has returned, in any daemon, until it is [resumed](Self::resume). What runs goes on; what falls due
-    /// meanwhile stays pending. `by` and `reason` are for people. Pausing twice changes nothing.
+    /// Pauses a class, a class and method, or [everything](Scope::EVERYTHING), in all daemons, until it is
+    /// [resumed](Self::resume). Within 2 s after this has returned, no more runs start. Current runs continue. Tasks that
+    /// fall due stay pending. `by` and `reason` are shown to people. To pause a scope twice changes nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -24,10 +24,10 @@ impl TaskClient {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: a reason that is too long, too many pauses, or the ledger.
+    /// [`ClientError`]: a reason that is too long, too many pauses, or a failure of the ledger.
     ///
     /// # Cancel safety
-    /// Safe to drop; it may or may not be paused then.
+    /// Safe to drop: the scope may or may not be paused.
     pub async fn pause(
         &self,
         scope: &Scope,
@@ -37,8 +37,8 @@ impl TaskClient {
         Ok(self.ledger.pause(scope, by, reason).await?)
     }
 
-    /// Lifts the pause of exactly this scope; answers what was lifted, if there was one. What fell due meanwhile starts
-    /// within seconds, behind what falls due now. A wider pause stays.
+    /// Lifts the pause of exactly this scope, and returns it; `None` if there was none. Tasks that fell due meanwhile
+    /// start within seconds, after those that fall due now. A pause of a wider scope remains.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -49,7 +49,7 @@ impl TaskClient {
         Ok(self.ledger.resume(scope).await?)
     }
 
-    /// Holds everything that was due before now, as a daemon does that starts with `engine.hold_overdue`.
+    /// Holds all tasks that were due before now, as a daemon with `engine.hold_overdue` does when it starts.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -60,7 +60,7 @@ impl TaskClient {
         Ok(self.ledger.hold_overdue(by, reason).await?)
     }
 
-    /// Lets held tasks go: of a class, of a class and method, or [all](Scope::EVERYTHING).
+    /// Releases held tasks: of a class, of a class and method, or [all](Scope::EVERYTHING).
     ///
     /// # Errors
     /// [`ClientError`].
@@ -71,10 +71,13 @@ impl TaskClient {
         Ok(self.ledger.release(scope, by).await?)
     }
 
-    /// Everything that is paused or held, the oldest first.
+    /// Returns all pauses and holds, oldest first.
     ///
     /// # Errors
     /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn pauses(&self) -> Result<Vec<Pause>, ClientError> {
         Ok(self.ledger.pauses().await?)
     }

@@ -1,57 +1,57 @@
-//! The answer to creating a task.
+//! The receipt for a created task.
 
 use super::ClientError;
 use crate::ledger::{Created, Stands};
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
-/// The answer to creating a task: its id, its due time, and whether its key is armed.
+/// The receipt for a created task: its id, its due time, and whether its key is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     pub(super) created: Created,
-    /// Whether its key is armed in Redis too. If not, the task runs all the same: the daemon's look-ahead
-    /// and sweep find it in the ledger. See [`not_armed`](Self::not_armed) for why.
+    /// True if its key is armed in Redis. If not, the task runs all the same: a daemon finds its row. See
+    /// [`not_armed`](Self::not_armed) for the reason.
     pub armed: bool,
     not_armed: Option<NotArmed>,
 }
 
 impl Receipt {
-    /// `<row id>-<due ms>`, the id that handlers and targets will see.
+    /// `<row id>-<due ms>`, the id that handlers and targets receive.
     pub fn id(&self) -> String {
         self.created.arming.to_string()
     }
 
-    /// The arming that stands now.
+    /// The current arming of the task.
     pub fn arming(&self) -> Arming {
         self.created.arming
     }
 
-    /// When it falls due, on the ledger's clock.
+    /// The due time, on the ledger's clock.
     pub fn due(&self) -> UnixMs {
         self.created.arming.due
     }
 
-    /// Its state now. Anything but `Pending` and `Waiting` says that this very arming existed before: a
-    /// repeated request does not run a task twice.
+    /// The current state. A state other than `Pending` and `Waiting` means that this arming existed before: a repeated
+    /// call does not run a task twice.
     pub fn state(&self) -> State {
         self.created.state
     }
 
-    /// Whether an older arming of the same key is being run now.
+    /// True if an older arming of the same key is running.
     pub fn older_run(&self) -> bool {
         self.created.older_run
     }
 
-    /// Whether this is what was asked for, or what was there and kept or refused to give way.
+    /// Whether the task is the one of this call, or one that existed before and was kept: see [`Stands`].
     pub fn stands(&self) -> Stands {
         self.created.stands
     }
 
-    /// Why its key is not armed; `None` if it is, or the task has finished.
+    /// The reason why the key is not armed; `None` if it is armed, or the task has finished.
     pub fn not_armed(&self) -> Option<NotArmed> {
         self.not_armed
     }
 
-    /// What to say where this task of the key was in the way of another.
+    /// The error of a call that was refused because this task exists.
     pub fn exists(&self, key: TaskKey) -> ClientError {
         ClientError::exists(key, &self.created)
     }
@@ -64,21 +64,21 @@ impl Receipt {
         }
     }
 
-    /// When the task that stands was created.
+    /// When the task was created.
     pub fn since(&self) -> UnixMs {
         self.created.since
     }
 }
 
-/// Why a task's key is not armed in Redis. The task runs all the same, at its time.
+/// Why the key of a task is not armed in Redis. The task runs at its due time all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NotArmed {
-    /// Redis did not take it.
+    /// Redis did not answer, or refused.
     Unreachable,
-    /// It falls due beyond `redis.arm_horizon`: a daemon arms it when that is nearer.
+    /// The task falls due beyond `redis.arm_horizon`. A daemon arms the key later.
     BeyondHorizon,
-    /// The task was there and is left as it is, its key too.
+    /// The task existed before, and is unchanged.
     LeftAsItIs,
 }

@@ -1,4 +1,4 @@
-//! Tasks that come again.
+//! Creates recurring tasks.
 
 use super::arming::arm;
 use super::{ClientError, IntoTask, NotArmed, Receipt, Task, TaskClient};
@@ -7,29 +7,29 @@ use crate::ledger::{Created, IfPending, NewTask, Stands};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
 
 impl TaskClient {
-    /// Creates a task that comes again, or makes the one of this key come like this from now on.
+    /// Creates a recurring task, or replaces the schedule of an existing one.
     ///
-    /// The same once more changes nothing, its key neither: an application may say it at each start. What was another
-    /// series, or a task that runs once, is changed; its next occurrence stays where it is if it is right, and is moved
-    /// if not. One that is being run is moved too, and that run's result is discarded, as by [`create`](Self::create).
-    /// One that was finished or called off begins anew.
+    /// To repeat the call changes nothing, so an application may make it at each start. A task of this key that has another
+    /// schedule, or none, is changed: its next occurrence is moved if the new schedule does not have it. If the task is
+    /// running then, the result of that run is discarded, as by [`create`](Self::create). A finished or cancelled task
+    /// starts over.
     ///
     /// ```no_run
     /// # async fn example(tasks: lapsed::TaskClient) -> Result<(), Box<dyn std::error::Error>> {
     /// use lapsed::{Recurrence, Task};
     ///
     /// let weekdays_at_nine = Recurrence::cron("0 9 * * Mon-Fri")?.in_zone("Europe/Berlin")?;
-    /// let made = tasks.create_recurring(Task::new("Report", "daily", ["sales"])?, weekdays_at_nine).await?;
-    /// println!("first report at {}", made.due());
+    /// let receipt = tasks.create_recurring(Task::new("Report", "daily", ["sales"])?, weekdays_at_nine).await?;
+    /// println!("first report at {}", receipt.due());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]: something that is refused, a recurrence without any occurrence ahead, or the ledger.
+    /// [`ClientError`]: an invalid task, a recurrence without a future occurrence, or a failure of the ledger.
     ///
     /// # Cancel safety
-    /// Safe to drop; the series may or may not be there then.
+    /// Safe to drop: the task may or may not be created.
     pub async fn create_recurring(
         &self,
         task: impl IntoTask,
@@ -46,7 +46,7 @@ impl TaskClient {
             travels,
             if_pending: _,
         } = task;
-        // The caller's trace is no part of what comes again for years: only one that was said.
+        // A task that recurs for years does not belong to the caller's trace, only to one that was set.
         let payload = travels.seal(&key, payload);
         let task = NewTask {
             payload,
@@ -74,7 +74,7 @@ impl TaskClient {
             since: now,
             stands: Stands::Asked,
         };
-        // Its key may be of a retry, or somebody's who moves it.
+        // Its key may belong to a retry, or to another caller that moves the task.
         if !written {
             return Ok(Receipt::new(created, Some(NotArmed::LeftAsItIs)));
         }
@@ -85,10 +85,11 @@ impl TaskClient {
         ))
     }
 
-    /// Whether a task that comes again could be created as it is, seen from the ledger's clock as it is known here.
+    /// Checks whether [`create_recurring`](Self::create_recurring) would accept a task, without a statement. The schedule
+    /// is checked against the local estimate of the ledger's clock.
     ///
     /// # Errors
-    /// [`ClientError`] says what is refused.
+    /// [`ClientError`] names the first problem.
     pub fn check_recurring(&self, task: &Task, recurrence: &Recurrence) -> Result<(), ClientError> {
         task.check()?;
         if task.if_pending != IfPending::Move {

@@ -1,4 +1,4 @@
-//! What is to be run, and when.
+//! A task to create: its key and options, and its due time.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::task::{
     TAG_CHARS_MAX, TaskKey, Traceparent, TraceparentError, UnixMs, has_reserved_member, sign,
 };
 
-/// What is to be run: its key, and everything else that can be said of it. When is a [`Due`].
+/// A task to create: its key and its options. Its due time is passed beside it, as a [`Due`].
 ///
 /// ```
 /// use lapsed::Task;
@@ -31,7 +31,7 @@ pub struct Task {
     pub(super) if_pending: IfPending,
 }
 
-/// What goes into the envelope of a payload, if there is to be one.
+/// The contents of the payload's envelope.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Travels {
     pub traceparent: Option<Traceparent>,
@@ -39,7 +39,7 @@ pub(super) struct Travels {
 }
 
 impl Travels {
-    /// What the ledger gets: the payload as it was given, unless something travels with it.
+    /// Returns the payload for the ledger: as it was given, or in an envelope if anything travels with it.
     pub fn seal(self, key: &TaskKey, payload: Option<String>) -> Option<String> {
         let Self {
             traceparent,
@@ -57,7 +57,7 @@ impl Travels {
 }
 
 impl Task {
-    /// `Class@method@args`.
+    /// A task with the key `Class@method@args`, and default options.
     ///
     /// # Errors
     /// [`KeyError`] names the part that does not fit the grammar.
@@ -70,7 +70,7 @@ impl Task {
         TaskKey::build(class, method, args).map(Self::from)
     }
 
-    /// With a payload: JSON, at most [`PAYLOAD_BYTES_MAX`] bytes. An object may not have a member `$lapsed`, which is
+    /// Sets the payload: JSON of at most [`PAYLOAD_BYTES_MAX`] bytes. The member `$lapsed` of an object is
     /// [reserved](crate::task::Envelope).
     #[must_use]
     pub fn payload(self, json: impl Into<String>) -> Self {
@@ -80,10 +80,10 @@ impl Task {
         }
     }
 
-    /// With a payload: anything that can be written as JSON.
+    /// Sets the payload to a value that can be serialized as JSON.
     ///
     /// # Errors
-    /// [`ClientError::Invalid`] if it cannot, such as a map whose keys are no strings.
+    /// [`ClientError::Invalid`] if it cannot, such as a map whose keys are not strings.
     pub fn payload_json(self, value: &impl Serialize) -> Result<Self, ClientError> {
         let json = serde_json::to_string(value);
         let json = json.map_err(|error| {
@@ -92,7 +92,8 @@ impl Task {
         Ok(self.payload(json))
     }
 
-    /// With a tag, to look up many by; at most [`TAG_CHARS_MAX`] characters, the last of which is no space.
+    /// Sets a tag, by which tasks can be listed and cancelled: at most [`TAG_CHARS_MAX`] characters, the last of which is
+    /// not a space.
     #[must_use]
     pub fn tag(self, tag: impl Into<String>) -> Self {
         Self {
@@ -101,7 +102,7 @@ impl Task {
         }
     }
 
-    /// With a limit of its own: runs, not retries.
+    /// Sets the maximum number of runs, the first one included, over the retry policy.
     #[must_use]
     pub fn max_attempts(self, runs: u16) -> Self {
         Self {
@@ -110,13 +111,13 @@ impl Task {
         }
     }
 
-    /// As part of this trace, which its run and what that creates belong to as well: a W3C `traceparent`.
+    /// Sets the trace as a W3C `traceparent`. The run of the task, and tasks that it creates, belong to it as well.
     ///
-    /// Without one a task belongs to what [`TaskClient::trace_with`](super::TaskClient::trace_with) says, else to the
-    /// trace of the run that creates it, if it is created by a handler.
+    /// The default is the trace of [`TaskClient::trace_with`](super::TaskClient::trace_with), else that of the run that
+    /// creates the task.
     ///
     /// # Errors
-    /// [`TraceparentError`] says what was expected.
+    /// [`TraceparentError`] if it is not a `traceparent`.
     pub fn traceparent(self, traceparent: &str) -> Result<Self, TraceparentError> {
         let traceparent = Some(traceparent.parse()?);
         let travels = Travels {
@@ -126,8 +127,8 @@ impl Task {
         Ok(Self { travels, ..self })
     }
 
-    /// Signed with a secret of at least [`SECRET_BYTES_MIN`] bytes, for daemons that run nothing else
-    /// ([`VerifyPayload`](crate::handler::VerifyPayload)). Key and payload are signed, and nothing else.
+    /// Signs key and payload with a secret of at least [`SECRET_BYTES_MIN`] bytes, for daemons that run only signed tasks
+    /// ([`VerifyPayload`](crate::handler::VerifyPayload)).
     #[must_use]
     pub fn sign(self, secret: impl Into<Secret>) -> Self {
         let secret = Some(secret.into());
@@ -138,7 +139,7 @@ impl Task {
         Self { travels, ..self }
     }
 
-    /// What becomes of a task of this key that has not finished: it is moved unless this says otherwise.
+    /// Sets the policy for the case that an unfinished task of this key exists. By default, that task is moved.
     #[must_use]
     pub fn if_pending(self, policy: IfPending) -> Self {
         Self {
@@ -147,8 +148,8 @@ impl Task {
         }
     }
 
-    /// One of many with the same class, method and arguments: its key gets a suffix, `~` and 26 characters that sort by
-    /// time, which is no argument.
+    /// Adds a unique suffix to the key, so that many tasks can have the same class, method and arguments: `~` and 26
+    /// characters that sort by time. The suffix is not an argument.
     ///
     /// ```
     /// use lapsed::Task;
@@ -160,15 +161,15 @@ impl Task {
     /// ```
     ///
     /// # Errors
-    /// [`KeyError::TooLong`], since the suffix counts.
+    /// [`KeyError::TooLong`]: the suffix counts towards the length.
     pub fn unique(self) -> Result<Self, KeyError> {
         Ok(Self {
-            key: self.key.with_suffix(&unique::mark())?,
+            key: self.key.with_suffix(&unique::ulid())?,
             ..self
         })
     }
 
-    /// What it is called.
+    /// The key.
     pub fn key(&self) -> &TaskKey {
         &self.key
     }
@@ -207,7 +208,7 @@ impl Task {
             Some(tag) if tag.is_empty() || tag.chars().any(char::is_control) => {
                 refuse("tag is empty or contains a control character".to_owned())
             }
-            // Databases take it for the tag without.
+            // Databases treat it as equal to the tag without the space.
             Some(tag) if tag.ends_with(' ') => refuse("tag ends in a space".to_owned()),
             _ if self.max_attempts == Some(0) => {
                 refuse("max_attempts is 0, expected at least 1".to_owned())
@@ -230,15 +231,15 @@ impl From<TaskKey> for Task {
     }
 }
 
-/// When a task falls due: a [`Due`], a delay as a [`Duration`], or a moment as [`UnixMs`], [`jiff::Timestamp`],
-/// [`jiff::Zoned`] or [`SystemTime`].
+/// A due time: a [`Due`], a delay as a [`Duration`], or a moment as [`UnixMs`], [`jiff::Timestamp`], [`jiff::Zoned`] or
+/// [`SystemTime`].
 ///
-/// A moment is cut to whole milliseconds.
+/// A moment is truncated to whole milliseconds.
 pub trait IntoDue {
     /// The due time.
     ///
     /// # Errors
-    /// [`ScheduleError`] for one that is refused.
+    /// [`ScheduleError`] if it is out of range.
     fn into_due(self) -> Result<Due, ScheduleError>;
 }
 

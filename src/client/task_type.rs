@@ -1,9 +1,9 @@
-//! Tasks of a [`TaskType`], and what else names a task.
+//! Tasks and keys from a [`TaskType`] and from texts.
 
 use super::Task;
 use crate::task::{KeyError, TaskKey, TaskType};
 
-/// What can be given for an argument of type `T`: a `T`, and `&str` for a `String`.
+/// A value for an argument of type `T`: a `T`, or a `&str` for a `String`.
 pub trait IntoArg<T> {
     /// The argument.
     fn into_arg(self) -> T;
@@ -25,7 +25,7 @@ impl TaskType<()> {
     /// The task without arguments.
     ///
     /// # Errors
-    /// None; it may be passed on as it is.
+    /// None. The `Result` can be passed on as it is.
     pub fn args(self) -> Result<Task, KeyError> {
         Task::new(self.class(), self.method(), [""; 0])
     }
@@ -44,7 +44,7 @@ impl<T: ToString> TaskType<Vec<T>> {
 macro_rules! tuples {
     ($($($type:ident $name:ident),+;)+) => {$(
         impl<$($type: ToString),+> TaskType<($($type,)+)> {
-            /// The task with these arguments. What creates or names a task takes the answer as it is, error and all.
+            /// The task with these arguments. The `Result` can be passed on as it is: it is an [`IntoTask`] and an [`IntoKey`].
             ///
             /// # Errors
             /// [`KeyError`] names the argument that does not fit the grammar.
@@ -68,8 +68,7 @@ tuples! {
     A a, B b, C c, D d, E e, F f, G g, H h;
 }
 
-/// A task to be created: a [`Task`], what [`TaskType::args`] and [`Task::new`] answer, a key, or class, method and
-/// arguments.
+/// A task to create: a [`Task`], a result of [`TaskType::args`] or [`Task::new`], a key, or class, method and arguments.
 pub trait IntoTask {
     /// The task.
     ///
@@ -107,8 +106,7 @@ where
     }
 }
 
-/// What names one task: a [`TaskKey`], its text, a [`Task`], what [`TaskType::args`] answers, or class, method and
-/// arguments.
+/// The key of a task: a [`TaskKey`], its text, a [`Task`], a result of [`TaskType::args`], or class, method and arguments.
 pub trait IntoKey {
     /// The key.
     ///

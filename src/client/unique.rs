@@ -1,18 +1,18 @@
-//! What tells apart tasks of the same class, method and arguments.
+//! Suffixes that distinguish tasks of the same class, method and arguments.
 
 use crate::clock;
 
-/// Crockford's: no `i`, `l`, `o`, `u`.
+/// Crockford's base 32, without `i`, `l`, `o` and `u`.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Characters for 128 bits, of 5 each.
+/// Number of characters of 5 bits each that 128 bits need.
 const LENGTH: usize = 26;
 
 const RANDOM_BITS: u32 = 80;
 
-/// A new mark: 48 bits of milliseconds and 80 random ones, as in a ULID, so that marks sort by time. This machine's clock
-/// is good enough for that.
-pub(super) fn mark() -> String {
+/// Returns a new ULID, in lower case: 48 bits of milliseconds and 80 random ones, so that suffixes sort by time. The clock
+/// of this machine is good enough for that.
+pub(super) fn ulid() -> String {
     let random: u128 = rand::random();
     let ms = u128::from(clock::wall().0.unsigned_abs());
     encode(ms << RANDOM_BITS | random >> (u128::BITS - RANDOM_BITS))
@@ -28,8 +28,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_sort_by_time_and_differ() {
-        let (one, other) = (mark(), mark());
+    fn suffixes_sort_by_time_and_differ() {
+        let (one, other) = (ulid(), ulid());
         assert_eq!(one.len(), LENGTH);
         assert_ne!(one, other);
         assert_eq!(encode(u128::MAX), "7zzzzzzzzzzzzzzzzzzzzzzzzz");
