@@ -1,13 +1,16 @@
-//! Typed arguments: the texts behind a key's method, read into what a handler wants.
+//! Typed arguments, parsed from the texts of a key.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use super::HandlerError;
 
-/// One argument, read from its text. Everything that implements [`FromStr`] is one.
+/// An argument that can be parsed from its text. Implemented for every [`FromStr`].
 pub trait FromArg: Sized {
-    /// Reads it, or says why not.
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// A text that says what is wrong.
     fn from_arg(text: &str) -> Result<Self, String>;
 }
 
@@ -22,10 +25,11 @@ where
 }
 
 /// All arguments of a task: a tuple of up to eight, or a `Vec` of any number.
-///
-/// What does not fit is a permanent failure: trying again cannot change a key.
 pub trait FromArgs: Sized + Send + 'static {
-    /// Reads them.
+    /// Parses the arguments.
+    ///
+    /// # Errors
+    /// Permanent: a wrong number of arguments, or one that cannot be parsed. Another attempt would have the same key.
     fn from_args(args: &[&str]) -> Result<Self, HandlerError>;
 }
 

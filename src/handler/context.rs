@@ -1,4 +1,4 @@
-//! What a handler knows of the task it runs.
+//! The task that a handler runs.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::task::{
     Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, TaskKey, Traceparent, UnixMs,
 };
 
-/// The members of a task's JSON, in their order.
+/// The members of a task's JSON, in this order.
 #[derive(Serialize)]
 struct Described<'a, P> {
     id: String,
@@ -30,22 +30,22 @@ struct Described<'a, P> {
     traceparent: Option<String>,
 }
 
-/// One run of one task. Cloning is cheap.
+/// The run of a task. Cloning is cheap.
 #[derive(Clone)]
 pub struct TaskContext(Arc<Run>);
 
 struct Run {
     claim: Claim,
-    /// Taken out of the claim.
+    /// The payload of the claim.
     envelope: Envelope,
-    /// The span of this run, if its task has a trace.
+    /// The span of this run; `None` if its task has no trace.
     trace: Option<Traceparent>,
     extensions: Extensions,
     lateness_ms: u64,
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
     concluded: OnceLock<Outcome>,
-    /// JSON that is kept if the run succeeds.
+    /// JSON that is stored if the run succeeds.
     result: Mutex<Option<String>>,
 }
 
@@ -73,7 +73,7 @@ impl TaskContext {
         }))
     }
 
-    /// `<row id>-<due ms>`: the same over all attempts of this arming. Deduplicate by it.
+    /// `<row id>-<due ms>`: the same over all attempts of this arming, for deduplication.
     pub fn id(&self) -> String {
         self.0.claim.lease.arming.to_string()
     }
@@ -83,28 +83,28 @@ impl TaskContext {
         &self.0.claim.key
     }
 
-    /// When the task fell due, on the ledger's clock.
+    /// The due time, on the ledger's clock.
     pub fn due(&self) -> UnixMs {
         self.0.claim.lease.arming.due
     }
 
-    /// Which run this is: 1 for the first.
+    /// The number of this attempt; 1 is the first.
     pub fn attempt(&self) -> u16 {
         self.0.claim.attempt.number
     }
 
-    /// How long after its due time (or its creation or retry time, if later) this run began, in milliseconds.
+    /// Milliseconds from the due time (or the creation or the retry time, if later) to the start of this run.
     pub fn lateness_ms(&self) -> u64 {
         self.0.lateness_ms
     }
 
-    /// How the task comes again; `None` if it runs once. [`due`](Self::due) says which occurrence this is. One that is
-    /// a task of its own, because they may overlap, does not come again itself: it is its series that does.
+    /// The recurrence of the task; `None` if it runs once. [`due`](Self::due) is the occurrence. Also `None` if the
+    /// occurrence is a task of its own, because occurrences may overlap: then only its series recurs.
     pub fn recurrence(&self) -> Option<&Recurrence> {
         self.0.claim.recurrence.as_deref()?.as_ref().ok()
     }
 
-    /// The next occurrence of its series, seen from `now`.
+    /// Returns the next occurrence of the series after `now`.
     pub(crate) fn following(&self, now: UnixMs) -> Option<UnixMs> {
         self.0.claim.occurrence(now)?.following(now)
     }
@@ -114,15 +114,15 @@ impl TaskContext {
         self.0.claim.tag.as_deref()
     }
 
-    /// The payload as it was given, JSON.
+    /// The payload as it was given: JSON.
     pub fn payload_json(&self) -> Option<&str> {
         self.0.envelope.payload.as_deref()
     }
 
-    /// The payload, read as `T`.
+    /// Deserializes the payload.
     ///
     /// # Errors
-    /// Permanent: there is none, or it is something else.
+    /// Permanent: the task has no payload, or it is not a `T`.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
         let text = self
             .payload_json()
@@ -131,29 +131,29 @@ impl TaskContext {
             .map_err(|error| HandlerError::permanent(format!("payload does not fit: {error}")))
     }
 
-    /// The trace of this run: that of the creator, with a span of its own. Hand it on to whatever is called, as the
-    /// header `traceparent`; tasks that are created while the handler runs belong to it by themselves.
+    /// The trace of this run: that of the creator, with a span of its own. Pass it on to services that the handler calls,
+    /// as the header `traceparent`. Tasks that the handler creates belong to it automatically.
     pub fn traceparent(&self) -> Option<Traceparent> {
         self.0.trace
     }
 
-    /// Where the task was created, as its creator said: the parent of a span that is recorded for this run.
+    /// The trace of the creator: the parent of a span that is recorded for this run.
     pub fn creator_traceparent(&self) -> Option<Traceparent> {
         self.0.envelope.traceparent
     }
 
-    /// Values that middleware has for the handler.
+    /// Values that middleware passes to the handler.
     pub fn extensions(&self) -> &Extensions {
         &self.0.extensions
     }
 
-    /// Keeps `value`, as JSON, with the task if this run succeeds: `lapsed show` prints it,
-    /// [`TaskRecord`](crate::ledger::TaskRecord) has it. The last one given counts. Written together with the
+    /// Stores `value` as JSON with the task if this run succeeds. `lapsed show` prints it, and
+    /// [`TaskRecord`](crate::ledger::TaskRecord) contains it. A later call replaces it. It is written together with the
     /// completion, also by [`complete_in`](super::MysqlTask::complete_in).
     ///
     /// # Errors
-    /// Permanent: it cannot be written as JSON, or as no more than [`RESULT_BYTES_MAX`] bytes. Nothing is kept then, and
-    /// a handler that can do without it need not fail.
+    /// Permanent: `value` cannot be serialized, or its JSON is longer than [`RESULT_BYTES_MAX`] bytes. A handler may
+    /// ignore the error; then the task has no result.
     pub fn keep_result(&self, value: impl Serialize) -> Result<(), HandlerError> {
         let json = serde_json::to_string(&value)
             .map_err(|error| HandlerError::permanent(format!("result is not JSON: {error}")))?;
@@ -176,8 +176,8 @@ impl TaskContext {
         Ok(())
     }
 
-    /// As [`keep_result`](Self::keep_result), for what a target answered: JSON if it is some, else a JSON string, cut
-    /// to what fits.
+    /// As [`keep_result`](Self::keep_result), for the output of a target: the JSON itself, or any other text as a JSON
+    /// string, truncated to [`RESULT_BYTES_MAX`] bytes.
     pub fn keep_output(&self, output: &[u8]) {
         let text = String::from_utf8_lossy(output);
         let text = text.trim();
@@ -186,7 +186,7 @@ impl TaskContext {
         {
             return;
         }
-        // Quotes and escapes take room as well: two, six or more bytes for one at worst.
+        // Quotes and escapes count, too: one byte may become six.
         let mut end = text.floor_char_boundary(RESULT_BYTES_MAX - 2);
         while self.keep_result(&text[..end]).is_err() {
             end = text.floor_char_boundary(end * 3 / 4);
@@ -198,24 +198,27 @@ impl TaskContext {
         result.expect("nothing panics while holding it").clone()
     }
 
-    /// Resolves when the run is about to be ended from outside: its lease is lost, or the daemon's
-    /// patience at shutdown is over. The future of the handler is dropped right after.
+    /// Resolves when the run is about to be interrupted: its lease is lost, or the drain timeout of a graceful stop has
+    /// passed. The future of the handler is dropped right after.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn stopping(&self) {
         self.0.stopping.cancelled().await;
     }
 
-    /// The task as a value: `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`,
-    /// `lateness_ms`, `payload`, `tag`; and `traceparent`, if there is one.
+    /// The task as a JSON value with `id`, `key`, `class`, `method`, `args`, `due` (RFC 3339), `attempt`, `lateness_ms`,
+    /// `payload` and `tag`, and `traceparent` if it has one.
     ///
-    /// Numbers of the payload are what a [`Value`] can hold: an integer of 64 bits, or an `f64`.
+    /// Numbers of the payload are limited to those of a [`Value`]: 64-bit integers and `f64`.
     pub fn to_json(&self) -> Value {
         let read = |text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
         let task = self.described(self.payload_json().map(read));
         serde_json::to_value(task).expect("texts and numbers are JSON")
     }
 
-    /// The same members in that order on one line, as targets get them. The payload is in it as it was given, digit for
-    /// digit.
+    /// As [`to_json`](Self::to_json), as one line of text with the members in that order, as targets receive it. The
+    /// payload is included as it was given, digit for digit.
     pub fn to_json_line(&self) -> String {
         let task = self.described(self.payload_json().map(JsonText));
         serde_json::to_string(&task).expect("texts and numbers are JSON")
@@ -238,7 +241,7 @@ impl TaskContext {
         }
     }
 
-    /// What the task's producer signed it with.
+    /// The signature of the producer.
     pub(super) fn signature(&self) -> Option<&str> {
         self.0.envelope.signature.as_deref()
     }
@@ -251,7 +254,7 @@ impl TaskContext {
         &*self.0.ledger
     }
 
-    /// The handler's own transaction has settled the task; whatever it returns now changes nothing.
+    /// Records that the handler's own transaction has settled the task. Its return value is ignored then.
     pub(crate) fn conclude(&self, outcome: Outcome) {
         // Only the first of two transactions can have matched the claim.
         let _ = self.0.concluded.set(outcome);

@@ -1,4 +1,4 @@
-//! A stream, a list or a channel in Redis as the target of a route: other programs take the tasks from there.
+//! A stream, a list or a channel in Redis as the target of a route. Other programs take the tasks from there.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use super::{Handler, HandlerError, TaskContext};
 use crate::config::{DeliveryConfig, Place};
 use crate::redis::{Deliveries, RedisError};
 
-/// Hands each task over in Redis, and succeeds when the server has said that it is there.
+/// Delivers each task to Redis. The run succeeds when the server has acknowledged it.
 #[derive(Debug)]
 pub(super) struct Delivery {
     config: DeliveryConfig,
@@ -14,7 +14,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// A target from its configuration, and the way there; or why there is none.
+    /// Creates a target from its configuration, and its connection or the reason why there is none.
     pub(super) fn new(config: DeliveryConfig, deliveries: Result<Deliveries, String>) -> Self {
         Self { config, deliveries }
     }

@@ -1,13 +1,14 @@
-//! How a handler says that it failed, and whether trying again can help.
+//! The error of a handler: why a run failed, and whether the task is tried again.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::task::{Failure, Outcome, RetryAdvice, spoken};
 
-/// Why a run failed. Any error converts into one that is tried again by the retry policy, so `?` works.
+/// Why a run failed, and whether the task is tried again. Any error converts into one that is tried again by the retry
+/// policy, so `?` works.
 ///
-/// Not itself a [`std::error::Error`], which is what makes that conversion possible.
+/// It is not itself a [`std::error::Error`], which makes that conversion possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerError {
     message: String,
@@ -17,7 +18,7 @@ pub struct HandlerError {
 }
 
 impl HandlerError {
-    /// Tried again as the route's retry policy says.
+    /// An error after which the retry policy of the route decides.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -27,7 +28,7 @@ impl HandlerError {
         }
     }
 
-    /// Never tried again: the task is dead, and can be redriven by hand.
+    /// An error after which the task is not tried again: it is dead, and can be redriven.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self {
             advice: RetryAdvice::Never,
@@ -35,7 +36,7 @@ impl HandlerError {
         }
     }
 
-    /// Tried again after `delay`, if any attempt is left.
+    /// An error after which the task is tried again after `delay`, if an attempt is left.
     pub fn retry_after(message: impl Into<String>, delay: Duration) -> Self {
         Self {
             advice: RetryAdvice::After(delay),
@@ -43,11 +44,11 @@ impl HandlerError {
         }
     }
 
-    /// Not a failure: called again after `delay`, and neither counted as an attempt nor logged as an error. For work
-    /// that has to wait for something else: a shipment that is not there yet, a provider under maintenance.
+    /// Not a failure: the task runs again after `delay`. This is neither counted as an attempt nor logged as an error. For
+    /// work that has to wait: for a shipment that has not arrived, or a provider under maintenance.
     ///
-    /// A task cannot hide in this for ever: beyond [`SNOOZES_MAX`](crate::task::SNOOZES_MAX) times in a row it counts
-    /// as a failed attempt, the count is in its history, and the deadline of its retry policy ends it.
+    /// More than [`SNOOZES_MAX`](crate::task::SNOOZES_MAX) snoozes in a row count as a failed attempt. The history of the
+    /// task has their number, and the deadline of the retry policy applies.
     ///
     /// ```
     /// use std::time::Duration;
@@ -68,7 +69,7 @@ impl HandlerError {
         }
     }
 
-    /// The claim is no longer this run's: somebody else has the task, and nothing was written.
+    /// The claim is lost: another run has the task, and nothing was written.
     pub fn fenced() -> Self {
         Self {
             fenced: true,
@@ -76,7 +77,7 @@ impl HandlerError {
         }
     }
 
-    /// Whether this is [`HandlerError::fenced`].
+    /// True for [`HandlerError::fenced`].
     pub fn is_fenced(&self) -> bool {
         self.fenced
     }
@@ -102,7 +103,7 @@ impl fmt::Display for HandlerError {
 }
 
 impl<E: std::error::Error> From<E> for HandlerError {
-    /// The error and its sources, one after the other.
+    /// The message has the error and its sources, separated by colons.
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();

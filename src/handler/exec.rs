@@ -1,9 +1,10 @@
-//! A program as the target of a route: argv from the configuration, never a shell; the task as JSON on
-//! stdin; an environment of named variables only; a process group of its own that dies with the run.
+//! A program as the target of a route. Its arguments are those of the configuration, without a shell. It receives the task
+//! as JSON on stdin, and the environment variables that the configuration names. It runs in a process group of its own,
+//! which is killed at the end of the run.
 //!
-//! Exit 0 succeeded and 65 failed for good. With any other, the last line on stdout may say more:
-//! `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`; else the task is tried again by the route's
-//! policy.
+//! Exit code 0 is success, 65 is a permanent failure. With any other code, the last line on stdout may give advice:
+//! `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`. Without it the retry policy of the route
+//! decides.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -19,33 +20,32 @@ use super::{Handler, HandlerError, TaskContext};
 use crate::config::{ExecArg, ExecConfig};
 use crate::task::{TaskKey, Traceparent};
 
-/// How much of a program's output is kept, of each stream.
+/// Maximum number of bytes kept of each output stream.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// How much of it goes into the task's error.
+/// Maximum number of bytes of stderr in the error of the task.
 const ERROR_TAIL_BYTES: usize = 500;
 
-/// How long to wait for the end of the output once the program has ended: a process that it left
-/// behind may hold the pipe.
+/// Maximum wait for the end of the output after the program has ended: a process that it left behind may keep the pipe
+/// open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
-/// `EX_DATAERR` of sysexits.h: trying again cannot help.
+/// `EX_DATAERR` of sysexits.h.
 const EXIT_PERMANENT: i32 = 65;
 
-/// Runs a program for each task: exit 0 succeeded, 65 failed for good, anything else is tried again, or what the last line
-/// says.
+/// Runs a program for each task.
 #[derive(Debug)]
 pub struct Exec {
     config: ExecConfig,
 }
 
 impl Exec {
-    /// A target from its configuration.
+    /// Creates a target from its configuration.
     pub fn new(config: ExecConfig) -> Self {
         Self { config }
     }
 
-    /// The arguments for this task.
+    /// Returns the arguments for a task.
     fn args(&self, context: &TaskContext) -> Result<Vec<String>, HandlerError> {
         let key = context.key();
         let mut args = Vec::with_capacity(self.config.args.len());
@@ -65,7 +65,7 @@ impl Exec {
         Ok(args)
     }
 
-    /// A program would take it for an option.
+    /// Refuses arguments of the key that a program would take for options.
     fn check_dashes(&self, key: &TaskKey) -> Result<(), HandlerError> {
         match key.args().find(|arg| arg.starts_with('-')) {
             Some(arg) if !self.config.allow_dash => Err(HandlerError::permanent(format!(
@@ -124,11 +124,11 @@ async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, 
     let stdin = child.stdin.take();
     let _feed = AbortOnDropHandle::new(tokio::spawn(async move {
         if let Some(mut stdin) = stdin {
-            // A program that does not read its input is none the worse for it.
+            // A program need not read its input.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     }));
-    // A process that the program left behind may hold its pipes for ever: reading ends with this function.
+    // A process that the program left behind may keep its pipes open: stop reading when this function returns.
     let stdout = AbortOnDropHandle::new(tokio::spawn(read(child.stdout.take())));
     let stderr = AbortOnDropHandle::new(tokio::spawn(read(child.stderr.take())));
     let status = child.wait().await?;
@@ -139,7 +139,7 @@ async fn wait(child: &mut Child, input: String) -> std::io::Result<(ExitStatus, 
     Ok((status, stdout, stderr))
 }
 
-/// A stream to its end; what is not kept is read all the same, so that the program does not block.
+/// Reads a stream to its end, also beyond the bytes that are kept, so that the program does not block.
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> Output {
     let mut output = Output::default();
     let Some(mut stream) = stream else {
@@ -171,15 +171,15 @@ fn verdict(
     let message = format!("`{program}` ended with {status}{said}");
     Err(match (status.code(), stdout.advice()) {
         (Some(EXIT_PERMANENT), _) => HandlerError::permanent(message),
-        // A program that was killed did not mean to end there.
+        // The last line of a killed program is not advice.
         (Some(_), Some(Ok(advice))) => advice.into_error(message),
         (Some(_), Some(Err(problem))) => HandlerError::new(format!("{message}; its {problem}")),
         _ => HandlerError::new(message),
     })
 }
 
-/// Output as one line of text. What would move the cursor or turn the text around stands there by its number; quotes
-/// and backslashes stay, so that people find an error by what the program said.
+/// Returns output as one line of text. Control characters are escaped. Quotes and backslashes are not, so that a search for
+/// the original text finds the error.
 fn show(output: &[u8]) -> String {
     let mut shown = String::new();
     for c in String::from_utf8_lossy(output).trim().chars() {
@@ -191,7 +191,7 @@ fn show(output: &[u8]) -> String {
     shown
 }
 
-/// Kills the program and whatever it started, unless it ended by itself.
+/// Kills the process group of the program on drop, unless the program has ended.
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
@@ -207,7 +207,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may have ended in between.
+            // It may have ended meanwhile.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -1,10 +1,10 @@
-//! Values that a middleware hands to the handler behind it.
+//! Values that middleware passes to the handler.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Values of one run, one of each type.
+/// Values of one run, at most one of each type.
 ///
 /// ```
 /// use lapsed::handler::Extensions;
@@ -20,13 +20,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Extensions(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl Extensions {
-    /// Keeps a value for the rest of the run, and answers the one of this type that was kept before.
+    /// Stores a value for the rest of the run. Returns the previous value of this type.
     pub fn insert<T: Send + Sync + 'static>(&self, value: T) -> Option<Arc<T>> {
         let before = self.values().insert(TypeId::of::<T>(), Arc::new(value))?;
         before.downcast().ok()
     }
 
-    /// The value of this type.
+    /// Returns the value of this type.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let value = self.values().get(&TypeId::of::<T>()).cloned()?;
         value.downcast().ok()

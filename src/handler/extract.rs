@@ -1,4 +1,4 @@
-//! What a handler can ask for besides its arguments: each parameter says by its type what it wants.
+//! Extractors: parameters of a handler that are read from the run, by their type.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use serde::de::DeserializeOwned;
 
 use super::{HandlerError, TaskContext};
 
-/// A parameter of a handler, read from the run and the state of [`Handlers`](super::Handlers).
+/// An extractor: a parameter of a handler that is read from the run and the state of [`Handlers`](super::Handlers).
 pub trait FromTask<S>: Sized {
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Errors
-    /// The outcome of the run; the handler is not called.
+    /// The result of the run. The handler is not called.
     fn from_task(context: &TaskContext, state: &S) -> Result<Self, HandlerError>;
 }
 
-/// A part of the state, for [`State`]. The whole state is one.
+/// A part of the state `S`, for [`State`]. The whole state is a part, too.
 pub trait FromRef<S> {
-    /// A copy of the part.
+    /// Returns a copy of the part.
     fn from_ref(state: &S) -> Self;
 }
 
@@ -31,11 +31,11 @@ impl<S: Clone> FromRef<S> for S {
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 
-/// The payload, read from its JSON. A task without a payload, or with another one, fails permanently.
+/// The payload, deserialized from JSON. A task without a payload, or whose payload is not a `T`, fails permanently.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload<T>(pub T);
 
-/// A value that middleware has put into the run's [`Extensions`](super::Extensions).
+/// A value that middleware has stored in the [`Extensions`](super::Extensions) of the run. Without it the run fails.
 #[derive(Debug)]
 pub struct Extension<T>(pub Arc<T>);
 

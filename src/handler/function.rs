@@ -1,4 +1,4 @@
-//! Async functions as handlers: parameters that are [read from the run](FromTask) first, the arguments last.
+//! Async functions as handlers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use async_trait::async_trait;
 
 use super::{FromArg, FromArgs, FromTask, Handler, HandlerError, TaskContext};
 
-/// An async function that runs tasks with the arguments `A`.
+/// An async function that can handle tasks with the arguments `A`.
 ///
-/// It takes up to six parameters that are [read from the run](FromTask), such as
-/// [`TaskContext`] and [`State`](super::State), and then the arguments: as the tuple or `Vec` that `A` is, a single one
-/// also by itself, none not at all.
+/// Its first parameters, up to six, are [extractors](FromTask), such as [`TaskContext`] and [`State`](super::State). Its
+/// last parameter is the arguments, as the tuple or `Vec` that `A` is. A single argument can also be taken without the
+/// tuple, and a function without arguments has no last parameter.
 ///
-/// `M` tells these forms apart; it is always inferred.
+/// `M` distinguishes these forms. It is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no handler of tasks with the arguments `{A}`",
     note = "expected an async function of extractors (`TaskContext`, `State<_>`, `Payload<_>`) and then `{A}`, which returns `Result<(), HandlerError>`"
 )]
 pub trait IntoHandler<A, M, S> {
-    /// The handler, which has the state.
+    /// Returns the handler.
     fn into_handler(self, state: S) -> Arc<dyn Handler>;
 }
 
-/// A function that begins a run, or says why it cannot.
+/// A function that starts a run.
 struct Function<F>(F);
 
 #[async_trait]
@@ -38,13 +38,13 @@ where
     }
 }
 
-/// The last parameter is all arguments.
+/// Marker: the last parameter is all arguments.
 pub struct AllArguments;
 
-/// The last parameter is the only argument.
+/// Marker: the last parameter is the only argument.
 pub struct OneArgument;
 
-/// There is no argument.
+/// Marker: there are no arguments.
 pub struct NoArguments;
 
 macro_rules! functions {
@@ -58,7 +58,7 @@ macro_rules! functions {
             $($name: FromTask<S>,)*
         {
             fn into_handler(self, state: S) -> Arc<dyn Handler> {
-                let _ = &state; // there may be no parameter that wants it
+                let _ = &state; // unused without extractors
                 Arc::new(Function(move |context: TaskContext| {
                     let args: Vec<&str> = context.key().args().collect();
                     let args = A::from_args(&args)?;
@@ -76,7 +76,7 @@ macro_rules! functions {
             $($name: FromTask<S>,)*
         {
             fn into_handler(self, state: S) -> Arc<dyn Handler> {
-                let _ = &state; // there may be no parameter that wants it
+                let _ = &state; // unused without extractors
                 Arc::new(Function(move |context: TaskContext| {
                     let args: Vec<&str> = context.key().args().collect();
                     let (arg,) = <(T,)>::from_args(&args)?;
@@ -93,7 +93,7 @@ macro_rules! functions {
             $($name: FromTask<S>,)*
         {
             fn into_handler(self, state: S) -> Arc<dyn Handler> {
-                let _ = &state; // there may be no parameter that wants it
+                let _ = &state; // unused without extractors
                 Arc::new(Function(move |context: TaskContext| {
                     let args: Vec<&str> = context.key().args().collect();
                     <()>::from_args(&args)?;

@@ -1,10 +1,10 @@
-//! The target that only says that the task fell due.
+//! A log line as the target of a route.
 
 use async_trait::async_trait;
 
 use super::{Handler, HandlerError, TaskContext};
 
-/// Writes one line and succeeds.
+/// Logs one line for each task, and succeeds.
 #[derive(Debug)]
 pub struct Log;
 

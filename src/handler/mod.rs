@@ -1,4 +1,4 @@
-//! The seam to whatever does the work of a task: code of this process, or a target of a route.
+//! The seam to the code that does the work of a task: a Rust function, or a target of a route.
 
 mod args;
 mod context;
@@ -40,18 +40,20 @@ pub use transaction::MysqlTask;
 
 use async_trait::async_trait;
 
-/// Does the work of one task.
+/// Does the work of one task. Most handlers are async functions: see [`Handlers::on`].
 ///
-/// It may be called again for the same task: after an error, a timeout, a panic, or when a daemon was
-/// killed in the middle of it. [`TaskContext::id`] stays the same over attempts, to deduplicate by;
-/// with the MySQL ledger, [`complete_in`](MysqlTask::complete_in) makes effects
-/// in its database happen exactly once.
+/// A handler may be called again for the same task: after an error, a timeout or a panic, and when a daemon was killed
+/// during the run. [`TaskContext::id`] stays the same over attempts, for deduplication. With the MySQL ledger,
+/// [`complete_in`](MysqlTask::complete_in) makes effects in its database happen exactly once.
 ///
 /// # Cancel safety
-/// The future is dropped when the run times out, loses its lease, or is still going on at the end of
-/// a graceful stop.
+/// The future is dropped when the run times out or loses its lease, and when it has not ended by the end of a graceful
+/// stop.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Runs the task once.
+    ///
+    /// # Errors
+    /// [`HandlerError`] says whether the task is tried again.
     async fn run(&self, context: TaskContext) -> Result<(), HandlerError>;
 }

@@ -1,28 +1,28 @@
-//! What a program or a server answered, as far as it matters: the beginning, the last line, and what the last line says.
+//! Output of a program: its beginning, its last line, and the advice in the last line.
 
 use std::time::Duration;
 
 use super::HandlerError;
 
-/// What the last line of a program's output begins with, if it says what is to become of its task.
-const SAYS: &str = "lapsed:";
+/// Prefix of a last line that gives advice.
+const ADVICE_PREFIX: &str = "lapsed:";
 
-/// Longest last line that is looked at, in bytes.
+/// Maximum length of the last line, in bytes.
 const LAST_LINE_BYTES_MAX: usize = 1024;
 
-/// A program that waits for something does not spin for it.
+/// Minimum snooze, so that a program that waits for something does not spin.
 const SNOOZE_MIN: Duration = Duration::from_secs(1);
 
-/// The beginning of a stream and its last line; what is between is thrown away.
+/// The beginning of a stream and its last line. The rest is discarded.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     head: Vec<u8>,
-    /// The end of the stream, from which the last line is taken.
+    /// The end of the stream, with the last line.
     tail: Vec<u8>,
 }
 
 impl Output {
-    /// Takes the next bytes, and keeps so many of the beginning.
+    /// Appends bytes, of which the first `head_bytes_max` of the stream are kept.
     pub fn push(&mut self, chunk: &[u8], head_bytes_max: usize) {
         let room = head_bytes_max - self.head.len();
         self.head.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -37,16 +37,19 @@ impl Output {
         &self.head
     }
 
-    /// What the last line says about the task, if it begins with `lapsed:`.
+    /// Parses the last line; `None` if it does not begin with `lapsed:`.
+    ///
+    /// # Errors
+    /// A text that says what was expected.
     pub fn advice(&self) -> Option<Result<Advice, String>> {
         let text = String::from_utf8_lossy(&self.tail);
         let line = text.trim_end().lines().next_back()?.trim();
-        line.strip_prefix(SAYS)
-            .map(|said| Advice::parse(said.trim()))
+        line.strip_prefix(ADVICE_PREFIX)
+            .map(|advice| Advice::parse(advice.trim()))
     }
 }
 
-/// What a program can say about its task beside its exit code.
+/// What a program can request for its task in addition to its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     /// `lapsed: retry-after 30s`
@@ -58,8 +61,8 @@ pub(super) enum Advice {
 }
 
 impl Advice {
-    fn parse(said: &str) -> Result<Self, String> {
-        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+    fn parse(text: &str) -> Result<Self, String> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let delay = || {
             let delay = crate::task::parse_span(rest)?;
             Duration::try_from(delay).ok()
@@ -72,13 +75,13 @@ impl Advice {
         };
         advice.ok_or_else(|| {
             format!(
-                "last line `{SAYS} {}` is not understood, expected `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`",
-                said.chars().take(100).collect::<String>().escape_debug()
+                "last line `{ADVICE_PREFIX} {}` is not understood, expected `lapsed: retry-after 30s`, `lapsed: snooze 10m` or `lapsed: permanent`",
+                text.chars().take(100).collect::<String>().escape_debug()
             )
         })
     }
 
-    /// The error with which the run ends.
+    /// Returns the error of the run.
     pub fn into_error(self, message: String) -> HandlerError {
         match self {
             Self::RetryAfter(delay) => HandlerError::retry_after(message, delay),

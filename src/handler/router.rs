@@ -1,4 +1,4 @@
-//! Which handler runs which key, with what limits.
+//! Routes: which handler runs a key, and with which limits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,47 +15,47 @@ use super::{Handler, Handlers, SlowLog, VerifyPayload};
 use crate::config::{Config, RouteConfig};
 use crate::task::{Limits, RetryPolicy, TaskKey};
 
-/// A handler and the limits of its runs.
+/// A handler and its limits.
 #[derive(Clone)]
 pub struct Route {
-    /// `Class@method` of a registered handler, or the regular expression of a route: a metric label.
+    /// `Class@method` of a registered handler, or the regular expression of a configured route. A metric label.
     pub name: Arc<str>,
-    /// What runs.
+    /// The handler.
     pub handler: Arc<dyn Handler>,
-    /// What the configuration puts around it.
+    /// The middleware of the configuration.
     pub layers: Layers,
-    /// Bound on one run.
+    /// Time limit of one run.
     pub timeout: Duration,
-    /// How many run at a time, how often they start, who comes first.
+    /// Concurrency, rate and priority.
     pub limits: Limits,
-    /// What happens after a failure.
+    /// The retry policy.
     pub retry: Arc<RetryPolicy>,
-    /// Whether a key that some program armed becomes such a task.
+    /// True if a key that another program armed is adopted.
     pub adopts: bool,
-    /// How late a task may start and still be of use.
+    /// How late a task may start.
     pub expire_after: Option<Duration>,
 }
 
-/// Finds the route of a key: a registered handler by exact class and method, else the first configured
-/// route whose expression fits.
+/// Finds the route of a key: the registered handler of its class and method, else the first configured route whose
+/// expression matches.
 pub struct Router {
     handlers: Registry,
     table: RwLock<Table>,
-    /// What the routes' targets share.
+    /// Connections shared by the targets of routes.
     targets: Mutex<Targets>,
-    /// How often the routes were changed.
+    /// Number of reloads.
     reloads: AtomicU64,
 }
 
 struct Table {
-    /// Of registered handlers, by `Class@method`.
+    /// Routes of registered handlers, by `Class@method`.
     handlers: HashMap<String, Route>,
     routes: Vec<(Regex, Route)>,
     adopts: bool,
 }
 
 impl Router {
-    /// A router over these handlers and the configured routes.
+    /// Creates a router of these handlers and the configured routes.
     pub fn new<S>(handlers: Handlers<S>, config: &Config) -> Self {
         let handlers = handlers.into_registry();
         let mut targets = Targets::default();
@@ -67,7 +67,7 @@ impl Router {
         }
     }
 
-    /// Takes the routes of another configuration. Runs that go on keep theirs.
+    /// Replaces the configured routes. Current runs keep theirs.
     pub fn reload(&self, config: &Config) {
         let table = {
             let targets = self.targets.lock();
@@ -84,12 +84,12 @@ impl Router {
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often the routes were changed: what was found before may be found otherwise now.
+    /// Returns the number of reloads. A route that was found before a reload may be outdated.
     pub fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// What can run this key; `None` if nothing here can.
+    /// Returns the route of a key; `None` if it has none here.
     pub fn find(&self, key: &TaskKey) -> Option<Route> {
         let table = self.table();
         if let Some(route) = table.handlers.get(key.class_method()) {
@@ -98,19 +98,18 @@ impl Router {
         table.route_of(key).cloned()
     }
 
-    /// Everything that stands around a run of this key on its route: what the configuration asks for outside of what the
-    /// program registered.
+    /// Returns the middleware of a run: that of the configuration, and inside it that of the program.
     pub fn around(&self, key: &TaskKey, route: &Route) -> Layers {
         self.handlers.layers_of(key, &route.layers)
     }
 
-    /// Whether something here can run this key. Cheaper than [`find`](Self::find): it is asked about every key
-    /// of the database that gets an expiry.
+    /// True if the key has a route. Cheaper than [`find`](Self::find), since it is called for every key of the Redis
+    /// database that gets an expiry.
     pub fn runs(&self, key: &TaskKey) -> bool {
         self.handlers.has(key.class_method()) || self.table().route_of(key).is_some()
     }
 
-    /// Whether a key of this name that some program armed becomes a task here.
+    /// True if a key that another program armed is adopted here.
     pub fn adopts(&self, key: &TaskKey) -> bool {
         let table = self.table();
         if self.handlers.has(key.class_method()) {
@@ -119,7 +118,7 @@ impl Router {
         table.route_of(key).is_some_and(|route| route.adopts)
     }
 
-    /// Whether any key can become a task here.
+    /// True if any key can be adopted here.
     pub fn adopts_any(&self) -> bool {
         let table = self.table();
         (table.adopts && self.handlers.len() > 0)
@@ -132,7 +131,7 @@ impl Router {
             .expect("nothing panics while holding the routes")
     }
 
-    /// `Class@method` of the handlers, in order, and the expressions of the routes.
+    /// Returns `Class@method` of the handlers, in alphabetical order, and the expressions of the configured routes.
     pub fn skills(&self) -> (Vec<String>, Vec<String>) {
         let table = self.table();
         let handlers = self.handlers.names().into_iter().map(str::to_owned);
@@ -141,13 +140,13 @@ impl Router {
         (handlers.collect(), routes.collect())
     }
 
-    /// How many routes and handlers there are.
+    /// Returns the number of routes and handlers.
     pub fn len(&self) -> usize {
         let table = self.table();
         table.routes.len() + self.handlers.len()
     }
 
-    /// Whether nothing can be run at all.
+    /// True if there are neither routes nor handlers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -184,7 +183,7 @@ impl Table {
             .map(|(route, target)| {
                 let mut found = Self::route(route, target, timeout, &retry, config.adopt.enabled);
                 if handlers.contains_key(&*found.name) {
-                    // What is known by a name is one and the same: what waits, what runs, what is counted.
+                    // Names are unique: queues, permits and metrics are by name.
                     found.name = Arc::from(format!("/{}/", found.name));
                 }
                 (route.matches.clone(), found)
@@ -237,7 +236,7 @@ impl Table {
             retry: own_retry
                 .clone()
                 .map_or_else(|| Arc::clone(retry), Arc::new),
-            // A key that some program armed is signed by nobody.
+            // A key that another program armed is not signed.
             adopts: adopt.unwrap_or(adopts && payload_secrets.is_empty()),
             expire_after: *expire_after,
         }

@@ -1,4 +1,4 @@
-//! Runs only what was signed with a shared secret.
+//! Middleware that verifies signatures.
 
 use async_trait::async_trait;
 
@@ -6,23 +6,23 @@ use super::{HandlerError, Middleware, Next, TaskContext};
 use crate::config::Secret;
 use crate::task::is_authentic;
 
-/// Runs a task only if its producer signed it ([`Task::sign`](crate::Task::sign)) with a secret that is known here. Any
-/// other is dead at once, without being run.
+/// Middleware that runs only tasks that were signed ([`Task::sign`](crate::Task::sign)) with a known secret. Any other
+/// task fails permanently, without calling the handler.
 ///
-/// In the configuration of a route: `payload_secret = ".."`. Neither a row that some SQL wrote nor a key that some
-/// program armed is signed: both are dead here.
+/// In the configuration of a route: `payload_secret = ".."`. Rows written by SQL and keys armed by other programs are not
+/// signed.
 #[derive(Debug, Clone)]
 pub struct VerifyPayload {
     secrets: Vec<Secret>,
 }
 
 impl VerifyPayload {
-    /// Signed with this secret.
+    /// Accepts signatures by this secret.
     pub fn new(secret: impl Into<Secret>) -> Self {
         Self::any_of([secret.into()])
     }
 
-    /// Signed with one of these: the new one and the old one, while a secret is being exchanged.
+    /// Accepts signatures by any of these secrets, such as the old and the new one during a rotation.
     pub fn any_of(secrets: impl IntoIterator<Item = Secret>) -> Self {
         Self {
             secrets: secrets.into_iter().collect(),

@@ -1,4 +1,4 @@
-//! A warning for runs that take long.
+//! Middleware that logs slow runs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{HandlerError, Middleware, Next, TaskContext};
 
-/// Warns when a run takes longer than it should: at that moment, so that a run that never ends is heard of too.
+/// Middleware that logs a warning when a run exceeds a duration, at that moment, and another one when the run ends.
 ///
 /// In the configuration of a route: `slow_after = "5s"`.
 #[derive(Debug, Clone, Copy)]

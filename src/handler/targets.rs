@@ -1,4 +1,4 @@
-//! Targets of routes, and the connections they share: by all routes, and over reloads.
+//! Targets of routes, and the connections that they share, also over reloads.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,16 +16,16 @@ use super::webhook::{ClientKey, Webhook};
 use crate::config::{Config, RedisConfig, TargetConfig};
 use crate::redis::{Commands, Deliveries, Endpoint};
 
-/// Makes targets.
+/// Creates targets.
 #[derive(Default)]
 pub(super) struct Targets {
     #[cfg(feature = "webhook")]
-    clients: Kept<ClientKey, Client>,
-    servers: Kept<String, Deliveries>,
+    clients: Shared<ClientKey, Client>,
+    servers: Shared<String, Deliveries>,
 }
 
 impl Targets {
-    /// The targets of all routes, in their order. What none of them uses any more is closed.
+    /// Returns the targets of all routes, in their order. Closes connections that are no longer used.
     pub(super) fn of(&mut self, config: &Config) -> Vec<Arc<dyn Handler>> {
         #[cfg(feature = "webhook")]
         self.clients.begin();
@@ -47,7 +47,7 @@ impl Targets {
             #[cfg(feature = "webhook")]
             TargetConfig::Webhook(webhook) => {
                 let key = ClientKey::of(webhook);
-                let client = self.clients.take(key, ClientKey::build);
+                let client = self.clients.get_or_create(key, ClientKey::build);
                 if let Err(error) = &client {
                     tracing::error!(webhook = %webhook.url, error, "a target cannot be used");
                 }
@@ -58,61 +58,67 @@ impl Targets {
                 if let Some(url) = &delivery.url {
                     server.url = url.clone();
                 }
-                // By the bounds on its answers, too: a reload may change them.
+                // The timeouts are part of the name, since a reload may change them.
                 let name = format!(
                     "{} {:?} {:?}",
                     server.url.expose(),
                     server.connect_timeout,
                     server.response_timeout
                 );
-                let made = self.servers.take(name, |_| match Endpoint::new(&server) {
-                    Ok(endpoint) => Ok(Deliveries::new(Commands::new(endpoint))),
-                    Err(error) => Err(error.to_string()),
-                });
-                if let Err(error) = &made {
+                let deliveries =
+                    self.servers
+                        .get_or_create(name, |_| match Endpoint::new(&server) {
+                            Ok(endpoint) => Ok(Deliveries::new(Commands::new(endpoint))),
+                            Err(error) => Err(error.to_string()),
+                        });
+                if let Err(error) = &deliveries {
                     tracing::error!(target = %delivery, error, "a target cannot be used");
                 }
-                Arc::new(Delivery::new(delivery.clone(), made))
+                Arc::new(Delivery::new(delivery.clone(), deliveries))
             }
         }
     }
 }
 
-/// Things by name, of which those that were not asked for between two beginnings are dropped.
-struct Kept<K, V> {
-    before: HashMap<K, V>,
-    now: HashMap<K, V>,
+/// Values by name. Between `begin` and `end`, values that are used are kept; the others are dropped.
+struct Shared<K, V> {
+    previous: HashMap<K, V>,
+    current: HashMap<K, V>,
 }
 
-impl<K, V> Default for Kept<K, V> {
+impl<K, V> Default for Shared<K, V> {
     fn default() -> Self {
         Self {
-            before: HashMap::new(),
-            now: HashMap::new(),
+            previous: HashMap::new(),
+            current: HashMap::new(),
         }
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Kept<K, V> {
+impl<K: Eq + Hash, V: Clone> Shared<K, V> {
     fn begin(&mut self) {
-        self.before = std::mem::take(&mut self.now);
+        self.previous = std::mem::take(&mut self.current);
     }
 
-    /// The one of this name. What could not be made is tried again the next time.
-    fn take<E>(&mut self, name: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E> {
-        if let Some(found) = self.now.get(&name) {
+    /// Returns the value of a name, and creates it if there is none. A failure is not kept.
+    fn get_or_create<E>(
+        &mut self,
+        name: K,
+        create: impl FnOnce(&K) -> Result<V, E>,
+    ) -> Result<V, E> {
+        if let Some(found) = self.current.get(&name) {
             return Ok(found.clone());
         }
-        let found = match self.before.remove(&name) {
+        let found = match self.previous.remove(&name) {
             Some(found) => found,
-            None => make(&name)?,
+            None => create(&name)?,
         };
-        self.now.insert(name, found.clone());
+        self.current.insert(name, found.clone());
         Ok(found)
     }
 
     fn end(&mut self) {
-        self.before.clear();
+        self.previous.clear();
     }
 }
 
@@ -123,31 +129,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_still_used_is_kept_and_the_rest_is_dropped() {
-        let made = Cell::new(0);
-        let make = |name: &&str| {
-            made.set(made.get() + 1);
+    fn values_in_use_are_kept_and_the_others_are_dropped() {
+        let created = Cell::new(0);
+        let create = |name: &&str| {
+            created.set(created.get() + 1);
             match *name {
-                "broken" => Err(made.get()),
-                _ => Ok(Arc::new(made.get())),
+                "broken" => Err(created.get()),
+                _ => Ok(Arc::new(created.get())),
             }
         };
-        let mut kept = Kept::default();
-        kept.begin();
-        let first = kept.take("a", make).unwrap();
-        let other = kept.take("b", make).unwrap();
-        assert_eq!((*first, *kept.take("a", make).unwrap(), *other), (1, 1, 2));
-        assert_eq!(kept.take("broken", make), Err(3));
-        kept.end();
-        kept.begin();
-        assert_eq!(*kept.take("a", make).unwrap(), 1);
-        assert_eq!(kept.take("broken", make), Err(4), "it is tried again");
-        kept.end();
+        let mut shared = Shared::default();
+        shared.begin();
+        let first = shared.get_or_create("a", create).unwrap();
+        let other = shared.get_or_create("b", create).unwrap();
+        assert_eq!(
+            (*first, *shared.get_or_create("a", create).unwrap(), *other),
+            (1, 1, 2)
+        );
+        assert_eq!(shared.get_or_create("broken", create), Err(3));
+        shared.end();
+        shared.begin();
+        assert_eq!(*shared.get_or_create("a", create).unwrap(), 1);
+        assert_eq!(
+            shared.get_or_create("broken", create),
+            Err(4),
+            "it is tried again"
+        );
+        shared.end();
         assert_eq!(
             (Arc::strong_count(&first), Arc::strong_count(&other)),
             (2, 1)
         );
-        kept.begin();
-        assert_eq!(*kept.take("b", make).unwrap(), 5, "it was gone");
+        shared.begin();
+        assert_eq!(
+            *shared.get_or_create("b", create).unwrap(),
+            5,
+            "it was gone"
+        );
     }
 }

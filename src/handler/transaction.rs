@@ -1,4 +1,4 @@
-//! Effects exactly once: a handler's own transaction, with the completion as its last statement.
+//! Effects exactly once: the handler's own transaction, which ends with the completion of the task.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use super::{HandlerError, TaskContext};
 use crate::ledger::{Ending, TaskTransaction, TransactionError, Transactions};
 use crate::task::{Due, UnixMs};
 
-/// What a handler can do in the ledger's own database.
+/// Transactions of a handler on the ledger's database.
 #[async_trait]
 pub trait MysqlTask {
     /// Begins a transaction on the ledger's database, for the handler's own statements.
@@ -14,30 +14,32 @@ pub trait MysqlTask {
     /// The session has the server's defaults, except for the time zone, which is UTC.
     ///
     /// # Errors
-    /// Retryable: the database did not answer, or the engine runs on another ledger.
+    /// Retryable: the database did not answer, or the ledger of the engine is not in MySQL.
     ///
     /// # Cancel safety
     /// Cancel safe.
     async fn begin(&self) -> Result<TaskTransaction, HandlerError>;
 
-    /// Completes the task as the last statement of `tx`, and commits: effects and completion happen
-    /// together, once, or not at all. The result given to [`keep_result`](TaskContext::keep_result) before is written
-    /// with them. A recurring task gets its next arming instead of the completion.
+    /// Completes the task as the last statement of `tx`, and commits: effects and completion happen together, or not at
+    /// all. The result of [`keep_result`](TaskContext::keep_result) is written with them. A recurring task gets its next
+    /// arming instead of the completion.
     ///
     /// # Errors
-    /// [`HandlerError::fenced`] if the claim is no longer ours: everything is rolled back. Retryable if
-    /// the database does not answer; when the reply to the commit is lost, the row is read back to find out.
+    /// [`HandlerError::fenced`] if the claim is lost; everything is rolled back then. Retryable if the database does not
+    /// answer. If the reply to the commit is lost, the row is read back to find out whether it happened.
     ///
     /// # Cancel safety
-    /// Not cancel safe in its result: the commit may or may not have happened. The row tells.
+    /// Safe to drop: the commit may or may not happen. The row has the result.
     async fn complete_in(&self, tx: TaskTransaction) -> Result<(), HandlerError>;
 
-    /// As [`complete_in`](Self::complete_in), and in the same transaction makes the next arming of the same key. A task
-    /// that was cancelled during the run is only completed. For a recurring task, this is its next arming, and
-    /// its series continues after it.
+    /// As [`complete_in`](Self::complete_in), and creates the next arming of the same key in the same transaction. A task
+    /// that was cancelled during the run is only completed. The series of a recurring task continues after this arming.
     ///
     /// # Errors
-    /// As for `complete_in`; permanent if the due time is refused.
+    /// As for `complete_in`; permanent if the due time is invalid.
+    ///
+    /// # Cancel safety
+    /// As for `complete_in`.
     async fn again_in(&self, tx: TaskTransaction, due: Due) -> Result<(), HandlerError>;
 }
 

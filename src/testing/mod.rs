@@ -1,6 +1,6 @@
-//! For the tests of users: an engine without servers, whose time moves only when a test says so.
+//! Test kit: an engine without servers, whose time moves only when the test moves it.
 //!
-//! [`TestKit`] runs tasks of a whole program, hours of retries within milliseconds; [`TestRun`] calls one handler.
+//! [`TestKit`] runs the tasks of a whole program, hours of retries within milliseconds. [`TestRun`] calls one handler.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,33 +1,34 @@
-//! What ran in a test.
+//! The runs of a test.
 
 use std::fmt;
 
 use crate::ledger::TaskRecord;
 use crate::task::{Outcome, TaskKey, UnixMs};
 
-/// One run of one task, or what became of it instead.
+/// One run of a task, or the reason why it was not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ran {
-    /// What ran.
+    /// The key of the task.
     pub key: TaskKey,
     /// `<row id>-<due ms>`, the same over attempts.
     pub id: String,
-    /// When.
+    /// The time of the run.
     pub at: UnixMs,
-    /// Which run it was: 1 for the first.
+    /// The number of the attempt; 1 is the first.
     pub attempt: u16,
     /// `Class@method` of the handler, or the expression of the route.
     pub route: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The task after that was settled; of an older arming if the key was created anew meanwhile.
+    /// The task after the outcome was settled. It has another arming if it was created again meanwhile.
     pub task: TaskRecord,
 }
 
 impl Ran {
-    /// Whether its handler was called. It was not if the task came too late ([`Outcome::Expired`],
-    /// [`Outcome::Missed`]), was taken to kill its daemon, or became a task of its own.
+    /// True if its handler was called. It was not if the task started too late ([`Outcome::Expired`],
+    /// [`Outcome::Missed`]), repeatedly killed its daemon ([`Outcome::Poisoned`]), or became a task of its own
+    /// ([`Outcome::HandedOn`]).
     pub fn reached_handler(&self) -> bool {
         !matches!(
             self.outcome,

@@ -1,4 +1,4 @@
-//! One run of one handler, without an engine.
+//! One run of a handler, without an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::ledger::memory::MemoryLedger;
 use crate::ledger::{Claimant, Ledger};
 use crate::timer::ledger_poll::LedgerPoll;
 
-/// A run to call a handler with.
+/// A run with which a test calls a handler.
 ///
 /// ```
 /// use lapsed::testing::TestRun;
@@ -43,7 +43,7 @@ pub struct TestRun {
 }
 
 impl TestRun {
-    /// The first run of this task, on time.
+    /// The first attempt of this task, on time.
     pub fn of(task: Task) -> Self {
         Self {
             task,
@@ -52,22 +52,22 @@ impl TestRun {
         }
     }
 
-    /// As this attempt; 1 is the first.
+    /// Sets the number of the attempt; 1 is the first.
     #[must_use]
     pub fn attempt(self, attempt: u16) -> Self {
         Self { attempt, ..self }
     }
 
-    /// So much too late.
+    /// Sets the lateness.
     #[must_use]
     pub fn late_by(self, lateness: Duration) -> Self {
         Self { lateness, ..self }
     }
 
-    /// What the handler is called with.
+    /// Returns the context of the run.
     ///
     /// # Panics
-    /// If the task is refused: its payload is no JSON, for example.
+    /// If the task is invalid, for example if its payload is not JSON.
     pub async fn context(&self) -> TaskContext {
         let Self {
             task,
@@ -78,29 +78,28 @@ impl TestRun {
         let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::on(clock.clone()));
         let timer = Arc::new(LedgerPoll::new(clock.clone()));
         let tasks = TaskClient::with_parts(Arc::clone(&ledger), timer);
-        let made = tasks.create(task.clone(), START).await;
-        let made = made.unwrap_or_else(|error| panic!("`{}`: {error}", task.key()));
+        let created = tasks.create(task.clone(), START).await;
+        let receipt = created.unwrap_or_else(|error| panic!("`{}`: {error}", task.key()));
         clock.set(START.plus(*lateness));
         let claimant = Claimant {
             daemon: "test".to_owned(),
             lease: Duration::from_secs(3600),
         };
-        let claims = ledger.claim(&[made.arming()], &claimant).await;
+        let claims = ledger.claim(&[receipt.arming()], &claimant).await;
         let claim = claims.ok().and_then(|claims| claims.into_iter().next());
-        let mut claim = claim.expect("it was created just now, and is due");
+        let mut claim = claim.expect("the task was just created, and is due");
         claim.attempt.number = *attempt;
         let lateness_ms = u64::try_from(lateness.as_millis()).unwrap_or(u64::MAX);
         TaskContext::new(claim, lateness_ms, ledger, CancellationToken::new())
     }
 
-    /// Calls the handler that is registered for the task, inside of its middleware and `before` hooks. A panic goes
-    /// through.
+    /// Calls the handler of the task inside its middleware and `before` hooks.
     ///
     /// # Errors
-    /// What it returns.
+    /// Those of the handler and its middleware.
     ///
     /// # Panics
-    /// If none is registered, and as for [`context`](Self::context).
+    /// If the task has no handler, as for [`context`](Self::context), and if the handler panics.
     pub async fn call<S>(&self, handlers: &Handlers<S>) -> Result<(), HandlerError> {
         let handlers = handlers.registry();
         let result = handlers.run(self.context().await).await;

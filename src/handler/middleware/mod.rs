@@ -1,4 +1,4 @@
-//! What stands around handlers: middleware, and hooks before and after.
+//! Middleware around handlers, and hooks before and after them.
 
 mod scope;
 
@@ -13,14 +13,13 @@ pub use self::scope::Selection;
 use super::{Handler, HandlerError, TaskContext};
 use crate::task::Outcome;
 
-/// Stands around the handlers of an engine: sees each run before the handler does, and its result after.
+/// Wraps the handlers of an engine: it is called before the handler, and sees its result.
 ///
-/// What it returns is what counts: it may answer without calling [`Next::run`], and make an error of a success. A panic
-/// in it is a panic of the run. It is inside the run's time limit, and ends with the run when that is ended from outside:
-/// its future is dropped then, so what must happen in any case belongs into an [`after`](super::Handlers::after)
-/// hook.
+/// What it returns is the result of the run. It may return without calling [`Next::run`], and turn a success into an error.
+/// A panic in it is a panic of the run. It is inside the time limit of the run, and its future is dropped when the run is
+/// interrupted. Work that must happen in any case belongs in an [`after`](super::Handlers::after) hook.
 ///
-/// An async closure of context and [`Next`] is one:
+/// An async closure of context and [`Next`] is a middleware:
 ///
 /// ```
 /// use lapsed::handler::Next;
@@ -36,11 +35,14 @@ use crate::task::Outcome;
 /// ```
 ///
 /// # Cancel safety
-/// As for [`Handler`]: the future is dropped when the run times out, loses its lease, or is still going on at the end of
-/// a graceful stop.
+/// As for [`Handler`]: the future is dropped when the run times out or loses its lease, and when it has not ended by the
+/// end of a graceful stop.
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
-    /// Does what is to be done around the run, which `next` is.
+    /// Wraps one run. `next` is the rest of it.
+    ///
+    /// # Errors
+    /// The result of the run.
     async fn around(&self, context: TaskContext, next: Next) -> Result<(), HandlerError>;
 }
 
@@ -55,7 +57,7 @@ where
     }
 }
 
-/// The rest of a run: the middleware further inside, and the handler.
+/// The rest of a run: the inner middleware, and the handler.
 pub struct Next {
     layers: Layers,
     inside: usize,
@@ -63,7 +65,13 @@ pub struct Next {
 }
 
 impl Next {
-    /// Goes on with the run, and answers its result.
+    /// Continues the run, and returns its result.
+    ///
+    /// # Errors
+    /// That of the inner middleware or the handler.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the handler's.
     pub async fn run(mut self, context: TaskContext) -> Result<(), HandlerError> {
         let Some(middleware) = self.layers.around(self.inside) else {
             return self.handler.run(context).await;
@@ -73,30 +81,33 @@ impl Next {
     }
 }
 
-/// A hook that sees how a run ended.
+/// A hook after a run.
 pub(in crate::handler) type After = dyn Fn(&TaskContext, &Outcome) + Send + Sync;
 
-/// Everything that stands around one handler. Nothing, mostly; then it costs nothing.
+/// The middleware and hooks of one handler. Costs nothing if there are none.
 #[derive(Clone, Default)]
 pub struct Layers(Option<Arc<Stack>>);
 
 #[derive(Clone, Default)]
 struct Stack {
-    /// The outermost first.
+    /// Outermost first.
     around: Vec<Arc<dyn Middleware>>,
     after: Vec<Arc<After>>,
 }
 
 impl Layers {
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Runs the handler inside of them.
+    /// Runs the handler inside the middleware.
     ///
     /// # Errors
-    /// What the outermost one says, or the handler if there is none.
+    /// That of the outermost middleware, or of the handler if there is none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the handler's.
     pub async fn run(
         &self,
         handler: &Arc<dyn Handler>,
@@ -113,11 +124,11 @@ impl Layers {
         next.run(context).await
     }
 
-    /// Tells the hooks how a run ended. One that panics changes nothing.
+    /// Calls the hooks after a run. A panic in a hook is logged, and changes nothing.
     pub fn ended(&self, context: &TaskContext, outcome: &Outcome) {
         for after in self.0.iter().flat_map(|stack| &stack.after) {
-            let told = catch_unwind(AssertUnwindSafe(|| after(context, outcome)));
-            if told.is_err() {
+            let called = catch_unwind(AssertUnwindSafe(|| after(context, outcome)));
+            if called.is_err() {
                 tracing::error!(
                     task.class_method = context.key().class_method(),
                     task.id = context.id(),
@@ -127,7 +138,7 @@ impl Layers {
         }
     }
 
-    /// With another one, inside of those there are.
+    /// Adds a layer inside the existing ones.
     pub(in crate::handler) fn push(&mut self, layer: &Layer) {
         let stack = Arc::make_mut(self.0.get_or_insert_default());
         match layer {
@@ -141,7 +152,7 @@ impl Layers {
     }
 }
 
-/// One thing that stands around handlers.
+/// A middleware or a hook.
 #[derive(Clone)]
 pub(in crate::handler) enum Layer {
     Around(Arc<dyn Middleware>),

@@ -1,4 +1,4 @@
-//! HTTP clients: what may be shared by routes, and what may not.
+//! HTTP clients, shared by routes with the same settings.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use rustls::{ClientConfig, RootCertStore};
 use super::resolver::{GuardedResolver, Lookup, SystemLookup};
 use crate::config::{EgressPolicy, WebhookConfig};
 
-/// Connections rest no longer than this before they are closed. Servers close theirs too (Node.js after 5 s), and a
-/// request that meets the end of a connection would be a failure.
+/// Time after which an idle connection is closed. Servers close idle connections, too (Node.js after 5 s), and a request
+/// that is sent at that moment would fail.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// What was sent is acknowledged by the other machine within this time, or the connection is given up: a run would
-/// otherwise wait for its whole time limit, and with HTTP/2 all others behind it.
+/// Time after which a connection is closed if sent data is not acknowledged. Otherwise a run would wait for its whole time
+/// limit, and with HTTP/2 other runs on the connection, too.
 const UNANSWERED_MAX: Duration = Duration::from_secs(10);
 
-/// How often an HTTP/2 connection that is in use is asked whether it lives.
+/// Interval of pings on an HTTP/2 connection in use.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// What the routes of one client agree on.
+/// The settings of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::handler) struct ClientKey {
     connect_timeout: Duration,
@@ -29,12 +29,12 @@ pub(in crate::handler) struct ClientKey {
     trust: Trust,
 }
 
-/// Whose servers are believed to be who they say they are.
+/// The certificate authorities that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Trust {
-    /// None: there is no TLS, and a machine without any authorities will do.
+    /// None: the URL is plain HTTP, so that no authorities need to be installed.
     Plain,
-    /// Those of the machine's authorities, and of these.
+    /// Those of the machine, and these.
     Authorities(Vec<CertificateDer<'static>>),
 }
 
@@ -50,16 +50,16 @@ impl ClientKey {
         }
     }
 
-    /// Makes the client.
+    /// Creates the client.
     ///
     /// # Errors
-    /// What keeps it from being made: usually that this machine trusts no authority at all.
+    /// A text with the reason and a remedy: usually no authorities are installed on this machine.
     pub(in crate::handler) fn build(&self) -> Result<Client, String> {
         self.build_with(SystemLookup)
     }
 
     pub(super) fn build_with(&self, lookup: impl Lookup) -> Result<Client, String> {
-        // rustls takes its cryptography from the process; whoever installed one first is right.
+        // rustls uses the provider of the process. An error means that one is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .user_agent(concat!("lapsed/", env!("CARGO_PKG_VERSION")))
@@ -74,10 +74,10 @@ impl ClientKey {
             .pool_idle_timeout(IDLE_MAX);
         let built = match &self.trust {
             Trust::Plain => {
-                let nobody = ClientConfig::builder()
+                let no_roots = ClientConfig::builder()
                     .with_root_certificates(RootCertStore::empty())
                     .with_no_client_auth();
-                client.tls_backend_preconfigured(nobody).build()
+                client.tls_backend_preconfigured(no_roots).build()
             }
             Trust::Authorities(authorities) => {
                 let certificates = authorities.iter().map(|der| Certificate::from_der(der));

@@ -1,5 +1,5 @@
-//! Somebody's server as the target of a route: the task is posted to a URL, signed by the Standard Webhooks
-//! specification; the answer says what came of it.
+//! A webhook as the target of a route: the task is posted to a URL, signed by the Standard Webhooks specification. The
+//! response is the result of the run.
 
 mod client;
 mod reply;
@@ -21,19 +21,19 @@ use crate::clock;
 use crate::config::WebhookConfig;
 use crate::task::RESULT_BYTES_MAX;
 
-/// What of an answer may get into the task's error.
+/// Maximum number of bytes of an error response that are read for the error of the task.
 const EXCERPT_BYTES: usize = 1024;
 
-/// How long the rest of an answer may take, where it has something to say: why it failed, or what is kept.
+/// Time allowed for reading a body that is used: that of an error, or a result that is kept.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the rest of a success may take, which nobody reads: it is only in the way of the next request.
+/// Time allowed for draining a success body so that the connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Posts each task to a URL.
 ///
-/// 2xx succeeded; 410, or `lapsed-retry: no`, failed for good; 429 and 503 may say when to try again; all else is
-/// tried again by the retry policy.
+/// 2xx is success. 410, or the header `lapsed-retry: no`, is a permanent failure. After 429 and 503 the `retry-after` of
+/// the server applies. After any other status the retry policy decides.
 #[derive(Debug)]
 pub(super) struct Webhook {
     config: WebhookConfig,
@@ -41,12 +41,12 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    /// A target from its configuration, and the client it shares with others; or why there is none.
+    /// Creates a target from its configuration, and a client or the reason why there is none.
     pub(super) fn new(config: WebhookConfig, client: Result<Client, String>) -> Self {
         Self { config, client }
     }
 
-    /// What goes with the task, signed for this second.
+    /// Returns the headers of a request, with a signature and the current time.
     fn headers(&self, context: &TaskContext, body: &str) -> Result<HeaderMap, HandlerError> {
         let id = context.id();
         let timestamp = clock::wall().0.div_euclid(1000).to_string();
@@ -80,8 +80,8 @@ impl Webhook {
         Ok(self.read(response).await)
     }
 
-    /// The first line decides. The rest is read for what it may say or what is kept of it, and so that the connection
-    /// can be used again; nobody waits for it long, or reads more of it than is allowed.
+    /// Reads a response. Status and headers decide; the body is read for the error or the result, and so that the connection
+    /// can be reused, within limits of time and size.
     async fn read(&self, mut response: Response) -> Reply {
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let (mut body, mut keeps) = (Vec::new(), EXCERPT_BYTES);
@@ -103,7 +103,7 @@ impl Webhook {
             true => DRAIN_TIMEOUT,
             false => BODY_TIMEOUT,
         };
-        // Whatever becomes of it, there is an answer.
+        // Without its body the response is still valid.
         let _ = tokio::time::timeout(patience, rest).await;
         Reply {
             status,
@@ -112,7 +112,7 @@ impl Webhook {
         }
     }
 
-    /// What went wrong, without the URL: it may hold a secret.
+    /// Describes an error without the URL, which may contain a secret.
     fn explain(&self, error: reqwest::Error) -> String {
         let limit = self.config.connect_timeout;
         if error.is_timeout() && error.is_connect() {

@@ -1,4 +1,4 @@
-//! What an answer means.
+//! The response of a webhook, and its meaning.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use crate::config::UrlTemplate;
 use crate::handler::HandlerError;
 use crate::task::UnixMs;
 
-/// Characters of an answer in the task's error.
+/// Maximum number of characters of a body in the error of the task.
 const EXCERPT_CHARS: usize = 200;
 
-/// However soon the server wants it.
+/// Minimum delay, whatever the server requests.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 
-/// However late the server wants it.
+/// Maximum delay, whatever the server requests.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// With `no`, a failure is for good.
+/// The value `no` makes a failure permanent.
 const LAPSED_RETRY: HeaderName = HeaderName::from_static("lapsed-retry");
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// How its body begins.
+    /// The beginning of the body.
     pub(super) body: Vec<u8>,
 }
 
 impl Reply {
-    /// What came of the run. `now` is this machine's wall clock, for answers that have no date.
+    /// Returns the result of the run. `now` is the wall clock of this machine, for responses without a date.
     pub(super) fn verdict(&self, url: &UrlTemplate, now: UnixMs) -> Result<(), HandlerError> {
         if self.status.is_success() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Reply {
             for c in excerpt.chars().take(EXCERPT_CHARS) {
                 match c {
                     '"' | '\'' | '\\' => text.push(c),
-                    // What would move the cursor or turn the text around stands there by its number.
+                    // Escapes control characters.
                     _ => _ = write!(text, "{}", c.escape_debug()),
                 }
             }
@@ -72,7 +72,7 @@ impl Reply {
         value.is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"no"))
     }
 
-    /// Seconds, or a date: against the server's own, if it says what it takes the time to be.
+    /// Parses `retry-after`: seconds, or a date, which is compared with the date of the response if it has one.
     fn retry_after(&self, now: UnixMs) -> Option<Duration> {
         const WAIT: [StatusCode; 2] = [
             StatusCode::TOO_MANY_REQUESTS,

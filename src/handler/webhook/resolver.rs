@@ -1,7 +1,7 @@
-//! Names into addresses, less those that no webhook may reach.
+//! DNS resolver that leaves out addresses that webhooks may not reach.
 //!
-//! What is checked is what is connected to: a name that leads to a public address when it is looked at, and to the
-//! metadata service a moment later, gets nowhere.
+//! The addresses that are checked are those that are connected to. So DNS rebinding, a name that resolves to a public
+//! address first and to the metadata service a moment later, does not work.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::config::EgressPolicy;
 
-/// Looks names up; the seam for tests.
+/// Looks up names. A seam for tests.
 #[async_trait]
 pub(super) trait Lookup: Send + Sync + 'static {
     async fn look_up(&self, host: &str) -> std::io::Result<Vec<IpAddr>>;
 }
 
-/// The machine's own way.
+/// The resolver of the machine.
 pub(super) struct SystemLookup;
 
 #[async_trait]
@@ -28,7 +28,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Answers only with addresses that may be reached.
+/// Resolves names to addresses that the egress policy allows.
 pub(super) struct GuardedResolver<L> {
     lookup: Arc<L>,
     egress: EgressPolicy,
@@ -43,7 +43,7 @@ impl<L: Lookup> GuardedResolver<L> {
     }
 }
 
-/// A name leads only where nothing may go.
+/// All addresses of a name are refused.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{host}` leads to {kind} address, `{address}`, where webhooks may not go; if it is meant, name the host or its network in `allow`"

@@ -7,7 +7,7 @@ use sha2::Sha256;
 
 use crate::config::SigningKey;
 
-/// The header's value: a signature for each key, so that the receiver may know any of them.
+/// Returns the value of the header: a signature by each key, so that the receiver needs to know only one of them.
 pub(super) fn sign(keys: &[SigningKey], id: &str, timestamp: &str, body: &[u8]) -> String {
     let signatures = keys.iter().map(|key| {
         let mut mac = Hmac::<Sha256>::new_from_slice(key.expose()).expect("any length does");

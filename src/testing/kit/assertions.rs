@@ -1,4 +1,4 @@
-//! What a test expects of its tasks, with failures that say what is there instead.
+//! Assertions on tasks. Their failures print what was found.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::task::{Outcome, State, TaskKey, UnixMs};
 use crate::testing::Ran;
 
 impl TestKit {
-    /// Expects the task to be pending, or to wait for a retry.
+    /// Asserts that the task is pending, or waits for a retry.
     ///
     /// # Panics
-    /// If it is not; the message lists what there is.
+    /// If it is not. The message lists the scheduled tasks.
     #[track_caller]
     pub fn assert_scheduled(&self, key: impl IntoKey) -> ScheduledTask {
         let key = read(key);
@@ -32,10 +32,10 @@ impl TestKit {
         }
     }
 
-    /// Expects the task not to be pending, nor to wait for a retry: finished, or not there.
+    /// Asserts that the task is neither pending nor waits for a retry: it is running or finished, or does not exist.
     ///
     /// # Panics
-    /// If it is.
+    /// If it is scheduled.
     #[track_caller]
     pub fn assert_not_scheduled(&self, key: impl IntoKey) {
         let key = read(key);
@@ -49,11 +49,11 @@ impl TestKit {
         }
     }
 
-    /// Expects the task to have run, at least once. What came too late and was not run does not count; a task of that
-    /// name and a suffix does, such as an occurrence of a series where they may overlap.
+    /// Asserts that the task has run at least once. A task that started too late and was not run does not count. Tasks with
+    /// the same class, method and arguments and a suffix do, such as occurrences that may overlap.
     ///
     /// # Panics
-    /// If it has not; the message lists what has.
+    /// If it has not run. The message lists all runs.
     #[track_caller]
     pub fn assert_ran(&self, key: impl IntoKey) -> TaskRuns {
         let key = read(key);
@@ -69,10 +69,10 @@ impl TestKit {
         TaskRuns { key, runs }
     }
 
-    /// Expects the task not to have run.
+    /// Asserts that the task has not run.
     ///
     /// # Panics
-    /// If it has.
+    /// If it has run.
     #[track_caller]
     pub fn assert_not_ran(&self, key: impl IntoKey) {
         let key = read(key);
@@ -84,10 +84,10 @@ impl TestKit {
         );
     }
 
-    /// Expects the task to have failed for good.
+    /// Asserts that the task is dead.
     ///
     /// # Panics
-    /// If it has not; the message says how it ran and what is dead.
+    /// If it is not. The message lists its runs.
     #[track_caller]
     pub fn assert_dead(&self, key: impl IntoKey) -> DeadTask {
         let key = read(key);
@@ -101,7 +101,7 @@ impl TestKit {
         }
     }
 
-    /// Where handlers were called for it, or for one with the same arguments and a suffix.
+    /// Returns the runs of a task, and of tasks with the same arguments and a suffix.
     fn runs_of(&self, key: &TaskKey) -> Vec<Ran> {
         let is_one_of_many = |other: &TaskKey| {
             key.suffix().is_none()
@@ -126,7 +126,7 @@ impl TestKit {
     }
 }
 
-/// A task that is scheduled: what else is expected of it.
+/// A scheduled task, for further assertions. Each panics if it does not hold.
 #[derive(Debug, Clone)]
 pub struct ScheduledTask {
     task: TaskRecord,
@@ -134,27 +134,27 @@ pub struct ScheduledTask {
 }
 
 impl ScheduledTask {
-    /// Expects it to start so long from now.
+    /// Asserts that it is due after this delay.
     #[track_caller]
     pub fn due_in(self, delay: Duration) -> Self {
         let expected = self.now.plus(delay);
         self.check_due(expected..=expected)
     }
 
-    /// Expects it to start at this moment.
+    /// Asserts that it is due at this moment.
     #[track_caller]
     pub fn due_at(self, moment: UnixMs) -> Self {
         self.check_due(moment..=moment)
     }
 
-    /// Expects it to start within this range, from now.
+    /// Asserts that it is due within this range of delays.
     #[track_caller]
     pub fn due_between(self, least: Duration, most: Duration) -> Self {
         let expected = self.now.plus(least)..=self.now.plus(most);
         self.check_due(expected)
     }
 
-    /// Expects it to have this tag.
+    /// Asserts that it has this tag.
     #[track_caller]
     pub fn with_tag(self, tag: &str) -> Self {
         let (key, found) = (&self.task.key, self.task.tag.as_deref());
@@ -165,7 +165,7 @@ impl ScheduledTask {
         self
     }
 
-    /// Expects it to have this payload, in whatever order its members are.
+    /// Asserts that it has this payload. The order of members does not matter.
     #[track_caller]
     pub fn with_payload(self, payload: &Value) -> Self {
         let (key, found) = (&self.task.key, self.task.payload.as_deref());
@@ -199,7 +199,7 @@ impl ScheduledTask {
     }
 }
 
-/// The runs of one task: what else is expected of them.
+/// The runs of one task, for further assertions. Each panics if it does not hold.
 #[derive(Debug, Clone)]
 pub struct TaskRuns {
     key: TaskKey,
@@ -207,7 +207,7 @@ pub struct TaskRuns {
 }
 
 impl TaskRuns {
-    /// Expects so many.
+    /// Asserts the number of runs.
     #[track_caller]
     pub fn times(self, count: usize) -> Self {
         let Self { key, runs } = &self;
@@ -220,7 +220,7 @@ impl TaskRuns {
         self
     }
 
-    /// Expects the last one to have succeeded.
+    /// Asserts that the last run succeeded.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         let is_success = matches!(
@@ -236,7 +236,7 @@ impl TaskRuns {
         self
     }
 
-    /// Expects the last one to have begun at this moment.
+    /// Asserts that the last run began at this moment.
     #[track_caller]
     pub fn at(self, moment: UnixMs) -> Self {
         let (key, found) = (&self.key, self.last().at);
@@ -248,25 +248,25 @@ impl TaskRuns {
         self
     }
 
-    /// All of them, in order; at least one.
+    /// Returns all runs in their order, at least one.
     pub fn all(&self) -> &[Ran] {
         &self.runs
     }
 
-    /// The last one.
+    /// Returns the last run.
     pub fn last(&self) -> &Ran {
         self.runs.last().expect("there is at least one")
     }
 }
 
-/// A task that is dead: what else is expected of it.
+/// A dead task, for further assertions. Each panics if it does not hold.
 #[derive(Debug, Clone)]
 pub struct DeadTask {
     task: TaskRecord,
 }
 
 impl DeadTask {
-    /// Expects its last error to contain this.
+    /// Asserts that its last error contains this text.
     #[track_caller]
     pub fn with_error(self, part: &str) -> Self {
         let (key, found) = (
@@ -311,7 +311,7 @@ fn state_of(task: Option<&TaskRecord>) -> String {
     }
 }
 
-/// `moment`, seen from `now`.
+/// Describes `moment` relative to `now`.
 fn from(now: UnixMs, moment: UnixMs) -> String {
     match moment >= now {
         true => format!("in {:?}", moment.since(now)),

@@ -1,4 +1,4 @@
-//! An engine and a ledger in memory, on a clock that stands still.
+//! An engine and a ledger in memory, on a clock that the test moves.
 
 mod assertions;
 
@@ -24,23 +24,22 @@ use crate::telemetry::Metrics;
 use crate::timer::Timer;
 use crate::timer::ledger_poll::LedgerPoll;
 
-/// When a [`TestKit`] begins: 2030-01-01T00:00:00Z.
+/// The initial time of a [`TestKit`]: 2030-01-01T00:00:00Z.
 pub const START: UnixMs = UnixMs(1_893_456_000_000);
 
-/// More runs at one moment are taken for a task that creates itself again for ever.
+/// Maximum number of runs at one moment. More are taken for a task that creates itself without end.
 const RUNS_MAX: usize = 5_000;
 
-/// Rows that are read at once.
+/// Number of rows that one scan reads.
 const PAGE: u32 = 1_000;
 
-/// Runs tasks without servers, in a time of its own.
+/// Runs tasks without servers, on a clock of its own.
 ///
-/// Tasks are claimed, run, judged and settled by the engine's own code, on the ledger in memory. One at a time, in the
-/// order of their due times, and in the order of their creation where these are the same. While a handler runs, the
-/// kit's clock stands still; a handler that sleeps, and its time limit, take real time. Retries have no jitter. A task
-/// that neither a handler nor a route is for stays where it is.
+/// The code of the engine claims, runs, judges and settles tasks on the ledger in memory, one at a time, in the order of
+/// their due times, then of their creation. The clock does not move while a handler runs. A handler that sleeps takes real
+/// time, and so does its time limit. Retries have no jitter. A task without a handler or a route is not run.
 ///
-/// It needs a runtime of tokio, of any kind.
+/// It needs a tokio runtime of any kind.
 pub struct TestKit {
     clock: LedgerClock,
     ledger: Arc<MemoryLedger>,
@@ -50,19 +49,18 @@ pub struct TestKit {
 }
 
 impl TestKit {
-    /// A kit with these handlers, and the default configuration.
+    /// Creates a kit with these handlers and the default configuration.
     pub fn new<S>(handlers: Handlers<S>) -> Self {
         Self::with_config(&Config::default(), handlers)
     }
 
-    /// A kit with these handlers, and the routes, retry policies and limits of a configuration. Its servers are not asked
-    /// for. A route with `exec` starts its program.
+    /// Creates a kit with these handlers, and the routes, retry policies and limits of a configuration. No server is
+    /// contacted. A route with `exec` starts its program.
     pub fn with_config<S>(config: &Config, handlers: Handlers<S>) -> Self {
         Self::build(config, |_| handlers)
     }
 
-    /// As [`with_config`](Self::with_config), for handlers that create tasks themselves: they are made with the kit's
-    /// client.
+    /// As [`with_config`](Self::with_config), for handlers that create tasks: they are built with the client of the kit.
     ///
     /// ```
     /// use lapsed::testing::TestKit;
@@ -122,41 +120,45 @@ impl TestKit {
         }
     }
 
-    /// Creates tasks, cancels them, moves them; for the code that is tested, too.
+    /// Returns a client on the ledger of the kit, for the test and for the code under test.
     pub fn tasks(&self) -> TaskClient {
         self.tasks.clone()
     }
 
-    /// The ledger in memory, for whatever else people do with tasks: list, redrive, run now.
+    /// Returns the ledger in memory, for administration: list, redrive, run now.
     pub fn ledger(&self) -> &MemoryLedger {
         &self.ledger
     }
 
-    /// The kit's time.
+    /// Returns the time of the kit.
     pub fn now(&self) -> UnixMs {
         self.clock.now()
     }
 
-    /// Sets the clock, and runs nothing: what fell due in between runs at the next [`advance`](Self::advance), late.
+    /// Sets the clock without running tasks. Tasks that are due then run late, at the next [`advance`](Self::advance).
     pub fn set_now(&mut self, now: UnixMs) {
         self.clock.set(now);
     }
 
-    /// Moves the clock on, halting at each moment at which a task falls due, and runs it there, retries and tasks that are
-    /// created meanwhile included. Tells what ran, in order. `Duration::ZERO` runs what is due now.
+    /// Moves the clock forward, stops at each moment at which a task falls due, and runs the task. This includes retries
+    /// and tasks that are created meanwhile. Returns the runs in their order. `Duration::ZERO` runs the tasks that are due
+    /// now.
     ///
     /// # Panics
-    /// After 5,000 runs at one moment: a task creates itself again without delay.
+    /// After 5,000 runs at one moment: a task creates itself without delay.
     ///
     /// # Cancel safety
-    /// Dropping it ends the run that goes on; its task stays claimed.
+    /// Not cancel safe: dropping the future drops the current run, and its task stays claimed.
     pub async fn advance(&mut self, by: Duration) -> Vec<Ran> {
         self.advance_to(self.now().plus(by)).await
     }
 
-    /// As [`advance`](Self::advance), up to this moment. One that has passed runs what is due now.
+    /// As [`advance`](Self::advance), to this moment. A moment in the past runs the tasks that are due now.
     ///
     /// # Panics
+    /// As for [`advance`](Self::advance).
+    ///
+    /// # Cancel safety
     /// As for [`advance`](Self::advance).
     pub async fn advance_to(&mut self, moment: UnixMs) -> Vec<Ran> {
         let before = self.ran.len();
@@ -176,8 +178,11 @@ impl TestKit {
         self.ran[before..].to_vec()
     }
 
-    /// Moves the clock to when the next task falls due, however far that is, and runs it. `None` if nothing is scheduled
-    /// that could be run here.
+    /// Moves the clock to the next due time, and runs one task. `None` if no task is scheduled that has a handler or a
+    /// route.
+    ///
+    /// # Cancel safety
+    /// As for [`advance`](Self::advance).
     pub async fn run_next(&mut self) -> Option<Ran> {
         let ran = self
             .run_next_until(UnixMs(i64::MAX), &mut HashSet::new())
@@ -186,15 +191,15 @@ impl TestKit {
         Some(ran)
     }
 
-    /// Everything that has run so far, in order; and what was taken up and not run, see [`Ran::reached_handler`].
+    /// Returns all runs so far, in their order. Also tasks that were claimed but not run: see [`Ran::reached_handler`].
     pub fn ran(&self) -> &[Ran] {
         &self.ran
     }
 
-    /// A task as the ledger has it.
+    /// Returns a task; `None` if the key has no row.
     ///
     /// # Panics
-    /// If this is no key.
+    /// If the text is not a key.
     #[track_caller]
     pub fn task(&self, key: &str) -> Option<TaskRecord> {
         match TaskKey::parse(key) {
@@ -203,7 +208,7 @@ impl TestKit {
         }
     }
 
-    /// What is pending or waits for a retry, by when it may start.
+    /// Returns the tasks that are pending or wait for a retry, by due time.
     pub fn scheduled(&self) -> Vec<TaskRecord> {
         let states = [State::Pending, State::Waiting].map(StateFilter::Is);
         let mut tasks = self.list(states.to_vec());
@@ -211,14 +216,14 @@ impl TestKit {
         tasks
     }
 
-    /// What is due now, and has not run, by when it could have started.
+    /// Returns the tasks that are due now and have not run, by due time.
     pub fn due_tasks(&self) -> Vec<TaskRecord> {
         let mut tasks = self.scheduled();
         tasks.retain(|task| task.due_at <= self.now());
         tasks
     }
 
-    /// All tasks in these states, in the order of their creation; in any, if none is named.
+    /// Returns all tasks in these states, or in any state if there are none, in the order of their creation.
     fn list(&self, states: Vec<StateFilter>) -> Vec<TaskRecord> {
         let filter = ListFilter {
             states,
@@ -232,7 +237,7 @@ impl TestKit {
         at_once(self.ledger.find(key))
     }
 
-    /// Runs what falls due first, if that is not after `end`. What cannot be claimed is `left` alone.
+    /// Runs the next task, if it is due by `end`. Skips the tasks in `left`, and adds those that cannot be claimed to it.
     async fn run_next_until(
         &mut self,
         end: UnixMs,
@@ -300,12 +305,12 @@ impl std::fmt::Debug for TestKit {
     }
 }
 
-/// The ledger in memory waits for nothing.
+/// Returns the result of a future of the ledger in memory, which is always ready.
 fn at_once<T, E: std::fmt::Debug>(answer: impl Future<Output = Result<T, E>>) -> T {
     let answer = answer.now_or_never();
     answer
-        .expect("the ledger in memory waits for nothing")
-        .expect("the ledger in memory refuses nothing")
+        .expect("the ledger in memory is always ready")
+        .expect("the ledger in memory does not fail")
 }
 
 fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
