@@ -1,6 +1,6 @@
-//! What stands around handlers, without a server: `cargo run --example middleware`
+//! Middleware and hooks, without servers: `cargo run --example middleware`
 //!
-//! A payment is run only if it was signed, for the tenant that its tag names, in the trace of whoever asked for it.
+//! A payment runs only if it was signed, for the tenant that its tag names, in the trace of its creator.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use lapsed::{Config, HandlerError, Handlers, State, TaskClient, TaskContext, Tas
 const SEND: TaskType<(u64,)> = TaskType::new("Payment", "send");
 const PRINT: TaskType<(u64,)> = TaskType::new("Receipt", "print");
 
-/// Of a vault or a file, not of the code.
+/// In a real program, from a vault or a file.
 const SECRET: &str = "a secret of sixteen bytes or more";
 
-/// Handed from a hook to the handler.
+/// Passed from a hook to the handler.
 struct Tenant(String);
 
 fn handlers(tasks: TaskClient) -> Handlers<TaskClient> {
     let mut handlers = Handlers::with_state(tasks);
 
-    // Around everything, outermost first.
+    // For all tasks; the first one is outermost.
     handlers.wrap(SlowLog::after(Duration::from_secs(5)));
     handlers.wrap(|ctx: TaskContext, next: Next| async move {
         println!("  {} begins, attempt {}", ctx.key(), ctx.attempt());
         next.run(ctx).await
     });
 
-    // Around some.
+    // For some tasks.
     handlers
         .matching("^Payment@")
         .wrap(VerifyPayload::new(SECRET));
@@ -43,7 +43,7 @@ fn handlers(tasks: TaskClient) -> Handlers<TaskClient> {
         Ok(())
     });
 
-    // Sees every end, time-outs and panics included.
+    // Called after each run, also after a timeout or a panic.
     handlers.after(|ctx, outcome| println!("  {} {}", ctx.key(), outcome.as_str()));
 
     handlers.on(SEND, send);
@@ -60,7 +60,7 @@ async fn send(
     if let Some(trace) = ctx.traceparent() {
         println!("  payment {id} for {}, traceparent: {trace}", tenant.0);
     }
-    // Belongs to the same trace, by itself.
+    // Belongs to the same trace automatically.
     tasks
         .create(PRINT.args(id), Duration::from_secs(60))
         .await?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// The daemon: this very program with other arguments.
+/// The daemon: this program with other arguments.
 pub(crate) struct Daemon<'a> {
     dir: &'a Path,
     config: &'a Path,
@@ -35,12 +35,12 @@ impl<'a> Daemon<'a> {
         self.child.id().unwrap_or(0)
     }
 
-    /// SIGKILL: no handler ends, no lease is given back.
+    /// SIGKILL: no handler ends, no lease is released.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         self.child.kill().await.context("kill the daemon")
     }
 
-    /// Closes its standard input, which it takes as the order to stop gracefully.
+    /// Stops it gracefully by closing its standard input.
     pub(crate) async fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let status = timeout(Duration::from_secs(30), self.child.wait())

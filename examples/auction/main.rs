@@ -5,8 +5,8 @@
 //! ```
 //!
 //! It starts a Redis and a MariaDB of its own, opens auctions from Rust and in the way of the PHP listener's base
-//! class, kills the daemon in the middle of its work, cuts its subscription, and counts what came of it. The exit
-//! code is 0 only if nothing was lost, nothing was done twice and nothing was early.
+//! class, kills the daemon during its work, cuts its subscription, and counts the effects. The exit code is 0 only if
+//! no task was lost, ran twice or ran early.
 //!
 //! - `market.rs`: the application. It schedules and cancels tasks; no daemon in this process.
 //! - `worker.rs`: the daemon, a child process. It has the handlers; `daemon.rs` is how this process starts and kills it.
@@ -38,7 +38,7 @@ const KILL_AFTER: Duration = Duration::from_secs(10);
 const DOWN_FOR: Duration = Duration::from_secs(2);
 const CUT_AFTER: Duration = Duration::from_secs(17);
 
-/// What is not done by then counts as lost.
+/// Time after which an unfinished task counts as lost.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 #[tokio::main]
@@ -59,7 +59,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Sets the stage and plays; keeps the daemon's log if something went wrong.
+/// Runs the demo in a temporary directory. Keeps the log of the daemon after a failure.
 async fn show() -> Result<bool> {
     let dir = tempfile::tempdir().context("make a temporary directory")?;
     let result = play(dir.path()).await;

@@ -24,13 +24,13 @@ pub(crate) const CLOSE_DEAL: TaskType<(u64,)> = TaskType::new(CLASS, "dealCutDow
 
 pub(crate) const AUCTIONS: u64 = 60;
 
-/// Between two openings. With what an auction lasts (4 to 11 s), the ends spread over some 20 s.
+/// Interval between openings. Auctions last 4 to 11 s, so their ends spread over some 20 s.
 const OPEN_EVERY: Duration = Duration::from_millis(260);
 
-/// Between two strokes of the bell at which auctions end.
+/// Interval of the moments at which auctions end.
 const BELL: Duration = Duration::from_secs(2);
 
-/// No unique keys but the ids: nothing here would stop an effect that happens twice.
+/// Only ids are unique, so that an effect that happens twice would be seen.
 const TABLES: &str = "
     CREATE TABLE tb_auction_goods (
       id             BIGINT UNSIGNED NOT NULL PRIMARY KEY,

@@ -1,4 +1,4 @@
-//! What came of it: counted from the effects that the handlers' transactions left behind.
+//! The report: counts the effects that the transactions of the handlers left in the database.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use lapsed::task::UnixMs;
 use crate::market::{AUCTIONS, CLASS, Market, Opened, Producer};
 use crate::worker::MAIL_TAKES;
 
-/// When there was no daemon, by the database's clock.
+/// The time without a daemon, by the clock of the database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outage {
     pub(crate) from: UnixMs,
@@ -24,19 +24,19 @@ struct Effect {
     at_ms: i64,
 }
 
-/// The method, and who scheduled it.
+/// The method, and its producer.
 type Kind = (&'static str, &'static str);
 
 /// A task that was scheduled.
 struct Scheduled {
     kind: Kind,
     key: String,
-    /// As its producer knows it; follow-up tasks are taken at their word.
+    /// As the producer knows it; that of a follow-up task is read from its effect.
     due: Option<UnixMs>,
     cancelled: bool,
 }
 
-/// What became of the tasks of one kind.
+/// The results of the tasks of one kind.
 #[derive(Default)]
 struct Line {
     scheduled: usize,
@@ -46,7 +46,7 @@ struct Line {
     twice: usize,
     early: usize,
     though_cancelled: usize,
-    /// In ms, from due to effect, of those that did not wait through the outage.
+    /// Milliseconds from due to effect, of the tasks outside the outage.
     undisturbed: Vec<i64>,
     all: Vec<i64>,
 }
@@ -97,7 +97,7 @@ impl Report {
         })
     }
 
-    /// Nothing was lost, doubled, early, or ran though it was cancelled.
+    /// True if no task was lost, ran twice, ran early, or ran after its cancellation.
     pub(crate) fn is_clean(&self) -> bool {
         let clean = |line: &Line| line.lost + line.twice + line.early + line.though_cancelled == 0;
         let [unpaid, paid, lapsed] = self.orders;
@@ -109,7 +109,7 @@ impl Report {
     }
 }
 
-/// Every task that must have been there: an end for each auction, and each end makes two more.
+/// All tasks that are expected: the end of each auction, and two follow-up tasks of each end.
 fn scheduled(market: &Market, mut opened: Vec<Opened>) -> Vec<Scheduled> {
     let cancelled = market.cancelled();
     let key = |method: &str, id: u64| format!("{CLASS}@{method}@{id}");

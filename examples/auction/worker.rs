@@ -54,10 +54,10 @@ pub(crate) async fn run(config: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The auction ends: the highest bid wins, its bidder has to pay, everybody is told.
+/// Ends an auction: the highest bid wins, and its bidder has to pay.
 ///
-/// There is no check whether this was done before, and no unique key that would stop it: the order, both follow-up
-/// tasks and the completion of this one are a single transaction, which a second run cannot commit.
+/// It needs neither a check whether this was done before nor a unique key: the order, both follow-up tasks and the
+/// completion are a single transaction, which a second run cannot commit.
 async fn end_auction(
     ctx: TaskContext,
     State(House { tasks, .. }): State<House>,
@@ -90,14 +90,14 @@ async fn end_auction(
     record(&mut tx, &ctx, "auction ended").await?;
     ctx.complete_in(tx).await?;
 
-    // Killed here, the daemon leaves two rows without keys; its successor finds them.
+    // A daemon that is killed here leaves two rows without keys. The next one finds them.
     announce.arm().await;
     deadline.arm().await;
     Ok(())
 }
 
-/// Tells everybody. What is outside of the database may be done again after a crash, so it must bear that: deleting
-/// a key and saying that an auction is over do; a mail would carry `ctx.id()`, for the mail server to know it by.
+/// Announces the end. Effects outside the database may happen again after a crash. To delete a key and to publish a
+/// message twice does no harm; a mail would carry `ctx.id()`, so that the mail server can deduplicate.
 async fn announce_end(
     ctx: TaskContext,
     State(House { redis, .. }): State<House>,
@@ -116,7 +116,7 @@ async fn announce_end(
     ctx.complete_in(tx).await
 }
 
-/// The time to pay is over. The buyer may be paying at this very moment: the row's lock decides.
+/// Closes the deal if the buyer has not paid. The buyer may pay at this moment: the lock of the row decides.
 async fn close_deal(ctx: TaskContext, id: u64) -> Result<(), HandlerError> {
     let mut tx = ctx.begin().await?;
     let lapsed =
@@ -138,7 +138,7 @@ async fn close_deal(ctx: TaskContext, id: u64) -> Result<(), HandlerError> {
     ctx.complete_in(tx).await
 }
 
-/// One line for each time that a task took effect, by the database's clock.
+/// Records one row for each effect of a task, with the time of the database.
 async fn record(tx: &mut TaskTransaction, ctx: &TaskContext, effect: &str) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO tb_effects (`key`, arming, attempt, due_ms, effect, at_ms)
@@ -154,7 +154,7 @@ async fn record(tx: &mut TaskTransaction, ctx: &TaskContext, effect: &str) -> sq
     Ok(())
 }
 
-/// The parent has closed its end, or is gone.
+/// Resolves when the parent has closed its end, or has exited.
 async fn stdin_closed() {
     let mut stdin = tokio::io::stdin();
     while matches!(stdin.read(&mut [0; 64]).await, Ok(1..)) {}
