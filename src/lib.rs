@@ -102,8 +102,6 @@
 //! All of them are on by default.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
-// What only the ledger in MySQL calls.
-#![cfg_attr(not(feature = "mysql"), allow(dead_code))]
 
 pub mod client;
 #[doc(hidden)] // for the program and the tests

@@ -32,6 +32,7 @@ mod listing;
 mod lookup;
 pub mod memory;
 #[cfg(feature = "mysql")]
+#[doc(hidden)] // for the program and the tests
 pub mod migrate;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -39,6 +40,7 @@ mod pauses;
 mod producer;
 pub(crate) mod pruning;
 mod record;
+#[doc(hidden)] // for the tests
 pub mod recurring;
 mod retention;
 mod scans;

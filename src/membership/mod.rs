@@ -26,11 +26,12 @@ use async_trait::async_trait;
 
 use crate::task::UnixMs;
 
-pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
+pub(crate) use self::audit_lock::AUDIT_LOCK_TTL;
+pub use self::audit_lock::{Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
-pub use self::heartbeat::{HEARTBEAT_BYTES_MAX, Heartbeat, MemberId, Readiness, VERSION};
+pub use self::heartbeat::{Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
-pub use self::ownership::{Change, OwnerSet, Ownership, SeniorListener};
+pub(crate) use self::ownership::{Change, OwnerSet, Ownership, SeniorListener};
 pub use self::redis_adapter::RedisMembership;
 
 /// Time between two heartbeats of a member.
@@ -41,10 +42,10 @@ pub const LIFETIME: Duration = Duration::from_secs(3);
 
 /// Number of members, the most senior ones, that listen to the events of all keys. With three, two of them can die at
 /// once and no event is lost.
-pub const LISTENERS: usize = 3;
+pub(crate) const LISTENERS: usize = 3;
 
 /// Most members that ownership is divided among, this one included.
-pub const MEMBERS_MAX: usize = 256;
+pub(crate) const MEMBERS_MAX: usize = 256;
 
 /// The seam to the other daemons of the ledger.
 ///

@@ -28,13 +28,14 @@ mod trace;
 
 pub use adoption::{AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, is_younger};
 pub use arming::Arming;
-pub use bucket::{BUCKETS, KeyBucket, KeyBuckets};
-pub use envelope::{Envelope, RESERVED_MEMBER, has_reserved_member};
-pub use history::{
-    HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason, prepend,
-};
-pub use json_text::JsonText;
-pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, SENTINEL_PREFIX, TaskKey};
+pub use bucket::{KeyBucket, KeyBuckets};
+pub use envelope::Envelope;
+pub(crate) use envelope::{RESERVED_MEMBER, has_reserved_member};
+pub(crate) use history::prepend;
+pub use history::{HISTORY_ERROR_BYTES_MAX, HISTORY_MAX, How, Mishap, Reason, UnknownReason};
+pub(crate) use json_text::JsonText;
+pub(crate) use key::SENTINEL_PREFIX;
+pub use key::{Foreign, KEY_BYTES_MAX, KeyError, KeyName, TaskKey};
 pub use lifecycle::{
     Attempt, Death, EndedRun, Failure, Outcome, POISON_CRASHES, RetryAdvice, SNOOZES_MAX,
     SUSPECT_CRASHES, Verdict, judge,
@@ -49,8 +50,10 @@ pub use recurrence::{
 pub use retry::{Backoff, RetryPolicy};
 pub use schedule::{DELAY_MAX, Due, ScheduleError, UnixMs, parse_length};
 pub(crate) use schedule::{parse_span, spoken};
-pub use series::{Occurrence, instance_key};
-pub use signature::{SECRET_BYTES_MIN, is_authentic, sign};
+pub use series::Occurrence;
+pub(crate) use series::instance_key;
+pub(crate) use signature::is_authentic;
+pub use signature::{SECRET_BYTES_MIN, sign};
 pub use size::{
     ERROR_BYTES_MAX, PAYLOAD_BYTES_MAX, PAYLOAD_READ_MAX, RESULT_BYTES_MAX, TAG_CHARS_MAX,
 };

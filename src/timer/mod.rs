@@ -19,8 +19,8 @@ mod replay;
 mod sentinel;
 mod session;
 
-pub use alarm_clock::AlarmClock;
-pub use due_queue::DueQueue;
+pub(crate) use alarm_clock::AlarmClock;
+pub(crate) use due_queue::DueQueue;
 
 use std::sync::Arc;
 use std::time::Duration;

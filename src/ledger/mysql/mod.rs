@@ -24,6 +24,7 @@ mod pauses;
 mod pool;
 mod privileges;
 mod producer;
+#[doc(hidden)] // for the tests
 pub mod queries;
 mod rates;
 mod retention;
