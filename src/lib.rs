@@ -130,7 +130,7 @@ pub mod trace;
 
 #[cfg(feature = "mysql")]
 pub use client::{AfterCommit, Cancelled, MysqlTaskClient};
-pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, Task, TaskClient};
+pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, Task, TaskClient, TaskType};
 pub use compose::in_memory;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
@@ -140,4 +140,4 @@ pub use handler::{HandlerError, Handlers, Payload, State, TaskContext};
 pub use ledger::IfPending;
 #[cfg(feature = "mysql")]
 pub use ledger::TaskTransaction;
-pub use task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, TaskType, Traceparent, UnixMs};
+pub use task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};

@@ -37,7 +37,7 @@ pub use self::pace::Pace;
 pub use self::pruning::Pruning;
 pub use self::receipt::{NotArmed, Receipt};
 pub use self::task::{IntoDue, Task};
-pub use self::task_type::{IntoArg, IntoKey, IntoTask};
+pub use self::task_type::{IntoArg, IntoKey, IntoTask, TaskType};
 #[cfg(feature = "mysql")]
 pub use self::transactions::{AfterCommit, Cancelled, MysqlTaskClient};
 

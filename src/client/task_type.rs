@@ -1,7 +1,103 @@
-//! Tasks and keys from a [`TaskType`] and from texts.
+//! Task types, which producers and handlers share; and tasks and keys from these and from texts.
+
+use std::fmt;
+use std::marker::PhantomData;
 
 use super::Task;
-use crate::task::{KeyError, TaskKey, TaskType};
+use crate::task::{KEY_BYTES_MAX, KeyError, Takes, TaskKey, TaskName, is_name};
+
+/// A class, a method, and the types of the arguments, as a tuple or a `Vec`.
+///
+/// Producers create tasks with it, and handlers are registered with it, so names and arguments on both sides agree:
+///
+/// ```
+/// use lapsed::TaskType;
+///
+/// const CLOSE: TaskType<(u64, String)> = TaskType::new("Order", "close");
+/// assert_eq!(CLOSE.args(42, "unpaid")?.key().as_str(), "Order@close@42@unpaid");
+/// # Ok::<(), lapsed::task::KeyError>(())
+/// ```
+///
+/// An argument of another type does not compile:
+///
+/// ```compile_fail,E0277
+/// use lapsed::TaskType;
+///
+/// const CLOSE: TaskType<(u64,)> = TaskType::new("Order", "close");
+/// let task = CLOSE.args("forty-two");
+/// ```
+///
+/// Nor does an invalid name:
+///
+/// ```compile_fail,E0080
+/// use lapsed::TaskType;
+///
+/// const CLOSE: TaskType<(u64,)> = TaskType::new("Order@", "close");
+/// println!("{CLOSE:?}");
+/// ```
+pub struct TaskType<A = ()> {
+    class: &'static str,
+    method: &'static str,
+    args: PhantomData<fn() -> A>,
+}
+
+impl<A> TaskType<A> {
+    /// Creates the type of tasks `class@method`.
+    ///
+    /// # Panics
+    /// If class or method does not match `[A-Za-z_][A-Za-z0-9_.:\\-]*`. In a `const`, this is a compile error.
+    pub const fn new(class: &'static str, method: &'static str) -> Self {
+        assert!(
+            is_name(class),
+            "expected a class: a letter or `_`, then letters, digits or `_.:\\-`"
+        );
+        assert!(
+            is_name(method),
+            "expected a method: a letter or `_`, then letters, digits or `_.:\\-`"
+        );
+        assert!(
+            class.len() + method.len() < KEY_BYTES_MAX,
+            "class and method are too long for a key"
+        );
+        Self {
+            class,
+            method,
+            args: PhantomData,
+        }
+    }
+
+    /// Returns the part before the first `@`.
+    pub const fn class(&self) -> &'static str {
+        self.class
+    }
+
+    /// Returns the part after it.
+    pub const fn method(&self) -> &'static str {
+        self.method
+    }
+}
+
+impl<A> Clone for TaskType<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for TaskType<A> {}
+
+impl<A> fmt::Debug for TaskType<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskType({}@{})", self.class, self.method)
+    }
+}
+
+impl<A> TaskName for TaskType<A> {
+    fn class_and_method(&self) -> (&str, &str) {
+        (self.class, self.method)
+    }
+}
+
+impl<A> Takes<A> for TaskType<A> {}
 
 /// A value for an argument of type `T`: a `T`, or a `&str` for a `String`.
 pub trait IntoArg<T> {

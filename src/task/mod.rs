@@ -23,7 +23,7 @@ mod signature;
 mod size;
 mod state;
 mod table_name;
-mod task_type;
+mod task_name;
 mod trace;
 
 pub use adoption::{AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, is_younger};
@@ -59,5 +59,6 @@ pub use size::{
 };
 pub use state::State;
 pub use table_name::{TableName, TableNameError};
-pub use task_type::{Takes, TaskName, TaskType};
+pub(crate) use task_name::is_name;
+pub use task_name::{Takes, TaskName};
 pub use trace::{Traceparent, TraceparentError};

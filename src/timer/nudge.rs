@@ -288,6 +288,6 @@ mod tests {
     async fn a_disabled_nudge_expects_nothing() {
         let nudge = nudge(false);
         nudge.expect(alarms(1));
-        assert!(nudge.ahead.is_empty());
+        assert_eq!(nudge.ahead.len(), 0);
     }
 }
