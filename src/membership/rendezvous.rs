@@ -47,7 +47,6 @@ fn fmix64(mut hash: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::BUCKETS;
 
     fn bucket(number: usize) -> KeyBucket {
         KeyBucket::all().nth(number).unwrap()
@@ -85,7 +84,7 @@ mod tests {
                 KeyBucket::all().for_each(|bucket| {
                     *shares.entry(owner(bucket, &members)).or_insert(0) += 1;
                 });
-                let fair = BUCKETS as f64 / count as f64;
+                let fair = KeyBucket::all().count() as f64 / count as f64;
                 for (member, share) in shares {
                     let off = (f64::from(share) - fair).abs() / fair;
                     assert!(

@@ -231,7 +231,7 @@ async fn hooks_after_a_run_see_every_end_and_change_none() {
     let diary = Diary::default();
     let mut handlers = jobs(&diary);
     handlers.on(("Job", "panic"), || async { panic!("at the handler") });
-    handlers.on(("Job", "hang"), || std::future::pending());
+    handlers.on(("Job", "hang"), std::future::pending);
     handlers.after(|_, _| panic!("at the hook"));
     let after = diary.clone();
     handlers.after(move |ctx, outcome| {

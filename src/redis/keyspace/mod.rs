@@ -2,7 +2,7 @@
 
 mod inspect;
 
-pub use inspect::{Found, ScanPage, Value};
+pub use inspect::{Found, Value};
 
 use std::time::Duration;
 

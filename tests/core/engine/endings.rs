@@ -78,7 +78,7 @@ async fn no_attempt_begins_after_the_deadline() {
 async fn a_handlers_own_policy_and_timeout_count() {
     let mut handlers = Handlers::new();
     handlers
-        .on(("Job", "hangs"), || std::future::pending())
+        .on(("Job", "hangs"), std::future::pending)
         .timeout(seconds(7))
         .retry(RetryPolicy::never());
     let rig = start("", handlers);
