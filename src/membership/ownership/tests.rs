@@ -157,25 +157,25 @@ async fn a_change_lists_members_by_name() {
 async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening() {
     let key = TaskKey::build("C", "m", ["1"]).unwrap();
     let us = Observer::new();
-    let elder = |since: i64, id: u64| Heartbeat {
+    let senior = |since: i64, id: u64| Heartbeat {
         since: UnixMs(since),
         ..ready(id)
     };
     // We joined at 1 with id 1. At equal times the id decides.
-    let younger = [elder(1, 9), elder(2, 7)];
+    let younger = [senior(1, 9), senior(2, 7)];
     let all = [
-        elder(-1, 5),
-        elder(0, 6),
-        elder(1, 0),
+        senior(-1, 5),
+        senior(0, 6),
+        senior(1, 0),
         younger[0].clone(),
         younger[1].clone(),
     ];
-    for (elders, may_stop) in [(0, false), (1, false), (2, false), (3, true)] {
-        let others: Vec<Heartbeat> = all[3 - elders..].to_vec();
+    for (expected, may_stop) in [(0, false), (1, false), (2, false), (3, true)] {
+        let others: Vec<Heartbeat> = all[3 - expected..].to_vec();
         us.refresh(&others).await;
         us.refresh(&others).await;
-        assert_eq!(us.0.senior_listeners(&key), elders);
-        assert_eq!(us.0.may_stop_listening(), may_stop, "{elders}");
+        assert_eq!(us.0.senior_listeners(&key), expected);
+        assert_eq!(us.0.may_stop_listening(), may_stop, "{expected}");
     }
     type Spoil = fn(&mut Heartbeat);
     let spoils: [Spoil; 4] = [
@@ -222,11 +222,11 @@ async fn the_most_senior_listener_sends_hints_to_owners_that_do_not_listen() {
     // It listens itself, or a more senior member sends the hint.
     us.refresh(&[ready(2)]).await;
     assert_eq!(told(&us), vec![None; 100]);
-    let elder = Heartbeat {
+    let senior = Heartbeat {
         since: UnixMs(0),
         ..ready(3)
     };
-    us.refresh(&[deaf, elder]).await;
+    us.refresh(&[deaf, senior]).await;
     assert_eq!(told(&us), vec![None; 100]);
 }
 
