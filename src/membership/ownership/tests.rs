@@ -157,16 +157,16 @@ async fn a_change_lists_members_by_name() {
 async fn the_most_senior_of_three_listeners_acts_and_a_fourth_may_stop_listening() {
     let key = TaskKey::build("C", "m", ["1"]).unwrap();
     let us = Observer::new();
-    let senior = |since: i64, id: u64| Heartbeat {
+    let joined = |since: i64, id: u64| Heartbeat {
         since: UnixMs(since),
         ..ready(id)
     };
     // We joined at 1 with id 1. At equal times the id decides.
-    let younger = [senior(1, 9), senior(2, 7)];
+    let younger = [joined(1, 9), joined(2, 7)];
     let all = [
-        senior(-1, 5),
-        senior(0, 6),
-        senior(1, 0),
+        joined(-1, 5),
+        joined(0, 6),
+        joined(1, 0),
         younger[0].clone(),
         younger[1].clone(),
     ];
