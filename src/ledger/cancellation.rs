@@ -87,14 +87,14 @@ impl CancelFilter {
         } = self;
         let texts = [tag, prefix, class, method];
         match () {
-            () if texts.into_iter().flatten().any(String::is_empty) => {
-                refuse("an empty tag, prefix, class or method fits everything, expected some text")
-            }
+            () if texts.into_iter().flatten().any(String::is_empty) => refuse(
+                "an empty tag, prefix, class or method matches every task, expected some text",
+            ),
             () if method.is_some() && class.is_none() => {
-                refuse("a method is of a class, expected that too")
+                refuse("a method needs its class, expected both")
             }
             () if tag.is_none() && prefix.is_none() && class.is_none() => {
-                refuse("nothing says which tasks, expected a tag, a prefix or a class")
+                refuse("the filter is empty, expected a tag, a prefix or a class")
             }
             () => Ok(()),
         }
@@ -211,11 +211,11 @@ mod tests {
         let refused = |filter: CancelFilter| filter.check().unwrap_err().to_string();
         assert_eq!(
             refused(CancelFilter::default()),
-            "nothing says which tasks, expected a tag, a prefix or a class"
+            "the filter is empty, expected a tag, a prefix or a class"
         );
         assert_eq!(
             refused(CancelFilter::default().method("m")),
-            "a method is of a class, expected that too"
+            "a method needs its class, expected both"
         );
         assert!(refused(CancelFilter::prefix("")).starts_with("an empty tag"));
         assert!(CancelFilter::class("C").method("m").check().is_ok());

@@ -85,7 +85,7 @@ pub(super) fn check_reason(reason: &str) -> Result<(), LedgerError> {
 pub(super) fn check_room(pauses: usize) -> Result<(), LedgerError> {
     if pauses >= PAUSES_MAX {
         return Err(LedgerError::Invalid(format!(
-            "{pauses} pauses stand, expected fewer than {PAUSES_MAX}: resume some, or pause whole classes"
+            "there are {pauses} pauses, expected fewer than {PAUSES_MAX}: resume some, or pause whole classes"
         )));
     }
     Ok(())

@@ -112,7 +112,7 @@ pub async fn establish(
         }
     }
     Err(LedgerError::Locked {
-        message: format!("the row of `{}` is changed all the time", task.key),
+        message: format!("others keep changing the row of `{}`", task.key),
         source: None,
     })
 }

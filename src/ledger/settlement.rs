@@ -10,16 +10,16 @@ use crate::task::Verdict;
 pub struct Settlement {
     /// The lease of the run.
     pub lease: Lease,
-    /// What is written.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 /// Result of [`Claims::settle`](super::Claims::settle) for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settled {
-    /// Written.
+    /// The verdict is written.
     Applied,
-    /// The task was cancelled while it ran, and the run did not succeed: it is cancelled now.
+    /// The task was cancelled while it ran, and the run did not succeed. It is cancelled now.
     Cancelled,
     /// The recurring task was cancelled while it ran, and the run succeeded: it is done now.
     Ended,
@@ -42,7 +42,7 @@ impl fmt::Display for Settled {
             Self::Cancelled => "cancelled during the run",
             Self::Ended => "done, and its series is cancelled",
             Self::ByHandler => "marked as processed by its handler",
-            Self::Superseded => "created anew during the run",
+            Self::Superseded => "created again during the run",
             Self::Fenced => "claimed or finished by another daemon",
             Self::Locked => "row locked by another session",
         })

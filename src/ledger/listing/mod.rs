@@ -108,7 +108,7 @@ impl ListFilter {
         match order == self.order() {
             true => Ok(()),
             false => Err(LedgerError::Invalid(
-                "the cursor is of a list with other filters, expected the same as for the page before".to_owned(),
+                "the cursor belongs to a list with other filters, expected those of the previous page".to_owned(),
             )),
         }
     }
@@ -223,7 +223,7 @@ impl FromStr for ListCursor {
             };
             numbers.next().is_none().then_some(place)
         };
-        read().ok_or("expected what the page before named behind `--cursor`")
+        read().ok_or("expected the value that the previous page printed after `--cursor`")
     }
 }
 

@@ -7,10 +7,10 @@ use super::session::{self, Ran};
 use super::{Method, MigrateError, Options, Step, duplicates};
 use crate::task::TableName;
 
-/// How often a migration starts over because others changed the table meanwhile.
+/// Maximum number of times that a migration starts over because others changed the table.
 const ROUNDS: usize = 10;
 
-/// What [`apply`] tells of its progress.
+/// Progress of [`apply`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Progress<'a> {
@@ -18,24 +18,24 @@ pub enum Progress<'a> {
     Begun(&'a Step),
     /// A step is done.
     Done {
-        /// Which.
+        /// The step.
         step: &'a Step,
         /// The method that the server accepted.
         method: Method,
     },
-    /// Others changed the table; the steps are planned anew.
+    /// Others changed the table. The steps are planned again.
     StartedOver(&'a Step),
-    /// A step was left out: this user can neither see that table nor create it.
+    /// A step was skipped: this user can neither see that table nor create it.
     Skipped(&'a Step),
 }
 
-/// Brings the table up to date, step by step, and tells of each.
+/// Brings the table up to date, step by step, and reports each to `tell`.
 ///
-/// Wants a connection of its own: session settings stay changed. Two migrations at once are safe, as are programs
-/// that go on writing.
+/// Needs a connection of its own, since it changes settings of the session. Two migrations at once are safe, as are programs
+/// that keep writing.
 ///
 /// # Errors
-/// Whatever is done by then stays done and is correct; running again goes on from there.
+/// Completed steps stay and are correct. Running it again continues from there.
 ///
 /// # Cancel safety
 /// As after an error, but the connection must be closed.

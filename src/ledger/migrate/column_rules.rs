@@ -1,29 +1,29 @@
-//! What the columns of an existing table must be like.
+//! Rules for the columns of an existing table.
 
 use super::definition::{BUCKET, DUE_AT, KEY, definition};
 use super::introspect::Column;
 
-/// What an existing column must be like for the statements of the ledger to work on it.
+/// What an existing column must be like, so that the statements of the ledger work on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rule {
     Id,
-    /// Judged by its type alone here: [`change_key`](super::compare) repairs the rest.
+    /// The key. Only its type is checked here: [`compare`](super::compare) repairs the rest.
     Key,
     /// 0, 1, 2, ...: any integer type holds it.
     Flag,
     /// Up to 65 535.
     Count,
-    /// Unix seconds and milliseconds. More decimals would make `end_time` differ from what we write back.
+    /// Unix seconds and milliseconds. With more decimals, `end_time` would differ from what the ledger writes back.
     Time,
     /// 16 random bytes.
     Token,
-    /// At least so many characters.
+    /// At least this many characters.
     Text(u64),
     DueAt,
     Bucket,
 }
 
-/// In the order of the table; those of the programs we adopt from come first.
+/// In the order of the table. Columns of the programs from which tables are adopted come first.
 pub(super) const RULES: [(&str, Rule); 26] = [
     ("id", Rule::Id),
     (KEY, Rule::Key),
@@ -53,7 +53,7 @@ pub(super) const RULES: [(&str, Rule); 26] = [
     (BUCKET, Rule::Bucket),
 ];
 
-/// A table without one of these is something else that happens to have our table's name.
+/// Columns without which a table is not a table of tasks.
 pub(super) const SEED_COLUMNS: [&str; 5] = ["id", KEY, "status", "start_time", "end_time"];
 
 pub(super) const DEFAULT_ZERO: [&str; 2] = ["status", "sts"];
@@ -83,7 +83,7 @@ impl Rule {
             Self::DueAt | Self::Bucket => true,
             _ => column.nullable == is_wanted_null(definition(&name)),
         };
-        // The first columns are always written; ours are not, by programs that do not know them.
+        // Every program writes the first columns. Programs that do not know the others need their defaults.
         let default_fits = SEED_COLUMNS.contains(&name.as_str())
             || DEFAULT_ZERO.contains(&name.as_str())
             || column.is_optional();
@@ -104,7 +104,7 @@ fn is_time(column_type: &str) -> bool {
     })
 }
 
-/// Servers write an expression back with backticks, spaces and parentheses of their own.
+/// Compares generation expressions. Servers write them back with backticks, spaces and parentheses of their own.
 fn is_generated_as(name: &str, column: &Column) -> bool {
     let bare = |text: &str| -> String {
         let text = text.to_ascii_lowercase();

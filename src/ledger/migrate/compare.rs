@@ -9,8 +9,8 @@ use crate::task::TableName;
 
 const KEY_LENGTH: u64 = 255;
 
-/// The steps from `found` to the wanted shape, in order. `surplus` counts the rows that a unique key would refuse,
-/// `duplicates` is the table for them, if it exists.
+/// Returns the steps from `found` to the definition, in order. `surplus` is the number of rows that a unique key would
+/// refuse; `duplicates` is the table for them, if it exists.
 pub(super) fn steps(
     table: &TableName,
     found: &TableSchema,
@@ -42,7 +42,7 @@ pub(super) fn steps(
     Ok(steps)
 }
 
-/// What `table` lacks, for one line of an error; `None` when nothing.
+/// Returns what the table lacks, for an error of one line; `None` if nothing.
 pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
     let missing: Vec<&str> = steps
         .iter()
@@ -58,7 +58,7 @@ pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
                 format!("lacks index `{}`", index.name)
             }
             Step::CreatePauses => {
-                "lacks its table of pauses, or this user has no right on that".to_owned()
+                "lacks its table of pauses, or this user has no privileges on it".to_owned()
             }
             other => format!("is not up to date ({other})"),
         }),
@@ -67,13 +67,13 @@ pub(super) fn first_lack(steps: &[Step]) -> Option<String> {
     }
 }
 
-/// Whether nothing but the unique key itself keeps a key from being inserted twice.
+/// True if the table lacks the unique key.
 pub(super) fn lacks_unique_key(found: &TableSchema) -> bool {
-    // Whatever its name: a table may have come by it on its own.
+    // Under any name: a table may have its own.
     !found.indexes.iter().any(|index| UK_KEY.is(index))
 }
 
-/// The collation under which the unique key will compare, if the column has another one now.
+/// Returns the collation of the unique key, if the column has another one now.
 pub(super) fn key_collation_to_be(found: &TableSchema) -> Option<String> {
     match change_key(found)? {
         Step::ChangeKey { charset, .. } => Some(format!("{charset}_bin")),
@@ -81,7 +81,7 @@ pub(super) fn key_collation_to_be(found: &TableSchema) -> Option<String> {
     }
 }
 
-/// The step that adds an identity to the comment of a table, if it has none.
+/// Returns the step that adds an identity to the comment of a table, if it has none.
 pub(super) fn add_identity(found: &TableSchema) -> Option<Step> {
     let comment = &found.comment;
     identity::of_comment(comment).is_none().then(|| {
@@ -206,7 +206,7 @@ fn change_key(found: &TableSchema) -> Option<Step> {
     })
 }
 
-/// To `utf8mb4`, if it is something else.
+/// Returns the step to `utf8mb4`, if the column has another character set.
 fn convert_key(found: &TableSchema) -> Option<Step> {
     let key = found.column(KEY)?;
     if key.charset.as_deref() == Some("utf8mb4") {
@@ -234,7 +234,7 @@ fn add_columns(found: &TableSchema) -> Vec<Step> {
     stored.into_iter().chain(generated).collect()
 }
 
-/// A missing column is added with its default, so only found ones can lack it.
+/// Returns the steps that add a default. Only found columns can lack it, since missing ones are added with theirs.
 fn defaults(found: &TableSchema) -> Vec<Step> {
     DEFAULT_ZERO
         .into_iter()

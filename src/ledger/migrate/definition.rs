@@ -3,7 +3,7 @@
 use super::introspect;
 use crate::task::TableName;
 
-/// The one place where columns are defined; new tables are made from it, old ones completed.
+/// The only definition of the columns: new tables are created from it, and old ones completed.
 pub(super) const CREATE: &str = include_str!("../../../migrations/tb_time_limit_task.sql");
 
 pub(super) const DUE_AT: &str = "due_at";
@@ -15,7 +15,7 @@ pub(super) const KEY: &str = "key";
 pub struct Index {
     /// Its name.
     pub name: &'static str,
-    /// Whether it allows a value once.
+    /// True for a unique index.
     pub unique: bool,
     /// Its columns, in order.
     pub columns: &'static [&'static str],
@@ -33,7 +33,7 @@ pub(super) static IX_DUE: Index = Index {
     columns: &["status", "sts", DUE_AT, "id", BUCKET],
 };
 
-/// What [`IX_DUE`] was before there were buckets.
+/// [`IX_DUE`] as defined before there were buckets.
 pub(super) static IX_DUE_BEFORE: Index = Index {
     name: "ix_due",
     unique: false,
@@ -68,7 +68,7 @@ pub(super) fn create_statement(table: &TableName) -> String {
     statement_of(CREATE, table)
 }
 
-/// A file of a statement, for this table.
+/// Returns the statement in a file, for this table.
 pub(super) fn statement_of(file: &str, table: &TableName) -> String {
     file.lines()
         .filter(|line| !line.starts_with("--"))
@@ -77,7 +77,7 @@ pub(super) fn statement_of(file: &str, table: &TableName) -> String {
         .join("\n")
 }
 
-/// The definition of one of the table's columns.
+/// Returns the definition of a column.
 pub(super) fn definition(name: &str) -> &'static str {
     let quoted = format!("`{name}`");
     CREATE

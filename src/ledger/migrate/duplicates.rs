@@ -1,4 +1,4 @@
-//! Makes room for the unique key: surplus rows of a duplicated key move to a table of their own.
+//! Moves the surplus rows of duplicated keys to a table of their own, so that the unique key can be added.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::task::TableName;
 const BATCH: usize = 500;
 const TRIES: u32 = 10;
 
-/// The row to keep comes first: the live one that falls due last, else the newest.
+/// Ranks the row to keep first: the live one that is due last, else the newest.
 const RANK: &str = "ROW_NUMBER() OVER (PARTITION BY `key` \
     ORDER BY (status = 0 AND sts = 0) DESC, IF(status = 0 AND sts = 0, end_time, 0) DESC, id DESC)";
 
-/// How many rows a unique key would refuse. Reads the whole table, or its index on the key.
+/// Counts the rows that a unique key would refuse. Reads the whole table, or its index on the key.
 pub(super) async fn count(
     conn: &mut MySqlConnection,
     table: &TableName,
@@ -38,7 +38,7 @@ pub(super) async fn count(
         )))
 }
 
-/// Moves all surplus rows. Each batch is one transaction: killed anywhere, every row is in exactly one table.
+/// Moves all surplus rows. Each batch is one transaction: if the process is killed, every row is in exactly one table.
 pub(super) async fn move_away(
     conn: &mut MySqlConnection,
     table: &TableName,
@@ -122,7 +122,7 @@ async fn move_batch(
     .await?
     .rows_affected();
     if copied != deleted {
-        // Dropping the transaction undoes both.
+        // Dropping the transaction rolls back both.
         return Err(sqlx::Error::Protocol(format!(
             "{copied} rows copied, but {deleted} deleted"
         )));

@@ -1,6 +1,6 @@
 use crate::task::TableName;
 
-/// Why a table could not be checked, planned for or migrated.
+/// Error of a migration, of its plan, or of a check.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error texts say it")]
@@ -11,7 +11,7 @@ pub enum MigrateError {
     Absent { table: TableName },
     #[error("table `{table}` {lack}: run `lapsed migrate`")]
     Outdated { table: TableName, lack: String },
-    /// The table has the right name and a shape that cannot be adopted without losing something.
+    /// The table has the right name, but cannot be adopted without loss.
     #[error("table `{table}` cannot be adopted: {problem}")]
     Incompatible { table: TableName, problem: String },
     #[error("this server is `{version}`: {bug}")]
@@ -20,7 +20,7 @@ pub enum MigrateError {
     Busy { table: TableName, seconds: u64 },
     #[error(
         "table `{table}` was in use by other transactions for {seconds} s, so `{statement}` could not begin: \
-         find them in `SHOW PROCESSLIST` or `information_schema.INNODB_TRX`, and run `lapsed migrate` again; it goes on from here"
+         find them in `SHOW PROCESSLIST` or `information_schema.INNODB_TRX`, and run `lapsed migrate` again; it continues from here"
     )]
     Blocked {
         table: TableName,
@@ -33,7 +33,7 @@ pub enum MigrateError {
     )]
     Restless { table: TableName, rounds: usize },
     #[error(
-        "cannot {step}: this user lacks the rights for it; migrate as a user with {privileges} on the database of table `{table}`"
+        "cannot {step}: this user lacks the privileges for it; migrate as a user with {privileges} on the database of table `{table}`"
     )]
     Denied {
         table: TableName,
@@ -58,13 +58,13 @@ impl MigrateError {
     }
 }
 
-/// The error numbers of MySQL and MariaDB that migrating knows an answer to.
+/// Error numbers of MySQL and MariaDB that a migration handles.
 pub(super) mod number {
     pub const TABLE_EXISTS: u16 = 1050;
     pub const DUPLICATE_COLUMN: u16 = 1060;
     pub const DUPLICATE_KEY_NAME: u16 = 1061;
     pub const DUPLICATE_ENTRY: u16 = 1062;
-    /// The table is not as it was when the plan was made.
+    /// The table has changed since it was planned for.
     pub const STALE: [u16; 4] = [
         TABLE_EXISTS,
         DUPLICATE_COLUMN,
@@ -72,7 +72,7 @@ pub(super) mod number {
         DUPLICATE_ENTRY,
     ];
 
-    /// No right on the database, the table, or for the statement.
+    /// Privileges on the database, on the table, or for the statement are missing.
     pub const DENIED: [u16; 3] = [1044, 1142, 1227];
 
     pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
@@ -81,11 +81,11 @@ pub(super) mod number {
     pub const RECORD_CHANGED: u16 = 1020;
     pub const TRANSIENT: [u16; 3] = [LOCK_WAIT_TIMEOUT, DEADLOCK, RECORD_CHANGED];
 
-    /// Unknown algorithm, unsupported, unsupported for a reason, row format full of instant columns (two spellings).
+    /// Unknown algorithm, unsupported, unsupported for a reason, row format full of instant columns (two numbers).
     pub const ALGORITHM_REFUSED: [u16; 5] = [1800, 1845, 1846, 4080, 4092];
 }
 
-/// The server's error number, if the server refused the statement.
+/// Returns the server's error number, if the server refused the statement.
 pub(super) fn number_of(error: &sqlx::Error) -> Option<u16> {
     let error = error.as_database_error()?;
     let error = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()?;

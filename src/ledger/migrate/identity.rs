@@ -1,7 +1,7 @@
-//! What tells a ledger from every other one: a random number in the comment of its table.
+//! The identity of a ledger: a random number in the comment of its table.
 //!
-//! It moves with the table, to a replica that takes over as into a dump. Daemons that share a Redis database know by it
-//! that they share a ledger, too.
+//! It moves with the table to a replica that takes over, and into a dump. Daemons that share a Redis database recognize by
+//! it whether they share a ledger, too.
 
 use sqlx::MySqlConnection;
 
@@ -9,26 +9,26 @@ use super::MigrateError;
 use super::introspect::TableSchema;
 use crate::task::TableName;
 
-/// What stands before the number.
+/// The text before the number.
 const MARK: &str = "lapsed:";
 const DIGITS: usize = 16;
 
-/// A new identity, as written in a comment.
+/// Generates an identity, as written in a comment.
 pub(super) fn random() -> String {
     format!("{MARK}{:016x}", rand::random::<u64>())
 }
 
-/// The identity in this comment.
+/// Returns the identity in a comment.
 pub(super) fn of_comment(comment: &str) -> Option<&str> {
     let marked = comment.split_whitespace();
     let mut marked = marked.filter_map(|word| word.strip_prefix(MARK));
     marked.find(|id| id.len() == DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The identity of a table; `None` if it was not migrated since there are any.
+/// Reads the identity of a table. `None` if it was last migrated before identities existed.
 ///
 /// # Errors
-/// When the server does not answer.
+/// [`MigrateError::Sql`] if the server does not answer.
 pub async fn identity(
     conn: &mut MySqlConnection,
     table: &TableName,

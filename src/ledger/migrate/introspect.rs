@@ -5,7 +5,7 @@ use sqlx::{MySqlConnection, Row};
 
 use super::MigrateError;
 
-/// Every text of `information_schema` is cast: some servers send it as VARBINARY.
+/// Casts every text of `information_schema`, since some servers send it as VARBINARY.
 const TABLE: &str = "\
 SELECT CAST(TABLE_TYPE AS CHAR) AS kind, CAST(ENGINE AS CHAR) AS engine, CAST(COALESCE(TABLE_ROWS, 0) AS SIGNED) AS row_count,
   CAST(TABLE_COMMENT AS CHAR) AS comment
@@ -44,7 +44,7 @@ pub(super) struct Column {
     pub(super) nullable: bool,
     pub(super) default: Option<String>,
     pub(super) extra: String,
-    /// In characters; 0 for what is not text.
+    /// In characters; 0 for a column that is not text.
     pub(super) length: u64,
     pub(super) charset: Option<String>,
     pub(super) collation: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct Index {
 }
 
 impl TableSchema {
-    /// `None` when there is no such table.
+    /// Reads the schema of a table. `None` if there is no such table.
     pub(super) async fn read(
         conn: &mut MySqlConnection,
         table: &str,
@@ -70,7 +70,7 @@ impl TableSchema {
         Self::query(conn, table)
             .await
             .map_err(MigrateError::sql(format!(
-                "read the shape of table `{table}`"
+                "read the schema of table `{table}`"
             )))
     }
 
@@ -108,7 +108,7 @@ impl TableSchema {
             .find(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// The columns that an INSERT can name.
+    /// Returns the columns that an INSERT can name.
     pub(super) fn stored_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| !column.is_generated())
     }
@@ -123,7 +123,7 @@ impl Column {
         self.extra.to_ascii_lowercase().contains("auto_increment")
     }
 
-    /// Whether an INSERT may leave it out.
+    /// True if an INSERT may leave the column out.
     pub(super) fn is_optional(&self) -> bool {
         self.nullable || self.default.is_some() || self.is_generated() || self.is_auto_increment()
     }
@@ -148,7 +148,7 @@ fn column(row: &MySqlRow) -> sqlx::Result<Column> {
     })
 }
 
-/// One row per column of an index becomes one value per index.
+/// Groups rows, one for each column of an index, by index.
 fn group(rows: &[MySqlRow]) -> sqlx::Result<Vec<Index>> {
     let mut indexes: Vec<Index> = Vec::new();
     for row in rows {

@@ -1,15 +1,15 @@
-//! Creates the ledger's table, or adopts one that an older program has filled.
+//! Creates the ledger's table, or adopts one of an older program.
 //!
 //! ```text
-//! look: information_schema -> TableSchema        compare: TableSchema -> [Step]        act: one statement a step
+//! introspect: information_schema -> TableSchema     compare: TableSchema -> [Step]     apply: one statement a step
 //! ```
 //!
-//! - Nothing remembers how far a migration came: the table itself says so. Each step is complete in itself, so a
-//!   migration that was interrupted, at whatever point, is finished by running it again.
+//! - The table itself records how far a migration got. Each step is complete in itself, so running an interrupted migration
+//!   again finishes it.
 //! - No row is lost: surplus rows of a duplicated key move to `<table>_duplicates`.
-//! - Programs that know only the first six columns go on working while it runs and after it.
-//! - What it does not know: how the ledger uses the table. Who wants another column adds it to
-//!   `migrations/tb_time_limit_task.sql` and to `column_rules`.
+//! - Programs that know only the first six columns keep working during and after it.
+//! - It does not know how the ledger uses the table. To add a column, add it to `migrations/tb_time_limit_task.sql` and to
+//!   `column_rules`.
 
 mod apply;
 mod column_rules;

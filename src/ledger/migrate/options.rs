@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-/// How to migrate.
+/// Options of a migration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long one statement may wait for transactions that use the table, and the whole for another migration.
+    /// How long one statement may wait for transactions that use the table, and the migration for another migration.
     pub lock_wait: Duration,
-    /// Whether the column of keys becomes `utf8mb4`, so that keys may have any character. Otherwise it keeps its
-    /// character set.
+    /// Converts the column of keys to `utf8mb4`, so that keys may have any character. Otherwise it keeps its character set.
     pub utf8mb4: bool,
 }
 
@@ -23,14 +22,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// With another patience.
+    /// Sets how long to wait for locks.
     #[must_use]
     pub fn lock_wait(mut self, lock_wait: Duration) -> Self {
         self.lock_wait = lock_wait;
         self
     }
 
-    /// With the column of keys in `utf8mb4`, or as it is.
+    /// Sets whether to convert the column of keys to `utf8mb4`.
     #[must_use]
     pub fn utf8mb4(mut self, utf8mb4: bool) -> Self {
         self.utf8mb4 = utf8mb4;

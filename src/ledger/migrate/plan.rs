@@ -9,19 +9,19 @@ use super::side_tables::{PAUSES, RATES};
 use super::{MigrateError, Options, Step, compare, duplicates, generated_index_bug};
 use crate::task::TableName;
 
-/// What it takes to bring a table up to date. Its `Display` is what `lapsed migrate --dry-run` prints.
+/// The steps that bring a table up to date. `Display` gives the output of `lapsed migrate --dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Of which table.
+    /// The table.
     pub table: TableName,
-    /// In the order in which they must run; empty when the table is up to date.
+    /// The steps in order; empty if the table is up to date.
     pub steps: Vec<Step>,
-    /// The server's own guess; often 10 % off, sometimes more.
+    /// The server's estimate of the number of rows, often 10 % off or more.
     pub rows_estimate: u64,
 }
 
 impl Plan {
-    /// Whether the table is up to date.
+    /// True if the table is up to date.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -50,11 +50,10 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Checks that the table has the wanted shape, and that of pauses is there. Reads `information_schema` alone, so it is
-/// cheap.
+/// Checks that the table and its table of pauses are up to date. Reads only `information_schema`, so it is cheap.
 ///
 /// # Errors
-/// When the table is absent, outdated, or none that could be adopted.
+/// [`MigrateError`] if the table is absent, outdated, or cannot be adopted.
 pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), MigrateError> {
     let mut steps = steps_of_tasks(conn, table).await?;
     if PAUSES.is_missing(conn, table).await? {
@@ -63,7 +62,7 @@ pub async fn check(conn: &mut MySqlConnection, table: &TableName) -> Result<(), 
     refuse_lacks(table, &steps)
 }
 
-/// As [`check`], of the tasks' table alone: who only creates tasks needs no right on the other.
+/// Checks as [`check`] does, without the table of pauses: producers need no privileges on that.
 ///
 /// # Errors
 /// As [`check`].
@@ -74,7 +73,7 @@ pub async fn check_tasks(
     refuse_lacks(table, &steps_of_tasks(conn, table).await?)
 }
 
-/// As [`plan_with`], with the default options.
+/// Plans a migration with the default options.
 ///
 /// # Errors
 /// As [`plan_with`].
@@ -82,10 +81,10 @@ pub async fn plan(conn: &mut MySqlConnection, table: &TableName) -> Result<Plan,
     plan_with(conn, table, &Options::default()).await
 }
 
-/// Compares the table with the wanted shape. Changes nothing; counts duplicated keys if there is no unique key.
+/// Compares the table with the definition. Changes nothing. Counts duplicated keys if there is no unique key.
 ///
 /// # Errors
-/// When the table cannot be adopted, or the server cannot be trusted with it.
+/// [`MigrateError`] if the table cannot be adopted, or if the server has a bug that makes the table unsafe.
 pub async fn plan_with(
     conn: &mut MySqlConnection,
     table: &TableName,
@@ -103,7 +102,7 @@ pub async fn plan_with(
         steps.extend(steps_of_side_tables(conn, table).await?);
         return Ok(plan(steps, 0));
     };
-    // Refuses what cannot be adopted before it reads a single row of it.
+    // Refuses a table that cannot be adopted before it reads any of its rows.
     let mut steps = compare::steps(table, &found, options, 0, None)?;
     if compare::lacks_unique_key(&found) {
         let surplus = duplicates::count(conn, table, &found).await?;

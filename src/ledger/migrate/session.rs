@@ -1,4 +1,4 @@
-//! The connection while it migrates: its settings, its advisory lock, and how it runs a DDL statement.
+//! The session of a migration: its settings, its advisory lock, and how it runs DDL statements.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::step::{Method, Step};
 use super::{MigrateError, Options};
 use crate::task::TableName;
 
-/// Everybody else's statements queue behind a DDL statement that waits for a long transaction. So it waits in
-/// short spells, and lets the queue run dry in between.
+/// A DDL statement that waits for a long transaction blocks all other statements on the table. So it waits for a short time,
+/// and rests in between to let the others pass.
 const SPELL: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_millis(500);
 
-/// The name of a lock has at most 64 characters. Cut names may meet, and then wait for each other, which does no harm;
-/// hashing them would take a function that newer servers no longer have.
+/// The name of a lock has at most 64 characters. Two cut names may be equal, and then wait for each other, which is
+/// harmless; hashing them would take a function that newer servers no longer have.
 const LOCK: &str =
     "SELECT CAST(GET_LOCK(LEFT(CONCAT('lapsed:', DATABASE(), '.', ?), 64), ?) AS SIGNED)";
 const UNLOCK: &str = "DO RELEASE_LOCK(LEFT(CONCAT('lapsed:', DATABASE(), '.', ?), 64))";
 
-/// What a DDL statement came to.
+/// Result of a DDL statement.
 pub(super) enum Ran {
     Done(Method),
-    /// Somebody else changed the table first.
+    /// Another session changed the table first.
     Stale,
-    /// A table beside the tasks' may be there: this user can neither see nor create it.
+    /// A side table may exist, but this user can neither see nor create it.
     NotSeen,
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn prepare(
         .map_err(MigrateError::sql("set up the session"))
 }
 
-/// Takes the lock that keeps two migrations of one table apart. It ends with the connection at the latest.
+/// Takes the lock that keeps two migrations of one table apart. Closing the connection releases it.
 pub(super) async fn lock(
     conn: &mut MySqlConnection,
     table: &TableName,
@@ -83,7 +83,7 @@ pub(super) async fn unlock(
         .map_err(MigrateError::sql("unlock the migration"))
 }
 
-/// Runs one DDL statement by the best method that the server accepts.
+/// Runs one DDL statement with the best method that the server accepts.
 pub(super) async fn run_ddl(
     conn: &mut MySqlConnection,
     table: &TableName,
@@ -128,7 +128,7 @@ pub(super) async fn run_ddl(
     unreachable!("each step has a method, and the last one returns")
 }
 
-/// Repeats a statement that cannot get its metadata lock until the time for that is up.
+/// Repeats a statement that cannot get its metadata lock, until the time for that is over.
 async fn execute_patiently(
     conn: &mut MySqlConnection,
     sql: &str,

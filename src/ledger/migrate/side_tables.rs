@@ -1,4 +1,4 @@
-//! The small side tables: pauses and rates.
+//! The side tables: pauses and rates.
 
 use sqlx::MySqlConnection;
 
@@ -10,18 +10,18 @@ use crate::task::TableName;
 pub(super) struct SideTable {
     create: &'static str,
     name: fn(&TableName) -> String,
-    /// What it is for, as in "for its pauses".
+    /// The purpose in messages, as in "for its pauses".
     what_for: &'static str,
 }
 
-/// What is paused. No daemon starts without it: it would run what somebody has paused.
+/// Pauses and holds. No daemon starts without it, since it would run paused tasks.
 pub(super) const PAUSES: SideTable = SideTable {
     create: include_str!("../../../migrations/tb_time_limit_task_pauses.sql"),
     name: TableName::pauses,
     what_for: "its pauses",
 };
 
-/// How often tasks may start. Only daemons without Redis look at it, and those go on without it.
+/// Rate limits without Redis. A daemon starts without it.
 pub(super) const RATES: SideTable = SideTable {
     create: include_str!("../../../migrations/tb_time_limit_task_rates.sql"),
     name: TableName::rates,
@@ -29,7 +29,7 @@ pub(super) const RATES: SideTable = SideTable {
 };
 
 impl SideTable {
-    /// How to create it.
+    /// Returns the statement that creates it.
     pub(super) fn create_statement(&self, table: &TableName) -> String {
         definition::statement_of(self.create, table)
     }

@@ -11,71 +11,71 @@ use crate::task::TableName;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// There is none yet.
+    /// Creates the table.
     CreateTable,
-    /// The key's column compares without case, or holds too little: two tasks would be taken for one.
+    /// Changes the column of keys, which compares without case or is too short: two keys would be taken for one.
     ChangeKey {
-        /// What it is now, as in `varchar(255) utf8_general_ci`.
+        /// The current type, as in `varchar(255) utf8_general_ci`.
         from: String,
-        /// Kept.
+        /// The character set, which is kept.
         charset: String,
-        /// Kept, or widened.
+        /// The length, kept or extended.
         length: u64,
-        /// Kept.
+        /// The comment, which is kept.
         comment: String,
     },
-    /// The key's column cannot hold every character.
+    /// Converts the column of keys to `utf8mb4`, since it cannot hold every character.
     ConvertKey {
-        /// What it is now, as in `varchar(255) utf8_bin`.
+        /// The current type, as in `varchar(255) utf8_bin`.
         from: String,
-        /// Kept, or widened.
+        /// The length, kept or extended.
         length: u64,
-        /// Kept.
+        /// The comment, which is kept.
         comment: String,
     },
-    /// All that are missing, by name.
+    /// Adds the missing columns, by name.
     AddColumns(Vec<&'static str>),
-    /// Apart from the others, because servers refuse to add generated and stored columns in one go.
+    /// Adds a generated column. Servers refuse to add generated and stored columns in one statement.
     AddGenerated(&'static str),
-    /// Programs may leave the column out of their INSERTs.
+    /// Adds a default, so that programs may leave the column out of an INSERT.
     DefaultZero(&'static str),
-    /// The table for surplus rows of a key.
+    /// Creates the table for surplus rows of duplicated keys.
     CreateDuplicates,
-    /// Surplus rows go there.
+    /// Moves surplus rows to that table.
     MoveDuplicates {
-        /// How many there are.
+        /// Number of surplus rows.
         rows: u64,
     },
-    /// One that is missing.
+    /// Adds a missing index.
     AddIndex(&'static Index),
-    /// One of this name is there, as an earlier version made it.
+    /// Replaces an index of this name, which an earlier version created.
     ReplaceIndex(&'static Index),
-    /// A random number into the table's comment, which is this: what tells the ledger from others.
+    /// Sets the comment of the table to this text, which contains a new identity.
     Identify(String),
-    /// The table that says what is paused.
+    /// Creates the table of pauses.
     CreatePauses,
-    /// The table that says how often tasks may start, for daemons without Redis.
+    /// Creates the table of rates, for daemons without Redis.
     CreateRates,
 }
 
-/// How the server changes a table, and what others may do meanwhile.
+/// How the server changes a table, and what other sessions can do meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Method {
     /// Not an ALTER TABLE.
     Plain,
-    /// Only the table's description is written.
+    /// Changes only metadata.
     Instant,
-    /// Reads and writes go on.
+    /// Reads and writes continue.
     InPlace,
-    /// The table is copied; reads go on, writes wait.
+    /// Copies the table; reads continue, writes wait.
     Copy,
-    /// The server accepted none of the above by name.
+    /// The server accepted none of the above by name, and chooses.
     ServersChoice,
 }
 
 impl Step {
-    /// The statement, without the clause that names the method.
+    /// Returns the statement, without the clause that names the method.
     #[must_use]
     pub fn statement(&self, table: &TableName) -> String {
         let alter = format!("ALTER TABLE `{table}` ");
@@ -94,7 +94,7 @@ impl Step {
                 comment,
                 ..
             } => alter + &modify_key(*length, charset, comment),
-            // Its index is wider than older row formats allow.
+            // The index on it is wider than older row formats allow.
             Self::ConvertKey {
                 length, comment, ..
             } => alter + &modify_key(*length, "utf8mb4", comment) + ", ROW_FORMAT=DYNAMIC",
@@ -120,7 +120,7 @@ impl Step {
         }
     }
 
-    /// The methods to ask for, best first; the last one is always accepted.
+    /// Returns the methods to request, best first. Every server accepts the last one.
     pub(super) fn methods(&self) -> &'static [Method] {
         match self {
             Self::CreateTable
@@ -137,19 +137,19 @@ impl Step {
                 Method::Copy,
                 Method::ServersChoice,
             ],
-            // MySQL changes a table's comment in place, without a look at its rows; as does MariaDB.
+            // MySQL and MariaDB change the comment of a table in place, without reading its rows.
             Self::AddIndex(_) | Self::ReplaceIndex(_) | Self::Identify(_) => {
                 &[Method::InPlace, Method::Copy, Method::ServersChoice]
             }
         }
     }
 
-    /// Whether a server that denies the step may have what it makes: a table that this user cannot see.
+    /// True if the table of the step may exist although the server denies the step: this user may be unable to see it.
     pub(super) fn may_be_there(&self) -> bool {
         matches!(self, Self::CreatePauses | Self::CreateRates)
     }
 
-    /// The privileges that the step needs.
+    /// Returns the privileges that the step needs.
     #[must_use]
     pub fn privileges(&self) -> &'static str {
         match self {
@@ -168,7 +168,7 @@ impl Step {
         }
     }
 
-    /// The method that will be asked for first; a server that refuses it gets the next one.
+    /// Returns the method to request first. If the server refuses it, the next one is tried.
     #[must_use]
     pub fn method(&self) -> Method {
         self.methods()[0]
@@ -206,16 +206,16 @@ impl fmt::Display for Step {
             Self::AddIndex(index) => write!(f, "add key `{}`", index.name),
             Self::ReplaceIndex(index) => write!(f, "replace key `{}`", index.name),
             Self::Identify(_) => f.write_str("give the ledger an identity, in the table's comment"),
-            Self::CreatePauses => f.write_str("create a table for what is paused"),
+            Self::CreatePauses => f.write_str("create the table of pauses"),
             Self::CreateRates => {
-                f.write_str("create a table for rates that are kept without redis")
+                f.write_str("create the table of rates, for daemons without redis")
             }
         }
     }
 }
 
 impl Method {
-    /// The server's word for it; `None` where there is no ALTER TABLE, or the server chooses.
+    /// Returns the server's name for the method. `None` if there is no ALTER TABLE, or the server chooses.
     #[must_use]
     pub fn algorithm(self) -> Option<&'static str> {
         match self {
@@ -226,7 +226,7 @@ impl Method {
         }
     }
 
-    /// What others may not do meanwhile, in the server's words: `NONE` is nothing, `SHARED` is writing. `None` as for
+    /// Returns what other sessions cannot do meanwhile, as the server names it: `NONE`, or `SHARED` for writes. `None` as for
     /// [`algorithm`](Self::algorithm).
     #[must_use]
     pub fn lock(self) -> Option<&'static str> {
@@ -237,11 +237,11 @@ impl Method {
         }
     }
 
-    /// What to append to an ALTER TABLE.
+    /// Returns the clause to append to an ALTER TABLE.
     pub(super) fn clause(self) -> &'static str {
         match self {
             Self::Plain | Self::ServersChoice => "",
-            // Servers differ in whether they let a LOCK be named beside INSTANT.
+            // Servers differ in whether they accept a LOCK clause with INSTANT.
             Self::Instant => ", ALGORITHM=INSTANT",
             Self::InPlace => ", ALGORITHM=INPLACE, LOCK=NONE",
             Self::Copy => ", ALGORITHM=COPY, LOCK=SHARED",

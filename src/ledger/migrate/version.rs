@@ -1,12 +1,12 @@
-//! What is known to be wrong with some servers.
+//! Known bugs of servers.
 
-/// Says why the server's index on the generated column `due_at` cannot be trusted, or `None` if it can.
+/// Returns why the server's index on the generated column `due_at` cannot be trusted, or `None` if it can.
 ///
-/// `version` is what `SELECT VERSION()` answers. MDEV-29666: an index on a virtual column keeps entries of rows that
-/// are gone, so that a scan over it may crash the server or see what is not there.
+/// `version` is the result of `SELECT VERSION()`. MDEV-29666: an index on a virtual column keeps entries of deleted rows, so
+/// that a scan over it may crash the server or return wrong rows.
 #[must_use]
 pub fn generated_index_bug(version: &str) -> Option<&'static str> {
-    // Replication makes some servers call themselves `5.5.5-10.4.3-MariaDB`.
+    // Some servers report a version such as `5.5.5-10.4.3-MariaDB` for the sake of replication.
     let version = version.strip_prefix("5.5.5-").unwrap_or(version);
     if !version.to_ascii_lowercase().contains("mariadb") {
         return None;

@@ -35,7 +35,7 @@ impl MysqlLedger {
                         source: None,
                     });
                 }
-                tracing::warn!("{message}; they are given back");
+                tracing::warn!("{message}; releasing them");
                 Ok(claims)
             }
             Err(failure) => {

@@ -15,12 +15,12 @@ fn wants_tls(error: &sqlx::Error) -> bool {
 pub(super) fn error(error: sqlx::Error) -> LedgerError {
     let hint = match number(&error) {
         Some(1045 | 1698) => "; check user and password in `ledger.url`",
-        Some(1049) => "; create the database or mend `ledger.url`",
+        Some(1049) => "; create the database or correct `ledger.url`",
         Some(1146) => "; run `lapsed migrate`",
         Some(1054) => "; run `lapsed migrate`",
         Some(1290 | 1836) => "; the server is read-only",
         Some(1267 | 1270 | 1271 | 1366 | 3854 | 3988) => {
-            "; where a key is not plain ASCII, run `lapsed migrate --utf8mb4`"
+            "; for keys that are not ASCII, run `lapsed migrate --utf8mb4`"
         }
         Some(1461) => "; raise the server's `max_prepared_stmt_count`",
         _ => "",

@@ -4,7 +4,9 @@
 pub(super) fn remedy(message: &str) -> String {
     match (missing(message), message.contains("to database")) {
         (Some((rights, table)), _) => format!("; grant {rights} on {table} to this user"),
-        (None, true) => "; grant this user rights on the database, or mend `ledger.url`".to_owned(),
+        (None, true) => {
+            "; grant this user privileges on the database, or correct `ledger.url`".to_owned()
+        }
         (None, false) => "; grant this user what it lacks, see `lapsed doctor`".to_owned(),
     }
 }
@@ -41,7 +43,7 @@ mod tests {
             ),
             (
                 "Access denied for user 'app'@'%' to database 'shop'",
-                "; grant this user rights on the database, or mend `ledger.url`",
+                "; grant this user privileges on the database, or correct `ledger.url`",
             ),
             (
                 "Befehl verweigert",

@@ -71,7 +71,7 @@ async fn what_was_said_wrong_ends_with_2_and_what_the_ledger_refuses_with_1() {
         (vec!["schedule", "--file", "/nowhere"], "open `/nowhere`"),
         (
             vec!["list", "--cursor", "x"],
-            "expected what the page before",
+            "expected the value that the previous page",
         ),
     ] {
         let (code, _, stderr) = shell.run(&args);

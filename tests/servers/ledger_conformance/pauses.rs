@@ -246,7 +246,7 @@ async fn there_is_an_end_to_pauses_and_a_way_back_from_it(ledger: &impl Ledger) 
         ledger.pause(&name(number), "me", "").await.unwrap();
     }
     let refused =
-        "1000 pauses stand, expected fewer than 1000: resume some, or pause whole classes";
+        "there are 1000 pauses, expected fewer than 1000: resume some, or pause whole classes";
     let more = ledger.pause(&name(PAUSES_MAX), "me", "").await.unwrap_err();
     assert_eq!(more.to_string(), refused);
     let more = ledger.release(&name(1), "me").await.unwrap_err();

@@ -251,7 +251,7 @@ async fn the_table_of_pauses_is_wanted_and_kept() -> Result {
     database.run("DROP TABLE tb_pauses").await?;
     assert_eq!(
         database.check().await.expect_err("outdated").to_string(),
-        "table `tb` lacks its table of pauses, or this user has no right on that: run `lapsed migrate`"
+        "table `tb` lacks its table of pauses, or this user has no privileges on it: run `lapsed migrate`"
     );
     check_tasks(&mut database.conn, &tb()).await?;
     assert_eq!(

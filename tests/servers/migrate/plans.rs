@@ -74,7 +74,7 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
 10. add key `ix_tag`
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` ADD KEY `ix_tag` (`tag`)
-11. create a table for what is paused
+11. create the table of pauses
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_pauses` (
      `kind`       VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- pause; hold: what was due before; release: not held any more
@@ -86,7 +86,7 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
      `reason`     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '', -- why, for people
      PRIMARY KEY (`kind`, `class`, `method`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-12. create a table for rates that are kept without redis
+12. create the table of rates, for daemons without redis
    no ALTER TABLE, at most row locks
    CREATE TABLE `tb_rates` (
      `route`      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- its name; of a long one the beginning, and a digest

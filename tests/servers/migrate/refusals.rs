@@ -155,7 +155,7 @@ async fn who_may_not_see_the_tables_beside_has_nothing_to_do() -> Result {
     let denied = apply(&mut conn, &tb(), &options, &mut |_| {}).await;
     assert_eq!(
         denied.expect_err("no right").to_string(),
-        "cannot add key `ix_tag`: this user lacks the rights for it; \
+        "cannot add key `ix_tag`: this user lacks the privileges for it; \
          migrate as a user with ALTER, CREATE, INDEX and INSERT on the database of table `tb`"
     );
     Ok(())

@@ -1,8 +1,8 @@
 //! Statements of administration: records, redrive, prune, statistics.
 
-/// `run_now`: only what is pending. A series goes on with the occurrence that was pending: this run is one more. What
-/// was due before the moment of the hold that keeps it back (0: none does) becomes another arming, as what is due later
-/// does. What an occurrence was missed by is counted from `start_time`, if that is later: somebody wants this one now.
+/// `run_now`: makes a pending task due. A series continues with the occurrence that was pending; this run is an additional
+/// one. A task due before the time of the hold that keeps it back (0: there is none) becomes another arming, as a task due
+/// later does. Lateness of an occurrence counts from `start_time` if that is later, since this run was requested now.
 /// Unique key.
 pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        start_time = IF(recurrence IS NULL, start_time, UNIX_TIMESTAMP(NOW(3))), changed_at = UNIX_TIMESTAMP(NOW(3)), \
@@ -12,9 +12,9 @@ pub const RUN_NOW: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET \
        end_time = IF(end_time < CAST(? AS SIGNED) / 1000, UNIX_TIMESTAMP(NOW(3)), LEAST(end_time, UNIX_TIMESTAMP(NOW(3)))), retry_at = 0 \
      WHERE `key` = ? AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. `start_time` begins anew: lateness,
-/// deadline and expiry are counted from the later of the two. It stands among what fell due `REDRIVEN_AGO` ago, however
-/// long ago `end_time` is: each sweep begins there, and does not have to get past an older backlog. Unique key.
+/// `redrive`: dead to pending, with the same `end_time`, so with the same stable id. `start_time` becomes now: lateness,
+/// deadline and expiry count from the later of the two. The task is due as of `REDRIVEN_AGO` ago at the latest, however old
+/// `end_time` is: each sweep begins there, and does not have to pass an older backlog. Unique key.
 pub const REDRIVE: &str = "UPDATE `{t}` IGNORE INDEX (ix_due) SET start_time = UNIX_TIMESTAMP(NOW(3)), changed_at = UNIX_TIMESTAMP(NOW(3)), \
        run_end = end_time, retry_at = GREATEST(end_time, UNIX_TIMESTAMP(NOW(3)) - {redriven_s}), attempt = 0, crashes = 0, reason = NULL, finished_at = NULL, sts = 0, status = 0 \
      WHERE `key` = ? AND status = 2";
@@ -28,13 +28,13 @@ pub const REDRIVE_ROWS: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET start_tim
 pub const DEAD_KEYS: &str =
     "SELECT `key` FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 2";
 
-/// `discard_rows`. Primary key: a `DELETE` cannot name its index, and `status + 0` is none.
+/// `discard_rows`. Primary key: a `DELETE` cannot name its index, and `status + 0` matches no index.
 pub const DISCARD_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = 2";
 
-/// `prune`: the next rows of a finished state in the order of `ix_due`, and which of them are old enough: what is
-/// surplus has an age of its own. Ends where rows have not been due for long enough. The row of a series that a
-/// configuration wants ([`Recurrence::configured`](crate::Recurrence::configured)) says that it has ended: without it, it
-/// would be begun anew. Range on `ix_due`.
+/// `prune`: the next rows of a finished state in the order of `ix_due`, and whether each is old enough by age and as
+/// surplus. Ends at rows that have not been due for long enough. Keeps the row of a series that a configuration wants
+/// ([`Recurrence::configured`](crate::Recurrence::configured)): without it, the series would begin again. Range on
+/// `ix_due`.
 pub const FINISHED: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS old, \
        CAST(COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AS SIGNED) AS spare \
@@ -44,24 +44,23 @@ pub const FINISHED: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS d
        AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
      ORDER BY due_at, id LIMIT ?";
 
-/// `prune`: deletes what [`FINISHED`] found, if it still is finished, and as long ago as was found. Primary key, as
+/// `prune`: deletes rows that [`FINISHED`] found, if they are still finished and old enough. Primary key, as
 /// [`DISCARD_ROWS`].
 pub const PRUNE_ROWS: &str = "DELETE FROM `{t}` WHERE id IN ({ids}) AND status + 0 = ? \
        AND (recurrence IS NULL OR recurrence NOT LIKE '%\"standing\"%') \
        AND COALESCE(finished_at, end_time) <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000";
 
-/// `surplus`: which row of a status is that many places from the end. Range on `ix_due`, backwards, which covers it; so
-/// series of configurations that have ended, which are few, are counted, too.
+/// `surplus`: the row of a status that is this many places from the end. Counts the few ended series of configurations,
+/// too. Range on `ix_due`, backwards, which covers it.
 pub const FROM_END: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? AND sts = ? AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at DESC, id DESC LIMIT ?, 1";
 
-/// `surplus`: how many rows of a status there are before this place, if not more than so many. Range on `ix_due`, which
-/// covers it.
+/// `surplus`: the number of rows of a status before this place, up to a limit. Range on `ix_due`, which covers it.
 pub const COUNT_BEFORE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? AND sts = ? AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) LIMIT ?) AS counted";
 
-/// `list` and `find`: a whole row; a list names its index, and adds where it begins and ends and what fits.
+/// `list` and `find`: whole rows. A list names its index, and appends its range and conditions.
 pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(end_time * 1000 AS SIGNED) AS end_ms, \
        CAST(due_at * 1000 AS SIGNED) AS due_ms, CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
@@ -73,13 +72,13 @@ pub const RECORD: &str = "SELECT id, `key`, CAST(start_time * 1000 AS SIGNED) AS
        CAST(finished_at * 1000 AS SIGNED) AS finished_ms, CAST(adopted AS SIGNED) AS adopted \
      FROM `{t}`{index} WHERE ";
 
-/// `list`, `pick_dead`: where a row stands in an index, which has all that is read; the rest is as of [`RECORD`].
+/// `list`, `pick_dead`: the place of a row in an index, which covers it. Otherwise as [`RECORD`].
 pub const PLACE: &str = "SELECT {columns} FROM `{t}`{index} WHERE ";
 
 /// `find`. Unique key.
 pub const RECORD_BY_KEY: &str = "`key` = ?";
 
-/// `detailed_stats`, `overdue_for`: overdue and free rows, the oldest first, and for how long they have waited. Range on `ix_due`.
+/// `detailed_stats`, `overdue_for`: overdue rows without a lease, oldest first, and how long they have waited. Range on `ix_due`.
 pub const OLDEST_OVERDUE: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST((UNIX_TIMESTAMP(NOW(3)) - due_at) * 1000 AS SIGNED) AS overdue_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
@@ -87,7 +86,7 @@ pub const OLDEST_OVERDUE: &str = "SELECT id, `key`, CAST(due_at * 1000 AS SIGNED
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `detailed_stats`: rows that are not finished, those that fall due first, by class and method. Range on `ix_due`.
+/// `detailed_stats`: unfinished rows by class and method, earliest due time first. Range on `ix_due`.
 pub const STATS_UNFINISHED: &str = "SELECT name, COUNT(*) AS looked_at, \
        CAST(SUM(NOT leased AND NOT waits) AS SIGNED) AS pending, CAST(SUM(NOT leased AND waits) AS SIGNED) AS waiting, \
        CAST(SUM(leased) AS SIGNED) AS running, CAST(SUM(NOT leased AND late >= 0) AS SIGNED) AS overdue, \
@@ -102,21 +101,21 @@ pub const STATS_DEAD: &str = "SELECT name, COUNT(*) AS dead \
      FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name FROM `{t}` FORCE INDEX (ix_due) WHERE status = 2 LIMIT ?) AS looked \
      GROUP BY name";
 
-/// `detailed_stats`: of the done rows that fell due last, how long those took that ended lately and at the first attempt. Range on
-/// `ix_due`, backwards.
+/// `detailed_stats`: of the done rows that fell due last, the time from due to done of those that succeeded recently and at
+/// the first attempt. Range on `ix_due`, backwards.
 pub const STATS_DONE: &str = "SELECT name, CAST(GREATEST(took, 0) * 1000 AS SIGNED) AS took_ms \
      FROM (SELECT SUBSTRING_INDEX(`key`, '@', 2) AS name, attempt, finished_at, finished_at - GREATEST(end_time, start_time) AS took \
        FROM `{t}` FORCE INDEX (ix_due) WHERE status = 1 AND sts = 0 ORDER BY due_at DESC, id DESC LIMIT ?) AS latest \
      WHERE attempt = 1 AND finished_at >= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED)";
 
-/// `detailed_stats`: how many rows have this status, if not more than so many. Range on `ix_due`, which covers it.
+/// `detailed_stats`: the number of rows with this status, up to a limit. Range on `ix_due`, which covers it.
 pub const COUNT_STATUS: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = ? LIMIT ?) AS counted";
 
-/// `detailed_stats`: as [`COUNT_STATUS`], of what is not finished.
+/// `detailed_stats`: as [`COUNT_STATUS`], of unfinished rows.
 pub const COUNT_PENDING: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 LIMIT ?) AS counted";
 
-/// `detailed_stats`: as [`COUNT_PENDING`], of what has fallen due.
+/// `detailed_stats`: as [`COUNT_PENDING`], of rows that are due.
 pub const COUNT_DUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) LIMIT ?) AS counted";

@@ -1,26 +1,26 @@
 //! Statements of adoption: adopt, withdraw, undelete.
 
-/// `adopt` of a key without a row: a row by itself, since a statement that waits for the lock of one row while it
-/// holds another's could deadlock with a program that writes such rows in a transaction. Whoever has inserted it
-/// meanwhile wins: error 1062 is an answer. Unique key.
+/// `adopt` of a key without a row. One row only: a statement that waits for the lock of one row while it holds another's could
+/// deadlock with a program that writes such rows in a transaction. First writer wins; duplicate key (1062) means that the
+/// row exists already. Unique key.
 pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) \
      VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
 
-/// `adopt` of many keys, before [`ADOPT_MANY`]: answers the rows that are there, and fails at once where another session is
-/// writing one: a transaction that had to wait for such a statement could be chosen to end a deadlock. Unique key.
+/// `adopt` of many keys, before [`ADOPT_MANY`]: returns the rows that exist, and fails at once where another session is
+/// writing one. If a program's transaction had to wait for such a statement, the server could roll it back to end a
+/// deadlock. Unique key.
 pub const ADOPT_LOOK: &str =
     "SELECT id FROM `{t}` FORCE INDEX (uk_key) WHERE `key` IN ({keys}) FOR UPDATE NOWAIT";
 
-/// `adopt` of many keys without rows, where [`ADOPT_LOOK`] has found nothing in the way: [`ADOPT_NEW`] for each, all or
-/// none. Unique key.
+/// `adopt` of many keys without rows, if [`ADOPT_LOOK`] has found nothing in the way: [`ADOPT_NEW`] for each, all or none.
+/// Unique key.
 pub const ADOPT_MANY: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) VALUES {rows}";
 pub(super) const ADOPT_ROW: &str =
     "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
 
-/// `adopt` of a key whose row is another arming: as [`CREATE`](super::CREATE) would, if the row still is what it was when this was
-/// decided: nothing was said about it since, so no acknowledged write is undone. `changed_at` becomes the moment at which the
-/// key was heard to be armed, since what is heard later counts. A task that is moved keeps its payload, tag and limit; one
-/// that had finished begins anew without. Primary key.
+/// `adopt` of a key whose row is another arming: as [`CREATE`](super::CREATE), if the row has not changed since the decision,
+/// so that no acknowledged write is undone. `changed_at` becomes the time at which the key was armed, since later changes
+/// override this one. A task that has not finished keeps payload, tag and limit; a finished one does not. Primary key.
 pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        start_time = CAST(? AS SIGNED) / 1000, changed_at = start_time, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        adopted = IF(?, 1, adopted), \
@@ -31,10 +31,9 @@ pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        AND changed_at = CAST(? AS SIGNED) / 1000 AND start_time = CAST(? AS SIGNED) / 1000 \
        AND (lease_until >= UNIX_TIMESTAMP(NOW(3))) = ?";
 
-/// `withdraw`: an adopted task that is not about to fall due, and of which nothing was said since the look; its key was
-/// deleted. `adopted = 2` says so, since the next key of this name is then a new one whatever its time. What waits behind
-/// a run is cancelled when that run ends, as by [`CANCEL`](super::CANCEL). A series that somebody's key has moved is more than that key.
-/// Primary key.
+/// `withdraw`: cancels an adopted task whose key was deleted, if it is not about to fall due and has not changed since it was
+/// looked up. `adopted = 2` records this: the next key of this name is a new one, whatever its time. A task that follows a run
+/// is cancelled when that run ends, as by [`CANCEL`](super::CANCEL). A series outlives a key that has moved it. Primary key.
 pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, adopted = 2, \
        changed_at = GREATEST(changed_at, CAST(? AS SIGNED) / 1000), finished_at = changed_at, \
        owner = IF(lease_until < UNIX_TIMESTAMP(NOW(3)), NULL, owner), \
@@ -44,9 +43,9 @@ pub const WITHDRAW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 1, adop
        AND changed_at = CAST(? AS SIGNED) / 1000 AND start_time = CAST(? AS SIGNED) / 1000 \
        AND due_at > UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000";
 
-/// `undelete`: a legacy program deleted the row, then armed the key again. Not what was cancelled during a run whose daemon
-/// died: `finished_at` is set then, and that or `changed_at` (`start_time` may be a little ahead of the server's clock) is not
-/// before `start_time`, which such programs write in whole seconds. Primary key.
+/// `undelete`: a legacy program deleted the row, then armed the key again. Does not match a task that was cancelled during a
+/// run whose daemon died: that has `finished_at`, and the later of it and `changed_at` is not before `start_time`. Legacy
+/// programs write `start_time` in whole seconds, and it may be slightly ahead of the server's clock. Primary key.
 pub const UNDELETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET sts = 0, finished_at = NULL \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 0 AND sts = 1 \
        AND NOT COALESCE(GREATEST(finished_at, changed_at) >= start_time + IF(start_time = FLOOR(start_time), 1, 0), 0)";

@@ -1,6 +1,6 @@
 //! Statements of claims: look up, claim, renew, end leases.
 
-/// `look_up`, and the answers of `create`, `cancel`, `reschedule`: where keys stand. Unique key.
+/// `look_up`, and the results of `create`, `cancel`, `reschedule`: state and arming of keys. Unique key.
 pub const LOOKUP: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(status AS SIGNED) AS status, CAST(sts AS SIGNED) AS sts, \
        CAST(lease_until >= UNIX_TIMESTAMP(NOW(3)) AS SIGNED) AS leased, \
@@ -9,15 +9,15 @@ pub const LOOKUP: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS e
        CAST(changed_at * 1000 AS SIGNED) AS changed_ms, CAST(finished_at * 1000 AS SIGNED) AS finished_ms \
      FROM `{t}` WHERE `key` IN ({keys})";
 
-/// Behind [`LOOKUP`] in a transaction that may have read before: as the rows are now. The statement before it has locked
-/// them.
+/// Appended to [`LOOKUP`] in a transaction that may have read before: reads the rows as they are now. The statement before
+/// it has locked them.
 pub const AS_IT_IS_NOW: &str = " LOCK IN SHARE MODE";
 
-/// `claim`: takes those that are pending, due and free. Primary key.
+/// `claim`: takes rows that are pending, due and not leased. Primary key.
 ///
-/// Changes no indexed value (`due_at` stays what it was), which makes it twice as fast. The counters
-/// belong to `run_end`: with another `end_time` they start anew. A lease that was still there has run
-/// out, and counts as a crash. Counters stop at the end of their columns: one row must not fail the batch.
+/// Changes no indexed value (`due_at` stays the same), which makes it twice as fast. The counters belong to `run_end`: with
+/// another `end_time` they start from zero. A lease that is still set has expired, and counts as a crash. Counters saturate,
+/// so that one row does not fail the batch.
 pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        attempt = LEAST(IF(run_end = end_time, attempt, 0), 65534) + 1, \
        crashes = IF(run_end = end_time, LEAST(crashes + (lease_until > 0), 255), 0), \
@@ -27,8 +27,8 @@ pub const CLAIM: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
      WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// `claim`: which ones became ours. `owner` alone has no index, hence the ids. Of a payload that is too long only the
-/// length is read. Primary key.
+/// `claim`: reads the rows that were claimed. `owner` has no index, hence the ids. Of a payload that is too long, reads only
+/// the length. Primary key.
 pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
        CAST(start_time * 1000 AS SIGNED) AS start_ms, CAST(attempt AS SIGNED) AS attempt, CAST(crashes AS SIGNED) AS crashes, \
        CAST(max_attempts AS SIGNED) AS max_attempts, tag, IF(LENGTH(payload) <= {payload_max}, payload, NULL) AS payload, \
@@ -36,16 +36,16 @@ pub const CLAIMED: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS 
        IF(history LIKE '{\"how\":\"snoozed\"%', SUBSTRING_INDEX(history, '\n', 1), NULL) AS snoozed, recurrence \
      FROM `{t}` WHERE id IN ({ids}) AND owner = ?";
 
-/// `claim`, whose answer was lost: gives back whatever it took. Primary key.
+/// `claim` whose answer was lost: releases what it took. Primary key.
 pub const DISOWN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = GREATEST(attempt, 1) - 1, lease_until = 0, \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `renew`: prolongs what is still ours; never revives a lease that ran out. Primary key.
+/// `renew`: extends leases that this daemon holds. Never revives an expired one. Primary key.
 pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
-/// `renew`: which ones hold. Primary key.
+/// `renew`: reads which leases hold. Primary key.
 pub const RENEWED: &str =
     "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
@@ -56,19 +56,19 @@ pub const LEASES: &str = "SELECT id, owner, daemon, CAST(lease_until * 1000 AS S
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
        AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id <= ?)";
 
-/// `end_leases`: they have run out a millisecond ago; the next claim counts the crash. Primary key.
+/// `end_leases`: the leases expired a millisecond ago, and the next claim counts a crash. Primary key.
 pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UNIX_TIMESTAMP(NOW(3)) - 0.001 \
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
-/// `free_of`, and `scan_news` of what is overdue: which of these rows a claim could take. Primary key.
+/// `claimable`, and `scan_new` of overdue rows: those of these rows that a claim could take. Primary key.
 pub const FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 
-/// Which of these rows no other session has locked. Only a hint (the locks are gone when it
-/// returns): it spares the others of a batch from waiting for one. Primary key.
+/// Those of these rows that no other session has locked. Only a hint, since the locks are gone when it returns: it spares
+/// the other rows of a batch the wait for a locked one. Primary key.
 pub const UNLOCKED: &str =
     "SELECT id FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE SKIP LOCKED";
 
-/// Which of these rows exist. Primary key.
+/// Those of these rows that exist. Primary key.
 pub const EXISTING: &str = "SELECT id FROM `{t}` WHERE id IN ({ids})";

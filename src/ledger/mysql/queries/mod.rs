@@ -1,21 +1,21 @@
-//! Every SQL statement of the adapter, and why it is written the way it is.
+//! Every SQL statement of the adapter, and why it is written as it is.
 //!
-//! `{t}` is the table, `{keys}`, `{ids}`, `{fences}` and `{rows}` are lists of bound values; nothing
-//! else is ever put into a text. Lists are padded to a power of two by repeating their last value, so
-//! that a handful of prepared statements serves every batch size.
+//! `{t}` is the table; `{keys}`, `{ids}`, `{fences}` and `{rows}` are lists of bound values. Nothing else is inserted into a
+//! text. Lists are padded to a power of two by repeating their last value, so that a handful of prepared statements serves
+//! every batch size.
 //!
-//! Times are bound and read as integer milliseconds. `UNIX_TIMESTAMP(NOW(3))` is the clock that
-//! decides; the session's time zone is UTC, so no hour of it comes twice.
+//! Times are bound and read as integer milliseconds. `UNIX_TIMESTAMP(NOW(3))` is the clock that decides. The session's time
+//! zone is UTC, which repeats no hour.
 //!
-//! All updates are single autocommit statements over rows named by id. Assignments run from left to
-//! right, and several rely on it: a column must not be read behind its own assignment.
+//! All updates are single autocommit statements over rows named by id. Assignments run from left to right, and several rely
+//! on it: a column must not be read after its own assignment.
 //!
-//! `changed_at` orders what is said about a task: every statement that changes an arming on somebody's behalf stamps it
-//! with the clock that decides, and adoption compares it with the moment at which a key was heard to be armed. Claims,
-//! renewals and the end of a run do not touch it.
+//! `changed_at` orders the changes of a task. Every statement that changes an arming on behalf of a caller sets it to the
+//! ledger's clock, and adoption compares it with the time at which a key was armed. Claims, renewals and settlements do not
+//! change it.
 //!
-//! They name their index, or rule `ix_due` out: where few rows are pending the optimizer would walk all of
-//! those instead, and wait for the locks of rows that the statement does not name.
+//! Statements name their index or exclude `ix_due`: if few rows are pending, the optimizer would otherwise read all of those,
+//! and wait for the locks of rows that the statement does not name.
 
 mod admin;
 mod adoption;
@@ -62,17 +62,17 @@ pub use self::settle::{
     RETRY, SETTLED, SNOOZE, TIDY,
 };
 
-/// `{now_ns}`: the ledger's clock in nanoseconds, as exact as it is.
+/// `{now_ns}`: the ledger's clock in nanoseconds, with the precision that the server has.
 const NOW_NS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED) * 1000";
 
-/// The ledger's clock, in microseconds. Used by every process that follows it, once in a few seconds.
+/// The ledger's clock, in microseconds. Every process that follows it runs this every few seconds.
 pub const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
 
-/// The character set of the column of keys. Bound: the table's name.
+/// The character set of the column of keys. Bound: the name of the table.
 pub const KEY_CHARSET: &str = "SELECT CAST(CHARACTER_SET_NAME AS CHAR) FROM information_schema.COLUMNS \
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND COLUMN_NAME = 'key'";
 
-/// Whether the server knows this setting: no row where it does not.
+/// Returns a row if the server knows this setting.
 pub const SNAPSHOT_ISOLATION: &str = "SHOW VARIABLES LIKE 'innodb_snapshot_isolation'";
 
 /// The statements of one table.
@@ -82,14 +82,14 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Statements for `table`, whose name is plain letters, digits and `_`.
+    /// Builds the statements for `table`, whose name consists of letters, digits and `_`.
     pub fn new(table: &TableName) -> Self {
         Self {
             table: table.to_string(),
         }
     }
 
-    /// A statement without lists.
+    /// Returns a statement without lists.
     pub fn plain(&self, template: &str) -> String {
         template
             .replace("{t}", &self.table)
@@ -98,17 +98,17 @@ impl Queries {
             .replace("{redriven_s}", &REDRIVEN_AGO.as_secs().to_string())
     }
 
-    /// [`RECORD`] of one key.
+    /// Returns [`RECORD`] for one key.
     pub fn record_by_key(&self) -> String {
         self.plain(RECORD).replace("{index}", "") + RECORD_BY_KEY
     }
 
-    /// A statement with its list of keys, `n` long.
+    /// Returns a statement with a list of `n` keys.
     pub fn with_keys(&self, template: &str, n: usize) -> String {
         self.plain(template).replace("{keys}", &list("?", n))
     }
 
-    /// A statement with its lists of ids, owners and fences, each `n` long.
+    /// Returns a statement with lists of `n` ids, owners or fences.
     pub fn with_rows(&self, template: &str, n: usize) -> String {
         self.plain(template)
             .replace("{ids}", &list("?", n))
@@ -116,13 +116,13 @@ impl Queries {
             .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
     }
 
-    /// [`ADOPT_MANY`] for `n` rows.
+    /// Returns [`ADOPT_MANY`] for `n` rows.
     pub fn adopt_many(&self, n: usize) -> String {
         self.plain(ADOPT_MANY)
             .replace("{rows}", &list(ADOPT_ROW, n))
     }
 
-    /// [`UNPAUSED_OLDEST`] or [`UNPAUSED_NEWEST`] with so many names of what is paused, and of what is released.
+    /// Returns [`UNPAUSED_OLDEST`] or [`UNPAUSED_NEWEST`] for these numbers of paused and of released names.
     pub fn unpaused(&self, template: &str, names: usize, released: usize) -> String {
         self.plain(template)
             .replace("{unpaused}", UNPAUSED)
@@ -130,7 +130,7 @@ impl Queries {
             .replace("{released}", &list("?", released))
     }
 
-    /// [`CREATE`] for `n` rows; unless they move what is there, each has one value more: its mark.
+    /// Returns [`CREATE`] for `n` rows. Unless the policy moves rows, each row has one more value: its mark.
     pub fn create(&self, n: usize, policy: IfPending) -> String {
         const NO_MARK: &str = "0";
         const MARK: &str = "CAST(? AS SIGNED) / 1000";

@@ -1,26 +1,26 @@
 //! Statements that scan pending rows by due time.
 
-/// `scan`, overdue and free, the oldest first. Range on `ix_due`.
+/// `scan` of overdue rows without a lease, oldest first. Range on `ix_due`.
 ///
-/// Where a page begins is said as two ranges, a moment from some row on and what comes after it: with many rows due in one
-/// millisecond, each page would walk over those before it otherwise.
+/// The start of a page is expressed as two ranges, one time from a row on and all later times: with many rows due in the
+/// same millisecond, each page would otherwise read those before it.
 ///
-/// `FORCE INDEX`, because with most of the table overdue the statistics speak for a full scan and a sort.
+/// `FORCE INDEX`, because the statistics favour a full scan and a sort while most of the table is overdue.
 pub const SCAN_OVERDUE_OLDEST: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `scan`, overdue and free, the newest first. Range on `ix_due`, backwards.
+/// `scan` of overdue rows without a lease, newest first. Range on `ix_due`, backwards.
 pub const SCAN_OVERDUE_NEWEST: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 AND lease_until < UNIX_TIMESTAMP(NOW(3)) \
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at DESC, id DESC LIMIT ?";
 
-/// `scan`, due from now until the horizon; `sts` is 0 for live rows and 1 for those a legacy program
-/// has deleted. Range on `ix_due`.
+/// `scan` of rows due between now and the horizon. `sts` is 0 for live rows and 1 for those that a legacy program has
+/// deleted. Range on `ix_due`.
 pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = ? AND due_at > UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
@@ -28,9 +28,9 @@ pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) 
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `scan_news`: as [`SCAN_AHEAD`] of live rows, what the index alone says. Range on `ix_due`, which covers it.
+/// `scan_new`: as [`SCAN_AHEAD`] for live rows, from the index alone. Range on `ix_due`, which covers it.
 ///
-/// The buckets come first: an entry of another daemon is then passed by without any arithmetic on its times.
+/// The buckets come first, so that an entry of another daemon costs no arithmetic on its times.
 pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
@@ -39,7 +39,7 @@ pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `scan_news`: as [`SCAN_OVERDUE_OLDEST`], what the index alone says, leased or not. Range on `ix_due`, which covers it.
+/// `scan_new`: as [`SCAN_OVERDUE_OLDEST`], from the index alone, leased or not. Range on `ix_due`, which covers it.
 pub const GLANCE_OVERDUE_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
@@ -47,7 +47,7 @@ pub const GLANCE_OVERDUE_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `scan_news`: as [`GLANCE_OVERDUE_OLDEST`], the newest first. Range on `ix_due`, backwards.
+/// `scan_new`: as [`GLANCE_OVERDUE_OLDEST`], newest first. Range on `ix_due`, backwards.
 pub const GLANCE_OVERDUE_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
@@ -55,6 +55,6 @@ pub const GLANCE_OVERDUE_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at DESC, id DESC LIMIT ?";
 
-/// `scan_news`: the rows that were not known, if they are still pending. Primary key.
+/// `scan_new`: the rows that were not known, if they are still pending. Primary key.
 pub const UPCOMING: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0";

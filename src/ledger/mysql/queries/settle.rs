@@ -1,48 +1,47 @@
-//! Statements that settle a run.
+//! Statements that settle runs.
 
-/// `settle`, success. Exact per row; `id IN` stands beside the row constructor because MariaDB scans
-/// the table for a row constructor alone. Primary key.
+/// `settle`, completed. Exact for each row; the row constructor comes with `id IN`, because MariaDB scans the table for a row
+/// constructor alone. Primary key.
 pub const COMPLETE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0";
 
-/// `settle`, success of which something is kept: a row by itself. Primary key.
+/// `settle`, completed with a result: one row. Primary key.
 pub const COMPLETE_WITH: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL, result = ? \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
-/// `settle`, released: as if it had not been claimed. `lease_until > 0` makes repeating it harmless.
-/// A cancellation that waited for the run's end takes effect. `attempt` is 0 if the key was moved away and
-/// back meanwhile. An occurrence of a series keeps its attempt: what was begun is not missed, however late it is begun
-/// again. Primary key.
+/// `settle`, released: gives the attempt back. `lease_until > 0` makes repeating it harmless. A cancellation that waited for the
+/// end of the run takes effect. `attempt` is 0 if the key was moved away and back meanwhile. An occurrence of a series keeps
+/// its attempt: once begun it is not missed, however late it begins again. Primary key.
 pub const RELEASE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET attempt = IF(recurrence IS NULL, GREATEST(attempt, 1) - 1, attempt), lease_until = 0, \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id IN ({ids}) AND (id, end_time, owner) IN ({fences}) AND status = 0 AND lease_until > 0";
 
-/// `settle`, to be tried again. An attempt that ended by itself clears the crashes. The history is a line for each entry,
-/// cut to [`HISTORY_MAX`](crate::task::HISTORY_MAX). Primary key.
+/// `settle`, retry. An attempt that ended by itself clears the crashes. The history has a line for each entry, and at most
+/// [`HISTORY_MAX`](crate::task::HISTORY_MAX) lines. Primary key.
 pub const RETRY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, last_error = ?, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle`, snoozed: a retry whose attempt is given back, and that failed at nothing. In a row of snoozes the newest
-/// entry of the history stands for all. Primary key.
+/// `settle`, snoozed: a retry that gives the attempt back and is not a failure. Of consecutive snoozes, the history keeps one
+/// entry. Primary key.
 pub const SNOOZE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET retry_at = CAST(? AS SIGNED) / 1000, crashes = 0, attempt = GREATEST(attempt, 1) - 1, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, IF(history LIKE '{\"how\":\"snoozed\"%', \
          NULLIF(SUBSTRING(history, LOCATE('\n', CONCAT(history, '\n')) + 1), ''), history)), '\n', 10), lease_until = 0, \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle`, given up. What is dead without having been run (expired, poison) gives its attempt back. Primary key.
+/// `settle`, buried. A task that is dead without having run (expired, poison) gives its attempt back. Primary key.
 pub const BURY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET reason = IF(sts = 1, NULL, ?), attempt = attempt - LEAST(attempt, ?), last_error = ?, \
        history = SUBSTRING_INDEX(CONCAT_WS('\n', ?, history), '\n', 10), lease_until = 0, \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), UNIX_TIMESTAMP(NOW(3))), \
        status = IF(sts = 1, 3, 2) \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0 AND lease_until > 0";
 
-/// `settle` and `complete_in` of a series: its next arming, in place of the completion. One that was cancelled during
-/// the run only ends, as the first value says. Which of the two it is to be is said by `sts`, so that whoever writes it
-/// knows what was written. A handler that marked the row processed itself, as programs do that know only the first six
-/// columns, has succeeded. Snoozes are counted within one occurrence. The owner stays as proof of who wrote it. Primary
+/// `settle` and `complete_in` of a series: moves the row to the next arming instead of completing it. A series that was
+/// cancelled during the run ends with the status in the first value. The caller chooses between the two by the bound `sts`,
+/// so that it knows what was written. A row that the handler itself marked processed, as programs do that know only the first
+/// six columns, counts as succeeded. Snoozes count within one occurrence. The owner stays as proof of who wrote it. Primary
 /// key.
 pub const NEXT_OCCURRENCE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), NULL), status = IF(sts = 1, ?, 0), \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = IF(?, ?, last_error), result = IF(?, ?, result), adopted = IF(sts = 1, adopted, 0), \
@@ -53,29 +52,29 @@ pub const NEXT_OCCURRENCE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finish
        end_time = IF(sts = 1, end_time, CAST(? AS SIGNED) / 1000) \
      WHERE sts = ? AND status <= ? AND lease_until > 0 AND id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ?";
 
-/// `settle`: what the rows look like afterwards, where fewer matched than were sent. Primary key.
+/// `settle`: reads the rows afterwards, if fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left, \
        CAST(recurrence IS NOT NULL AS SIGNED) AS comes_again FROM `{t}` WHERE id IN ({ids})";
 
-/// `settle`: the key was created anew during the run: gives the lease back. If that newer arming was cancelled meanwhile, the
-/// cancellation takes effect. Primary key.
+/// `settle` of a superseded run: gives the lease back. If the newer arming was cancelled meanwhile, the cancellation takes
+/// effect. Primary key.
 pub const GIVE_BACK: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, \
        finished_at = IF(sts = 1, COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))), finished_at), status = IF(sts = 1, 3, 0) \
      WHERE id = ? AND owner = ? AND end_time <> CAST(? AS SIGNED) / 1000 AND status = 0";
 
-/// `settle`: the handler marked the row processed itself, as programs do that know only the first
-/// six columns. Primary key.
+/// `settle` of a row that the handler itself marked processed, as programs do that know only the first six columns. Primary
+/// key.
 pub const TIDY: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = 0, finished_at = COALESCE(finished_at, UNIX_TIMESTAMP(NOW(3))) \
      WHERE id = ? AND owner = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = 1";
 
-/// `complete_in`: the completion as the last statement of the handler's own transaction. Primary key.
+/// `complete_in`: the completion, as the last statement of the handler's own transaction. Primary key.
 pub const COMPLETE_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET status = 1, finished_at = UNIX_TIMESTAMP(NOW(3)), lease_until = 0, last_error = NULL, \
        result = ? \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND owner = ? AND status = 0";
 
-/// `again_in`: completes this arming and makes the next one, in the handler's own transaction. For a task that was
-/// cancelled during the run there is [`COMPLETE_IN`]. Primary key.
+/// `again_in`: completes this arming and creates the next one, in the handler's own transaction. A task that was cancelled
+/// during the run takes [`COMPLETE_IN`] instead. Primary key.
 pub const AGAIN_IN: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        lease_until = 0, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, last_error = NULL, result = NULL, history = NULL, owner = NULL, adopted = 0, \
        recurrence = IF(recurrence LIKE '%\"moved_from\"%', JSON_REMOVE(recurrence, '$.moved_from'), recurrence), \
