@@ -9,7 +9,7 @@ use super::arming::{arm, disarm_cancelled};
 use super::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, TaskClient};
 use crate::clock::LedgerClock;
 use crate::ledger::mysql::MysqlLedger;
-use crate::ledger::{CancelAnswer, Created, Transactions};
+use crate::ledger::{CancelAnswer, Created};
 use crate::task::{Arming, TaskKey};
 use crate::timer::Timer;
 

@@ -1,10 +1,10 @@
-//! The seam for transactions on the ledger's own database.
+//! The seam for transactions of handlers on the ledger's own database.
 
 use async_trait::async_trait;
-use sqlx::{MySqlConnection, MySqlTransaction};
+use sqlx::MySqlTransaction;
 
-use super::{CancelAnswer, Created, Lease, LedgerError, NewTask};
-use crate::task::{Outcome, TaskKey, UnixMs};
+use super::{Lease, LedgerError};
+use crate::task::{Outcome, UnixMs};
 
 /// A transaction on the ledger's database, begun by [`MysqlTask::begin`](crate::MysqlTask::begin).
 pub type TaskTransaction = MySqlTransaction<'static>;
@@ -49,8 +49,7 @@ pub enum TransactionError {
     },
 }
 
-/// Settling, creating and cancelling tasks within transactions on the ledger's database. Called by
-/// [`MysqlTask`](crate::MysqlTask) on behalf of handlers, and by [`TaskClient`](crate::TaskClient).
+/// Transactions that settle a run. Called by [`MysqlTask`](crate::MysqlTask) on behalf of handlers.
 #[async_trait]
 pub trait Transactions: Send + Sync {
     /// Begins a transaction in a session with the server's defaults, except for the time zone, which is UTC.
@@ -67,24 +66,4 @@ pub trait Transactions: Send + Sync {
         ending: Ending,
         result: Option<String>,
     ) -> Result<Option<Outcome>, TransactionError>;
-
-    /// Creates tasks in the caller's own transaction: they exist if and only if it commits.
-    ///
-    /// # Errors
-    /// [`LedgerError`]; the transaction can then only be rolled back.
-    async fn create_in(
-        &self,
-        tx: &mut MySqlConnection,
-        tasks: &[NewTask],
-    ) -> Result<Vec<Created>, LedgerError>;
-
-    /// Cancels a task in the caller's own transaction: it is cancelled if and only if that commits.
-    ///
-    /// # Errors
-    /// [`LedgerError`]; the transaction can then only be rolled back.
-    async fn cancel_in(
-        &self,
-        tx: &mut MySqlConnection,
-        key: &TaskKey,
-    ) -> Result<CancelAnswer, LedgerError>;
 }

@@ -62,8 +62,14 @@ impl Transactions for MysqlLedger {
             }
         }
     }
+}
 
-    async fn create_in(
+impl MysqlLedger {
+    /// Creates tasks in the caller's own transaction: they exist if and only if it commits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the transaction can then only be rolled back.
+    pub async fn create_in(
         &self,
         tx: &mut MySqlConnection,
         tasks: &[NewTask],
@@ -92,7 +98,11 @@ impl Transactions for MysqlLedger {
             .collect()
     }
 
-    async fn cancel_in(
+    /// Cancels a task in the caller's own transaction: it is cancelled if and only if that commits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the transaction can then only be rolled back.
+    pub async fn cancel_in(
         &self,
         tx: &mut MySqlConnection,
         key: &TaskKey,
@@ -106,9 +116,7 @@ impl Transactions for MysqlLedger {
         let lookups = self.look_up_rows_in(tx, &[key.as_str()]).await?;
         Ok(cancel_answer(lookups.first()))
     }
-}
 
-impl MysqlLedger {
     async fn completion(
         &self,
         result: Option<String>,

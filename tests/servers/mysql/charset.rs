@@ -4,7 +4,7 @@ use lapsed::ledger::migrate::{self, Options};
 use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, Claims, IfPending, LedgerError,
-    NewTask, Producer, RescheduleAnswer, Transactions,
+    NewTask, Producer, RescheduleAnswer,
 };
 use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{TaskKey, UnixMs};

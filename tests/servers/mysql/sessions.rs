@@ -1,7 +1,7 @@
 //! Statements in transactions of somebody else's session.
 
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{CancelAnswer, Claims, IfPending, NewTask, Producer, Stands, Transactions};
+use lapsed::ledger::{CancelAnswer, Claims, IfPending, NewTask, Producer, Stands};
 use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection};
 
