@@ -2,7 +2,7 @@
 
 use super::arming::arm;
 use super::{ClientError, IntoTask, NotArmed, Receipt, Task, TaskClient};
-use crate::ledger::recurring::{Established, Insistence, establish};
+use crate::ledger::recurring::{DeclaredBy, Established, establish};
 use crate::ledger::{Created, IfPending, NewTask, Stands};
 use crate::task::{DELAY_MAX, Recurrence, RecurrenceError, ScheduleError, State, UnixMs};
 
@@ -55,7 +55,7 @@ impl TaskClient {
             recurrence: Some(recurrence),
             ..NewTask::new(key.clone(), now)
         };
-        let established = establish(&*self.ledger, &task, Insistence::Now).await?;
+        let established = establish(&*self.ledger, &task, DeclaredBy::Producer).await?;
         let (arming, state, older_run, written) = match established {
             Established::Begun(arming) => (arming, State::Pending, false, true),
             Established::Changed { arming, older_run } => match older_run {

@@ -11,7 +11,7 @@
 //! | [`Admin`] | operators, gauges |
 //! | [`Retention`] | the deletion of finished tasks |
 //! | [`Pauses`] | operators, the pause reader |
-//! | [`Transactions`] | handlers and producers with transactions on the ledger's database |
+//! | [`Transactions`] | handlers with transactions on the ledger's database |
 //!
 //! [`Ledger`] is all of them. It has two adapters, [`MysqlLedger`](mysql::MysqlLedger) and
 //! [`MemoryLedger`](memory::MemoryLedger), which pass the same conformance suite. All seams are object-safe.
@@ -72,7 +72,9 @@ pub use self::retention::{Prune, PruneCursor, Pruned, Retention};
 pub use self::scans::Scans;
 pub use self::series::SeriesRow;
 pub use self::settlement::{Settled, Settlement};
-pub use self::stats::{DetailedStats, DetailedStatsLimits, LATELY, MethodStats, Spread, Stats};
+pub use self::stats::{
+    DetailedStats, DetailedStatsLimits, MethodStats, Percentiles, RECENT, Stats,
+};
 #[cfg(feature = "mysql")]
 pub use self::transactions::{Ending, TaskTransaction, TransactionError, Transactions};
 use crate::clock::LedgerClock;
@@ -98,7 +100,7 @@ pub trait Ledger: Claims + Scans + Producer + Adoption + Admin + Retention + Pau
     /// Does not check that [pauses](Pauses::pauses) can be read.
     async fn check(&self) -> Result<(), LedgerError>;
 
-    /// Returns the seam for transactions, or `None` if this ledger is not in a database.
+    /// Returns the seam for transactions of handlers, or `None` if this ledger is not in a database.
     #[cfg(feature = "mysql")]
     fn transactions(&self) -> Option<&dyn Transactions> {
         None

@@ -14,12 +14,12 @@ const ROUNDS_MAX: u32 = 8;
 
 /// Origin of a request to establish a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Insistence {
+pub enum DeclaredBy {
     /// A producer. Restarts a finished or cancelled series, and moves a running occurrence.
-    Now,
+    Producer,
     /// A configuration, at every start. Leaves a finished or cancelled series alone until the configuration changes, and a
     /// running occurrence until it has ended.
-    Configured,
+    Configuration,
 }
 
 /// Result of [`establish`].
@@ -52,7 +52,7 @@ pub enum Established {
 pub async fn establish(
     ledger: &dyn Ledger,
     task: &NewTask,
-    insistence: Insistence,
+    declared_by: DeclaredBy,
 ) -> Result<Established, LedgerError> {
     let invalid = |error: RecurrenceError| LedgerError::Invalid(error.to_string());
     let Some(wanted) = &task.recurrence else {
@@ -66,7 +66,7 @@ pub async fn establish(
         let stored = stored.map(|(_, recurrence)| recurrence);
         let plan = match &row {
             None => Plan::Write { keeps_due: false },
-            Some(row) => plan(task, wanted, row, stored.as_ref(), insistence),
+            Some(row) => plan(task, wanted, row, stored.as_ref(), declared_by),
         };
         let lookup = row.as_ref().map(|row| &row.lookup);
         let keeps_due = match (plan, &row) {
@@ -86,11 +86,11 @@ pub async fn establish(
             || stored
                 .as_ref()
                 .is_some_and(|stored| stored.start() == wanted.start());
-        let behind = match insistence {
-            Insistence::Now if !has_begun => wanted.starts_after(now),
+        let behind = match declared_by {
+            DeclaredBy::Producer if !has_begun => wanted.starts_after(now),
             _ => now,
         };
-        let recurrence = begun(wanted, stored.as_ref(), insistence, now);
+        let recurrence = begun(wanted, stored.as_ref(), declared_by, now);
         let right = lookup
             .map(|lookup| lookup.arming.due)
             .filter(|due| keeps_due && *due > now && recurrence.has(*due));
@@ -150,7 +150,7 @@ fn plan(
     wanted: &Recurrence,
     row: &SeriesRow,
     stored: Option<&Recurrence>,
-    insistence: Insistence,
+    declared_by: DeclaredBy,
 ) -> Plan {
     let SeriesRow {
         lookup,
@@ -163,11 +163,11 @@ fn plan(
         && (payload, tag, max_attempts) == (&task.payload, &task.tag, &task.max_attempts);
     let finished = lookup.state.is_finished() || lookup.cancelling;
     let is_marked = stored.is_some_and(Recurrence::is_configured);
-    match (is_same, finished, insistence) {
-        (true, _, Insistence::Configured) if !is_marked => Plan::Mark,
+    match (is_same, finished, declared_by) {
+        (true, _, DeclaredBy::Configuration) if !is_marked => Plan::Mark,
         (true, false, _) => Plan::Leave(Left::Unchanged),
-        (true, true, Insistence::Configured) => Plan::Leave(Left::Ended),
-        (_, _, Insistence::Configured) if lookup.state == State::Running => {
+        (true, true, DeclaredBy::Configuration) => Plan::Leave(Left::Ended),
+        (_, _, DeclaredBy::Configuration) if lookup.state == State::Running => {
             Plan::Leave(Left::Running)
         }
         (_, finished, _) => Plan::Write {
@@ -181,18 +181,18 @@ fn plan(
 fn begun(
     wanted: &Recurrence,
     stored: Option<&Recurrence>,
-    insistence: Insistence,
+    declared_by: DeclaredBy,
     now: UnixMs,
 ) -> Recurrence {
     let wanted = match stored {
         Some(stored) => wanted.clone().starting_like(stored),
         None => wanted.clone(),
     };
-    match insistence {
-        Insistence::Now if stored.is_some_and(Recurrence::is_configured) => {
+    match declared_by {
+        DeclaredBy::Producer if stored.is_some_and(Recurrence::is_configured) => {
             wanted.anchored(now).configured()
         }
-        Insistence::Now => wanted.anchored(now),
-        Insistence::Configured => wanted.configured(),
+        DeclaredBy::Producer => wanted.anchored(now),
+        DeclaredBy::Configuration => wanted.configured(),
     }
 }

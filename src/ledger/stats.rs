@@ -88,7 +88,7 @@ impl DetailedStatsLimits {
 }
 
 /// Maximum age of the runs in [`MethodStats::due_to_done`].
-pub const LATELY: Duration = Duration::from_secs(3_600);
+pub const RECENT: Duration = Duration::from_secs(3_600);
 
 /// Result of [`Admin::detailed_stats`](super::Admin::detailed_stats).
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
@@ -123,14 +123,14 @@ pub struct MethodStats {
     pub overdue_ms_max: u64,
     /// As [`Stats::dead`].
     pub dead: u64,
-    /// Time from due to done of tasks that succeeded at the first attempt within the last [`LATELY`]; of those that fell due
+    /// Time from due to done of tasks that succeeded at the first attempt within the last [`RECENT`]; of those that fell due
     /// last. `None` if there are none.
-    pub due_to_done: Option<Spread>,
+    pub due_to_done: Option<Percentiles>,
 }
 
 /// Percentiles of durations, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Spread {
+pub struct Percentiles {
     /// Number of durations.
     pub count: u64,
     /// Median.
@@ -141,7 +141,7 @@ pub struct Spread {
     pub max_ms: u64,
 }
 
-impl Spread {
+impl Percentiles {
     /// Computes the percentiles of durations in any order; `None` if there are none.
     pub fn of(mut durations_ms: Vec<u64>) -> Option<Self> {
         durations_ms.sort_unstable();
@@ -182,7 +182,7 @@ impl MethodCollector {
         let figures = self.0.into_iter();
         let figures = figures.map(|(name, (figures, took))| MethodStats {
             name,
-            due_to_done: Spread::of(took),
+            due_to_done: Percentiles::of(took),
             ..figures
         });
         figures.collect()
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_spread_is_made_of_durations_that_were_seen() {
         let of = |durations: &[u64]| {
-            Spread::of(durations.to_vec())
+            Percentiles::of(durations.to_vec())
                 .map(|spread| (spread.p50_ms, spread.p99_ms, spread.max_ms))
         };
         assert_eq!(of(&[]), None);

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::config::RecurringConfig;
 use crate::engine::deps::Deps;
-use crate::ledger::recurring::{Established, Insistence, establish};
+use crate::ledger::recurring::{DeclaredBy, Established, establish};
 use crate::ledger::{LedgerError, NewTask};
 use crate::task::{TaskKey, UnixMs};
 use crate::timer::{Alarm, Cause};
@@ -81,7 +81,7 @@ impl Recurring {
     async fn establish_task(&self, wanted: &RecurringConfig) -> Result<bool, LedgerError> {
         let key = &wanted.key;
         let task = task_of(wanted);
-        match establish(&*self.deps.ledger, &task, Insistence::Configured).await? {
+        match establish(&*self.deps.ledger, &task, DeclaredBy::Configuration).await? {
             Established::Begun(arming) => self.rearm_changed(key, "begun", arming.due),
             Established::Changed { arming, .. } => self.rearm_changed(key, "changed", arming.due),
             Established::Unchanged(arming, _) => {

@@ -3,7 +3,7 @@
 use super::MemoryLedger;
 use super::row::Status;
 use crate::ledger::stats::MethodCollector;
-use crate::ledger::{DetailedStats, LATELY, Stats};
+use crate::ledger::{DetailedStats, RECENT, Stats};
 use crate::task::State;
 
 impl MemoryLedger {
@@ -52,7 +52,7 @@ impl MemoryLedger {
             }
             let ended = row.finished_at.filter(|_| row.status == Status::Processed);
             if let Some(ended) = ended
-                && now.since(ended) <= LATELY
+                && now.since(ended) <= RECENT
                 && row.attempt == 1
                 && !row.deleted
             {

@@ -107,9 +107,9 @@ impl MysqlLedger {
         let mut conn = self.pools.acquire().await?;
         for batch in rows.chunks(BATCH_MAX) {
             let act = |ids: &[u64]| about_rows(&self.queries, template, ids);
-            let past = self
+            let done = self
                 .locks
-                .get_past(
+                .skip_locked(
                     &mut conn,
                     &self.queries,
                     batch,
@@ -118,7 +118,7 @@ impl MysqlLedger {
                 )
                 .await
                 .map_err(error)?;
-            matched += past.matched;
+            matched += done.matched;
         }
         Ok(matched)
     }

@@ -13,7 +13,7 @@ use crate::task::{Arming, State, UnixMs};
 
 /// Maximum number of connections that write at once. Each statement is a transaction, and transactions that commit
 /// together share a write to the server's disk.
-const LANES: usize = 4;
+const CONNECTIONS_MAX: usize = 4;
 
 /// Number of retries after a deadlock.
 const DEADLOCK_RETRIES: u32 = 3;
@@ -52,11 +52,11 @@ impl MysqlLedger {
             .filter(|(_, answer)| answer.is_none())
             .map(|(found, _)| found)
             .collect();
-        let share = left.len().div_ceil(LANES).max(1);
-        let lanes = left.chunks(share).map(|keys| self.adopt_in_turn(keys));
+        let share = left.len().div_ceil(CONNECTIONS_MAX).max(1);
+        let shares = left.chunks(share).map(|keys| self.adopt_one_by_one(keys));
         let mut answers = Vec::with_capacity(left.len());
-        for lane in join_all(lanes).await {
-            answers.extend(lane?);
+        for share in join_all(shares).await {
+            answers.extend(share?);
         }
         let mut answers = answers.into_iter();
         for answer in adopted.iter_mut().filter(|answer| answer.is_none()) {
@@ -65,7 +65,10 @@ impl MysqlLedger {
         Ok(adopted.into_iter().flatten().collect())
     }
 
-    async fn adopt_in_turn(&self, keys: &[&AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
+    async fn adopt_one_by_one(
+        &self,
+        keys: &[&AdoptionRequest],
+    ) -> Result<Vec<Adopted>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let names: Vec<&str> = keys.iter().map(|found| found.key.as_str()).collect();
         let charset = self.charset_for(&mut conn, &names).await.map_err(error)?;

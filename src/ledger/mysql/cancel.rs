@@ -130,7 +130,9 @@ impl MysqlLedger {
                 filter,
             )
         };
-        let locked = self.patiently(&mut conn, ids.clone(), cancel).await;
+        let locked = self
+            .cancel_with_retries(&mut conn, ids.clone(), cancel)
+            .await;
         let locked = locked.map_err(error)?;
         page.locked = locked.len();
         let others = conn
@@ -167,7 +169,7 @@ impl MysqlLedger {
             let cancel = batch.iter().fold(cancel, |cancel, id| cancel.bind(*id));
             cancel.bind(tag.to_owned())
         };
-        let locked = self.patiently(conn, ids.clone(), cancel).await?;
+        let locked = self.cancel_with_retries(conn, ids.clone(), cancel).await?;
         let cancelled = about_rows(&self.queries, queries::CANCELLED_AS, &ids).bind(mark.clone());
         let mut page = CancelPage {
             locked: locked.len(),
@@ -209,7 +211,7 @@ impl MysqlLedger {
     }
 
     /// Cancels rows, and tries locked ones again for a while. Returns the ids of those that stayed locked.
-    async fn patiently(
+    async fn cancel_with_retries(
         &self,
         conn: &mut Conn,
         mut ids: Vec<u64>,
@@ -217,9 +219,9 @@ impl MysqlLedger {
     ) -> sqlx::Result<Vec<u64>> {
         let until = Instant::now() + LOCK_PATIENCE;
         loop {
-            let past = self
+            let done = self
                 .locks
-                .get_past(
+                .skip_locked(
                     conn,
                     &self.queries,
                     &ids,
@@ -227,10 +229,10 @@ impl MysqlLedger {
                     |conn, batch| Box::pin(conn.execute(cancel(batch))),
                 )
                 .await?;
-            if past.locked.is_empty() || Instant::now() >= until {
-                return Ok(past.locked);
+            if done.locked.is_empty() || Instant::now() >= until {
+                return Ok(done.locked);
             }
-            ids = past.locked;
+            ids = done.locked;
             tokio::time::sleep(LOCK_PAUSE).await;
         }
     }

@@ -65,9 +65,9 @@ impl MysqlLedger {
                 .bind(lease_ms);
             ids.into_iter().fold(update, |update, id| update.bind(id))
         };
-        let past = self
+        let done = self
             .locks
-            .get_past(
+            .skip_locked(
                 conn,
                 &self.queries,
                 armings,
@@ -75,7 +75,7 @@ impl MysqlLedger {
                 |conn, batch| Box::pin(conn.execute(claim(batch))),
             )
             .await?;
-        if past.matched == 0 {
+        if done.matched == 0 {
             return Ok((Vec::new(), Vec::new()));
         }
         let question = self
@@ -83,7 +83,7 @@ impl MysqlLedger {
             .bind(owner.0.to_vec());
         let rows = conn.fetch(question).await?;
         let mut unread = Vec::new();
-        if (rows.len() as u64) < past.matched {
+        if (rows.len() as u64) < done.matched {
             let read = rows
                 .iter()
                 .map(decode::id)
@@ -141,9 +141,9 @@ impl MysqlLedger {
     ) -> Result<Vec<(Lease, Renewal)>, LedgerError> {
         let mut conn = self.pools.acquire().await?;
         let length_ms = length.as_millis() as i64;
-        let past = self
+        let done = self
             .locks
-            .get_past(
+            .skip_locked(
                 &mut conn,
                 &self.queries,
                 leases,
@@ -163,7 +163,7 @@ impl MysqlLedger {
             )
             .await
             .map_err(error)?;
-        let all_matched = past.matched == leases.len() as u64;
+        let all_matched = done.matched == leases.len() as u64;
         let held = if all_matched {
             Vec::new()
         } else {
@@ -173,7 +173,7 @@ impl MysqlLedger {
             .iter()
             .map(|lease| {
                 let renewal = match () {
-                    () if past.locked.contains(lease) => Renewal::Locked,
+                    () if done.locked.contains(lease) => Renewal::Locked,
                     () if all_matched || held.contains(&(lease.arming.row, lease.owner)) => {
                         Renewal::Held
                     }

@@ -131,7 +131,7 @@ impl Conn {
     }
 
     /// Returns the number of rows matched, and the value of `LAST_INSERT_ID`.
-    pub async fn execute_telling(
+    pub async fn execute_returning_id(
         &mut self,
         statement: Statement<'_>,
     ) -> Result<(u64, u64), sqlx::Error> {

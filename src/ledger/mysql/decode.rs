@@ -141,13 +141,13 @@ impl LookupRow {
     }
 
     pub fn lookup(&self) -> Lookup {
-        let called_off = self.status == 0 && self.deleted;
+        let is_deleted = self.status == 0 && self.deleted;
         Lookup {
             arming: self.arming,
             state: self.state(),
             due_at: self.due_at,
-            deleted: called_off && !self.leased,
-            cancelling: called_off && self.leased,
+            deleted: is_deleted && !self.leased,
+            cancelling: is_deleted && self.leased,
             origin: self.origin,
             stamp: self.stamp,
         }
@@ -297,7 +297,7 @@ pub(super) struct SettledRow {
     pub status: i64,
     pub deleted: bool,
     pub lease_left: bool,
-    pub comes_again: bool,
+    pub recurring: bool,
 }
 
 impl SettledRow {
@@ -313,7 +313,7 @@ impl SettledRow {
             status: row.try_get("status")?,
             deleted: flag(row, "sts")?,
             lease_left: flag(row, "lease_left")?,
-            comes_again: flag(row, "comes_again")?,
+            recurring: flag(row, "recurring")?,
         })
     }
 }

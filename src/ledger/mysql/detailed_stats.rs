@@ -7,7 +7,7 @@ use super::connection::{Conn, statement};
 use super::error::error;
 use super::{MysqlLedger, decode, queries};
 use crate::ledger::stats::MethodCollector;
-use crate::ledger::{DetailedStats, DetailedStatsLimits, LATELY, LedgerError, Stats};
+use crate::ledger::{DetailedStats, DetailedStatsLimits, LedgerError, RECENT, Stats};
 use crate::task::UnixMs;
 
 /// Counts of unfinished rows with one value of `sts`, over all methods.
@@ -224,7 +224,7 @@ impl MysqlLedger {
             return Ok(());
         }
         let question = statement(self.queries.plain(queries::STATS_DONE));
-        let question = question.bind(limit).bind(LATELY.as_secs());
+        let question = question.bind(limit).bind(RECENT.as_secs());
         for row in conn.fetch(question).await? {
             methods.took(&name(&row)?, count(&row, "took_ms")?);
         }

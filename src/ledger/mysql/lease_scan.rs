@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::connection::{about_rows, statement};
 use super::error::error;
 use super::queries::{self, padded};
-use super::scans::{STRETCH, THE_END};
+use super::scans::{END, PAGE_ROWS};
 use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{DuePlace, FoundLease, LeasePage, LedgerError, Upcoming};
 
@@ -17,14 +17,14 @@ impl MysqlLedger {
     ) -> Result<LeasePage, LedgerError> {
         let (due, row) = after.unwrap_or_default();
         let mut conn = self.pools.acquire().await?;
-        let question = statement(self.queries.plain(queries::STRETCH_OLDEST)).bind(0i64);
+        let question = statement(self.queries.plain(queries::PAGE_END_OLDEST)).bind(0i64);
         let question = question.bind(due.0).bind(due.0).bind(row);
         let end = conn
-            .fetch(question.bind(STRETCH - 1))
+            .fetch(question.bind(PAGE_ROWS - 1))
             .await
             .map_err(error)?;
         let next = decode::places(&end).map_err(error)?.first().copied();
-        let (end_due, end_row) = next.unwrap_or(THE_END);
+        let (end_due, end_row) = next.unwrap_or(END);
         let question = statement(self.queries.plain(queries::LEASES));
         let question = question.bind(due.0).bind(due.0).bind(row);
         let question = question.bind(end_due.0).bind(end_due.0).bind(end_row);
@@ -62,14 +62,14 @@ impl MysqlLedger {
                 update.bind(daemon.to_owned())
             };
             for batch in leases.chunks(BATCH_MAX) {
-                let past = self.locks.get_past(
+                let done = self.locks.skip_locked(
                     &mut conn,
                     &self.queries,
                     batch,
                     |lease| lease.row,
                     |conn, batch| Box::pin(conn.execute(update(batch))),
                 );
-                ended += past.await.map_err(error)?.matched;
+                ended += done.await.map_err(error)?.matched;
             }
         }
         Ok(ended)
@@ -79,7 +79,7 @@ impl MysqlLedger {
         let mut free = Vec::with_capacity(ids.len());
         let mut conn = self.pools.acquire().await?;
         for batch in ids.chunks(BATCH_MAX) {
-            let question = about_rows(&self.queries, queries::FREE, batch);
+            let question = about_rows(&self.queries, queries::CLAIMABLE, batch);
             let found = conn.fetch(question).await.map_err(error)?;
             free.extend(decode::due_page(&found, u32::MAX).map_err(error)?.rows);
         }

@@ -18,7 +18,7 @@ use super::error_numbers::{is_deadlock, is_locked};
 use super::queries::{EXISTING, Queries, UNLOCKED};
 
 /// How long batches ask first after a lock was met.
-const WARY_FOR: Duration = Duration::from_secs(10);
+const ASK_FIRST_FOR: Duration = Duration::from_secs(10);
 
 /// Number of retries after a deadlock.
 const DEADLOCK_RETRIES: u32 = 3;
@@ -29,9 +29,9 @@ pub(super) struct Locks {
     met: Mutex<Option<Instant>>,
 }
 
-/// Result of [`Locks::get_past`].
+/// Result of [`Locks::skip_locked`].
 #[derive(Debug)]
-pub(super) struct Past<T> {
+pub(super) struct SkippedLocked<T> {
     /// Number of rows that the statements matched.
     pub matched: u64,
     /// Items whose rows were locked. Nothing was done to them.
@@ -41,28 +41,28 @@ pub(super) struct Past<T> {
 impl Locks {
     /// Runs `act` over `items`, each of which names one row, ordered by row. Leaves out those that another session has
     /// locked.
-    pub async fn get_past<T, F>(
+    pub async fn skip_locked<T, F>(
         &self,
         conn: &mut Conn,
         queries: &Queries,
         items: &[T],
         row: fn(&T) -> u64,
         act: F,
-    ) -> sqlx::Result<Past<T>>
+    ) -> sqlx::Result<SkippedLocked<T>>
     where
         T: Clone + Send + Sync,
         F: for<'a> Fn(&'a mut Conn, &'a [T]) -> BoxFuture<'a, sqlx::Result<u64>> + Send + Sync,
     {
         let mut items = items.to_vec();
         items.sort_by_key(row);
-        let mut past = Past {
+        let mut done = SkippedLocked {
             matched: 0,
             locked: Vec::new(),
         };
-        if self.is_wary() {
+        if self.has_met_lock() {
             let (free, locked) = self.part(conn, queries, items, row).await?;
             items = free;
-            past.locked = locked;
+            done.locked = locked;
         }
         let mut batches = vec![items];
         let mut retries = 0;
@@ -71,20 +71,20 @@ impl Locks {
                 continue;
             }
             match act(conn, &batch).await {
-                Ok(matched) => past.matched += matched,
+                Ok(matched) => done.matched += matched,
                 Err(error) if is_deadlock(&error) && retries < DEADLOCK_RETRIES => {
                     retries += 1;
                     batches.push(batch);
                 }
                 Err(error) if is_locked(&error) => {
                     self.met();
-                    self.divide(conn, queries, batch, row, &mut batches, &mut past.locked)
+                    self.divide(conn, queries, batch, row, &mut batches, &mut done.locked)
                         .await?;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(past)
+        Ok(done)
     }
 
     async fn divide<T: Clone + Send>(
@@ -151,9 +151,9 @@ impl Locks {
         *self.met.lock().expect("nothing panics while holding it") = Some(Instant::now());
     }
 
-    fn is_wary(&self) -> bool {
+    fn has_met_lock(&self) -> bool {
         let met = *self.met.lock().expect("nothing panics while holding it");
-        met.is_some_and(|met| met.elapsed() < WARY_FOR)
+        met.is_some_and(|met| met.elapsed() < ASK_FIRST_FOR)
     }
 }
 

@@ -60,12 +60,12 @@ impl MysqlLedger {
                 .bind(start_ns)
                 .bind(route.to_string())
         };
-        let (mut matched, mut granted) = conn.execute_telling(take()).await?;
+        let (mut matched, mut granted) = conn.execute_returning_id(take()).await?;
         if matched == 0 {
             let new = statement(self.queries.plain(queries::NEW_RATE)).bind(route.to_string());
             match conn.execute(new).await {
                 Err(error) if !is_duplicate(&error) => return Err(error),
-                _ => (matched, granted) = conn.execute_telling(take()).await?,
+                _ => (matched, granted) = conn.execute_returning_id(take()).await?,
             }
         }
         // Another session deletes the row as fast as it is written. The next call asks again.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::connection::{Conn, about_rows, statement};
 use super::error::error;
 use super::queries;
-use super::scans::THE_END;
+use super::scans::END;
 use super::{MysqlLedger, decode};
 use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, UnixMs};
@@ -73,7 +73,7 @@ impl MysqlLedger {
             .iter()
             .map(decode::Finished::read)
             .collect::<Result<_, _>>()?;
-        let doomed = doomed(&found, age.is_some(), |row| {
+        let deletable = deletable(&found, age.is_some(), |row| {
             is_surplus(PruneCursor {
                 deleted: after.deleted,
                 due_at: row.due_at,
@@ -83,17 +83,17 @@ impl MysqlLedger {
         // Without an age, nothing after the last surplus row is deleted.
         let next = behind(&found, after, limit);
         let mut pruned = Pruned {
-            rows: doomed.len() as u64,
+            rows: deletable.len() as u64,
             found: Vec::new(),
             next: next.filter(|next| age.is_some() || is_surplus(*next)),
         };
         if dry_run {
-            let doomed: HashSet<u64> = doomed.into_iter().collect();
-            let goes = found.into_iter().filter(|row| doomed.contains(&row.row));
+            let deletable: HashSet<u64> = deletable.into_iter().collect();
+            let goes = found.into_iter().filter(|row| deletable.contains(&row.row));
             pruned.found = goes.map(|row| (row.row, row.key)).collect();
-        } else if !doomed.is_empty() {
+        } else if !deletable.is_empty() {
             let youngest = youngest_ms_of(age);
-            pruned.rows = self.delete(conn, &doomed, status, youngest).await?;
+            pruned.rows = self.delete(conn, &deletable, status, youngest).await?;
         }
         Ok(pruned)
     }
@@ -119,9 +119,9 @@ impl MysqlLedger {
             let delete = about_rows(&self.queries, queries::PRUNE_ROWS, ids);
             delete.bind(status).bind(age_ms)
         };
-        let past = self
+        let done = self
             .locks
-            .get_past(
+            .skip_locked(
                 conn,
                 &self.queries,
                 rows,
@@ -129,7 +129,7 @@ impl MysqlLedger {
                 |conn, ids| Box::pin(conn.execute(act(ids))),
             )
             .await?;
-        Ok(past.matched)
+        Ok(done.matched)
     }
 
     async fn surplus_of(
@@ -166,7 +166,7 @@ impl MysqlLedger {
         deleted: bool,
         left: &mut u64,
     ) -> sqlx::Result<Option<(UnixMs, u64)>> {
-        let mut from = THE_END;
+        let mut from = END;
         loop {
             let about = |template| {
                 let question = statement(self.queries.plain(template));
@@ -193,7 +193,7 @@ impl MysqlLedger {
 }
 
 /// Returns the rows to delete: old, or surplus.
-fn doomed(
+fn deletable(
     found: &[decode::Finished],
     with_age: bool,
     is_surplus: impl Fn(&decode::Finished) -> bool,
@@ -261,12 +261,12 @@ mod tests {
             found(3, false, true),
             found(4, false, false),
         ];
-        let doomed = |with_age, surplus| doomed(&rows, with_age, |row| row.row <= surplus);
-        assert_eq!(doomed(true, 0), [1, 2]);
-        assert!(doomed(false, 0).is_empty());
-        assert_eq!(doomed(false, 3), [1, 2, 3]);
-        assert_eq!(doomed(true, 1), [1, 2]);
-        assert_eq!(doomed(true, 9), [1, 2, 3]);
+        let deletable = |with_age, surplus| deletable(&rows, with_age, |row| row.row <= surplus);
+        assert_eq!(deletable(true, 0), [1, 2]);
+        assert!(deletable(false, 0).is_empty());
+        assert_eq!(deletable(false, 3), [1, 2, 3]);
+        assert_eq!(deletable(true, 1), [1, 2]);
+        assert_eq!(deletable(true, 9), [1, 2, 3]);
     }
 
     #[test]

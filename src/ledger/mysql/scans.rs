@@ -15,11 +15,11 @@ use crate::ledger::{
 use crate::task::{KeyBucket, KeyBuckets, Paused, UnixMs};
 
 /// After every row.
-pub(super) const THE_END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
+pub(super) const END: (UnixMs, u64) = (UnixMs(9_999_999_999_999), u64::MAX);
 
 /// Maximum number of rows that one page of [`scan_unpaused`](Scans::scan_unpaused) or
 /// [`scan_leases`](Scans::scan_leases) covers.
-pub(super) const STRETCH: u32 = 10_000;
+pub(super) const PAGE_ROWS: u32 = 10_000;
 
 #[async_trait]
 impl Scans for MysqlLedger {
@@ -63,7 +63,7 @@ impl MysqlLedger {
             }
             Window::OverdueNewest(by) => {
                 let newest = statement(self.queries.plain(queries::SCAN_OVERDUE_NEWEST));
-                (newest.bind(ms(by)), THE_END)
+                (newest.bind(ms(by)), END)
             }
             Window::Ahead(span) => (ahead(0, Duration::ZERO, span), Default::default()),
             Window::Deleted { back, ahead: span } => (ahead(1, back, span), Default::default()),
@@ -81,21 +81,21 @@ impl MysqlLedger {
         among: &KeyBuckets,
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
-        let (glance, span, rows, from) = match scan.window {
+        let (entries_query, span, rows, from) = match scan.window {
             Window::Ahead(span) => (
-                queries::GLANCE_AHEAD,
+                queries::ENTRIES_AHEAD,
                 span,
                 queries::UPCOMING,
                 Default::default(),
             ),
             Window::OverdueOldest(by) => (
-                queries::GLANCE_OVERDUE_OLDEST,
+                queries::ENTRIES_OVERDUE_OLDEST,
                 by,
-                queries::FREE,
+                queries::CLAIMABLE,
                 Default::default(),
             ),
             Window::OverdueNewest(by) => {
-                (queries::GLANCE_OVERDUE_NEWEST, by, queries::FREE, THE_END)
+                (queries::ENTRIES_OVERDUE_NEWEST, by, queries::CLAIMABLE, END)
             }
             Window::Deleted { .. } => {
                 let mut page = self.scan_page(scan).await?;
@@ -107,7 +107,7 @@ impl MysqlLedger {
         };
         let mut conn = self.pools.acquire().await?;
         let (due, row) = scan.after.unwrap_or(from);
-        let question = statement(self.queries.plain(glance));
+        let question = statement(self.queries.plain(entries_query));
         let question = question.bind(among.as_bytes().to_vec()).bind(ms(span));
         let question = question.bind(due.0).bind(row).bind(due.0).bind(scan.limit);
         let entries = conn.fetch(question).await.map_err(error)?;

@@ -14,7 +14,7 @@ use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::filter::Conditions;
 use super::queries::{self, Queries};
-use super::scans::THE_END;
+use super::scans::END;
 use super::{MysqlLedger, decode};
 use crate::ledger::{
     LedgerError, ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter,
@@ -207,7 +207,7 @@ fn parts(filter: &ListFilter) -> Vec<Part> {
                 status,
                 deleted,
                 overdue,
-                before: filter.due_before.unwrap_or(THE_END.0),
+                before: filter.due_before.unwrap_or(END.0),
             };
             parts.map(part).collect()
         }

@@ -70,15 +70,15 @@ impl MysqlLedger {
         seen: &SeriesRow,
     ) -> sqlx::Result<Option<Arming>> {
         let (lookup, due) = (&seen.lookup, task.due);
-        let called_off = lookup.deleted || lookup.cancelling;
+        let is_deleted = lookup.deleted || lookup.cancelling;
         let status = match lookup.state {
             State::Pending | State::Waiting | State::Running => 0i64,
-            State::Cancelled if called_off => 0,
+            State::Cancelled if is_deleted => 0,
             State::Done => 1,
             State::Dead => 2,
             State::Cancelled => 3,
         };
-        let open = status == 0 && !called_off;
+        let open = status == 0 && !is_deleted;
         let template = match open && lookup.arming.due == due {
             true => queries::SERIES_SAME,
             false => queries::SERIES_OVER,
@@ -92,7 +92,7 @@ impl MysqlLedger {
             .bind(lookup.arming.row)
             .bind(lookup.arming.due.0)
             .bind(status)
-            .bind(i64::from(called_off || status == 3))
+            .bind(i64::from(is_deleted || status == 3))
             .bind(seen.recurrence.clone())
             .bind(i64::from(lookup.state == State::Running));
         let row = lookup.arming.row;

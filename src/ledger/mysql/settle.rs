@@ -8,7 +8,7 @@ use super::connection::{Conn, Statement, about_rows, statement};
 use super::decode::SettledRow;
 use super::error::error;
 use super::error_numbers::is_locked;
-use super::locks::Past;
+use super::locks::SkippedLocked;
 use super::queries::{self, padded};
 use crate::ledger::{Lease, LedgerError, Settled, Settlement};
 use crate::task::{Death, ERROR_BYTES_MAX, Mishap, UnixMs, Verdict};
@@ -45,9 +45,9 @@ impl MysqlLedger {
                 leases_of(|verdict| matches!(verdict, Verdict::Release)),
             ),
         ] {
-            let past = self
+            let done = self
                 .locks
-                .get_past(
+                .skip_locked(
                     conn,
                     &self.queries,
                     &leases,
@@ -55,7 +55,7 @@ impl MysqlLedger {
                     |conn, batch| Box::pin(conn.execute(self.fenced(template, batch))),
                 )
                 .await?;
-            reached.add(leases, past);
+            reached.add(leases, done);
         }
         let mut single: Vec<Settlement> = settlements
             .iter()
@@ -64,8 +64,8 @@ impl MysqlLedger {
             .collect();
         single.sort_by_key(|settlement| settlement.lease.arming.row);
         for one in &single {
-            let past = self.write_one(conn, one).await?;
-            reached.add(vec![one.lease], past);
+            let done = self.write_one(conn, one).await?;
+            reached.add(vec![one.lease], done);
         }
         // Reading these rows would tell nothing more. A later claim may have changed them since.
         let is_known = |one: &&Settlement| {
@@ -90,10 +90,14 @@ impl MysqlLedger {
     }
 
     /// Writes one settlement by a statement of its own.
-    async fn write_one(&self, conn: &mut Conn, one: &Settlement) -> sqlx::Result<Past<Lease>> {
-        let Past { matched, locked } = self
+    async fn write_one(
+        &self,
+        conn: &mut Conn,
+        one: &Settlement,
+    ) -> sqlx::Result<SkippedLocked<Lease>> {
+        let SkippedLocked { matched, locked } = self
             .locks
-            .get_past(
+            .skip_locked(
                 conn,
                 &self.queries,
                 std::slice::from_ref(one),
@@ -102,7 +106,7 @@ impl MysqlLedger {
             )
             .await?;
         let locked = locked.iter().map(|one| one.lease).collect();
-        Ok(Past { matched, locked })
+        Ok(SkippedLocked { matched, locked })
     }
 
     fn fenced(&self, template: &str, leases: &[Lease]) -> Statement<'static> {
@@ -188,7 +192,7 @@ impl MysqlLedger {
                         .await?
                 }
                 // The lease stays for the settlement of the success.
-                Some(row) if row.marked() && row.comes_again && !verdict.is_success() => {
+                Some(row) if row.marked() && row.recurring && !verdict.is_success() => {
                     Settled::ByHandler
                 }
                 Some(row)
@@ -274,8 +278,8 @@ struct Reached {
 
 impl Reached {
     /// Adds the result of one statement. Which of several rows it matched is known only if it matched all.
-    fn add(&mut self, leases: Vec<Lease>, past: Past<Lease>) {
-        let Past { matched, locked } = past;
+    fn add(&mut self, leases: Vec<Lease>, done: SkippedLocked<Lease>) {
+        let SkippedLocked { matched, locked } = done;
         if matched + locked.len() as u64 == leases.len() as u64 {
             let free = leases.iter().filter(|lease| !locked.contains(lease));
             self.written.extend(free);

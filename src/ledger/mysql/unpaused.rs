@@ -3,7 +3,7 @@
 use super::connection::{Statement, statement};
 use super::error::error;
 use super::queries::{self, padded};
-use super::scans::{STRETCH, THE_END, ms};
+use super::scans::{END, PAGE_ROWS, ms};
 use super::{MysqlLedger, decode};
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
 use crate::task::Paused;
@@ -18,16 +18,13 @@ impl MysqlLedger {
             _ if paused.is_everything() => return Ok(DuePage::default()),
             Window::OverdueOldest(by) => (
                 by,
-                queries::STRETCH_OLDEST,
+                queries::PAGE_END_OLDEST,
                 queries::UNPAUSED_OLDEST,
                 Default::default(),
             ),
-            Window::OverdueNewest(by) => (
-                by,
-                queries::STRETCH_NEWEST,
-                queries::UNPAUSED_NEWEST,
-                THE_END,
-            ),
+            Window::OverdueNewest(by) => {
+                (by, queries::PAGE_END_NEWEST, queries::UNPAUSED_NEWEST, END)
+            }
             Window::Ahead(_) | Window::Deleted { .. } => {
                 let mut page = self.scan_page(scan).await?;
                 page.rows
@@ -40,14 +37,14 @@ impl MysqlLedger {
         let question = statement(self.queries.plain(stretch)).bind(ms(by));
         let question = question.bind(after_due.0).bind(after_due.0).bind(after_row);
         let end = conn
-            .fetch(question.bind(STRETCH - 1))
+            .fetch(question.bind(PAGE_ROWS - 1))
             .await
             .map_err(error)?;
         let end = decode::places(&end).map_err(error)?.first().copied();
         // The opposite end of all rows.
         let far = match scan.window {
             Window::OverdueNewest(_) => Default::default(),
-            _ => THE_END,
+            _ => END,
         };
         let (end_due, end_row) = end.unwrap_or(far);
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapsed::ledger::recurring::{Established, Insistence, establish};
+use lapsed::ledger::recurring::{DeclaredBy, Established, establish};
 use lapsed::ledger::{
     Ledger, ListFilter, NewTask, RescheduleAnswer, RunNowAnswer, Settled, TaskRecord,
 };
@@ -125,7 +125,7 @@ async fn a_configured_series_stays_as_it_is_and_is_changed_when_it_does_not_run(
 ) {
     let key = key("series-configured", 1);
     let (seldom, often) = (wanted(&key, 86_400), wanted(&key, 43_200));
-    let configured = Insistence::Configured;
+    let configured = DeclaredBy::Configuration;
     let begun = establish(ledger, &seldom, configured).await.unwrap();
     let Established::Begun(arming) = begun else {
         panic!("{begun:?}")
@@ -155,7 +155,7 @@ async fn a_configured_series_that_was_ended_stays_ended_until_it_is_another_one(
     ledger: &impl Ledger,
 ) {
     let key = key("series-ended", 1);
-    let configured = Insistence::Configured;
+    let configured = DeclaredBy::Configuration;
     let begun = establish(ledger, &wanted(&key, 86_400), configured).await;
     assert!(matches!(begun, Ok(Established::Begun(_))));
     cancel(ledger, &key).await;
@@ -174,7 +174,7 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
 ) {
     let key = key("series-now", 1);
     let before = ledger.sync_clock().await.unwrap();
-    let begun = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
+    let begun = establish(ledger, &wanted(&key, 3_600), DeclaredBy::Producer).await;
     let Ok(Established::Begun(first)) = begun else {
         panic!("{begun:?}")
     };
@@ -184,14 +184,14 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
         "counted from now: {ahead}"
     );
     cancel(ledger, &key).await;
-    let anew = establish(ledger, &wanted(&key, 3_600), Insistence::Now).await;
+    let anew = establish(ledger, &wanted(&key, 3_600), DeclaredBy::Producer).await;
     assert!(matches!(anew, Ok(Established::Begun(_))), "{anew:?}");
 
     let RunNowAnswer::Due(now) = ledger.run_now(&key).await.unwrap() else {
         panic!("it was pending")
     };
     let claimed = claim(ledger, now, LEASE).await.unwrap();
-    let moved = establish(ledger, &wanted(&key, 7_200), Insistence::Now).await;
+    let moved = establish(ledger, &wanted(&key, 7_200), DeclaredBy::Producer).await;
     let Ok(Established::Changed {
         older_run: true, ..
     }) = moved
@@ -205,20 +205,22 @@ async fn a_series_that_somebody_wants_now_begins_anew_and_is_moved_while_it_runs
 async fn a_series_that_a_configuration_finds_says_so_from_then_on(ledger: &impl Ledger) {
     let key = key("series-found", 1);
     let wanted = wanted(&key, 3_600);
-    establish(ledger, &wanted, Insistence::Now).await.unwrap();
+    establish(ledger, &wanted, DeclaredBy::Producer)
+        .await
+        .unwrap();
     assert!(!recurrence(ledger, &key).await.is_configured());
     cancel(ledger, &key).await;
     for _ in 0..2 {
-        let ended = establish(ledger, &wanted, Insistence::Configured).await;
+        let ended = establish(ledger, &wanted, DeclaredBy::Configuration).await;
         assert!(matches!(ended, Ok(Established::Ended(_, State::Cancelled))));
         assert!(recurrence(ledger, &key).await.is_configured());
     }
-    let begun = establish(ledger, &wanted, Insistence::Now).await;
+    let begun = establish(ledger, &wanted, DeclaredBy::Producer).await;
     let Ok(Established::Begun(arming)) = begun else {
         panic!("{begun:?}")
     };
     assert!(recurrence(ledger, &key).await.is_configured());
-    let found = establish(ledger, &wanted, Insistence::Configured).await;
+    let found = establish(ledger, &wanted, DeclaredBy::Configuration).await;
     assert_eq!(
         found.unwrap(),
         Established::Unchanged(arming, State::Pending)

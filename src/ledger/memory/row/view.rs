@@ -93,13 +93,13 @@ impl Row {
     }
 
     pub fn lookup(&self, now: UnixMs) -> Lookup {
-        let called_off = self.status == Status::Unprocessed && self.deleted;
+        let is_deleted = self.status == Status::Unprocessed && self.deleted;
         Lookup {
             arming: self.arming(),
             state: self.state(now),
             due_at: self.due_at(),
-            deleted: called_off && !self.leased(now),
-            cancelling: called_off && self.leased(now),
+            deleted: is_deleted && !self.leased(now),
+            cancelling: is_deleted && self.leased(now),
             origin: self.origin,
             stamp: self.stamp(),
         }

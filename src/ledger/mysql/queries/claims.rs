@@ -49,7 +49,7 @@ pub const RENEW: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until = UN
 pub const RENEWED: &str =
     "SELECT id, owner FROM `{t}` WHERE id IN ({ids}) AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
-/// `scan_leases`: the leases between two places that [`STRETCH_OLDEST`](super::STRETCH_OLDEST) found. Range on `ix_due`.
+/// `scan_leases`: the leases between two places that [`PAGE_END_OLDEST`](super::PAGE_END_OLDEST) found. Range on `ix_due`.
 pub const LEASES: &str = "SELECT id, owner, daemon, CAST(lease_until * 1000 AS SIGNED) AS lease_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until > 0 \
@@ -61,7 +61,7 @@ pub const END_LEASES: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET lease_until
      WHERE id IN ({ids}) AND (id, owner) IN ({owners}) AND daemon = ? AND status = 0 AND lease_until >= UNIX_TIMESTAMP(NOW(3))";
 
 /// `claimable`, and `scan_new` of overdue rows: those of these rows that a claim could take. Primary key.
-pub const FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+pub const CLAIMABLE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0 \
        AND due_at <= UNIX_TIMESTAMP(NOW(3)) AND lease_until < UNIX_TIMESTAMP(NOW(3))";
 

@@ -35,13 +35,13 @@ pub const COUNT_OVERDUE: &str = "SELECT COUNT(*) FROM (SELECT id FROM `{t}` FORC
 
 /// `scan_unpaused`, oldest first, and `scan_leases`: the end of a page of this many rows, paused or not. Does not read leases,
 /// so `ix_due` covers it. Range on `ix_due`.
-pub const STRETCH_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
+pub const PAGE_END_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
        AND due_at >= CAST(? AS SIGNED) / 1000 AND (due_at > CAST(? AS SIGNED) / 1000 OR id > ?) \
      ORDER BY due_at, id LIMIT ?, 1";
 
-/// `scan_unpaused`, newest first. As [`STRETCH_OLDEST`], backwards.
-pub const STRETCH_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
+/// `scan_unpaused`, newest first. As [`PAGE_END_OLDEST`], backwards.
+pub const PAGE_END_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms FROM `{t}` FORCE INDEX (ix_due) \
      WHERE status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
        AND due_at <= CAST(? AS SIGNED) / 1000 AND (due_at < CAST(? AS SIGNED) / 1000 OR id < ?) \
      ORDER BY due_at DESC, id DESC LIMIT ?, 1";

@@ -31,7 +31,7 @@ pub const SCAN_AHEAD: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) 
 /// `scan_new`: as [`SCAN_AHEAD`] for live rows, from the index alone. Range on `ix_due`, which covers it.
 ///
 /// The buckets come first, so that an entry of another daemon costs no arithmetic on its times.
-pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+pub const ENTRIES_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
        AND status = 0 AND sts = 0 AND due_at > UNIX_TIMESTAMP(NOW(3)) \
@@ -40,15 +40,15 @@ pub const GLANCE_AHEAD: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_
      ORDER BY due_at, id LIMIT ?";
 
 /// `scan_new`: as [`SCAN_OVERDUE_OLDEST`], from the index alone, leased or not. Range on `ix_due`, which covers it.
-pub const GLANCE_OVERDUE_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+pub const ENTRIES_OVERDUE_OLDEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
        AND status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id > ?) OR due_at > CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at, id LIMIT ?";
 
-/// `scan_new`: as [`GLANCE_OVERDUE_OLDEST`], newest first. Range on `ix_due`, backwards.
-pub const GLANCE_OVERDUE_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+/// `scan_new`: as [`ENTRIES_OVERDUE_OLDEST`], newest first. Range on `ix_due`, backwards.
+pub const ENTRIES_OVERDUE_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (ix_due) \
      WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
        AND status = 0 AND sts = 0 AND due_at <= UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \

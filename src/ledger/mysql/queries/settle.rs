@@ -55,7 +55,7 @@ pub const NEXT_OCCURRENCE: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET finish
 /// `settle`: reads the rows afterwards, if fewer matched than were sent. Primary key.
 pub const SETTLED: &str = "SELECT id, CAST(end_time * 1000 AS SIGNED) AS end_ms, owner, CAST(status AS SIGNED) AS status, \
        CAST(sts AS SIGNED) AS sts, CAST(lease_until > 0 AS SIGNED) AS lease_left, \
-       CAST(recurrence IS NOT NULL AS SIGNED) AS comes_again FROM `{t}` WHERE id IN ({ids})";
+       CAST(recurrence IS NOT NULL AS SIGNED) AS recurring FROM `{t}` WHERE id IN ({ids})";
 
 /// `settle` of a superseded run: gives the lease back. If the newer arming was cancelled meanwhile, the cancellation takes
 /// effect. Primary key.
