@@ -155,7 +155,7 @@ async fn a_key_is_adopted_when_the_ledger_answers_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_expires_without_a_row_is_not_forgotten_while_the_ledger_takes_nothing() {
+async fn a_key_that_expires_without_a_row_is_kept_during_an_outage() {
     let key = TaskKey::parse("Job@m@1").unwrap();
     for fault in [
         (|faults| &faults.look_up_fails) as fn(&Faults) -> &AtomicBool,
@@ -171,7 +171,7 @@ async fn a_key_that_expires_without_a_row_is_not_forgotten_while_the_ledger_take
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_seen_of_a_key_is_out_of_date_once_it_is_ours() {
+async fn a_candidate_is_out_of_date_once_lapsed_has_armed_the_key() {
     let [theirs, ours] = ["Job@m@1", "Job@m@2"].map(|key| TaskKey::parse(key).unwrap());
     let timer = Sees {
         candidates: vec![armed(&theirs), armed(&ours)],
@@ -279,7 +279,7 @@ async fn a_candidate_that_is_younger_than_the_last_word_moves_the_task() {
     assert_eq!(moved.created, START, "when it was armed");
 }
 
-/// What becomes of a key that was cancelled just before it was heard to be armed.
+/// State of a task that was cancelled just before its key was heard to be armed.
 async fn armed_just_after_a_cancellation(still_there: bool) -> State {
     let key = TaskKey::parse("Job@m@1").unwrap();
     let ledger = Arc::new(MemoryLedger::new(START));
@@ -298,7 +298,7 @@ async fn armed_just_after_a_cancellation(still_there: bool) -> State {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_clocks_do_not_tell_a_fresh_look_does() {
+async fn a_new_inspection_decides_where_the_clocks_do_not() {
     assert_eq!(armed_just_after_a_cancellation(true).await, State::Pending);
     let gone = armed_just_after_a_cancellation(false).await;
     assert_eq!(gone, State::Cancelled, "the cancellation deleted it");

@@ -1,4 +1,4 @@
-//! What the background tasks say about themselves.
+//! Status of the background tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What dead daemons left runs again, as soon as that is known to be safe.
+//! Tasks of dead daemons run again as soon as that is known to be safe.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,14 +46,14 @@ async fn claim(ledger: &MemoryLedger, armings: &[Arming], daemon: &str) -> Vec<C
     ledger.claim(armings, &by).await.unwrap()
 }
 
-/// How long the daemon took until so many tasks were done.
+/// Time that the daemon took until `count` tasks were done.
 async fn until_done(rig: &Rig, count: u64) -> Duration {
     rig.until_done(count).await;
     rig.ledger.clock().now().since(START)
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_daemon_was_running_whose_process_is_gone_runs_again_at_once() {
+async fn tasks_of_a_daemon_whose_process_is_gone_run_again_at_once() {
     let dead = dead_name().await;
     let ledger = Arc::new(MemoryLedger::new(START));
     let armings = overdue(&ledger, 50).await;
@@ -69,7 +69,7 @@ async fn what_a_daemon_was_running_whose_process_is_gone_runs_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_claimed_by_a_daemon_that_may_live_waits_for_its_lease() {
+async fn a_task_of_a_daemon_that_may_live_waits_for_its_lease() {
     let (own, dead) = (own_name().await, dead_name().await);
     // Frozen, or of another engine of this process; of an old version; in another container; on another host.
     let (host_and_pid, proof) = dead.split_once('/').unwrap();
@@ -109,7 +109,7 @@ async fn a_task_that_kills_its_daemon_is_buried_after_three_however_soon_that_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_daemon_left_starts_soon_after_its_lease_though_no_sweep_finds_it() {
+async fn a_task_of_a_dead_daemon_starts_soon_after_its_lease_without_a_sweep() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let armings = overdue(&ledger, 3).await;
     claim(&ledger, &armings, "elsewhere:1").await;
@@ -125,7 +125,7 @@ async fn what_a_dead_daemon_left_starts_soon_after_its_lease_though_no_sweep_fin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_whose_row_was_locked_starts_soon_after_though_no_sweep_finds_it() {
+async fn a_task_whose_row_was_locked_starts_soon_after_without_a_sweep() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let faults = Arc::new(Faults::default());
     let rig = start_with(
@@ -151,7 +151,7 @@ async fn a_task_whose_row_was_locked_starts_soon_after_though_no_sweep_finds_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_are_looked_for_again_when_the_ledger_did_not_answer() {
+async fn a_failed_scan_for_leases_is_repeated() {
     let dead = dead_name().await;
     let ledger = Arc::new(MemoryLedger::new(START));
     let armings = overdue(&ledger, 3).await;
@@ -176,7 +176,7 @@ async fn leases_are_looked_for_again_when_the_ledger_did_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_alone_looks_for_leases_once_in_a_lease_and_not_more_often() {
+async fn a_lone_daemon_scans_for_leases_once_per_lease() {
     let faults = Arc::new(Faults::default());
     let ledger = Arc::new(MemoryLedger::new(START));
     let rig = start_with(ledger, Arc::clone(&faults), "", Handlers::new());

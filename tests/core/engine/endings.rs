@@ -11,7 +11,7 @@ use lapsed::{HandlerError, Handlers, TaskContext};
 use crate::engine::rig::{START, failing, seconds, start, start_on};
 
 #[tokio::test(start_paused = true)]
-async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() {
+async fn a_snoozed_task_runs_again_as_the_same_attempt_without_an_error() {
     let runs = Arc::new(AtomicU32::new(0));
     let ran = Arc::clone(&runs);
     let rig = start(
@@ -38,7 +38,7 @@ async fn a_snoozed_task_comes_again_as_the_same_attempt_and_failed_at_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_snoozes_without_end_is_noticed() {
+async fn endless_snoozes_count_as_a_failure() {
     let rig = start(
         "retry.max_attempts = 1",
         failing(|_| Err(HandlerError::snooze(seconds(1)))),
@@ -93,7 +93,7 @@ async fn a_handlers_own_policy_and_timeout_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_start_too_late_is_dead_and_not_run_until_somebody_redrives_it() {
+async fn a_task_that_would_start_too_late_is_dead_until_it_is_redriven() {
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
     let mut handlers = Handlers::new();

@@ -19,20 +19,20 @@ use lapsed::ledger::{
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 use tokio::time::Instant;
 
-/// What goes wrong between the engine and the ledger; nothing at first.
+/// Faults between the engine and the ledger; none at first.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// Asking where keys stand fails.
+    /// Look-ups fail.
     pub look_up_fails: AtomicBool,
-    /// Writing rows on behalf of keys does.
+    /// Adoptions fail.
     pub adopt_fails: AtomicBool,
-    /// The answer to a claim takes so long; the claim itself does not.
+    /// Delay of the answer to a claim. The claim itself is not delayed.
     pub claim_answer_takes: Mutex<Duration>,
-    /// Claims that wait for their answer.
+    /// Number of claims that wait for their answer.
     pub claims_under_way: AtomicU32,
-    /// The most of them at a time.
+    /// Maximum number of such claims at a time.
     pub claims_at_once_max: AtomicU32,
-    /// Somebody has locked this row: no claim gets it.
+    /// This row is locked: no claim takes it.
     pub locked_row: Mutex<Option<u64>>,
     /// Errors that the next settlements meet before anything is written.
     pub settle_errors: Mutex<VecDeque<LedgerError>>,
@@ -44,21 +44,21 @@ pub struct Faults {
     pub results_unfit: AtomicBool,
     /// Renewals find their rows locked.
     pub renewals_locked: AtomicBool,
-    /// So many settlements find their rows locked.
+    /// Number of settlements that find their rows locked.
     pub settle_locked: AtomicU32,
-    /// How far ahead of the ledger's clock the engine believes it to be.
+    /// Error of the engine's estimate of the ledger's clock.
     pub clock_ahead: Mutex<Duration>,
-    /// Scans so far.
+    /// Number of scans.
     pub scans: AtomicU32,
-    /// Scans of what is overdue so far.
+    /// Number of scans for overdue rows.
     pub overdue_scans: AtomicU32,
-    /// Scans for leases so far.
+    /// Number of scans for leases.
     pub lease_scans: AtomicU32,
-    /// They fail.
+    /// Scans for leases fail.
     pub scan_leases_fails: AtomicBool,
-    /// Asking what is paused fails.
+    /// Reads of the pauses fail.
     pub pauses_fail: AtomicBool,
-    /// Until then no statement reaches the ledger, and none fails: each waits for a connection.
+    /// Until then, statements wait for a connection: none reaches the ledger, and none fails.
     pub silent_until: Mutex<Option<Instant>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the ledger refuses or cannot answer for a while.
+//! Outages of the ledger, and statements that it refuses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

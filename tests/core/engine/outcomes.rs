@@ -1,4 +1,4 @@
-//! How a run ends, and what follows from it.
+//! Outcomes of runs, and the verdicts that follow.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What is paused or held does not start.
+//! Paused and held tasks do not start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use crate::engine::faulty::Faults;
 use crate::engine::rig::{START, counting, start, start_on, start_with, until};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_unless_it_is_known_what_is_paused() {
+async fn nothing_starts_while_the_pauses_are_unknown() {
     let faults = Arc::<Faults>::default();
     faults.pauses_fail.store(true, Ordering::SeqCst);
     let ledger = Arc::new(MemoryLedger::new(START));
@@ -36,7 +36,7 @@ async fn nothing_starts_unless_it_is_known_what_is_paused() {
     create(1).await;
     rig.until("Job@count@1", State::Done).await;
 
-    // What was read last is believed for a while, and no longer.
+    // The known pauses are trusted for a short time.
     faults.pauses_fail.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(2)).await;
     create(2).await;
@@ -52,7 +52,7 @@ async fn nothing_starts_unless_it_is_known_what_is_paused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_paused_while_its_claim_was_on_its_way_is_given_back() {
+async fn a_task_paused_during_its_claim_is_released() {
     let faults = Arc::<Faults>::default();
     let ledger = Arc::new(MemoryLedger::new(START));
     let count = Arc::new(AtomicU32::new(0));
@@ -74,7 +74,7 @@ async fn what_was_paused_while_its_claim_was_on_its_way_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_occurrence_that_was_paused_while_its_claim_was_on_its_way_is_not_handed_on() {
+async fn an_occurrence_paused_during_its_claim_is_not_handed_on() {
     let faults = Arc::<Faults>::default();
     let ledger = Arc::new(MemoryLedger::new(START));
     let count = Arc::new(AtomicU32::new(0));
@@ -103,7 +103,7 @@ async fn an_occurrence_that_was_paused_while_its_claim_was_on_its_way_is_not_han
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_resumed_is_swept_at_once() {
+async fn a_resume_starts_a_sweep_at_once() {
     let count = Arc::new(AtomicU32::new(0));
     // Left alone, the sweep would come much later.
     let rig = start("sweep.interval = '1h'", counting(&count));
@@ -120,7 +120,7 @@ async fn what_is_resumed_is_swept_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_holds_what_is_overdue_runs_what_falls_due_later() {
+async fn an_engine_that_holds_overdue_tasks_runs_later_ones() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let old = |name: &str| {
         let due = UnixMs(START.0 - 1_000);

@@ -1,4 +1,4 @@
-//! What people and the daemon do with what is dead or done.
+//! Redrive, discard and retention of finished tasks.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -69,7 +69,7 @@ async fn many_dead_tasks_are_redriven_and_discarded_at_a_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
+async fn retention_prunes_old_tasks_and_those_beyond_the_maximum() {
     let runs = Arc::new(AtomicU32::new(0));
     let rig = start("retention = { done = '1h', done_max = 4 }", counting(&runs));
     for n in 0..10 {
@@ -100,7 +100,7 @@ async fn a_daemon_forgets_what_is_old_and_more_than_are_to_be_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_of_which_too_many_finish_does_not_keep_others_from_being_forgotten() {
+async fn a_state_with_too_many_rows_does_not_block_the_pruning_of_others() {
     let runs = Arc::new(AtomicU32::new(0));
     let mut handlers = counting(&runs);
     handlers.on(("Job", "fail"), |_: Vec<String>| async {

@@ -24,7 +24,7 @@ use crate::engine::faulty::{Faults, Faulty};
 /// When the ledger's clock starts.
 pub const START: UnixMs = UnixMs(1_800_000_000_000);
 
-/// An engine that runs, and what it takes to look at it.
+/// A running engine, and access to its parts.
 pub struct Rig {
     pub ledger: Arc<MemoryLedger>,
     pub parts: Parts,
@@ -34,7 +34,7 @@ pub struct Rig {
     pub running: JoinHandle<Result<(), EngineError>>,
 }
 
-/// What an engine is made of, all of it in memory.
+/// The parts of an engine, all in memory.
 pub fn parts(
     ledger: Arc<dyn Ledger>,
     timer: Arc<dyn Timer>,
@@ -90,7 +90,7 @@ pub fn start_with(
 }
 
 impl Rig {
-    /// Stops gracefully; what is left is in the ledger.
+    /// Stops gracefully. Returns the ledger.
     pub async fn stop(mut self) -> Arc<MemoryLedger> {
         let _ = self.stop.take().unwrap().send(());
         self.running.await.unwrap().unwrap();
@@ -127,7 +127,7 @@ impl Rig {
         }
     }
 
-    /// Waits until so many tasks are done.
+    /// Waits until `count` tasks are done.
     pub async fn until_done(&self, count: u64) {
         until(format!("{count} tasks are done"), async || {
             self.ledger.stats().await.unwrap().done >= count
@@ -135,13 +135,13 @@ impl Rig {
         .await;
     }
 
-    /// Waits until the metrics have this line: what is settled is counted a moment later.
+    /// Waits until the metrics have this line. A settlement is counted a moment after it is written.
     pub async fn until_metric(&self, line: &str) {
         let counted = async || self.metric(line);
         until(format!("`{line}` is counted"), counted).await;
     }
 
-    /// Whether the metrics have this line.
+    /// True if the metrics have this line.
     pub fn metric(&self, line: &str) -> bool {
         self.parts
             .metrics
@@ -151,7 +151,7 @@ impl Rig {
     }
 }
 
-/// Waits (in paused time, without waiting) until it holds.
+/// Waits (in paused time, without waiting) until `holds` returns true.
 pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {
     let held = async {
         while !holds().await {
@@ -163,13 +163,13 @@ pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {
     }
 }
 
-/// What the ledger has of this task.
+/// The ledger's record of this task.
 pub async fn record(ledger: &MemoryLedger, key: &str) -> TaskRecord {
     let found = ledger.find(&TaskKey::parse(key).unwrap()).await;
     found.unwrap().expect("it has a row")
 }
 
-/// Handlers that count, and say when they ran.
+/// A handler that counts its runs.
 pub fn counting(count: &Arc<AtomicU32>) -> Handlers {
     let mut handlers = Handlers::new();
     let count = Arc::clone(count);
@@ -183,7 +183,7 @@ pub fn counting(count: &Arc<AtomicU32>) -> Handlers {
     handlers
 }
 
-/// A handler that does what the closure says, given the attempt.
+/// A handler that returns what `act` returns for the attempt.
 pub fn failing(act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'static) -> Handlers {
     let mut handlers = Handlers::new();
     handlers.on(("Job", "fail"), move |ctx: TaskContext| {
@@ -193,7 +193,7 @@ pub fn failing(act: impl Fn(u16) -> Result<(), HandlerError> + Send + Sync + 'st
     handlers
 }
 
-/// A handler that runs until it is let go.
+/// A handler that runs until `go` is notified.
 pub fn held(started: mpsc::UnboundedSender<String>, go: &Arc<Notify>) -> Handlers {
     let mut handlers = Handlers::new();
     let go = Arc::clone(go);
@@ -208,7 +208,7 @@ pub fn held(started: mpsc::UnboundedSender<String>, go: &Arc<Notify>) -> Handler
     handlers
 }
 
-/// As many tasks of `Job@count` as asked for, all overdue.
+/// Creates `count` overdue tasks of `Job@count`.
 pub async fn overdue(ledger: &MemoryLedger, count: i64) -> Vec<Arming> {
     let task = |n: i64| {
         NewTask::new(

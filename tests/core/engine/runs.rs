@@ -45,7 +45,7 @@ async fn a_task_runs_once_at_its_due_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
+async fn tasks_that_fell_due_without_a_daemon_run_at_start() {
     let ledger = Arc::new(MemoryLedger::new(START));
     let tasks: Vec<NewTask> = (0..5_000)
         .map(|n| {
@@ -65,7 +65,7 @@ async fn what_fell_due_while_no_daemon_ran_runs_at_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nothing_here_can_run_stays_pending_until_a_route_appears() {
+async fn a_task_without_a_route_stays_pending_until_one_appears() {
     let count = Arc::default();
     let rig = start("", counting(&count));
     rig.due_now("Other@job@1").await;
@@ -113,7 +113,7 @@ async fn two_daemons_on_one_ledger_run_each_task_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_created_anew_during_its_run_runs_again_and_the_first_result_is_discarded() {
+async fn a_key_created_again_during_its_run_runs_again_and_the_first_result_is_discarded() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let rig = start("", held(started, &go));

@@ -1,4 +1,4 @@
-//! How many runs go on at a time, and who gets the next slot.
+//! Number of concurrent runs, and order of starts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::engine::faulty::Faults;
 use crate::engine::rig::{START, start, start_on, start_with};
 
 #[tokio::test(start_paused = true)]
-async fn no_more_runs_go_on_than_there_are_slots() {
+async fn there_are_never_more_runs_than_slots() {
     let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut handlers = Handlers::new();
     let (at, peak) = (Arc::clone(&now), Arc::clone(&most));
@@ -75,7 +75,7 @@ async fn a_backlog_of_long_runs_takes_all_slots_but_an_eighth() {
     rig.stop().await;
 }
 
-/// `count` tasks of this class that fall due now, on a ledger where nobody works yet.
+/// `count` tasks of this class that fall due now, on a ledger without a running engine.
 async fn backlog(ledger: &Arc<MemoryLedger>, class: &str, numbers: std::ops::Range<u64>) {
     let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
     let client = TaskClient::with_parts(Arc::clone(ledger) as _, timer);

@@ -1,4 +1,4 @@
-//! What becomes of runs and claims when the engine stops.
+//! Runs and claims of a stopping engine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::engine::rig::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_graceful_stop_waits_for_what_runs() {
+async fn a_graceful_stop_waits_for_runs() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
     let rig = start("", held(started, &go));
@@ -37,7 +37,7 @@ async fn a_graceful_stop_waits_for_what_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_outlives_the_drain_is_released_without_counting() {
+async fn a_run_that_outlives_the_drain_is_released_without_counting() {
     let (started, mut runs) = mpsc::unbounded_channel();
     let rig = start(
         "engine.drain_timeout = '3s'",
@@ -77,7 +77,7 @@ async fn an_occurrence_that_a_stop_interrupted_is_run_again_however_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_claimed_while_the_engine_stops_is_released_without_counting() {
+async fn a_claim_during_a_stop_is_released_without_counting() {
     let ledger = Arc::new(MemoryLedger::new(START));
     overdue(&ledger, 3).await;
     let faults = Arc::new(Faults::default());
@@ -132,7 +132,7 @@ async fn a_stop_in_an_outage_ends() {
     assert!(stopped.is_ok(), "still waiting for its runs");
 }
 
-/// A timer with a mistake in it.
+/// A timer that panics.
 struct Broken;
 
 #[async_trait]
@@ -161,7 +161,7 @@ impl Timer for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_does_not_live_on_without_one_of_its_parts() {
+async fn a_panic_in_one_part_stops_the_engine() {
     let config = Config::default();
     let ledger = Arc::new(MemoryLedger::new(START));
     let parts = parts(ledger, Arc::new(Broken), Handlers::new(), &config);
