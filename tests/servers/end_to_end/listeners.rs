@@ -7,7 +7,7 @@ use lapsed::task::State;
 use crate::end_to_end::rig::{Daemon, Rig, create, key, until, until_within};
 
 /// Daemons that know of each other, the eldest first, and have audited: no audit helps out any more.
-async fn fleet(rig: &Rig, count: usize) -> Vec<Daemon> {
+async fn connected(rig: &Rig, count: usize) -> Vec<Daemon> {
     let mut daemons: Vec<Daemon> = Vec::new();
     for _ in 0..count {
         let daemon = rig.listening_daemon().await;
@@ -47,7 +47,7 @@ async fn until_three_of(rig: &Rig, count: usize) {
 #[tokio::test]
 async fn what_two_of_three_daemons_heard_before_they_died_is_not_lost() {
     let rig = Rig::new("").await;
-    let mut daemons = fleet(&rig, 3).await;
+    let mut daemons = connected(&rig, 3).await;
     for n in 0..60 {
         setex(&rig, &format!("Job@record@moved{n}"), 600).await;
         setex(&rig, &format!("Job@record@deleted{n}"), 12).await;
@@ -78,7 +78,7 @@ async fn what_two_of_three_daemons_heard_before_they_died_is_not_lost() {
 async fn of_eight_daemons_three_hear_all_and_the_others_are_told() {
     const COUNT: usize = 8;
     let rig = Rig::new("engine.concurrency = 16\nledger.max_connections = 6").await;
-    let mut daemons = fleet(&rig, COUNT).await;
+    let mut daemons = connected(&rig, COUNT).await;
     until_three_of(&rig, COUNT).await;
     let counted = |daemons: &[Daemon], name: &str| {
         let counts = daemons.iter().map(|daemon| daemon.metric(name));
@@ -168,7 +168,7 @@ async fn who_may_not_be_told_hears_all() {
 #[tokio::test]
 async fn a_daemon_that_is_told_goes_on_when_its_link_is_cut() {
     let rig = Rig::new("").await;
-    let daemons = fleet(&rig, 4).await;
+    let daemons = connected(&rig, 4).await;
     until_three_of(&rig, 4).await;
     let _: i64 = rig.redis_says(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     until_within(Duration::from_secs(20), "all are subscribed", async || {

@@ -1,7 +1,6 @@
 //! The whole daemon against real servers of its own, and what it promises when they fail.
 
 mod adopting;
-mod around;
 mod cancelling;
 mod cancelling_many;
 mod command_line;
@@ -13,15 +12,16 @@ mod due;
 mod endings;
 mod envelopes;
 mod exec;
-mod fleets;
 mod floods;
 mod flow_control;
+mod forged_events;
 mod holding;
 mod horizon;
 mod killed;
 mod ledger_faults;
 mod legacy;
 mod listeners;
+mod middleware;
 mod model;
 mod order;
 mod pause_commands;
@@ -34,8 +34,8 @@ mod redis_faults;
 mod retention;
 mod rig;
 mod sentinels;
+mod several_daemons;
 mod sharing;
-mod strangers;
 mod transactions;
 mod unadopted;
 mod uniqueness;

@@ -18,7 +18,7 @@ async fn create_many(rig: &Rig, prefix: &str, count: i64, first_ms: i64, apart_m
 }
 
 /// Daemons that hear events and know of each other.
-async fn fleet<const N: usize>(rig: &Rig) -> [Daemon; N] {
+async fn connected<const N: usize>(rig: &Rig) -> [Daemon; N] {
     let daemons = std::array::from_fn(|_| rig.daemon());
     know_each_other(&daemons).await;
     daemons
@@ -41,7 +41,7 @@ fn won(daemon: &Daemon) -> f64 {
 #[tokio::test]
 async fn two_daemons_share_the_tasks_alike() {
     let rig = Rig::new("").await;
-    let daemons: [Daemon; 2] = fleet(&rig).await;
+    let daemons: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "", 400, 1_500, 10).await;
     rig.until_done(400).await;
     rig.each_ran_once(400).await;
@@ -126,7 +126,7 @@ async fn a_second_daemon_asks_for_little_more() {
 #[tokio::test]
 async fn what_a_killed_daemon_owned_is_started_by_the_other() {
     let rig = Rig::new("").await;
-    let [first, second]: [Daemon; 2] = fleet(&rig).await;
+    let [first, second]: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "", 200, 1_000, 25).await;
     first.kill();
     rig.until_done(200).await;
@@ -179,7 +179,7 @@ async fn a_full_daemon_does_not_keep_its_share_waiting() {
 #[tokio::test]
 async fn without_redis_each_daemon_owns_all() {
     let mut rig = Rig::new("").await;
-    let [first, second]: [Daemon; 2] = fleet(&rig).await;
+    let [first, second]: [Daemon; 2] = connected(&rig).await;
     rig.redis.kill();
     create_many(&rig, "a", 100, 500, 40).await;
     rig.until_done(100).await;
@@ -224,7 +224,7 @@ async fn a_task_that_only_one_daemon_can_run_is_its_own() {
 #[tokio::test]
 async fn a_stopping_daemon_hands_over() {
     let rig = Rig::new("").await;
-    let [first, second]: [Daemon; 2] = fleet(&rig).await;
+    let [first, second]: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "", 300, 1_000, 20).await;
     first.stop().await;
     assert_eq!(
@@ -239,7 +239,7 @@ async fn a_stopping_daemon_hands_over() {
     let left = second.dropped("not_ours");
     rig.until_done(300).await;
     rig.each_ran_once(300).await;
-    // From then on all are its own. That none is late is tested on a paused clock (`tests/core/fleet/sharing.rs`).
+    // From then on all are its own. That none is late is tested on a paused clock (`tests/core/membership/sharing.rs`).
     assert_eq!(second.dropped("not_ours"), left);
 }
 
@@ -368,7 +368,7 @@ async fn daemons_of_two_ledgers_of_one_name_do_not_count_with_each_other() {
 #[tokio::test]
 async fn daemons_that_start_together_audit_or_leave_it_to_one_that_does() {
     let rig = Rig::new("").await;
-    let daemons: [Daemon; 3] = fleet(&rig).await;
+    let daemons: [Daemon; 3] = connected(&rig).await;
     let counted = |name: &str| {
         daemons
             .iter()
@@ -382,7 +382,7 @@ async fn daemons_that_start_together_audit_or_leave_it_to_one_that_does() {
             causes.map(|cause| counted(&format!("lapsed_audits_total{{reason=\"{cause}\"}}")));
         counts.iter().sum::<f64>()
     };
-    // Which of them can leave it depends on who began when; see `tests/core/fleet/audits.rs`.
+    // Which of them can leave it depends on who began when; see `tests/core/membership/audits.rs`.
     until("each has audited or left it", async || {
         audits() >= 1.0 && audits() + skipped() >= 3.0
     })
@@ -392,7 +392,7 @@ async fn daemons_that_start_together_audit_or_leave_it_to_one_that_does() {
 #[tokio::test]
 async fn a_redis_that_came_back_empty_is_audited_by_one() {
     let mut rig = Rig::new("").await;
-    let daemons: [Daemon; 2] = fleet(&rig).await;
+    let daemons: [Daemon; 2] = connected(&rig).await;
     create_many(&rig, "far", 20, 3_600_000, 1_000).await;
     rig.redis.kill();
     rig.redis.start_again().await.unwrap();

@@ -7,7 +7,7 @@ use lapsed::membership::{REFRESH, Readiness};
 use lapsed::{TaskKey, UnixMs};
 use tokio::time::sleep;
 
-use crate::fleet::rig::Ground;
+use crate::membership::rig::Ground;
 
 #[tokio::test(start_paused = true)]
 async fn engines_that_know_each_other_claim_nothing_in_vain() {

@@ -8,7 +8,7 @@ use lapsed::ledger::Ledger;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use tokio::time::sleep;
 
-use crate::fleet::rig::{Daemon, Ground};
+use crate::membership::rig::{Daemon, Ground};
 
 #[tokio::test(start_paused = true)]
 async fn one_daemon_prunes_and_another_when_that_has_gone() {

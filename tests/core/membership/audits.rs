@@ -14,7 +14,7 @@ use lapsed::{TaskKey, UnixMs};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::rig::Ground;
+use crate::membership::rig::Ground;
 
 /// Arms into a list, and fails when told to.
 #[derive(Default)]

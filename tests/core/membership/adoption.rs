@@ -14,7 +14,7 @@ use lapsed::timer::{
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::rig::{Daemon, Ground};
+use crate::membership::rig::{Daemon, Ground};
 
 /// A timer that sees what it is told to.
 #[derive(Default)]
