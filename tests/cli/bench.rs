@@ -1,41 +1,28 @@
 //! `lapsed bench`, as a program, on small numbers and real servers.
 
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Output, Stdio};
 
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
 
-/// The program, with nothing of ours in its environment.
-fn lapsed(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
-    let ours = std::env::vars().filter(|(name, _)| name.starts_with("LAPSED"));
-    for (name, _) in ours {
-        command.env_remove(name);
-    }
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::support::program::{lapsed, said};
+use crate::support::redis_commands::ask;
+use crate::support::wait::until;
 
 /// The one JSON document on standard output.
-fn document(output: &Output) -> Value {
-    let errors = text(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
+fn document(output: Output) -> Value {
+    let (code, data, errors) = said(output);
+    assert_eq!(code, 0, "{errors}");
     assert_eq!(errors, "", "without a terminal nothing but data is said");
-    serde_json::from_slice(&output.stdout).expect("one JSON document")
+    serde_json::from_str(&data).expect("one JSON document")
 }
 
 fn measure(arguments: &str) -> Value {
     let mut words = vec!["bench"];
     words.extend(arguments.split_whitespace());
     words.extend(["--private", "--json"]);
-    document(&lapsed(&words).output().unwrap())
+    document(lapsed().args(words).output().unwrap())
 }
 
 fn rows(document: &Value) -> &Vec<Value> {
@@ -276,20 +263,17 @@ async fn configured_servers_are_left_as_they_were() {
     let (redis, maria) = tokio::join!(PrivateRedis::start(), PrivateMaria::start());
     let (redis, maria) = (redis.unwrap(), maria.unwrap());
     let url = maria.create_database("shop").await.unwrap();
-    let mut keys = connect(&redis).await;
-    let () = redis::cmd("SET")
-        .arg(&["Order@close@1", "theirs"])
-        .query_async(&mut keys)
-        .await
-        .unwrap();
+    let mut keys = redis.connect(0).await.unwrap();
+    let () = ask(&mut keys, &["SET", "Order@close@1", "theirs"]).await;
 
     let arguments = "bench lateness --pending 100 --rate 20 --warm-up 1s --duration 1s --json";
-    let mut command = lapsed(&arguments.split(' ').collect::<Vec<_>>());
+    let mut command = lapsed();
     command
+        .args(arguments.split(' '))
         .env("LAPSED__REDIS__URL", redis.url())
         .env("LAPSED__LEDGER__URL", &url);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let document = document(&output.await.unwrap());
+    let document = document(output.await.unwrap());
     let row = &rows(&document)[0];
     assert_eq!(
         (&row["samples"], &row["lost"]),
@@ -302,13 +286,8 @@ async fn configured_servers_are_left_as_they_were() {
     assert_eq!(tables(&url).await, [""; 0]);
 }
 
-async fn connect(redis: &PrivateRedis) -> MultiplexedConnection {
-    redis.connect(0).await.unwrap()
-}
-
 async fn all_keys(redis: &mut MultiplexedConnection) -> Vec<String> {
-    let mut keys = redis::cmd("KEYS");
-    keys.arg("*").query_async(redis).await.unwrap()
+    ask(redis, &["KEYS", "*"]).await
 }
 
 async fn tables(url: &str) -> Vec<String> {
@@ -325,29 +304,26 @@ async fn an_interrupted_measurement_cleans_up_too() {
     let (redis, maria) = tokio::join!(PrivateRedis::start(), PrivateMaria::start());
     let (redis, maria) = (redis.unwrap(), maria.unwrap());
     let url = maria.create_database("shop").await.unwrap();
-    let mut child = lapsed(&["bench", "idle", "--pending", "1000000", "--duration", "1h"])
+    let mut child = lapsed()
+        .args(["bench", "idle", "--pending", "1000000", "--duration", "1h"])
         .env("LAPSED__REDIS__URL", redis.url())
         .env("LAPSED__LEDGER__URL", &url)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut keys = connect(&redis).await;
-    let is_written = async {
-        while all_keys(&mut keys).await.is_empty() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let written = timeout(Duration::from_secs(120), is_written).await;
-    written.expect("a task is written");
+    let mut keys = redis.connect(0).await.unwrap();
+    until("a task is written", async || {
+        !all_keys(&mut keys.clone()).await.is_empty()
+    })
+    .await;
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = tokio::task::spawn_blocking(move || {
         child.wait().unwrap();
         child.wait_with_output().unwrap()
     });
-    let output = output.await.unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "error: interrupted\n");
+    let (code, _, errors) = said(output.await.unwrap());
+    assert_eq!((code, errors.as_str()), (1, "error: interrupted\n"));
     assert_eq!(all_keys(&mut keys).await, [""; 0]);
     assert_eq!(tables(&url).await, [""; 0]);
 }
@@ -374,9 +350,8 @@ fn wrong_usage_is_refused_with_its_reason() {
     for (arguments, reason) in wrong {
         let mut words = vec!["bench"];
         words.extend(arguments.split(' '));
-        let output = lapsed(&words).output().unwrap();
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {errors}");
+        let (code, _, errors) = said(lapsed().args(words).output().unwrap());
+        assert_eq!(code, 2, "{arguments}: {errors}");
         assert!(errors.contains(reason), "{arguments}: {errors}");
     }
 }

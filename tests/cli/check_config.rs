@@ -1,7 +1,9 @@
 //! `lapsed check-config`: what it shows, and what it keeps to itself.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+
+use crate::support::program::{lapsed, said};
 
 fn check(config: &str, arguments: &[&str]) -> Output {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -10,7 +12,7 @@ fn check(config: &str, arguments: &[&str]) -> Output {
 }
 
 fn check_file(file: &tempfile::NamedTempFile, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+    let mut command = lapsed();
     command.arg("--config").arg(file.path()).arg("check-config");
     command.args(arguments).output().unwrap()
 }
@@ -104,19 +106,13 @@ fn a_route_that_no_task_reaches_is_warned_of() {
 }
 
 /// Exit code, stdout and stderr of a command in a directory, with nothing but these variables.
-fn run_in(home: &Path, env: &[(&str, &str)], args: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+fn run_in(home: &Path, env: &[(&str, &str)], args: &[&str]) -> (i32, String, String) {
+    let mut command = lapsed();
     command
         .current_dir(home)
         .env_clear()
         .envs(env.iter().copied());
-    let output = command.args(args).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    said(command.args(args).output().unwrap())
 }
 
 /// A server that refuses connections.
@@ -126,13 +122,13 @@ const NOWHERE: (&str, &str) = ("LAPSED__LEDGER__URL", "mysql://root@127.0.0.1:1/
 fn which_file_is_in_use_is_said_or_that_there_is_none() {
     let home = tempfile::tempdir().unwrap();
     let (code, stdout, stderr) = run_in(home.path(), &[], &["check-config"]);
-    assert_eq!((code, &stderr[..]), (Some(0), ""));
+    assert_eq!((code, &stderr[..]), (0, ""));
     assert!(
         stdout.contains("0 routes: built-in defaults (no --config, no LAPSED_CONFIG, none of `./config/lapsed.toml`,"),
         "{stdout}"
     );
     let (code, _, stderr) = run_in(home.path(), &[NOWHERE], &["list"]);
-    assert_eq!(code, Some(1), "{stderr}");
+    assert_eq!(code, 1, "{stderr}");
     assert!(
         stderr.contains("note: configuration: built-in defaults"),
         "{stderr}"
@@ -140,7 +136,7 @@ fn which_file_is_in_use_is_said_or_that_there_is_none() {
     let (_, stdout, _) = run_in(home.path(), &[NOWHERE], &["doctor"]);
     assert!(stdout.starts_with("note     configuration "), "{stdout}");
     let (code, _, stderr) = run_in(home.path(), &[NOWHERE], &["listen"]);
-    assert_eq!(code, Some(1), "{stderr}");
+    assert_eq!(code, 1, "{stderr}");
     assert!(
         stderr.contains("configuration=built-in defaults"),
         "{stderr}"
@@ -157,7 +153,7 @@ fn which_file_is_in_use_is_said_or_that_there_is_none() {
     std::fs::create_dir(home.path().join("config")).unwrap();
     std::fs::write(home.path().join("config/lapsed.toml"), "redis = \n").unwrap();
     let (code, _, stderr) = run_in(home.path(), &[], &["check-config"]);
-    assert_eq!(code, Some(2), "{stderr}");
+    assert_eq!(code, 2, "{stderr}");
     assert!(
         stderr.starts_with("error: `./config/lapsed.toml`: line 1 is not TOML: "),
         "{stderr}"
@@ -178,7 +174,7 @@ fn a_variable_with_too_few_underscores_is_warned_of() {
         ("LAPSED_PHP_REDIS", "x"),
     ];
     let (code, _, stderr) = run_in(home.path(), &env, &["check-config"]);
-    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(code, 0, "{stderr}");
     assert_eq!(
         stderr,
         "warning: the variable `LAPSED_REDIS_URL` is not read: did you mean `LAPSED__REDIS__URL`?\n"

@@ -6,5 +6,11 @@ mod options;
 mod refusals;
 mod sweep_command;
 
-#[path = "../support/mod.rs"]
-mod support;
+/// What this binary uses of `tests/support`.
+#[path = "../support"]
+mod support {
+    pub mod program;
+    pub mod redis_commands;
+    pub mod snapshot;
+    pub mod wait;
+}

@@ -1,7 +1,6 @@
 //! Scripts name commands and options. The prose of `--help` may change, so only what is typed is compared.
 
-use std::process::Command;
-
+use crate::support::program::lapsed;
 use crate::support::snapshot::assert_snapshot;
 
 #[test]
@@ -42,9 +41,13 @@ fn describe(command: &mut Vec<String>, global: &[String], lines: &mut Vec<String
 }
 
 fn help(command: &[String]) -> String {
-    let mut lapsed = Command::new(env!("CARGO_BIN_EXE_lapsed"));
     // `-h` has each option on its own line, where `--help` has paragraphs.
-    let help = lapsed.args(command).arg("-h").env_clear().output().unwrap();
+    let help = lapsed()
+        .args(command)
+        .arg("-h")
+        .env_clear()
+        .output()
+        .unwrap();
     assert!(help.status.success(), "{command:?}: {help:?}");
     String::from_utf8(help.stdout).unwrap()
 }

@@ -1,19 +1,18 @@
 //! What the command line and the configuration refuse before they ask any server, and what they say about it.
 
-use std::process::Command;
+use crate::support::program::{lapsed, said};
 
-/// Exit code and stderr of a command whose servers nobody reaches.
+/// What is said on standard error by a command whose servers nobody reaches.
 fn refused(args: &[&str], settings: &str) -> String {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("lapsed.toml");
     let nowhere =
         "redis.url = 'redis://127.0.0.1:1'\nledger.url = 'mysql://root@127.0.0.1:1/lapsed'\n";
     std::fs::write(&file, format!("{nowhere}{settings}")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lapsed"));
+    let mut command = lapsed();
     command.arg("--config").arg(&file).args(args);
-    let output = command.output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    let (code, _, text) = said(command.output().unwrap());
+    assert_eq!(code, 2, "{args:?}: {text}");
     text
 }
 

@@ -12,5 +12,10 @@ mod series;
 mod source_files;
 mod testing;
 
-#[path = "../support/mod.rs"]
-mod support;
+/// What this binary uses of `tests/support`.
+#[path = "../support"]
+mod support {
+    pub mod metrics;
+    pub mod snapshot;
+    pub mod wait;
+}

@@ -8,3 +8,22 @@ mod migrate;
 mod mysql;
 mod sandbox;
 mod server_defaults;
+
+/// What this binary uses of `tests/support`.
+#[path = "../support"]
+mod support {
+    pub mod daemon;
+    pub mod handlers;
+    pub mod maria;
+    pub mod metrics;
+    pub mod process;
+    pub mod program;
+    pub mod redis_commands;
+    pub mod redis_stats;
+    pub mod rig;
+    pub mod setup;
+    pub mod shell;
+    pub mod tasks;
+    pub mod tcp_proxy;
+    pub mod wait;
+}

@@ -10,7 +10,7 @@ mod outages;
 mod outcomes;
 mod pauses;
 mod retention;
-mod rig;
+pub mod rig;
 mod runs;
 mod slots;
 mod stopping;

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::engine::faulty::{Faults, Faulty};
+use crate::support::wait::until_within;
 
 /// When the ledger's clock starts.
 pub const START: UnixMs = UnixMs(1_800_000_000_000);
@@ -151,16 +152,9 @@ impl Rig {
     }
 }
 
-/// Waits (in paused time, without waiting) until `holds` returns true.
+/// Waits at most an hour of paused time until `holds` returns true.
 pub async fn until(what: impl Display, holds: impl AsyncFn() -> bool) {
-    let held = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    if tokio::time::timeout(seconds(3_600), held).await.is_err() {
-        panic!("after an hour it still does not hold that {what}");
-    }
+    until_within(seconds(3_600), what, holds).await;
 }
 
 /// The ledger's record of this task.

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::engine::{Metrics, Parts};
-use lapsed::handler::Router;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{Admin, Ledger, NewTask, Producer};
-use lapsed::limiter::MemoryLimiter;
 use lapsed::membership::MemoryMembership;
 use lapsed::membership::{
     Audit, AuditLockState, Capabilities, Heartbeat, LIFETIME, MemberId, Membership,
@@ -18,8 +16,12 @@ use lapsed::membership::{
 use lapsed::timer::Timer;
 use lapsed::timer::ledger_poll::LedgerPoll;
 use lapsed::{Config, Engine, Handlers, TaskContext, TaskKey, UnixMs};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::engine::rig::parts;
+use crate::support::metrics;
+use crate::support::wait::{until, until_within};
 
 const START: UnixMs = UnixMs(1_800_000_000_000);
 
@@ -106,12 +108,8 @@ impl Ground {
             async { Ok(()) }
         });
         let parts = Parts {
-            ledger: Arc::clone(&self.ledger) as _,
-            timer,
             membership: Arc::new(Seen(self.clone())),
-            limiter: Arc::new(MemoryLimiter::default()),
-            router: Arc::new(Router::new(handlers, config)),
-            metrics: Arc::default(),
+            ..parts(Arc::clone(&self.ledger) as _, timer, handlers, config)
         };
         let metrics = Arc::clone(&parts.metrics);
         let engine = Engine::with_parts(parts, config);
@@ -140,12 +138,10 @@ impl Ground {
     }
 
     pub async fn until_done(&self, count: u64) {
-        let done = async {
-            while self.ledger.stats().await.unwrap().done < count {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(Duration::from_secs(60), done).await.unwrap();
+        until(format!("{count} tasks are done"), async || {
+            self.ledger.stats().await.unwrap().done >= count
+        })
+        .await;
     }
 
     /// A member that says this about itself and does nothing.
@@ -196,29 +192,22 @@ impl Ground {
 
 impl Daemon {
     pub fn metric(&self, name: &str) -> u64 {
-        let text = self.metrics.render();
-        let mut values = text.lines().filter_map(|line| line.rsplit_once(' '));
-        let value = values.find(|(found, _)| *found == name);
-        value.map_or(0, |(_, value)| value.parse().unwrap())
+        metrics::value(&self.metrics.render(), name) as u64
     }
 
     /// Waits until this has been counted once or more.
     pub async fn until_counted(&self, name: &str, within: Duration) {
-        let counted = async {
-            while self.metric(name) == 0 {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(within, counted).await.unwrap();
+        until_within(within, format!("`{name}` is counted"), async || {
+            self.metric(name) > 0
+        })
+        .await;
     }
 
     pub async fn until_members(&self, count: usize) {
-        let counted = async {
-            while self.status.members() != count {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(Duration::from_secs(10), counted).await.unwrap();
+        until(format!("{count} members are known"), async || {
+            self.status.members() == count
+        })
+        .await;
     }
 
     pub async fn stop(self) {

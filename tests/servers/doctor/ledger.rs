@@ -5,19 +5,19 @@ use std::time::Duration;
 use lapsed::doctor::{self, Severity};
 use lapsed::ledger::migrate::{self, Options};
 use lapsed::sandbox::PrivateMaria;
+use lapsed::task::TableName;
 use sqlx::{Connection, MySqlConnection};
 
 use crate::doctor::rig::{
-    Result, assert_contains, config, config_with, finding, ledger, ledger_only, maria, redis,
-    remedy, sql,
+    Result, assert_contains, config, config_with, finding, ledger, ledger_only, redis, remedy, sql,
 };
-use lapsed::task::TableName;
+use crate::support::maria;
 
 #[tokio::test]
 async fn credentials_that_the_ledger_refuses_are_told_and_not_shown() -> Result {
     let redis = redis().await?;
     ledger("ledger_credentials").await?;
-    let port = maria().await?.port();
+    let port = maria::server().await.port();
     let url_of = |user: &str, database: &str| {
         let user = user.to_owned();
         format!("mysql://{user}@127.0.0.1:{port}/{database}")
@@ -38,7 +38,7 @@ async fn credentials_that_the_ledger_refuses_are_told_and_not_shown() -> Result 
 
 #[tokio::test]
 async fn a_missing_table_is_an_error_and_so_is_an_outdated_one() -> Result {
-    let url = maria().await?.create_database("absent").await?;
+    let url = maria::database("doctor_absent").await;
     let config = ledger_only(&url)?;
     let report = doctor::examine(&config).await;
     let absent = finding(&report, "ledger.table", Severity::Error);

@@ -5,10 +5,12 @@ use std::error::Error;
 use lapsed::Config;
 use lapsed::doctor::{Finding, Report, Severity};
 use lapsed::ledger::migrate::{self, Options};
-use lapsed::sandbox::{PrivateMaria, PrivateRedis};
+use lapsed::sandbox::PrivateRedis;
 use lapsed::task::TableName;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
-use tokio::sync::OnceCell;
+
+use crate::support::maria;
+use crate::support::redis_commands::ask;
 
 pub type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
@@ -18,16 +20,9 @@ pub async fn redis() -> Result<PrivateRedis> {
     Ok(options.start().await?)
 }
 
-/// One server for all tests of this suite; each has its own database.
-pub async fn maria() -> Result<&'static PrivateMaria> {
-    // A static is never dropped: the server dies with the process, and the next sandbox clears its directory.
-    static MARIA: OnceCell<PrivateMaria> = OnceCell::const_new();
-    Ok(MARIA.get_or_try_init(PrivateMaria::start).await?)
-}
-
 /// A database with the table in it.
 pub async fn ledger(name: &str) -> Result<String> {
-    let url = maria().await?.create_database(name).await?;
+    let url = maria::database(name).await;
     let mut conn = MySqlConnection::connect(&url).await?;
     let table = TableName::new("tb_time_limit_task")?;
     migrate::apply(&mut conn, &table, &Options::default(), &mut |_| {}).await?;
@@ -82,8 +77,5 @@ pub async fn sql(url: &str, statements: &str) -> Result {
 
 /// A command of somebody with all rights.
 pub async fn run<T: redis::FromRedisValue>(redis: &PrivateRedis, words: &[&str]) -> Result<T> {
-    let client = redis::Client::open(redis.url())?;
-    let mut admin = client.get_multiplexed_async_connection().await?;
-    let mut command = redis::cmd(words[0]);
-    Ok(command.arg(&words[1..]).query_async(&mut admin).await?)
+    Ok(ask(&mut redis.connect(0).await?, words).await)
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use lapsed::doctor::{self, Severity};
 use lapsed::sandbox::PrivateMaria;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use crate::doctor::rig::{Result, assert_contains, config, finding, ledger, maria, redis};
+use crate::doctor::rig::{Result, assert_contains, config, finding, ledger, redis};
+use crate::support::maria;
+use crate::support::tcp_proxy::in_front_of;
 
 /// Answers nobody: connecting is refused.
 fn nowhere() -> Result<String> {
@@ -55,43 +56,40 @@ async fn servers_that_hang_do_not_hang_the_doctor() -> Result {
 }
 
 /// Passes everything on until a client says `word`; from then on, nothing.
-async fn mute_at(word: &'static str, port: u16) -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let server = TcpStream::connect(("127.0.0.1", port)).await?;
-                let (mut from_client, mut to_client) = client.into_split();
-                let (mut from_server, mut to_server) = server.into_split();
-                tokio::spawn(
-                    async move { tokio::io::copy(&mut from_server, &mut to_client).await },
-                );
-                let mut said = vec![0; 65536];
-                loop {
-                    let length = from_client.read(&mut said).await?;
-                    if String::from_utf8_lossy(&said[..length]).contains(word) {
-                        std::future::pending::<()>().await;
-                    }
-                    to_server.write_all(&said[..length]).await?;
-                    if length == 0 {
-                        return std::io::Result::Ok(());
-                    }
+async fn mute_at(word: &'static str, port: u16) -> u16 {
+    in_front_of(port, move |client, server| async move {
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = server.into_split();
+        let answers = async {
+            let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+        };
+        let questions = async {
+            let mut said = vec![0; 65536];
+            while let Ok(length @ 1..) = from_client.read(&mut said).await {
+                if String::from_utf8_lossy(&said[..length]).contains(word) {
+                    std::future::pending::<()>().await;
                 }
-            });
+                if to_server.write_all(&said[..length]).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = answers => {}
+            () = questions => {}
         }
-    });
-    Ok(address.port())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn servers_that_fall_silent_half_way_keep_what_was_found_by_then() -> Result {
     let redis = redis().await?;
     let ledger = ledger("silent").await?;
-    let maria_port = maria().await?.port();
+    let maria_port = maria::server().await.port();
     let (redis_port, ledger_port) = (
-        mute_at("NUMSUB", redis.port()).await?,
-        mute_at("SHOW VARIABLES", maria_port).await?,
+        mute_at("NUMSUB", redis.port()).await,
+        mute_at("SHOW VARIABLES", maria_port).await,
     );
     let config = config(
         &redis

@@ -2,7 +2,9 @@
 
 use lapsed::task::State;
 
-use crate::end_to_end::rig::{LATE_MS_MAX, Rig, Setup, until};
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::wait::{LATE_MS_MAX, until};
 
 /// Nothing but events and nudges starts a task.
 const WITHOUT_SWEEP: &str = "sweep.interval = '1h'";

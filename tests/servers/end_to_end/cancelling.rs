@@ -6,7 +6,9 @@ use lapsed::ledger::CancelAnswer;
 use lapsed::task::{State, UnixMs};
 use tokio::sync::Notify;
 
-use crate::end_to_end::rig::{Rig, create, key, until};
+use crate::support::rig::Rig;
+use crate::support::tasks::{create, key};
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_task_cancelled_at_its_due_time_either_ran_before_the_answer_or_never() {
@@ -85,13 +87,13 @@ async fn a_cancelled_task_never_runs_and_its_key_is_gone() {
 #[tokio::test]
 async fn a_task_cancelled_while_it_runs_is_not_tried_again() {
     let rig = Rig::new("").await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     let cancelled = Arc::new(Notify::new());
     let gate = Arc::clone(&cancelled);
     handlers.on(("Job", "fails"), move |task: lapsed::TaskContext| {
         let gate = Arc::clone(&gate);
         async move {
-            crate::end_to_end::rig::write_down(&task).await?;
+            crate::support::handlers::write_down(&task).await?;
             gate.notified().await;
             Err(lapsed::HandlerError::new("no"))
         }

@@ -9,8 +9,11 @@ use lapsed::{Due, Task, TaskClient};
 use serde_json::Value;
 use sqlx::Connection as _;
 
-use crate::end_to_end::rig::{Rig, create, numbers, until};
-use crate::end_to_end::worker::{config_file, lapsed};
+use crate::support::maria::numbers;
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::create;
+use crate::support::wait::until;
 
 /// Tasks `Job@record@<name><n>` with this tag, the first after `delay_ms`, and so many more milliseconds between.
 async fn create_tagged(
@@ -156,43 +159,29 @@ async fn cancelling_says_how_far_it_is_and_ends_where_it_is_told_to() {
 async fn the_command_cancels_by_tag_prefix_and_class_and_says_how_many() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
-    let config = config_file(&rig);
-    let cancel = |words: &'static [&'static str]| {
-        let path = config.path().to_owned();
-        async move {
-            let run = move || {
-                let mut command = lapsed();
-                command
-                    .arg("--config")
-                    .arg(path)
-                    .arg("--json")
-                    .arg("cancel")
-                    .args(words);
-                command.output().unwrap()
-            };
-            let output = tokio::task::spawn_blocking(run).await.unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
-            let value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-            (output.status.code().unwrap(), value, said)
-        }
+    let shell = Shell::of(&rig);
+    let cancel = |words: &[&str]| {
+        let (code, stdout, stderr) = shell.run(&[&["--json", "cancel"], words].concat());
+        let value = serde_json::from_str(&stdout).unwrap_or(Value::Null);
+        (code, value, stderr)
     };
     create_tagged(&client, "shop-7", "a", 5, 3_600_000, 0).await;
     create_tagged(&client, "shop-8", "b", 3, 3_600_000, 0).await;
     create(&client, "Other@record@1", 3_600_000).await;
 
-    let (code, value, _) = cancel(&["--tag", "shop-7", "--dry-run"]).await;
+    let (code, value, _) = cancel(&["--tag", "shop-7", "--dry-run"]);
     let expected = serde_json::json!({ "dry_run": true, "would_cancel": 5, "running": 0 });
     assert_eq!((code, value), (0, expected));
     let counted =
         |cancelled: u64| serde_json::json!({ "cancelled": cancelled, "running": 0, "locked": 0 });
-    assert_eq!(cancel(&["--tag", "shop-7"]).await.1, counted(5));
-    assert_eq!(cancel(&["--tag", "shop-7"]).await.1, counted(0));
-    assert_eq!(cancel(&["--prefix", "Job@record@b1"]).await.1, counted(1));
+    assert_eq!(cancel(&["--tag", "shop-7"]).1, counted(5));
+    assert_eq!(cancel(&["--tag", "shop-7"]).1, counted(0));
+    assert_eq!(cancel(&["--prefix", "Job@record@b1"]).1, counted(1));
     assert_eq!(
-        cancel(&["--class", "Job", "--method", "record"]).await.1,
+        cancel(&["--class", "Job", "--method", "record"]).1,
         counted(2)
     );
-    assert_eq!(cancel(&["Other@record@1"]).await.1, counted(1));
+    assert_eq!(cancel(&["Other@record@1"]).1, counted(1));
 
     for (words, said) in [
         (
@@ -203,7 +192,7 @@ async fn the_command_cancels_by_tag_prefix_and_class_and_says_how_many() {
         (&["Job@record@1", "--tag", "t"][..], "cannot be used with"),
         (&[][..], "required"),
     ] {
-        let (code, _, found) = cancel(words).await;
+        let (code, _, found) = cancel(words);
         assert_eq!(code, 2, "{words:?}: {found}");
         assert!(found.contains(said), "{words:?}: {found}");
     }

@@ -6,46 +6,17 @@ use std::process::Stdio;
 use lapsed::task::State;
 use serde_json::{Value, json};
 
-use crate::end_to_end::rig::{Rig, create, until};
-use crate::end_to_end::worker::{config_file, lapsed};
+use crate::support::program::lapsed;
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::create;
+use crate::support::wait::until;
 
-/// `lapsed` on a rig.
-struct Shell {
-    config: tempfile::NamedTempFile,
-}
-
-impl Shell {
-    fn of(rig: &Rig) -> Self {
-        Self {
-            config: config_file(rig),
-        }
-    }
-
-    /// Exit code, stdout, stderr.
-    fn run(&self, args: &[&str]) -> (i32, String, String) {
-        let mut command = lapsed();
-        command.arg("--config").arg(self.config.path());
-        let output = command.args(args).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code().unwrap(),
-            text(output.stdout),
-            text(output.stderr),
-        )
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        let (code, stdout, stderr) = self.run(&[&["--json"], args].concat());
-        assert_eq!(code, 0, "{args:?}: {stderr}");
-        serde_json::from_str(&stdout).unwrap()
-    }
-
-    /// What `schedule --file` makes of these lines.
-    fn file(&self, lines: &str) -> (i32, String, String) {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(lines.as_bytes()).unwrap();
-        self.run(&["schedule", "--file", file.path().to_str().unwrap()])
-    }
+/// What `schedule --file` makes of these lines.
+fn schedule_file(shell: &Shell, lines: &str) -> (i32, String, String) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(lines.as_bytes()).unwrap();
+    shell.run(&["schedule", "--file", file.path().to_str().unwrap()])
 }
 
 #[tokio::test]
@@ -106,8 +77,8 @@ async fn calling_off_twice_is_no_failure() {
 async fn the_last_line_about_a_key_is_the_one_that_stands() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
-    let (code, _, stderr) = shell.file(
-        // Some programs begin their files with a byte order mark.
+    let (code, _, stderr) = schedule_file(
+        &shell, // Some programs begin their files with a byte order mark.
         "\u{feff}{\"key\": \"C@m@1\", \"in\": \"1h\"}\n{\"key\": \"C@m@1\", \"every\": \"15m\"}\n\
          {\"key\": \"C@m@2\", \"every\": \"15m\"}\n{\"key\": \"C@m@2\", \"in\": \"1h\"}\n\
          {\"key\": \"C@m@3\", \"in\": \"1h\", \"tag\": \"one\"}\n{\"key\": \"C@m@3\", \"in\": \"2h\", \"tag\": \"two\"}\n",
@@ -145,11 +116,11 @@ async fn a_field_of_a_line_that_does_not_fit_is_named() {
             "line 1: `catch_up_max` does not fit, expected 1 to 10000",
         ),
     ] {
-        let (code, _, stderr) = shell.file(&format!("{{\"key\": \"C@m@1\", {field}}}"));
+        let (code, _, stderr) = schedule_file(&shell, &format!("{{\"key\": \"C@m@1\", {field}}}"));
         assert_eq!(code, 1, "{field}");
         assert!(stderr.starts_with(says), "{field}: {stderr}");
     }
-    let (_, _, stderr) = shell.file("[1]");
+    let (_, _, stderr) = schedule_file(&shell, "[1]");
     assert!(
         stderr.contains("expected a JSON object such as"),
         "{stderr}"
@@ -309,7 +280,7 @@ async fn stats_are_told_by_class_and_method_and_watched_until_interrupted() {
 
     let pages = tempfile::NamedTempFile::new().unwrap();
     let mut command = lapsed();
-    command.arg("--config").arg(shell.config.path());
+    command.arg("--config").arg(shell.config());
     command.args(["--json", "stats", "--watch", "150ms"]);
     let mut watching = command.stdout(pages.reopen().unwrap()).spawn().unwrap();
     let lines = || std::fs::read_to_string(pages.path()).unwrap();

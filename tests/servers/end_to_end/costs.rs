@@ -12,7 +12,10 @@ use lapsed::client::Receipt;
 use lapsed::{Due, Handlers, Task};
 use tokio::time::Instant;
 
-use crate::end_to_end::rig::{Daemon, Rig, Setup, until};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::wait::until;
 
 /// Statements and commands so far.
 #[derive(Debug, Clone, Default)]

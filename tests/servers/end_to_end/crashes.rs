@@ -16,8 +16,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::end_to_end::rig::{LATE_MS_MAX, Rig, create, key, take_effect, until};
-use crate::end_to_end::worker::{Process, config_file, config_of_program};
+use crate::support::handlers::take_effect;
+use crate::support::process::{Process, config_file, config_of_program};
+use crate::support::rig::Rig;
+use crate::support::tasks::{create, key};
+use crate::support::wait::{LATE_MS_MAX, until};
 
 /// Where a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,37 +3,12 @@
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::end_to_end::rig::{Rig, numbers, until};
-use crate::end_to_end::worker::{config_file, lapsed};
-
-/// `lapsed` on a rig: exit code, stdout, stderr.
-struct Shell {
-    config: tempfile::NamedTempFile,
-}
-
-impl Shell {
-    fn run(&self, args: &[&str]) -> (i32, String, String) {
-        let mut command = lapsed();
-        command.args(["--config", self.config.path().to_str().unwrap()]);
-        let output = command.args(args).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code().unwrap(),
-            text(output.stdout),
-            text(output.stderr),
-        )
-    }
-
-    /// What a command says as JSON, a value to a line.
-    fn json(&self, args: &[&str]) -> Vec<Value> {
-        let (code, stdout, stderr) = self.run(&[&["--json"], args].concat());
-        assert_eq!(code, 0, "{args:?}: {stderr}");
-        let lines = stdout.lines().map(serde_json::from_str);
-        lines.collect::<Result<_, _>>().unwrap()
-    }
-}
+use crate::support::maria::numbers;
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::wait::until;
 
 /// Ten dead tasks: `Mail@send@1` to `5`, `Bill@print@1` to `5`, one of each an hour apart.
 async fn dead() -> (Rig, Shell) {
@@ -52,8 +27,8 @@ async fn dead() -> (Rig, Shell) {
         ))
         .await;
     }
-    let config = config_file(&rig);
-    (rig, Shell { config })
+    let shell = Shell::of(&rig);
+    (rig, shell)
 }
 
 #[tokio::test]
@@ -73,7 +48,7 @@ async fn the_dead_are_listed_with_why_and_since_when() {
 
     let count = |args: &[&str]| {
         shell
-            .json(&[&["list", "--state", "dead"], args].concat())
+            .json_lines(&[&["list", "--state", "dead"], args].concat())
             .len()
     };
     for (args, expected) in [
@@ -97,7 +72,7 @@ async fn the_dead_are_listed_with_why_and_since_when() {
     ] {
         assert_eq!(count(args), expected, "{args:?}");
     }
-    let shown = &shell.json(&["show", "Mail@send@2"])[0];
+    let shown = &shell.json_lines(&["show", "Mail@send@2"])[0];
     assert_eq!(shown["reason"], "exhausted");
     assert_eq!(
         shown["history"],
@@ -149,11 +124,11 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
         assert_eq!(code, 2, "{args:?}");
         assert!(stderr.contains("expected some text"), "{stderr}");
     }
-    let dry = shell.json(&["redrive", "--class", "Mail", "--dry-run"]);
+    let dry = shell.json_lines(&["redrive", "--class", "Mail", "--dry-run"]);
     assert_eq!(dry, [json!({ "redriven": 5, "dry_run": true })]);
     assert_eq!(rig.with_status(2).await, 10);
 
-    let some = shell.json(&[
+    let some = shell.json_lines(&[
         "redrive", "--state", "dead", "--class", "Mail", "--limit", "2", "--rate", "100/s",
     ]);
     assert_eq!(some, [json!({ "redriven": 2, "dry_run": false })]);
@@ -162,13 +137,13 @@ async fn many_are_redriven_and_discarded_only_if_it_is_said_which() {
     let record = rig.record("Mail@send@1").await;
     assert_eq!((record.attempt, record.history.len()), (0, 1));
 
-    let dry = shell.json(&["discard", "--older-than", "2h", "--dry-run"]);
+    let dry = shell.json_lines(&["discard", "--older-than", "2h", "--dry-run"]);
     assert_eq!(dry, [json!({ "discarded": 3, "dry_run": true })]);
     let (code, stdout, _) = shell.run(&["discard", "--all"]);
     assert_eq!((code, &stdout[..]), (0, "5 discarded\n"));
     assert_eq!((rig.with_status(0).await, rig.with_status(2).await), (5, 0));
     assert_eq!(
-        shell.json(&["discard", "--all"]),
+        shell.json_lines(&["discard", "--all"]),
         [json!({ "discarded": 0, "dry_run": false })]
     );
 }
@@ -242,9 +217,7 @@ async fn discarding_waits_for_redis() {
 #[tokio::test]
 async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
     let (rig, shell) = dead().await;
-    let mut command = lapsed();
-    command.args(["--config", shell.config.path().to_str().unwrap()]);
-    command.args(["redrive", "--all", "--rate", "2/s"]);
+    let mut command = shell.command(&["redrive", "--all", "--rate", "2/s"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     until("some are redriven", async || rig.with_status(0).await >= 2).await;
@@ -261,7 +234,7 @@ async fn an_interrupted_redrive_says_how_far_it_came_and_can_be_gone_on_with() {
         stderr.contains("of 10 redriven; the rest is unchanged"),
         "{stderr}"
     );
-    let rest = shell.json(&["redrive", "--all"]);
+    let rest = shell.json_lines(&["redrive", "--all"]);
     assert_eq!(
         rest,
         [json!({ "redriven": 10 - redriven, "dry_run": false })]

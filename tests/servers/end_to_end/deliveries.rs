@@ -10,7 +10,10 @@ use lapsed::{Due, Handlers, Task};
 use serde_json::Value;
 use tokio_stream::StreamExt;
 
-use crate::end_to_end::rig::{Daemon, Rig, key, until};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 /// Settings of a route for `Out@..`.
 fn route(target: &str) -> String {

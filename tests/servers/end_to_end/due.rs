@@ -3,7 +3,9 @@
 use lapsed::ledger::RescheduleAnswer;
 use lapsed::sandbox::PrivateRedis;
 
-use crate::end_to_end::rig::{Rig, Setup, create, key};
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::tasks::{create, key};
 
 /// Tasks with delays over two seconds, some of them zero, created by a program that runs no daemon.
 async fn each_task_runs_once_and_none_early(rig: &Rig) {

@@ -9,8 +9,13 @@ use lapsed::task::{How, Reason, RetryPolicy, State};
 use lapsed::{HandlerError, Handlers, MysqlTask, TaskContext};
 use tokio::sync::Semaphore;
 
-use crate::end_to_end::rig::{Rig, create, handlers, key, numbers, until, write_down};
-use crate::end_to_end::worker::{Process, config_file, lapsed};
+use crate::support::handlers::{handlers, write_down};
+use crate::support::maria::numbers;
+use crate::support::process::Process;
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::{create, key};
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn each_failed_attempt_is_in_the_history_with_how_it_failed() {
@@ -212,26 +217,20 @@ async fn redriving_many_leaves_slots_to_fresh_tasks() {
 #[tokio::test]
 async fn a_task_has_as_many_attempts_as_its_creator_says_from_wherever_it_comes() {
     let rig = Rig::new("[[routes]]\nmatch = '^Run@'\nexec = ['/bin/false']").await;
-    let config = config_file(&rig);
+    let shell = Shell::of(&rig);
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = [
         r#"{"key": "Run@it@bulk", "in": "0s", "max_attempts": 3}"#,
         r#"{"key": "Run@it@none", "in": "0s", "max_attempts": 0}"#,
     ];
     std::fs::write(file.path(), lines.join("\n")).unwrap();
-    let run = |args: &[&str]| {
-        let mut command = lapsed();
-        command.args(["--config", config.path().to_str().unwrap()]);
-        command.args(args).output().unwrap()
-    };
-    let bulk = run(&["schedule", "--file", file.path().to_str().unwrap()]);
-    let complaint = String::from_utf8(bulk.stderr).unwrap();
-    assert_eq!(bulk.status.code(), Some(1));
+    let (code, _, complaint) = shell.run(&["schedule", "--file", file.path().to_str().unwrap()]);
+    assert_eq!(code, 1);
     assert!(
         complaint.contains("line 2: max_attempts is 0, expected at least 1"),
         "{complaint}"
     );
-    let one = run(&[
+    shell.text(&[
         "schedule",
         "Run@it@cli",
         "--in",
@@ -239,7 +238,6 @@ async fn a_task_has_as_many_attempts_as_its_creator_says_from_wherever_it_comes(
         "--max-attempts",
         "2",
     ]);
-    assert!(one.status.success(), "{one:?}");
     let daemon = rig.daemon_with(Handlers::new());
     let task = lapsed::Task::from(key("Run@it@library")).max_attempts(1);
     let due = Duration::ZERO;

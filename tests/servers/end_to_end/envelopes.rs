@@ -1,15 +1,18 @@
 //! What travels with a payload, from the producers through the table to programs: traces and signatures.
 
 use std::io::Write;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use lapsed::task::State;
 use lapsed::{Due, Handlers, Task};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::end_to_end::rig::{Rig, key, until};
-use crate::end_to_end::worker::{config_file, lapsed};
+use crate::support::program::said;
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const OTHER: &str = "00-11111111111111111111111111111111-2222222222222222-00";
@@ -22,19 +25,10 @@ async fn stored(rig: &Rig, name: &str) -> Option<String> {
     row.await.unwrap()
 }
 
-fn said(output: &Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
-
 /// The program, which is to succeed; what it printed.
 fn printed(command: &mut Command) -> String {
-    let (code, stdout, stderr) = said(&command.output().unwrap());
-    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (code, stdout, stderr) = said(command.output().unwrap());
+    assert_eq!(code, 0, "{stdout}{stderr}");
     stdout
 }
 
@@ -199,14 +193,9 @@ async fn a_route_with_a_secret_runs_only_what_was_signed_with_it() {
 #[tokio::test]
 async fn the_command_line_traces_and_signs() {
     let rig = Rig::new("").await;
-    let config = config_file(&rig);
+    let shell = Shell::of(&rig);
     let secret = file_with(&format!("{SECRET}\nan older secret of it\n"));
-    let schedule = |args: &[&str]| {
-        let mut command = lapsed();
-        command.arg("--config").arg(config.path()).arg("schedule");
-        command.args(args);
-        command
-    };
+    let schedule = |args: &[&str]| shell.command(&[&["schedule"], args].concat());
     let one = [
         "C@m@1",
         "--in",
@@ -236,11 +225,7 @@ async fn the_command_line_traces_and_signs() {
         assert!(envelope.contains(&signature), "{name}: {envelope}");
     }
 
-    let show = |args: &[&str]| {
-        let mut command = lapsed();
-        command.arg("--config").arg(config.path()).args(args);
-        printed(&mut command)
-    };
+    let show = |args: &[&str]| shell.text(args);
     let shown: Value = serde_json::from_str(&show(&["--json", "show", "C@m@1"])).unwrap();
     assert_eq!(
         (&shown["payload"], &shown["traceparent"]),
@@ -254,7 +239,7 @@ async fn the_command_line_traces_and_signs() {
 
     // What is refused.
     let refused = |command: &mut Command| {
-        let (code, _, stderr) = said(&command.output().unwrap());
+        let (code, _, stderr) = said(command.output().unwrap());
         (code, stderr)
     };
     let (code, stderr) = refused(&mut schedule(&[
@@ -264,12 +249,12 @@ async fn the_command_line_traces_and_signs() {
         "--traceparent",
         "00-1",
     ]));
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(stderr.contains("expected `00-<32 hex digits>-"), "{stderr}");
     let short = file_with("short\n");
     let (code, stderr) =
         refused(schedule(&["C@m@4", "--in", "1h", "--sign-with"]).arg(short.path()));
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(
         stderr.contains("has 5 bytes, expected at least 16"),
         "{stderr}"
@@ -281,11 +266,11 @@ async fn the_command_line_traces_and_signs() {
         "--payload",
         "{\"$lapsed\":1}",
     ]));
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(stderr.contains("`$lapsed`, which is reserved"), "{stderr}");
     let bad = file_with("{\"key\": \"C@m@5\", \"in\": \"1h\", \"traceparent\": \"x\"}\n");
     let (code, stderr) = refused(schedule(&["--file"]).arg(bad.path()));
-    assert_eq!(code, Some(1));
+    assert_eq!(code, 1);
     assert!(
         stderr.starts_with("line 1: `x` is not a traceparent: it is too short"),
         "{stderr}"

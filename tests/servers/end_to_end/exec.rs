@@ -5,7 +5,9 @@ use std::path::Path;
 use lapsed::task::{How, Reason, State};
 use lapsed::{Due, Handlers, Task};
 
-use crate::end_to_end::rig::{Daemon, Rig, until};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 /// A route that runs a shell script, and where it writes.
 struct Script {
@@ -62,7 +64,7 @@ async fn a_program_gets_its_arguments_as_they_are_and_the_task_on_stdin() {
     )
     .await;
     let name = "Run@it@$(reboot)@a b@;'\"@*";
-    let task = Task::from(crate::end_to_end::rig::key(name));
+    let task = Task::from(crate::support::tasks::key(name));
     let made = script
         .daemon
         .tasks
@@ -257,7 +259,7 @@ async fn the_last_line_of_a_program_that_failed_may_say_more() {
     .await;
     let all = ["snoozes", "waits", "never", "data", "mumbles"];
     for arg in all {
-        let task = Task::from(crate::end_to_end::rig::key(&format!("Run@it@{arg}")));
+        let task = Task::from(crate::support::tasks::key(&format!("Run@it@{arg}")));
         let runs = if arg == "waits" { 2 } else { 1 };
         let task = task.max_attempts(runs);
         script.daemon.tasks.create(task, Due::NOW).await.unwrap();

@@ -5,7 +5,9 @@ use std::time::Duration;
 use lapsed::Handlers;
 use tokio::time::Instant;
 
-use crate::end_to_end::rig::{Daemon, Rig, until, until_within};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::wait::{until, until_within};
 
 /// Bare keys in one pipeline each thousand.
 async fn arm_many(rig: &Rig, prefix: &str, count: usize, delay_ms: usize) {

@@ -12,7 +12,9 @@ use lapsed::{Due, Handlers, Rate, Task, TaskContext, UnixMs};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use crate::end_to_end::rig::{Daemon, Rig, until};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 /// What started, and when.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,9 @@
 
 use lapsed::UnixMs;
 
-use crate::end_to_end::rig::{Rig, key, until};
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn an_event_of_an_older_arming_starts_nothing_early() {
@@ -34,7 +36,7 @@ async fn an_event_of_an_older_arming_starts_nothing_early() {
 async fn an_event_of_an_older_arming_that_redis_itself_emits_starts_nothing_early() {
     // Only a touch expires a key here: writing over one that is due emits the event of the older arming.
     let options = lapsed::sandbox::PrivateRedis::options().set("enable-debug-command", "yes");
-    let setup = crate::end_to_end::rig::Setup::new("nudge.enabled = false\nadopt.enabled = false");
+    let setup = crate::support::setup::Setup::new("nudge.enabled = false\nadopt.enabled = false");
     let setup = setup.redis(options);
     let rig = setup.start().await;
     let () = rig.redis_says(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;

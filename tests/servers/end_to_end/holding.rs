@@ -5,8 +5,13 @@ use lapsed::task::{Scope, State};
 use lapsed::{Due, UnixMs};
 
 use crate::end_to_end::pausing::scope;
-use crate::end_to_end::rig::{Daemon, Rig, create, handlers, key, numbers, until};
-use crate::end_to_end::worker::Process;
+use crate::support::daemon::Daemon;
+use crate::support::handlers::handlers;
+use crate::support::maria::numbers;
+use crate::support::process::Process;
+use crate::support::rig::Rig;
+use crate::support::tasks::{create, key};
+use crate::support::wait::until;
 
 const HOLD: &str = "engine.hold_overdue = true";
 

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use lapsed::client::NotArmed;
+use lapsed::client::{NotArmed, Receipt};
 use lapsed::ledger::RescheduleAnswer;
-use lapsed::{Config, Due, Task, TaskClient, UnixMs};
+use lapsed::{Config, Due, TaskClient, UnixMs};
 use serde_json::Value;
 
-use crate::end_to_end::rig::{Daemon, Rig, handlers, key, until};
-use crate::end_to_end::worker::{config_file, lapsed};
+use crate::support::daemon::Daemon;
+use crate::support::handlers::handlers;
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::{self, key};
+use crate::support::wait::until;
 
 /// With a horizon shorter than a file may have.
 fn with_horizon(rig: &Rig, horizon: Duration) -> Config {
@@ -17,28 +21,18 @@ fn with_horizon(rig: &Rig, horizon: Duration) -> Config {
     config
 }
 
+/// Creates `Job@record@{prefix}0` and so on; how many of them have no key yet, being beyond the horizon.
 async fn create_many(
-    tasks: &TaskClient,
-    name: &str,
+    client: &TaskClient,
+    prefix: &str,
     count: i64,
-    delay_ms: i64,
+    first_ms: i64,
     apart_ms: i64,
 ) -> usize {
-    let task = |n: i64| {
-        let due = Due::after_ms(delay_ms + n * apart_ms).unwrap();
-        (
-            Task::new("Job", "record", [format!("{name}{n}")]).unwrap(),
-            due,
-        )
-    };
-    let made = tasks
-        .create_many((0..count).map(task).collect())
-        .await
-        .unwrap();
-    let beyond = made
-        .iter()
-        .filter(|made| made.not_armed() == Some(NotArmed::BeyondHorizon));
-    beyond.count()
+    let prefix = format!("Job@record@{prefix}");
+    let made = tasks::create_many(client, &prefix, count, first_ms, apart_ms).await;
+    let beyond = |receipt: &&Receipt| receipt.not_armed() == Some(NotArmed::BeyondHorizon);
+    made.iter().filter(beyond).count()
 }
 
 async fn keys(rig: &Rig, pattern: &str) -> i64 {
@@ -144,7 +138,7 @@ async fn several_daemons_arm_what_comes_near_and_one_dies() {
         })
         .await;
     }
-    assert_eq!(create_many(&one.tasks, "fleet", 400, 5_000, 10).await, 400);
+    assert_eq!(create_many(&one.tasks, "shared", 400, 5_000, 10).await, 400);
     until("some are armed", async || keys(&rig, "Job@*").await > 20).await;
     one.kill();
     rig.until_done(400).await;
@@ -154,35 +148,24 @@ async fn several_daemons_arm_what_comes_near_and_one_dies() {
 #[tokio::test]
 async fn the_command_says_why_there_is_no_key_and_does_not_warn() {
     let rig = Rig::new("redis.arm_horizon = '10m'").await;
-    let config = config_file(&rig);
-    let schedule = |words: &'static [&'static str]| {
-        let mut command = lapsed();
-        command
-            .arg("--config")
-            .arg(config.path())
-            .arg("--json")
-            .args(words);
-        async move {
-            let output = tokio::task::spawn_blocking(move || command.output().unwrap())
-                .await
-                .unwrap();
-            let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-            (value, String::from_utf8(output.stderr).unwrap())
-        }
+    let shell = Shell::of(&rig);
+    let schedule = |words: &[&str]| {
+        let (_, stdout, stderr) = shell.run(&[&["--json"], words].concat());
+        (serde_json::from_str::<Value>(&stdout).unwrap(), stderr)
     };
-    let (far, said) = schedule(&["schedule", "Job@record@far", "--in", "1h"]).await;
+    let (far, said) = schedule(&["schedule", "Job@record@far", "--in", "1h"]);
     assert_eq!(
         (&far["armed"], &far["not_armed"], said.as_str()),
         (&false.into(), &"beyond_horizon".into(), "")
     );
-    let (near, said) = schedule(&["schedule", "Job@record@near", "--in", "9m"]).await;
+    let (near, said) = schedule(&["schedule", "Job@record@near", "--in", "9m"]);
     assert_eq!(
         (&near["armed"], &near["not_armed"], said.as_str()),
         (&true.into(), &Value::Null, "")
     );
     assert_eq!(keys(&rig, "Job@*").await, 1);
     // An audit leaves it so.
-    let (swept, _) = schedule(&["sweep"]).await;
+    let (swept, _) = schedule(&["sweep"]);
     assert_eq!(
         (&swept["audit"]["pending"], &swept["audit"]["rearmed"]),
         (&1.into(), &0.into())

@@ -5,7 +5,11 @@ use std::time::Duration;
 use lapsed::{Task, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
-use crate::end_to_end::rig::{Daemon, LATE_MS_MAX, Rig, Setup, handlers, until};
+use crate::support::daemon::Daemon;
+use crate::support::handlers::handlers;
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::wait::{LATE_MS_MAX, until};
 use crate::end_to_end::wire::Wire;
 
 /// Tasks that take effect in their own transactions, some of them during what the test does next.
@@ -133,7 +137,7 @@ async fn a_commit_whose_reply_is_lost_counts() {
     let (daemon, wire) = daemon_behind(&rig, is_commit, 10).await;
     let client = rig.client().await;
     for number in 0..20 {
-        crate::end_to_end::rig::create(&client, &format!("Job@effect@{number}"), number * 50).await;
+        crate::support::tasks::create(&client, &format!("Job@effect@{number}"), number * 50).await;
     }
     rig.until_done(20).await;
     assert_eq!(wire.cuts(), 10);
@@ -163,7 +167,7 @@ async fn a_claim_whose_answer_is_lost_is_given_back_and_counts_nothing() {
     let (daemon, wire) = daemon_behind(&rig, is_claim, 2).await;
     let client = rig.client().await;
     for number in 0..5 {
-        crate::end_to_end::rig::create(&client, &format!("Job@record@{number}"), 0).await;
+        crate::support::tasks::create(&client, &format!("Job@record@{number}"), 0).await;
     }
     rig.until_done(5).await;
     assert_eq!(wire.cuts(), 2);
@@ -184,7 +188,7 @@ async fn answers_that_are_lost_anywhere_leave_every_effect_once() {
     let (daemon, wire) = daemon_behind(&rig, each_so_many, 20).await;
     let client = rig.client().await;
     for number in 0..100 {
-        crate::end_to_end::rig::create(&client, &format!("Job@effect@{number}"), number * 50).await;
+        crate::support::tasks::create(&client, &format!("Job@effect@{number}"), number * 50).await;
     }
     until("all are done", async || settled(&rig).await == 100).await;
     rig.each_effect_once(100).await;
@@ -226,7 +230,7 @@ async fn a_row_that_somebody_locks_delays_no_other() {
 #[tokio::test]
 async fn a_row_that_is_locked_while_it_runs_is_settled_later_and_delays_no_other() {
     let rig = Rig::new("").await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     let (entered, mut running) = tokio::sync::mpsc::unbounded_channel();
     let go = std::sync::Arc::new(tokio::sync::Notify::new());
     let gate = std::sync::Arc::clone(&go);
@@ -269,7 +273,7 @@ fn gated(rig: &Rig) -> (Daemon, std::sync::Arc<tokio::sync::Semaphore>) {
         move |task: lapsed::TaskContext, _: Vec<String>| {
             let go = std::sync::Arc::clone(&go);
             async move {
-                crate::end_to_end::rig::write_down(&task).await?;
+                crate::support::handlers::write_down(&task).await?;
                 go.acquire().await.unwrap().forget();
                 Ok(())
             }

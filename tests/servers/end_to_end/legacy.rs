@@ -3,7 +3,10 @@
 use lapsed::task::State;
 use lapsed::{HandlerError, MysqlTask, TaskContext};
 
-use crate::end_to_end::rig::{Rig, Setup, until, write_down};
+use crate::support::handlers::write_down;
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::wait::until;
 
 /// As older programs created it, word for word.
 const SEED: &str = "CREATE TABLE `tb_time_limit_task` (
@@ -165,7 +168,7 @@ async fn what_was_done_or_cancelled_runs_again_when_an_old_program_creates_it_ag
     daemon.create("Job@record@done", 0).await;
     rig.until_done(1).await;
     daemon.create("Job@record@cancelled", 60_000).await;
-    let cancelled = crate::end_to_end::rig::key("Job@record@cancelled");
+    let cancelled = crate::support::tasks::key("Job@record@cancelled");
     daemon.tasks.cancel(&cancelled).await.unwrap();
     for name in ["Job@record@done", "Job@record@cancelled"] {
         old_create(&rig, name, 4).await;
@@ -180,7 +183,7 @@ async fn what_was_done_or_cancelled_runs_again_when_an_old_program_creates_it_ag
 #[tokio::test]
 async fn a_handler_that_marks_its_row_itself_has_succeeded() {
     let rig = Rig::new("").await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     handlers.on(
         ("Job", "marks"),
         |task: TaskContext, then: String| async move {
@@ -254,7 +257,7 @@ async fn a_table_of_an_old_program_is_migrated_under_it() {
     rig.until_done(WRITTEN + 4).await;
     rig.each_ran_once(WRITTEN + 3).await;
     let ran =
-        |name: &str, runs: &[crate::end_to_end::rig::Run]| runs.iter().any(|run| run.name == name);
+        |name: &str, runs: &[crate::support::rig::Run]| runs.iter().any(|run| run.name == name);
     let runs = rig.runs().await;
     assert!(!ran("Job@record@done", &runs) && !ran("Job@record@deleted", &runs));
     let kept = rig

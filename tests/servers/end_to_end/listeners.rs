@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use lapsed::task::State;
 
-use crate::end_to_end::rig::{Daemon, Rig, create, key, until, until_within};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::tasks::{create, key};
+use crate::support::wait::{until, until_within};
 
 /// Daemons that know of each other, the eldest first, and have audited: no audit helps out any more.
 async fn connected(rig: &Rig, count: usize) -> Vec<Daemon> {
@@ -147,7 +150,7 @@ async fn who_may_not_be_told_hears_all() {
     let config = rig.config_with(&format!("redis.url = '{url}'"));
     let mut daemons = Vec::new();
     for _ in 0..5 {
-        let daemon = Daemon::start(&config, crate::end_to_end::rig::handlers());
+        let daemon = Daemon::start(&config, crate::support::handlers::handlers());
         daemon.hears_events().await;
         daemons.push(daemon);
     }

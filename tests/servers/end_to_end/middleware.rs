@@ -6,7 +6,10 @@ use lapsed::handler::Next;
 use lapsed::task::State;
 use lapsed::{Due, HandlerError, Task, TaskContext};
 
-use crate::end_to_end::rig::{Rig, handlers, key, until};
+use crate::support::handlers::handlers;
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 

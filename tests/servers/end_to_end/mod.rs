@@ -32,7 +32,6 @@ mod receiver;
 mod recurring;
 mod redis_faults;
 mod retention;
-mod rig;
 mod sentinels;
 mod several_daemons;
 mod sharing;

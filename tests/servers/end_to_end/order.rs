@@ -10,7 +10,10 @@ use lapsed::task::State;
 use lapsed::{HandlerError, Handlers, TaskContext};
 use tokio::sync::Semaphore;
 
-use crate::end_to_end::rig::{Rig, handlers, key, until, write_down};
+use crate::support::handlers::{handlers, write_down};
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 /// Beside those of every daemon: `Job@held@..` runs until it is let go, `Job@fail@..` fails.
 fn with_held_runs(go: &Arc<Semaphore>) -> Handlers {
@@ -231,7 +234,7 @@ async fn a_key_that_is_there_again_after_redis_died_does_not_undo_a_cancellation
     let options = lapsed::sandbox::PrivateRedis::options()
         .set("appendonly", "yes")
         .set("appendfsync", "always");
-    let mut rig = crate::end_to_end::rig::Setup::new("")
+    let mut rig = crate::support::setup::Setup::new("")
         .redis(options)
         .start()
         .await;
@@ -294,7 +297,7 @@ async fn a_key_armed_over_a_finished_task_while_no_daemon_ran_counts_unless_redi
         let options = lapsed::sandbox::PrivateRedis::options()
             .set("appendonly", "yes")
             .set("appendfsync", "always");
-        let mut rig = crate::end_to_end::rig::Setup::new("")
+        let mut rig = crate::support::setup::Setup::new("")
             .redis(options)
             .start()
             .await;

@@ -3,20 +3,21 @@
 use std::process::Output;
 
 use serde_json::Value;
-use tempfile::NamedTempFile;
 
-use crate::end_to_end::rig::{Rig, create};
-use crate::end_to_end::worker::{config_file, lapsed};
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::create;
 
 /// The program on a rig's servers.
-struct Program(NamedTempFile);
+struct Program(Shell);
 
 impl Program {
     fn run(&self, arguments: &str) -> Output {
-        let mut command = lapsed();
-        command.arg("--config").arg(self.0.path());
+        let words = words(arguments);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut command = self.0.command(&words);
         command.env("USER", "ada").env_remove("SUDO_USER");
-        command.args(words(arguments)).output().unwrap()
+        command.output().unwrap()
     }
 
     /// What it prints, which must go well.
@@ -53,7 +54,7 @@ fn words(arguments: &str) -> Vec<String> {
 
 async fn program() -> (Rig, Program) {
     let rig = Rig::new("").await;
-    let program = Program(config_file(&rig));
+    let program = Program(Shell::of(&rig));
     (rig, program)
 }
 

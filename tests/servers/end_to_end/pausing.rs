@@ -6,7 +6,12 @@ use lapsed::task::{Scope, State};
 use lapsed::{Due, HandlerError, Handlers, Task, TaskClient, TaskContext, UnixMs};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::end_to_end::rig::{Daemon, Rig, create, handlers, key, numbers, until, write_down};
+use crate::support::daemon::Daemon;
+use crate::support::handlers::{handlers, write_down};
+use crate::support::maria::numbers;
+use crate::support::rig::Rig;
+use crate::support::tasks::{create, create_many, key};
+use crate::support::wait::until;
 
 pub fn scope(name: &str) -> Scope {
     name.parse().unwrap()
@@ -45,18 +50,6 @@ async fn runs_of_class(rig: &Rig, class: &str) -> usize {
     runs.len()
 }
 
-/// Tasks that fall due one after another, from so long from now on.
-async fn create_many(client: &TaskClient, name: &str, count: i64, first_ms: i64, apart_ms: i64) {
-    let (class, method) = name.split_once('@').unwrap();
-    let now = client.now().await.unwrap();
-    let tasks = (0..count).map(|number| {
-        let task = Task::new(class, method, [number]).unwrap();
-        let due = UnixMs(now.0 + first_ms + number * apart_ms);
-        (task, Due::at(due).unwrap())
-    });
-    client.create_many(tasks.collect()).await.unwrap();
-}
-
 /// Besides [`handlers`]: `Jobs@record` and `Job@records`, which are other tasks than `Job@record`.
 fn namesakes() -> Handlers {
     let mut handlers = handlers();
@@ -85,9 +78,9 @@ async fn a_paused_class_starts_in_no_daemon_and_runs_once_when_it_is_resumed() {
         daemon.hears_events().await;
     }
     let client = rig.client().await;
-    create_many(&client, "Job@record", 300, 500, 20).await;
-    create_many(&client, "Job@records", 100, 500, 60).await;
-    create_many(&client, "Jobs@record", 100, 500, 60).await;
+    create_many(&client, "Job@record@", 300, 500, 20).await;
+    create_many(&client, "Job@records@", 100, 500, 60).await;
+    create_many(&client, "Jobs@record@", 100, 500, 60).await;
     until("some have run", async || {
         rig.runs()
             .await
@@ -133,13 +126,13 @@ async fn a_pause_lasts_over_a_restart() {
     let client = rig.client().await;
     pause(&client, "Job").await;
     let daemon = rig.listening_daemon().await;
-    create_many(&client, "Job@record", 20, 0, 10).await;
+    create_many(&client, "Job@record@", 20, 0, 10).await;
     until("signals were dropped", async || {
         daemon.dropped("paused") >= 1.0
     })
     .await;
     daemon.stop().await;
-    create_many(&client, "Job@effect", 20, 0, 0).await;
+    create_many(&client, "Job@effect@", 20, 0, 0).await;
 
     let daemon = rig.listening_daemon().await;
     daemon.create("Job@record@last", 300).await;
@@ -175,7 +168,7 @@ async fn a_pause_in_the_middle_of_a_burst_ends_it_and_what_runs_goes_on() {
     let daemon = rig.daemon_with(handlers);
     daemon.hears_events().await;
     let client = rig.client().await;
-    create_many(&client, "Burst@slow", 400, 500, 0).await;
+    create_many(&client, "Burst@slow@", 400, 500, 0).await;
     // Or three quarters, where the burst counts as a backlog by now.
     until("the slots are taken for the second time", async || {
         rig.runs().await.len() >= 10 + 12
@@ -283,11 +276,11 @@ async fn a_hundred_thousand_paused_tasks_delay_nobody_else_and_hide_nothing() {
     pause(&client, "Away@home").await;
     let daemon = rig.daemon_with(namesakes());
     daemon.hears_events().await;
-    create_many(&client, "Job@record", 200, 500, 10).await;
+    create_many(&client, "Job@record@", 200, 500, 10).await;
     rig.until_done(200).await;
 
     paused_backlog(&rig, "Jobs").await;
-    create_many(&client, "Job@records", 200, 1_000, 10).await;
+    create_many(&client, "Job@records@", 200, 1_000, 10).await;
     // What no signal names, and only a sweep finds: old, new, and in the middle of the backlog.
     let stray = |number: i64, seconds_ago: f64| {
         format!(

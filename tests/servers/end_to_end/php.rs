@@ -5,7 +5,9 @@ use std::process::{Command, Output};
 use lapsed::Handlers;
 use lapsed::task::State;
 
-use crate::end_to_end::rig::{Rig, Setup, until};
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::wait::until;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/php");
 

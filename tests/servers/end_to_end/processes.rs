@@ -7,8 +7,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::end_to_end::exec::runs;
-use crate::end_to_end::rig::{DEADLINE, LATE_MS_MAX, Rig, Setup, create, until};
-use crate::end_to_end::worker::{Process, config_file, lapsed};
+use crate::support::process::{Process, config_file};
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::tasks::create;
+use crate::support::wait::{DEADLINE, LATE_MS_MAX, until};
+use crate::support::shell::Shell;
 
 /// Writes its argument to `started` and waits for the file `go`; not for ever, and not without its directory.
 const UNTIL_GO: &str = r#"echo "$1" >> "$0/started"; n=0
@@ -300,32 +304,17 @@ async fn the_command_line_takes_a_task_from_an_empty_database_to_done() {
         dir.path().display()
     );
     let rig = Setup::new(&route).without_table().start().await;
-    let config = config_file(&rig);
-    let run = |args: &[&str]| {
-        let output = lapsed()
-            .args(["--config", config.path().to_str().unwrap()])
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    };
-    run(&["migrate"]);
-    run(&["schedule", "Run@it@7", "--in", "1s"]);
-    run(&["schedule", "Run@it@8", "--in", "1h"]);
+    let shell = Shell::of(&rig);
+    shell.text(&["migrate"]);
+    shell.text(&["schedule", "Run@it@7", "--in", "1s"]);
+    shell.text(&["schedule", "Run@it@8", "--in", "1h"]);
     assert!(rig.pttl("Run@it@8").await > 3_500_000);
     let mut daemon = Process::listen(&rig, &[]);
     rig.until_done(1).await;
-    run(&["run", "Run@it@8"]);
+    shell.text(&["run", "Run@it@8"]);
     rig.until_done(2).await;
     assert_eq!(read(&dir, "ran"), "7\n8\n");
-    let shown: serde_json::Value =
-        serde_json::from_str(&run(&["--json", "show", "Run@it@7"])).unwrap();
+    let shown = shell.json(&["show", "Run@it@7"]);
     assert_eq!(
         (&shown["state"], &shown["attempt"]),
         (&"done".into(), &1.into())

@@ -2,7 +2,9 @@
 
 use lapsed::Config;
 
-use crate::end_to_end::rig::{Daemon, Rig, until};
+use crate::support::daemon::Daemon;
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 async fn sentinels(rig: &Rig) -> i64 {
     let names: Vec<String> = (1..=10).map(|n| format!("#SILCK`{n}")).collect();
@@ -172,7 +174,7 @@ async fn a_foreign_server_on_the_address_does_no_harm() {
     assert_ne!(text, wrong);
     let daemon = Daemon::start(
         &Config::from_toml(&wrong).unwrap(),
-        crate::end_to_end::rig::handlers(),
+        crate::support::handlers::handlers(),
     );
     for number in 0..5 {
         let made = daemon

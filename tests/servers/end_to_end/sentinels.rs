@@ -1,6 +1,7 @@
 //! The keys whose expiry asks for reconciliation.
 
-use crate::end_to_end::rig::{Rig, until};
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 async fn left(rig: &Rig) -> Vec<i64> {
     let mut left = Vec::new();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use lapsed::{Due, Task, UnixMs};
 use tokio::sync::Notify;
 
-use crate::end_to_end::rig::{Rig, create, until};
+use crate::support::rig::Rig;
+use crate::support::tasks::create;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn two_daemons_run_each_task_once_between_them() {
@@ -26,9 +28,9 @@ async fn two_daemons_run_each_task_once_between_them() {
 #[tokio::test]
 async fn what_a_daemon_left_behind_is_run_by_another() {
     let rig = Rig::new("engine.lease = '1s'").await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     handlers.on(("Job", "hang"), |task: lapsed::TaskContext| async move {
-        crate::end_to_end::rig::write_down(&task).await?;
+        crate::support::handlers::write_down(&task).await?;
         match task.attempt() {
             1 => std::future::pending().await,
             _ => Ok(()),
@@ -51,13 +53,13 @@ async fn what_a_daemon_left_behind_is_run_by_another() {
 #[tokio::test]
 async fn a_run_that_is_longer_than_its_lease_keeps_it() {
     let rig = Rig::new("engine.lease = '3s'").await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     let gate = Arc::new(Notify::new());
     let go = Arc::clone(&gate);
     handlers.on(("Job", "long"), move |task: lapsed::TaskContext| {
         let go = Arc::clone(&go);
         async move {
-            crate::end_to_end::rig::write_down(&task).await?;
+            crate::support::handlers::write_down(&task).await?;
             go.notified().await;
             Ok(())
         }
@@ -77,7 +79,7 @@ async fn a_run_that_is_longer_than_its_lease_keeps_it() {
 async fn a_backlog_does_not_keep_fresh_tasks_waiting() {
     let rig = Rig::new("engine.concurrency = 4").await;
     let client = rig.client().await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     handlers.on(("Job", "backlog"), |_: Vec<String>| async move {
         std::future::pending().await
     });

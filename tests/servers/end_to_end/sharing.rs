@@ -3,18 +3,19 @@
 use lapsed::membership::VERSION;
 use lapsed::{Handlers, TaskContext};
 
-use crate::end_to_end::rig::{Daemon, Rig, Setup, create, until, write_down};
+use crate::support::daemon::Daemon;
+use crate::support::handlers::write_down;
+use crate::support::maria::counter;
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::tasks::{self, create};
+use crate::support::wait::until;
 
-/// Created in a hurry, so that the first falls due when all are there.
+/// Creates `Job@record@{prefix}0` and so on; see [`tasks::create_many`].
 async fn create_many(rig: &Rig, prefix: &str, count: i64, first_ms: i64, apart_ms: i64) {
+    let prefix = format!("Job@record@{prefix}");
     let client = rig.client().await;
-    let now = rig.now_ms().await;
-    let tasks = (0..count).map(|number| {
-        let task = lapsed::Task::new("Job", "record", [format!("{prefix}{number}")]).unwrap();
-        let due = lapsed::UnixMs(now + first_ms + number * apart_ms);
-        (task, lapsed::Due::at(due).unwrap())
-    });
-    client.create_many(tasks.collect()).await.unwrap();
+    tasks::create_many(&client, &prefix, count, first_ms, apart_ms).await;
 }
 
 /// Daemons that hear events and know of each other.
@@ -66,21 +67,10 @@ struct Asked {
 }
 
 async fn asked(rig: &Rig) -> Asked {
-    let of_maria = async |what: &str| {
-        let query = format!("SHOW GLOBAL STATUS LIKE 'Com_{what}'");
-        let query = sqlx::query_as(sqlx::AssertSqlSafe(query));
-        let (_, value): (String, String) = query.fetch_one(&rig.sql).await.unwrap();
-        value.parse::<i64>().unwrap()
-    };
-    let stats: String = rig.redis_says(&["INFO", "commandstats"]).await;
-    let mut pttls = stats.lines().filter_map(|line| {
-        let counted = line.strip_prefix("cmdstat_pttl:calls=")?;
-        counted.split(',').next()?.parse().ok()
-    });
     Asked {
-        updates: of_maria("update").await,
-        selects: of_maria("select").await,
-        pttls: pttls.next().unwrap_or(0),
+        updates: counter(&rig.sql, "Com_update").await,
+        selects: counter(&rig.sql, "Com_select").await,
+        pttls: rig.redis_calls("pttl").await,
     }
 }
 
@@ -149,7 +139,7 @@ fn able_to_hold(handlers: Handlers) -> Handlers {
 #[tokio::test]
 async fn a_full_daemon_does_not_keep_its_share_waiting() {
     let rig = Rig::new("engine.concurrency = 2").await;
-    let full = rig.daemon_with(able_to_hold(crate::end_to_end::rig::handlers()));
+    let full = rig.daemon_with(able_to_hold(crate::support::handlers::handlers()));
     for number in 0..2 {
         create(&full.tasks, &format!("Job@hold@{number}"), 0).await;
     }
@@ -317,7 +307,7 @@ async fn daemons_of_different_tables_do_not_count_with_each_other() {
     let config = rig.config_with("ledger.table = 'other_tasks'");
     let ledger = lapsed::ledger::mysql::MysqlLedger::new(&config.ledger).unwrap();
     ledger.migrate().await.unwrap();
-    let other = Daemon::start(&config, crate::end_to_end::rig::handlers());
+    let other = Daemon::start(&config, crate::support::handlers::handlers());
     other.hears_events().await;
     let daemons = [rig.listening_daemon().await, other];
     until("both show themselves", async || {
@@ -344,7 +334,7 @@ async fn daemons_of_two_ledgers_of_one_name_do_not_count_with_each_other() {
     let redis = format!("redis.url = 'redis://127.0.0.1:{}/0'", rig.redis.port());
     let other = Daemon::start(
         &other.config_with(&redis),
-        crate::end_to_end::rig::handlers(),
+        crate::support::handlers::handlers(),
     );
     other.hears_events().await;
     let daemons = [rig.listening_daemon().await, other];
@@ -438,7 +428,7 @@ async fn the_documented_rights_are_enough_to_share_and_without_them_each_daemon_
         let url = format!("redis://{name}:pw@127.0.0.1:{}/0", rig.redis.port());
         Daemon::start(
             &rig.config_with(&format!("redis.url = '{url}'")),
-            crate::end_to_end::rig::handlers(),
+            crate::support::handlers::handlers(),
         )
     };
     rig.redis_says::<()>(&["CONFIG", "SET", "notify-keyspace-events", "Ex"])

@@ -9,7 +9,11 @@ use lapsed::task::State;
 use lapsed::{Due, HandlerError, Handlers, MysqlTask, Task, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
-use crate::end_to_end::rig::{LATE_MS_MAX, Rig, Setup, key, take_effect, until, write_down};
+use crate::support::handlers::{take_effect, write_down};
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::tasks::key;
+use crate::support::wait::{LATE_MS_MAX, until};
 
 /// `Job@run` by this closure.
 fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> Handlers
@@ -265,7 +269,7 @@ async fn a_task_created_in_a_transaction_and_never_armed_runs_soon_after_it_is_d
 async fn a_task_can_complete_and_create_the_next_one_together() {
     let rig = Rig::new("").await;
     let client = rig.client().await;
-    let mut handlers = crate::end_to_end::rig::handlers();
+    let mut handlers = crate::support::handlers::handlers();
     handlers.on(("Job", "chain"), move |task: TaskContext, step: u32| {
         let client = client.clone();
         async move {

@@ -3,19 +3,13 @@
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use lapsed::{Handlers, TaskContext};
-use sqlx::AssertSqlSafe;
 
-use crate::end_to_end::rig::{Daemon, Rig, Setup, until, write_down};
-
-/// How often Redis was given this command.
-async fn calls(rig: &Rig, command: &str) -> i64 {
-    let info: String = rig.redis_says(&["INFO", "commandstats"]).await;
-    let name = format!("cmdstat_{command}:calls=");
-    let Some((_, rest)) = info.split_once(&name) else {
-        return 0;
-    };
-    rest.split(',').next().unwrap().parse().unwrap()
-}
+use crate::support::daemon::Daemon;
+use crate::support::handlers::write_down;
+use crate::support::maria::counter;
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::wait::until;
 
 async fn rows(rig: &Rig) -> i64 {
     rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await
@@ -23,18 +17,10 @@ async fn rows(rig: &Rig) -> i64 {
 
 /// Statements that the database has executed: those that read, and those that write.
 async fn statements(rig: &Rig) -> (i64, i64) {
-    let count = async |names: &str| {
-        let counters = format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({names})");
-        let counters = sqlx::query_as::<_, (String, String)>(AssertSqlSafe(counters));
-        let counters = counters.fetch_all(&rig.sql).await.unwrap();
-        counters
-            .iter()
-            .map(|(_, count)| count.parse::<i64>().unwrap())
-            .sum()
-    };
+    let of = async |name: &str| counter(&rig.sql, name).await;
     (
-        count("'COM_SELECT'").await,
-        count("'COM_INSERT', 'COM_UPDATE'").await,
+        of("Com_select").await,
+        of("Com_insert").await + of("Com_update").await,
     )
 }
 
@@ -44,7 +30,7 @@ async fn keys_that_nothing_here_runs_are_neither_read_nor_written_down() {
     let daemon = rig.listening_daemon().await;
     rig.arm("Job@record@first", 200).await;
     rig.until_done(1).await;
-    let read = calls(&rig, "getrange").await;
+    let read = rig.redis_calls("getrange").await;
     for number in 0..200 {
         for name in [
             format!("cache:user:{number}"),
@@ -57,7 +43,7 @@ async fn keys_that_nothing_here_runs_are_neither_read_nor_written_down() {
     rig.arm("Job@record@last", 500).await;
     rig.until_done(2).await;
     // Only ours, the first a second time where its event came after its run.
-    let read = calls(&rig, "getrange").await - read;
+    let read = rig.redis_calls("getrange").await - read;
     assert!((1..=4).contains(&read), "{read} keys were read");
     assert_eq!(rows(&rig).await, 2);
     until("their events are counted", async || {

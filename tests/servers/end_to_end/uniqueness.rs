@@ -10,8 +10,11 @@ use lapsed::task::State;
 use lapsed::{ClientError, IfPending, Task};
 use serde_json::{Value, json};
 
-use crate::end_to_end::rig::{Rig, key, until};
-use crate::end_to_end::worker::{config_file, lapsed};
+use crate::support::process::config_file;
+use crate::support::program::lapsed;
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 /// `lapsed --json` with these words and this input: exit code, lines of data, errors.
 async fn run(rig: &Rig, words: &[&str], input: &str) -> (i32, Vec<Value>, String) {
@@ -170,7 +173,7 @@ async fn tasks_with_a_suffix_are_many_of_one_kind() {
         ("Mail", "send"),
         |task: lapsed::TaskContext, user: u64| async move {
             assert_eq!(user, 42, "the suffix is no argument");
-            crate::end_to_end::rig::write_down(&task).await
+            crate::support::handlers::write_down(&task).await
         },
     );
     let daemon = rig.daemon_with(handlers);

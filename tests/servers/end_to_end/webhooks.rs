@@ -11,8 +11,11 @@ use rustix::process::Signal;
 use sha2::Sha256;
 
 use crate::end_to_end::receiver::{Answer, Receiver, Request};
-use crate::end_to_end::rig::{Daemon, Rig, create, key, until};
-use crate::end_to_end::worker::Process;
+use crate::support::daemon::Daemon;
+use crate::support::process::Process;
+use crate::support::rig::Rig;
+use crate::support::tasks::{create, key};
+use crate::support::wait::until;
 
 const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";

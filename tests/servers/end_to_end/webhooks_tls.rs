@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 
-use crate::end_to_end::rig::Rig;
+use crate::support::rig::Rig;
 
 /// An HTTPS server whose authority nobody trusts yet.
 struct Shop {
@@ -95,7 +95,7 @@ async fn post(shop: &Shop, webhook: &str) -> (Rig, String) {
     .await;
     let daemon = rig.daemon_with(Handlers::new());
     daemon.create("Hook@it", 0).await;
-    crate::end_to_end::rig::until("the task is over", async || {
+    crate::support::wait::until("the task is over", async || {
         rig.state("Hook@it").await.is_finished()
     })
     .await;

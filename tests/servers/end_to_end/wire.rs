@@ -1,11 +1,12 @@
 //! A wire to the ledger that can be cut at the worst moment: what was asked has arrived, the answer never comes.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+
+use crate::support::tcp_proxy::in_front_of;
 
 /// Tells for each packet of a client whether its answer is to be lost.
 type Cut = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
@@ -23,8 +24,6 @@ impl Wire {
         most: usize,
         cut: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let cuts = Arc::new(AtomicUsize::new(0));
         let done = Arc::clone(&cuts);
         let cut: Cut = Arc::new(move |packet: &[u8]| {
@@ -35,11 +34,10 @@ impl Wire {
                     })
                     .is_ok()
         });
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, target, Arc::clone(&cut)));
-            }
-        });
+        let port = in_front_of(target, move |client, server| {
+            forward(client, server, Arc::clone(&cut))
+        })
+        .await;
         Self { port, cuts }
     }
 
@@ -50,10 +48,7 @@ impl Wire {
 }
 
 /// Ends, and closes both sides, when either side closes or the wire is cut.
-async fn forward(mut client: TcpStream, target: u16, cut: Cut) {
-    let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
-        return;
-    };
+async fn forward(mut client: TcpStream, mut server: TcpStream, cut: Cut) {
     let (mut asked, mut answered) = ([0; 64 * 1024], [0; 64 * 1024]);
     loop {
         tokio::select! {

@@ -6,7 +6,8 @@ use lapsed::Handlers;
 use lapsed::task::State;
 use tokio::net::TcpStream;
 
-use crate::end_to_end::rig::{Rig, until};
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/workers");
 

@@ -3,7 +3,8 @@
 use lapsed::timer::{ArmMode, Armed, Cause, Remaining, Source, Timer};
 
 use crate::key_expiry::harness::{Daemon, Recorded, key, keys};
-use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, run, server};
+use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, server};
+use crate::support::redis_commands::ask;
 
 #[tokio::test]
 async fn an_armed_key_that_expires_raises_a_signal() {
@@ -46,13 +47,13 @@ async fn a_prefix_is_added_and_stripped_at_the_edge() {
     daemon
         .arm(std::slice::from_ref(&alarm), ArmMode::Replace)
         .await;
-    let value: String = run(&mut admin, &["GET", "app_cache:C@m@1"]).await;
+    let value: String = ask(&mut admin, &["GET", "app_cache:C@m@1"]).await;
     assert_eq!(value, format!("lapsed:{}", alarm.due.0));
     assert!(matches!(
         daemon.timer.remaining(&keys(["1"])).await.unwrap()[..],
         [Remaining::Ms(1..=300)]
     ));
-    let () = run(&mut admin, &["SET", "C@m@not-ours", "", "PX", "1"]).await;
+    let () = ask(&mut admin, &["SET", "C@m@not-ours", "", "PX", "1"]).await;
     daemon.sink.signal(|signal| signal.key == key("1")).await;
     daemon.counts(r#"dropped_total{reason="foreign"} 1"#).await;
     assert_eq!(daemon.sink.signals().len(), 1);

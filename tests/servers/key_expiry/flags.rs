@@ -1,12 +1,13 @@
 //! `notify-keyspace-events`: mended where allowed, done without where not.
 
-use std::time::Duration;
-
 use lapsed::sandbox::PrivateRedis;
 use lapsed::timer::{AdoptionCandidate, ArmMode, Cause, Seen, Source, Timer};
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};
-use crate::key_expiry::servers::{admin, calls, flags, lazy_daemon, lazy_server, run, server};
+use crate::key_expiry::servers::{admin, flags, lazy_daemon, lazy_server, server};
+use crate::support::redis_commands::ask;
+use crate::support::redis_stats::calls;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn flags_that_suffice_are_left_alone_and_what_is_missing_is_added() {
@@ -22,7 +23,7 @@ async fn flags_that_suffice_are_left_alone_and_what_is_missing_is_added() {
     for (before, armings, wanted) in rules {
         let redis = PrivateRedis::start().await.unwrap();
         let mut admin = admin(&redis).await;
-        let () = run(
+        let () = ask(
             &mut admin,
             &["CONFIG", "SET", "notify-keyspace-events", before],
         )
@@ -92,13 +93,13 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
         }
     };
     // One that it may not read is in nobody's way.
-    let () = run(&mut admin, &["SETEX", "C@other@1", "60", ""]).await;
-    let () = run(&mut admin, &["SETEX", "C@m@1", "60", ""]).await;
+    let () = ask(&mut admin, &["SETEX", "C@other@1", "60", ""]).await;
+    let () = ask(&mut admin, &["SETEX", "C@m@1", "60", ""]).await;
     daemon.sink.wait(sighted("1", true)).await;
-    let deleted: i64 = run(&mut admin, &["DEL", "C@m@1"]).await;
+    let deleted: i64 = ask(&mut admin, &["DEL", "C@m@1"]).await;
     assert_eq!(deleted, 1);
     daemon.sink.wait(sighted("1", false)).await;
-    let () = run(&mut admin, &["SETEX", "C@m@2", "60", ""]).await;
+    let () = ask(&mut admin, &["SETEX", "C@m@2", "60", ""]).await;
     let page = daemon
         .timer
         .scan_foreign(None, &|key| *key != self::key("1"));
@@ -124,7 +125,7 @@ async fn a_key_of_ours_is_news_only_when_somebody_gives_it_another_expiry() {
             ArmMode::Replace,
         )
         .await;
-    let set: i64 = run(&mut admin(&redis).await, &["EXPIRE", "C@m@2", "90"]).await;
+    let set: i64 = ask(&mut admin(&redis).await, &["EXPIRE", "C@m@2", "90"]).await;
     assert_eq!(set, 1);
     daemon.sink.wait(is_of("2")).await;
     assert_eq!(daemon.sink.count(is_of("1")), 0);
@@ -143,7 +144,7 @@ async fn a_key_that_is_armed_and_gone_before_it_could_be_looked_at_is_seen_all_t
     let mut admin = admin(&redis).await;
     for number in 0..20 {
         let mark = daemon.sink.mark();
-        let () = run(&mut admin, &["SET", "C@m@1", "", "PX", "1"]).await;
+        let () = ask(&mut admin, &["SET", "C@m@1", "", "PX", "1"]).await;
         let seen = daemon
             .sink
             .wait_after(mark, |event| matches!(event, Recorded::Proposed(_)))
@@ -183,7 +184,7 @@ async fn flags_that_may_not_be_set_leave_the_nudge_and_no_reconnect_loop() {
         "+@all",
         "-config|set",
     ];
-    let () = run(&mut admin, &rules).await;
+    let () = ask(&mut admin, &rules).await;
     let url = format!("redis://app:pw@127.0.0.1:{}/0", redis.port());
     let daemon = Daemon::default_on(&url).start();
     daemon
@@ -195,11 +196,10 @@ async fn flags_that_may_not_be_set_leave_the_nudge_and_no_reconnect_loop() {
     let signal = daemon.sink.signal(|signal| signal.key == key("1")).await;
     assert_eq!(signal.source, Source::Nudge);
     // Ten sentinels, and a probe every 5 s: three of them have met with silence or are about to.
-    daemon
-        .until_within(Duration::from_secs(60), async || {
-            calls(&mut admin.clone(), "set").await >= 13
-        })
-        .await;
+    until("three probes were sent", async || {
+        calls(&mut admin.clone(), "set").await >= 13
+    })
+    .await;
     assert_eq!(daemon.timer.is_listening(), Some(false));
     assert_eq!(
         daemon
@@ -213,7 +213,7 @@ async fn flags_that_may_not_be_set_leave_the_nudge_and_no_reconnect_loop() {
 async fn without_the_flag_for_armings_it_listens_all_the_same() {
     let redis = server().start().await.unwrap();
     let mut admin = admin(&redis).await;
-    let () = run(&mut admin, &["ACL", "SETUSER", "default", "-config|set"]).await;
+    let () = ask(&mut admin, &["ACL", "SETUSER", "default", "-config|set"]).await;
     let daemon = Daemon::default_on(&redis.url()).listen().await;
     daemon.arm(&[daemon.alarm("1", 50)], ArmMode::Replace).await;
     daemon.sink.signal(|signal| signal.key == key("1")).await;
@@ -225,16 +225,15 @@ async fn flags_switched_off_at_run_time_are_switched_on_again() {
     let redis = server().start().await.unwrap();
     let daemon = Daemon::default_on(&redis.url()).listen().await;
     let mut admin = admin(&redis).await;
-    let () = run(
+    let () = ask(
         &mut admin,
         &["CONFIG", "SET", "notify-keyspace-events", "Kg"],
     )
     .await;
-    daemon
-        .until_within(Duration::from_secs(60), async || {
-            flags(&mut admin.clone()).await.contains('x')
-        })
-        .await;
+    until("the flag is set again", async || {
+        flags(&mut admin.clone()).await.contains('x')
+    })
+    .await;
     daemon.is_listening_becomes(true).await;
     assert!(flags(&mut admin).await.contains('g'));
 }
@@ -265,6 +264,6 @@ async fn restricted_user(redis: &PrivateRedis, more: &[&str]) -> String {
         "+ping",
     ];
     let rules = [&rules[..], more].concat();
-    let () = run(&mut admin(redis).await, &rules).await;
+    let () = ask(&mut admin(redis).await, &rules).await;
     format!("redis://app:pw@127.0.0.1:{}/0", redis.port())
 }

@@ -15,8 +15,7 @@ use lapsed::timer::{
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Whatever should happen happens within this.
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::support::wait::{DEADLINE, until};
 
 pub(crate) fn key(name: &str) -> TaskKey {
     TaskKey::build("C", "m", [name]).unwrap()
@@ -87,15 +86,6 @@ impl Recorder {
         mark: usize,
         wanted: impl Fn(&Recorded) -> bool,
     ) -> Recorded {
-        self.wait_after_within(mark, DEADLINE, wanted).await
-    }
-
-    pub(crate) async fn wait_after_within(
-        &self,
-        mark: usize,
-        deadline: Duration,
-        wanted: impl Fn(&Recorded) -> bool,
-    ) -> Recorded {
         let mut changed = self.changed.subscribe();
         let find = || {
             self.events.lock().unwrap()[mark..]
@@ -111,10 +101,10 @@ impl Recorder {
                 changed.changed().await.unwrap();
             }
         };
-        let found = tokio::time::timeout(deadline, found).await;
+        let found = tokio::time::timeout(DEADLINE, found).await;
         found.unwrap_or_else(|_| {
             panic!(
-                "not within {deadline:?}; recorded: {:?}",
+                "not within {DEADLINE:?}; recorded: {:?}",
                 self.events.lock().unwrap()
             )
         })
@@ -291,32 +281,25 @@ impl Daemon {
     }
 
     pub(crate) async fn is_listening_becomes(&self, listening: bool) {
-        self.until(async || self.timer.is_listening() == Some(listening))
-            .await;
+        until(format!("listening is {listening}"), async || {
+            self.timer.is_listening() == Some(listening)
+        })
+        .await;
     }
 
-    /// Waits for a line of the metrics to begin or end like this.
-    pub(crate) async fn counts(&self, line: &str) {
-        self.until(async || self.metrics.render().contains(line))
-            .await;
+    /// Waits until the metrics contain this text.
+    pub(crate) async fn counts(&self, text: &str) {
+        until(format!("the metrics contain `{text}`"), async || {
+            self.metrics.render().contains(text)
+        })
+        .await;
     }
+}
 
-    pub(crate) async fn until(&self, holds: impl AsyncFn() -> bool) {
-        self.until_within(DEADLINE, holds).await;
-    }
-
-    pub(crate) async fn until_within(&self, deadline: Duration, holds: impl AsyncFn() -> bool) {
-        let held = async {
-            while !holds().await {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let held = tokio::time::timeout(deadline, held).await;
-        held.unwrap_or_else(|_| {
-            panic!(
-                "it does not hold after {deadline:?}\n{}",
-                self.metrics.render()
-            )
-        });
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.metrics.render());
+        }
     }
 }

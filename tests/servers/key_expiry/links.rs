@@ -8,10 +8,9 @@ use tokio::time::Instant;
 
 use crate::key_expiry::harness::{Daemon, Recorded, key};
 use crate::key_expiry::proxy::{Fault, Proxy};
-use crate::key_expiry::servers::{admin, connections, flags, run, sentinels, server};
-
-/// A dead or deaf link is noticed within this.
-const NOTICED_WITHIN: Duration = Duration::from_secs(60);
+use crate::key_expiry::servers::{admin, connections, flags, sentinels, server};
+use crate::support::redis_commands::{ask};
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_killed_subscription_is_made_again_and_asks_for_reconciliation() {
@@ -21,7 +20,7 @@ async fn a_killed_subscription_is_made_again_and_asks_for_reconciliation() {
         .listen()
         .await;
     let mark = daemon.sink.mark();
-    let () = run(
+    let () = ask(
         &mut admin(&redis).await,
         &["CLIENT", "KILL", "TYPE", "pubsub"],
     )
@@ -67,9 +66,7 @@ async fn a_server_that_comes_back_empty_gets_its_flags_and_sentinels_again() {
         .await;
     daemon.is_listening_becomes(true).await;
     let mut admin = admin(&redis).await;
-    daemon
-        .until(async || sentinels(&mut admin.clone()).await == 10)
-        .await;
+    until("all sentinels are there", async || sentinels(&mut admin.clone()).await == 10).await;
     assert!(flags(&mut admin).await.contains('x'));
 }
 
@@ -87,9 +84,7 @@ async fn arming_without_a_server_fails_soon_and_works_again_when_it_is_back() {
     // Each waiting for a connection would take five minutes.
     assert!(started.elapsed() < Duration::from_secs(60));
     redis.restart().await.unwrap();
-    daemon
-        .until(async || daemon.timer.arm(&alarm, ArmMode::Replace).await.is_ok())
-        .await;
+    until("arming works again", async || daemon.timer.arm(&alarm, ArmMode::Replace).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -99,17 +94,9 @@ async fn a_half_open_link_is_noticed_and_replaced() {
     let daemon = Daemon::default_on(&proxy.url()).listen().await;
     let mark = daemon.sink.mark();
     proxy.set(Fault::Swallow);
-    daemon
-        .until_within(NOTICED_WITHIN, async || {
-            daemon.timer.is_listening() == Some(false)
-        })
-        .await;
+    daemon.is_listening_becomes(false).await;
     proxy.set(Fault::None);
-    daemon
-        .until_within(NOTICED_WITHIN, async || {
-            daemon.timer.is_listening() == Some(true)
-        })
-        .await;
+    daemon.is_listening_becomes(true).await;
     daemon
         .sink
         .wait_after(mark, |event| *event == Recorded::Sweep(Cause::Subscribed))
@@ -126,14 +113,10 @@ async fn a_link_that_answers_but_announces_nothing_is_noticed_and_replaced() {
     let resubscribed = |event: &Recorded| *event == Recorded::Audit(Cause::Subscribed);
     daemon
         .sink
-        .wait_after_within(mark, NOTICED_WITHIN, resubscribed)
+        .wait_after(mark, resubscribed)
         .await;
     proxy.set(Fault::None);
-    daemon
-        .until_within(NOTICED_WITHIN, async || {
-            daemon.timer.is_listening() == Some(true)
-        })
-        .await;
+    daemon.is_listening_becomes(true).await;
 }
 
 #[tokio::test]
@@ -142,25 +125,15 @@ async fn a_replica_is_not_listened_to_and_a_demoted_master_is_left() {
     let daemon = Daemon::default_on(&redis.url()).listen().await;
     let mark = daemon.sink.mark();
     let mut admin = admin(&redis).await;
-    let () = run(&mut admin, &["REPLICAOF", "127.0.0.1", "1"]).await;
-    daemon
-        .until_within(NOTICED_WITHIN, async || {
-            daemon.timer.is_listening() == Some(false)
-        })
-        .await;
+    let () = ask(&mut admin, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    daemon.is_listening_becomes(false).await;
     // It knocks again and again, and is turned away each time.
     let before = connections(&mut admin).await;
-    daemon
-        .until(async || connections(&mut admin.clone()).await >= before + 3)
-        .await;
+    until("it has tried three times more", async || connections(&mut admin.clone()).await >= before + 3).await;
     let subscribed = |event: &Recorded| *event == Recorded::Sweep(Cause::Subscribed);
     assert_eq!(daemon.sink.count_after(mark, subscribed), 0);
-    let () = run(&mut admin, &["REPLICAOF", "NO", "ONE"]).await;
-    daemon
-        .until_within(NOTICED_WITHIN, async || {
-            daemon.timer.is_listening() == Some(true)
-        })
-        .await;
+    let () = ask(&mut admin, &["REPLICAOF", "NO", "ONE"]).await;
+    daemon.is_listening_becomes(true).await;
 }
 
 #[tokio::test]
@@ -170,7 +143,5 @@ async fn when_it_stops_it_no_longer_listens() {
     daemon.stop.cancel();
     daemon.is_listening_becomes(false).await;
     let admin = admin(&redis).await;
-    daemon
-        .until(async || run::<i64>(&mut admin.clone(), &["PUBSUB", "NUMPAT"]).await == 0)
-        .await;
+    until("nothing is subscribed", async || ask::<i64>(&mut admin.clone(), &["PUBSUB", "NUMPAT"]).await == 0).await;
 }

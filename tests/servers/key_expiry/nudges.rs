@@ -5,7 +5,9 @@ use std::time::Duration;
 use lapsed::timer::{Alarm, ArmMode, Source, Timer};
 
 use crate::key_expiry::harness::{Daemon, key};
-use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, run, server};
+use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, server};
+use crate::support::redis_commands::ask;
+use crate::support::wait::until;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -33,9 +35,10 @@ async fn nudged_keys_go_at_their_due_time_however_many_others_wait() {
         daemon.sink.timed_signal(Source::Event, &alarm.key).await;
     }
     // 20 000 far ones, ten sentinels and at most one probe.
-    daemon
-        .until(async || run::<i64>(&mut admin.clone(), &["DBSIZE"]).await <= 20_011)
-        .await;
+    until("the nudged keys are gone", async || {
+        ask::<i64>(&mut admin.clone(), &["DBSIZE"]).await <= 20_011
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -60,11 +63,11 @@ async fn a_foreign_key_that_lives_a_little_longer_is_raised_when_it_is_due() {
     let daemon = lazy_daemon(&redis).await.listen().await;
     let mut admin = admin(&redis).await;
     let started = daemon.now();
-    let () = run(&mut admin, &["SET", "C@m@theirs", "", "PX", "900"]).await;
-    let () = run(&mut admin, &["RPUSH", "C@m@list", "x"]).await;
-    let () = run(&mut admin, &["PEXPIRE", "C@m@list", "900"]).await;
+    let () = ask(&mut admin, &["SET", "C@m@theirs", "", "PX", "900"]).await;
+    let () = ask(&mut admin, &["RPUSH", "C@m@list", "x"]).await;
+    let () = ask(&mut admin, &["PEXPIRE", "C@m@list", "900"]).await;
     // Longer than this test waits for anything: it is not its expiry that is heard.
-    let () = run(&mut admin, &["SET", "C@m@ours", "lapsed:1", "EX", "3600"]).await;
+    let () = ask(&mut admin, &["SET", "C@m@ours", "lapsed:1", "EX", "3600"]).await;
     let names = ["theirs", "list", "ours"];
     daemon
         .timer
@@ -91,9 +94,10 @@ async fn without_nudge_nothing_is_raised_from_memory() {
         .arm(&[daemon.alarm("later", 300)], ArmMode::Replace)
         .await;
     let admin = admin(&redis).await;
-    daemon
-        .until(async || run::<i64>(&mut admin.clone(), &["PTTL", "C@m@later"]).await == -2)
-        .await;
+    until("the later key is gone", async || {
+        ask::<i64>(&mut admin.clone(), &["PTTL", "C@m@later"]).await == -2
+    })
+    .await;
     daemon
         .sink
         .signal(|signal| signal.key == key("later"))

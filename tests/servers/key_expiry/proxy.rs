@@ -1,10 +1,9 @@
-//! A wire to Redis that can be cut in unkind ways.
-
-use std::net::Ipv4Addr;
+//! A connection to Redis that can swallow what is sent.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use crate::support::tcp_proxy::in_front_of;
 
 /// What happens to bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,25 +23,19 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) async fn to(target: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let (fault, current) = watch::channel(Fault::None);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let current = current.clone();
-                tokio::spawn(async move {
-                    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, target))
-                        .await
-                        .unwrap();
-                    let (from_client, to_client) = client.into_split();
-                    let (from_server, to_server) = server.into_split();
-                    tokio::select! {
-                        () = forward(from_client, to_server, current.clone()) => {}
-                        () = forward(from_server, to_client, current) => {}
-                    }
-                });
+        let port = in_front_of(target, move |client, server| {
+            let current = current.clone();
+            async move {
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                tokio::select! {
+                    () = forward(from_client, to_server, current.clone()) => {}
+                    () = forward(from_server, to_client, current) => {}
+                }
             }
-        });
+        })
+        .await;
         Self { port, fault }
     }
 

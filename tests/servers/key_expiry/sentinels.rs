@@ -5,7 +5,10 @@ use std::time::Duration;
 use lapsed::timer::{Cause, Timer};
 
 use crate::key_expiry::harness::{Daemon, Recorded};
-use crate::key_expiry::servers::{admin, calls, lazy_daemon, lazy_server, run, sentinels, server};
+use crate::key_expiry::servers::{admin, lazy_daemon, lazy_server, sentinels, server};
+use crate::support::redis_commands::ask;
+use crate::support::redis_stats::calls;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn each_sentinel_asks_for_sweep_and_audit_and_past_the_half_all_are_written_anew() {
@@ -21,11 +24,12 @@ async fn each_sentinel_asks_for_sweep_and_audit_and_past_the_half_all_are_writte
         async move || sink.count(|event| *event == Recorded::Sweep(Cause::Sentinel)) >= count
     };
     let admin = admin(&redis).await;
-    daemon.until(sweeps(6)).await;
-    daemon
-        .until(async || sentinels(&mut admin.clone()).await == 10)
-        .await;
-    daemon.until(sweeps(12)).await;
+    until("it has swept 6 times", sweeps(6)).await;
+    until("all sentinels are there", async || {
+        sentinels(&mut admin.clone()).await == 10
+    })
+    .await;
+    until("it has swept 12 times", sweeps(12)).await;
     let audits = daemon
         .sink
         .count(|event| *event == Recorded::Audit(Cause::Sentinel));
@@ -46,28 +50,31 @@ async fn sentinels_that_vanish_without_a_word_are_written_again_and_an_audit_ask
         .listen()
         .await;
     let mut admin = admin(&redis).await;
-    daemon
-        .until(async || sentinels(&mut admin.clone()).await == 10)
-        .await;
+    until("all sentinels are there", async || {
+        sentinels(&mut admin.clone()).await == 10
+    })
+    .await;
     let mark = daemon.sink.mark();
-    let () = run(&mut admin, &["FLUSHALL"]).await;
+    let () = ask(&mut admin, &["FLUSHALL"]).await;
     daemon
         .sink
         .wait_after(mark, |event| *event == Recorded::Audit(Cause::RedisChanged))
         .await;
-    daemon
-        .until(async || sentinels(&mut admin.clone()).await == 10)
-        .await;
+    until("all sentinels are there", async || {
+        sentinels(&mut admin.clone()).await == 10
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_second_daemon_leaves_the_sentinels_of_the_first_alone() {
     let redis = server().start().await.unwrap();
-    let first = Daemon::default_on(&redis.url()).listen().await;
+    let _first = Daemon::default_on(&redis.url()).listen().await;
     let mut admin = admin(&redis).await;
-    first
-        .until(async || sentinels(&mut admin.clone()).await == 10)
-        .await;
+    until("all sentinels are there", async || {
+        sentinels(&mut admin.clone()).await == 10
+    })
+    .await;
     let before = calls(&mut admin, "set").await;
     let second = Daemon::default_on(&redis.url()).listen().await;
     let probes: i64 = 2 * 3;

@@ -4,6 +4,8 @@ use lapsed::sandbox::{PrivateRedis, RedisOptions};
 use redis::aio::MultiplexedConnection;
 
 use crate::key_expiry::harness::{Daemon, Options};
+use crate::support::redis_commands::ask;
+use crate::support::redis_stats::number_after;
 
 /// A server that announces expired events.
 pub(crate) fn server() -> RedisOptions {
@@ -16,7 +18,7 @@ pub(crate) fn lazy_server() -> RedisOptions {
 }
 
 pub(crate) async fn lazy_daemon(redis: &PrivateRedis) -> Options {
-    let () = run(
+    let () = ask(
         &mut admin(redis).await,
         &["DEBUG", "SET-ACTIVE-EXPIRE", "0"],
     )
@@ -25,7 +27,7 @@ pub(crate) async fn lazy_daemon(redis: &PrivateRedis) -> Options {
 }
 
 pub(crate) async fn flags(admin: &mut MultiplexedConnection) -> String {
-    let pair: (String, String) = run(admin, &["CONFIG", "GET", "notify-keyspace-events"]).await;
+    let pair: (String, String) = ask(admin, &["CONFIG", "GET", "notify-keyspace-events"]).await;
     pair.1
 }
 
@@ -37,33 +39,10 @@ pub(crate) async fn sentinels(admin: &mut MultiplexedConnection) -> i64 {
     exists.query_async(admin).await.unwrap()
 }
 
-/// How often the server was given this command.
-pub(crate) async fn calls(admin: &mut MultiplexedConnection, command: &str) -> i64 {
-    let info: String = run(admin, &["INFO", "commandstats"]).await;
-    number_after(&info, &format!("cmdstat_{command}:calls="))
-}
-
 /// How many connections the server has ever had.
 pub(crate) async fn connections(admin: &mut MultiplexedConnection) -> i64 {
-    let info: String = run(admin, &["INFO", "stats"]).await;
+    let info: String = ask(admin, &["INFO", "stats"]).await;
     number_after(&info, "total_connections_received:")
-}
-
-fn number_after(info: &str, name: &str) -> i64 {
-    let Some((_, rest)) = info.split_once(name) else {
-        return 0;
-    };
-    let end = rest.find(|c: char| !c.is_ascii_digit());
-    rest[..end.unwrap_or(rest.len())].parse().unwrap()
-}
-
-pub(crate) async fn run<T: redis::FromRedisValue>(
-    admin: &mut MultiplexedConnection,
-    words: &[&str],
-) -> T {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(admin).await.unwrap()
 }
 
 pub(crate) async fn admin(redis: &PrivateRedis) -> MultiplexedConnection {

@@ -43,11 +43,10 @@ mod uniqueness;
 mod in_mysql {
     use super::*;
 
-    /// One server for all: the rules use keys of their own.
+    /// One table for all: the rules use keys of their own.
     #[tokio::test]
     async fn every_rule() {
-        let rig = rig::Rig::start().await;
-        let ledger = &rig.ledger;
+        let ledger = &rig::mysql_ledger().await;
         arming::every_rule(ledger).await;
         claims::every_rule(ledger).await;
         settlements::every_rule(ledger).await;

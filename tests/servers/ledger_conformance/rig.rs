@@ -8,8 +8,9 @@ use lapsed::ledger::{
     Admin, CancelAnswer, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
     TaskRecord,
 };
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::{Arming, Death, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
+
+use crate::support::maria;
 
 /// Longer than any rule takes.
 pub const LEASE: Duration = Duration::from_secs(300);
@@ -17,37 +18,18 @@ pub const LEASE: Duration = Duration::from_secs(300);
 /// Soon over.
 pub const SHORT_LEASE: Duration = Duration::from_secs(2);
 
-/// MariaDB's ledger, and what it takes to keep it alive.
-pub struct Rig {
-    pub ledger: MysqlLedger,
-    _server: Option<PrivateMaria>,
-}
-
-impl Rig {
-    /// On a private MariaDB; or, to try another server, in the empty database that `LAPSED_TEST_LEDGER_URL` names.
-    pub async fn start() -> Self {
-        let mut config = Config::default().ledger;
-        let server = match std::env::var("LAPSED_TEST_LEDGER_URL") {
-            Ok(url) => {
-                config.url = url.as_str().into();
-                None
-            }
-            Err(_) => {
-                let server = PrivateMaria::options().durable(false);
-                let server = server.start().await.unwrap();
-                let url = server.create_database("conformance").await.unwrap();
-                config.url = url.as_str().into();
-                Some(server)
-            }
-        };
-        let ledger = MysqlLedger::new(&config).unwrap();
-        ledger.migrate().await.unwrap();
-        ledger.check().await.unwrap();
-        Self {
-            ledger,
-            _server: server,
-        }
-    }
+/// MariaDB's ledger; or, to try another server, one in the empty database that `LAPSED_TEST_LEDGER_URL` names.
+pub async fn mysql_ledger() -> MysqlLedger {
+    let url = match std::env::var("LAPSED_TEST_LEDGER_URL") {
+        Ok(url) => url,
+        Err(_) => maria::database("conformance").await,
+    };
+    let mut config = Config::default().ledger;
+    config.url = url.into();
+    let ledger = MysqlLedger::new(&config).unwrap();
+    ledger.migrate().await.unwrap();
+    ledger.check().await.unwrap();
+    ledger
 }
 
 /// A key of this rule, which no other rule uses.

@@ -5,10 +5,10 @@ use std::error::Error;
 use lapsed::ledger::migrate::{
     Method, MigrateError, Options, Plan, Progress, Step, apply, check, plan,
 };
-use lapsed::sandbox::PrivateMaria;
 use lapsed::task::TableName;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
-use tokio::sync::OnceCell;
+
+use crate::support::maria;
 
 pub type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
@@ -42,7 +42,7 @@ pub const ROWS: &str = "INSERT INTO tb (id, `key`, status, start_time, end_time,
   (12, 'One@deleted', 0, 1700000000.012, 1700000100.000, 1),
   (13, 'one@pending', 0, 1700000000.013, 1700000100.000, 0)";
 
-/// One server for all tests of this suite; each has its own database.
+/// A database on the server that all tests share.
 pub struct Database {
     pub url: String,
     pub conn: MySqlConnection,
@@ -50,10 +50,7 @@ pub struct Database {
 
 impl Database {
     pub async fn new(name: &str) -> Result<Self> {
-        // A static is never dropped: the server dies with the process, and the next sandbox clears its directory.
-        static MARIA: OnceCell<PrivateMaria> = OnceCell::const_new();
-        let maria = MARIA.get_or_try_init(PrivateMaria::start).await?;
-        let url = maria.create_database(name).await?;
+        let url = maria::database(name).await;
         let conn = MySqlConnection::connect(&url).await?;
         Ok(Self { url, conn })
     }

@@ -7,6 +7,7 @@ use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{Connection, Executor, MySqlConnection};
 
 use crate::mysql::rig::start;
+use crate::support::maria::counter;
 
 fn key(n: usize) -> TaskKey {
     TaskKey::build("Adopt", "row", [format!("{n:04}")]).unwrap()
@@ -27,14 +28,6 @@ fn written(answers: &[Adopted]) -> usize {
     answers.iter().filter(written).count()
 }
 
-async fn inserts(connection: &mut MySqlConnection) -> i64 {
-    let (_, count): (String, String) = sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Com_insert'")
-        .fetch_one(connection)
-        .await
-        .unwrap();
-    count.parse().unwrap()
-}
-
 async fn rows(connection: &mut MySqlConnection) -> i64 {
     let count = "SELECT COUNT(*) FROM tb_time_limit_task WHERE adopted = 1";
     sqlx::query_scalar(count)
@@ -47,14 +40,14 @@ async fn rows(connection: &mut MySqlConnection) -> i64 {
 async fn many_new_keys_are_written_in_few_statements() {
     let (_server, ledger, url) = start().await;
     let mut other = MySqlConnection::connect(&url).await.unwrap();
-    let before = inserts(&mut other).await;
+    let before = counter(&mut other, "Com_insert").await;
     let due = ledger.now().await.unwrap().0 + 60_001;
     let all: Vec<AdoptionRequest> = (0..1_000)
         .map(|n| found(key(n), UnixMs(due + n as i64)))
         .collect();
     let answers = ledger.adopt(&all).await.unwrap();
     assert_eq!(written(&answers), 1_000);
-    let statements = inserts(&mut other).await - before;
+    let statements = counter(&mut other, "Com_insert").await - before;
     assert!(statements <= 40, "{statements} statements");
     // Each answer is about its key.
     let keys: Vec<TaskKey> = all.iter().map(|found| found.key.clone()).collect();

@@ -7,10 +7,11 @@ use lapsed::TaskClient;
 use lapsed::ledger::{Claims, Ledger, NewTask, Producer};
 use lapsed::task::{TaskKey, UnixMs};
 use lapsed::timer::ledger_poll::LedgerPoll;
-use sqlx::{Connection, Executor, MySqlConnection, Row};
+use sqlx::{Connection, Executor, MySqlConnection};
 use tokio::task::JoinSet;
 
 use crate::mysql::rig::start;
+use crate::support::maria::counter;
 
 #[tokio::test]
 async fn creations_at_the_same_time_share_statements() {
@@ -20,7 +21,7 @@ async fn creations_at_the_same_time_share_statements() {
     let timer = Arc::new(LedgerPoll::new(ledger.clock().clone()));
     let tasks = TaskClient::with_parts(Arc::clone(&ledger) as _, timer);
     let mut connection = ledger.connection().await.unwrap();
-    let before = inserts(&mut connection).await;
+    let before = counter(&mut connection, "Com_insert").await;
     let mut creators = JoinSet::new();
     for creator in 0..CREATORS {
         let tasks = tasks.clone();
@@ -37,9 +38,9 @@ async fn creations_at_the_same_time_share_statements() {
         });
     }
     let made: Vec<_> = creators.join_all().await.into_iter().flatten().collect();
-    let statements = inserts(&mut connection).await - before;
+    let statements = counter(&mut connection, "Com_insert").await - before;
     assert!(
-        statements < made.len() as u64 / 2,
+        statements < made.len() as i64 / 2,
         "{statements} statements for {} tasks",
         made.len()
     );
@@ -48,12 +49,6 @@ async fn creations_at_the_same_time_share_statements() {
     for ((key, arming), lookup) in made.iter().zip(lookups) {
         assert_eq!(lookup.unwrap().arming, *arming, "{key}");
     }
-}
-
-async fn inserts(connection: &mut MySqlConnection) -> u64 {
-    let status = "SHOW GLOBAL STATUS LIKE 'Com_insert'";
-    let row = sqlx::query(status).fetch_one(connection).await.unwrap();
-    row.get::<String, _>(1).parse().unwrap()
 }
 
 #[tokio::test]

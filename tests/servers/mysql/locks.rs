@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
 use tokio::time::Instant;
 
 use crate::mysql::rig::{claimant, connect, lock, overdue, start};
+use crate::support::maria::counter;
 
 /// Each of these runs has succeeded.
 fn completions<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Settlement> {
@@ -44,10 +45,10 @@ async fn a_locked_row_delays_no_other() {
     let holding = lock(&mut other, locked.row).await;
     let mut watch = MySqlConnection::connect(&url).await.unwrap();
 
-    let before = lock_waits(&mut watch).await;
+    let before = counter(&mut watch, "Innodb_row_lock_waits").await;
     let claims = ledger.claim(&armings, &claimant()).await.unwrap();
     assert_eq!(claims.len(), 63);
-    assert_eq!(lock_waits(&mut watch).await - before, 1);
+    assert_eq!(counter(&mut watch, "Innodb_row_lock_waits").await - before, 1);
     // From now on it asks first: no more waits.
     let leases: Vec<_> = claims.iter().map(|claim| claim.lease).collect();
     assert!(
@@ -65,7 +66,7 @@ async fn a_locked_row_delays_no_other() {
             .unwrap()
             .is_empty()
     );
-    assert_eq!(lock_waits(&mut watch).await - before, 1);
+    assert_eq!(counter(&mut watch, "Innodb_row_lock_waits").await - before, 1);
 
     holding.rollback().await.unwrap();
     let claimed = ledger.claim(&[locked], &claimant()).await.unwrap();
@@ -186,11 +187,4 @@ async fn kill_the_update(connection: &mut MySqlConnection) {
         }
         assert!(Instant::now() < deadline, "no statement waits for the lock");
     }
-}
-
-/// How often the server's sessions have waited for a row's lock.
-async fn lock_waits(connection: &mut MySqlConnection) -> u64 {
-    let status = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'";
-    let row = sqlx::query(status).fetch_one(connection).await.unwrap();
-    row.get::<String, _>(1).parse().unwrap()
 }

@@ -1,14 +1,15 @@
 //! A server in front of the server: sees each statement of a client, and may answer in its place.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Notify};
+
+use crate::support::tcp_proxy::in_front_of;
 
 /// What is done with a statement that is about to be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,18 +43,12 @@ impl Proxy {
     /// whose rule is [`Act::With`], when they are prepared.
     pub async fn before(url: &str, rule: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
         let server: u16 = port_of(url).parse().unwrap();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
         let (rule, held): (Rule, Arc<Held>) = (Arc::new(rule), Arc::default());
         let holding = Arc::clone(&held);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await;
-                if let Ok(server) = server {
-                    forward(client, server, Arc::clone(&rule), Arc::clone(&holding));
-                }
-            }
-        });
+        let port = in_front_of(server, move |client, server| {
+            forward(client, server, Arc::clone(&rule), Arc::clone(&holding))
+        })
+        .await;
         Self { port, held }
     }
 
@@ -85,7 +80,7 @@ struct Prepared {
     texts: HashMap<u32, String>,
 }
 
-fn forward(client: TcpStream, server: TcpStream, rule: Rule, held: Arc<Held>) {
+async fn forward(client: TcpStream, server: TcpStream, rule: Rule, held: Arc<Held>) {
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
     let prepared = Arc::new(Mutex::new(Prepared::default()));
@@ -95,9 +90,7 @@ fn forward(client: TcpStream, server: TcpStream, rule: Rule, held: Arc<Held>) {
         Arc::clone(&to_client),
         Arc::clone(&prepared),
     ));
-    tokio::spawn(async move {
-        let _ = questions(from_client, to_server, to_client, prepared, rule, held).await;
-    });
+    let _ = questions(from_client, to_server, to_client, prepared, rule, held).await;
 }
 
 async fn packet(from: &mut (impl AsyncReadExt + Unpin)) -> std::io::Result<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::plan::Script;
 use super::task::{Arming, Task};
 use super::{Log, Trial};
-use crate::end_to_end::rig::Run;
+use crate::support::rig::Run;
 
 /// How far the clock of this process may be from the database's.
 const CLOCKS_APART: i64 = 100;

@@ -7,8 +7,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Trial;
 use super::disturbances::Event;
-use crate::end_to_end::rig::{Rig, handlers, write_down};
-use crate::end_to_end::worker::{Process, config_file, config_of_program};
+use crate::support::handlers::{handlers, write_down};
+use crate::support::process::{Process, config_file, config_of_program};
+use crate::support::rig::Rig;
 
 /// A daemon that stops gracefully at SIGTERM.
 #[tokio::test]

@@ -30,7 +30,10 @@ use self::daemons::Daemons;
 use self::disturbances::Disturbances;
 use self::plan::{Plan, Script};
 use self::task::{Op, Row, Task};
-use crate::end_to_end::rig::{DEADLINE, Rig, Setup, key, until};
+use crate::support::rig::Rig;
+use crate::support::setup::Setup;
+use crate::support::tasks::key;
+use crate::support::wait::{DEADLINE, until};
 
 const SEEDS: u64 = 20;
 

@@ -6,7 +6,7 @@ use lapsed::task::State;
 
 use super::Trial;
 use super::task::{Change, Effect, Op, Row};
-use crate::end_to_end::rig::key;
+use crate::support::tasks::key;
 
 impl Trial {
     /// The due time, where it is told.

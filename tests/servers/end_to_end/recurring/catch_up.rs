@@ -4,7 +4,8 @@ use lapsed::UnixMs;
 use lapsed::task::CatchUp;
 
 use super::{begun_ago, dues, every};
-use crate::end_to_end::rig::{Rig, until};
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn a_daemon_that_was_away_leaves_out_what_was_missed() {

@@ -2,50 +2,18 @@
 
 use lapsed::task::State;
 
-use crate::end_to_end::rig::{Rig, until};
-use crate::end_to_end::worker::{config_file, lapsed};
-
-/// The program, as people use it.
-struct Cli {
-    config: tempfile::NamedTempFile,
-}
-
-impl Cli {
-    fn of(rig: &Rig) -> Self {
-        Self {
-            config: config_file(rig),
-        }
-    }
-
-    fn run(&self, args: &[&str]) -> (i32, String, String) {
-        let output = lapsed()
-            .args(["--config", self.config.path().to_str().unwrap()])
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        (
-            output.status.code().unwrap(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
-    }
-
-    fn json(&self, args: &[&str]) -> serde_json::Value {
-        let (code, out, err) = self.run(&[&["--json"], args].concat());
-        assert_eq!(code, 0, "{args:?}: {err}");
-        serde_json::from_str(&out).unwrap()
-    }
-}
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn the_command_line_begins_shows_moves_and_ends_a_series() {
     let rig = Rig::new("").await;
-    let cli = Cli::of(&rig);
+    let shell = Shell::of(&rig);
     let args = "schedule Job@record@1 --cron";
     let args: Vec<&str> = args.split(' ').chain(["0 9 * * Mon-Fri"]).collect();
-    let made = cli.json(&[&args[..], &["--tz", "Europe/Berlin", "--catch-up", "once"]].concat());
-    let shown = cli.json(&["show", "Job@record@1"]);
+    let made = shell.json(&[&args[..], &["--tz", "Europe/Berlin", "--catch-up", "once"]].concat());
+    let shown = shell.json(&["show", "Job@record@1"]);
     assert_eq!(
         shown["recurrence"],
         serde_json::json!({"cron": "0 9 * * Mon-Fri", "tz": "Europe/Berlin", "catch_up": "once"})
@@ -53,44 +21,44 @@ async fn the_command_line_begins_shows_moves_and_ends_a_series() {
     let occurrences = shown["occurrences"].as_array().unwrap();
     assert_eq!(occurrences.len(), 3);
     assert_eq!(occurrences[0], made["due"]);
-    let (_, text, _) = cli.run(&["show", "Job@record@1"]);
+    let (_, text, _) = shell.run(&["show", "Job@record@1"]);
     let line = "recurrence    cron 0 9 * * Mon-Fri (Europe/Berlin), catches up once";
     assert!(text.lines().any(|found| found == line), "{text}");
-    let (_, text, _) = cli.run(&["list", "--recurring"]);
+    let (_, text, _) = shell.run(&["list", "--recurring"]);
     assert!(text.contains("cron 0 9 * * Mon-Fri"), "{text}");
 
     // The same once more changes nothing.
-    let again = cli.json(&[&args[..], &["--tz", "Europe/Berlin", "--catch-up", "once"]].concat());
+    let again = shell.json(&[&args[..], &["--tz", "Europe/Berlin", "--catch-up", "once"]].concat());
     assert_eq!(again["id"], made["id"]);
 
     // Moved to an earlier time, it does not come at its own, too.
-    cli.json(&["reschedule", "Job@record@1", "--in", "1s"]);
-    let moved = cli.json(&["show", "Job@record@1"]);
+    shell.json(&["reschedule", "Job@record@1", "--in", "1s"]);
+    let moved = shell.json(&["show", "Job@record@1"]);
     assert_eq!(moved["occurrences"][1], occurrences[1]);
     let _daemon = rig.daemon();
     until("it has run", async || rig.runs().await.len() == 1).await;
     until("it goes on", async || {
-        cli.json(&["show", "Job@record@1"])["due"] == occurrences[1]
+        shell.json(&["show", "Job@record@1"])["due"] == occurrences[1]
     })
     .await;
 
     // Run now, it comes at its own time all the same.
-    cli.json(&["run", "Job@record@1"]);
+    shell.json(&["run", "Job@record@1"]);
     until("it has run", async || rig.runs().await.len() == 2).await;
     until("it goes on", async || {
-        cli.json(&["show", "Job@record@1"])["due"] == occurrences[1]
+        shell.json(&["show", "Job@record@1"])["due"] == occurrences[1]
     })
     .await;
-    cli.json(&["cancel", "Job@record@1"]);
+    shell.json(&["cancel", "Job@record@1"]);
     assert_eq!(rig.state("Job@record@1").await, State::Cancelled);
-    let shown = cli.json(&["show", "Job@record@1"]);
+    let shown = shell.json(&["show", "Job@record@1"]);
     assert_eq!(shown["occurrences"], serde_json::json!([]));
 }
 
 #[tokio::test]
 async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
     let rig = Rig::new("").await;
-    let cli = Cli::of(&rig);
+    let shell = Shell::of(&rig);
     let refused: [(&[&str], &str); 10] = [
         (
             &["--every", "1s", "--catch-up-max", "3"],
@@ -131,7 +99,7 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
         ),
     ];
     for (args, reason) in refused {
-        let (code, _, err) = cli.run(&[&["schedule", "Job@record@1"], args].concat());
+        let (code, _, err) = shell.run(&[&["schedule", "Job@record@1"], args].concat());
         assert_eq!(code, 2, "{args:?}: {err}");
         assert!(err.contains(reason), "{args:?}: {err}");
     }
@@ -144,8 +112,8 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
                   [[recurring]]\nkey = 'C@n'\nevery = '1m'\ncatch_up = 'never'\nuntil = 'later'\n\
                   [[recurring]]\nkey = 'C@o'\nevery = '1m'\ncatch_up = 'all'\ncatch_up_max = 0\n\
                   [[recurring]]\nkey = 'C@p'\nevery = '1m'\ncatch_up_max = 3";
-    std::fs::write(cli.config.path(), broken).unwrap();
-    let (code, _, err) = cli.run(&["check-config"]);
+    std::fs::write(shell.config(), broken).unwrap();
+    let (code, _, err) = shell.run(&["check-config"]);
     assert_eq!(code, 2, "{err}");
     let expected = [
         "`recurring[0].key`: key has no `@`",
@@ -164,7 +132,7 @@ async fn the_command_line_refuses_what_cannot_be_and_says_what_was_expected() {
 #[tokio::test]
 async fn a_line_of_a_file_begins_a_series() {
     let rig = Rig::new("").await;
-    let cli = Cli::of(&rig);
+    let shell = Shell::of(&rig);
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = r#"{"key": "Job@record@1", "every": "15m", "in": "5s", "tag": "t"}
 {"key": "Job@record@2", "cron": "0 9 * * *", "tz": "Europe/Berlin", "overlap": "allow"}
@@ -173,7 +141,7 @@ async fn a_line_of_a_file_begins_a_series() {
 {"key": "Job@record@5"}
 "#;
     std::fs::write(file.path(), lines).unwrap();
-    let (code, out, err) = cli.run(&["schedule", "--file", file.path().to_str().unwrap()]);
+    let (code, out, err) = shell.run(&["schedule", "--file", file.path().to_str().unwrap()]);
     assert_eq!((code, out.trim()), (1, "2 scheduled, 3 refused"), "{err}");
     for reason in [
         "line 3: cron `0 9 * *`: has 4 fields, expected 5",
@@ -182,7 +150,7 @@ async fn a_line_of_a_file_begins_a_series() {
     ] {
         assert!(err.contains(reason), "{err}");
     }
-    let shown = cli.json(&["show", "Job@record@1"]);
+    let shown = shell.json(&["show", "Job@record@1"]);
     let occurrences: Vec<i64> = shown["occurrences"]
         .as_array()
         .unwrap()
@@ -193,6 +161,6 @@ async fn a_line_of_a_file_begins_a_series() {
     assert_eq!(occurrences[1] - occurrences[0], 900_000);
     let ahead = occurrences[0] - rig.now_ms().await;
     assert!((-20_000..=5_000).contains(&ahead), "{ahead} ms");
-    let second = cli.json(&["show", "Job@record@2"]);
+    let second = shell.json(&["show", "Job@record@2"]);
     assert_eq!(second["recurrence"]["overlap"], "allow");
 }

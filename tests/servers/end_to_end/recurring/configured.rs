@@ -8,8 +8,12 @@ use lapsed::task::State;
 use lapsed::{MysqlTask, Recurrence, TaskContext, UnixMs};
 
 use super::{begin, each_once, every};
-use crate::end_to_end::rig::{Daemon, Rig, handlers, key, until};
-use crate::end_to_end::worker::{Process, config_file};
+use crate::support::daemon::Daemon;
+use crate::support::handlers::handlers;
+use crate::support::process::{Process, config_file};
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 /// A daemon with this series in its configuration.
 fn configured(rig: &Rig, series: &str) -> Daemon {
@@ -101,7 +105,7 @@ async fn a_series_changed_during_a_run_loses_none_of_its_effects() {
             entered.send(()).unwrap();
             gate.notified().await;
             let mut tx = task.begin().await?;
-            crate::end_to_end::rig::take_effect(&task, &mut tx).await?;
+            crate::support::handlers::take_effect(&task, &mut tx).await?;
             task.complete_in(tx).await
         }
     });

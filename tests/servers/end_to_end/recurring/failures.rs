@@ -6,8 +6,10 @@ use lapsed::task::{CatchUp, State};
 use lapsed::{HandlerError, Handlers, TaskContext};
 
 use super::{begin, begun_ago, each_once, every};
-use crate::end_to_end::rig::{Rig, handlers, until, write_down};
-use crate::end_to_end::worker::Process;
+use crate::support::handlers::{handlers, write_down};
+use crate::support::process::Process;
+use crate::support::rig::Rig;
+use crate::support::wait::until;
 
 /// Fails as the argument says.
 fn failing() -> Handlers {

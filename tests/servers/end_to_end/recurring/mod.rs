@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use lapsed::{Recurrence, Task, TaskClient, UnixMs};
 
-use crate::end_to_end::rig::{Rig, Run, key};
+use crate::support::rig::{Rig, Run};
+use crate::support::tasks::key;
 
 pub fn every(ms: u64) -> Recurrence {
     Recurrence::every(Duration::from_millis(ms)).unwrap()

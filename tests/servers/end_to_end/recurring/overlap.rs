@@ -8,7 +8,10 @@ use lapsed::task::{CatchUp, Overlap, State};
 use lapsed::{Task, TaskContext};
 
 use super::{begun_ago, each_once, every};
-use crate::end_to_end::rig::{Rig, handlers, key, until, write_down};
+use crate::support::handlers::{handlers, write_down};
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn occurrences_that_may_overlap_are_tasks_of_their_own() {

@@ -9,8 +9,11 @@ use lapsed::task::{CatchUp, State};
 use lapsed::{Due, HandlerError, MysqlTask, TaskContext, UnixMs};
 
 use super::{begin, dues, each_once, every};
-use crate::end_to_end::rig::{Rig, handlers, key, until, write_down};
-use crate::end_to_end::worker::Process;
+use crate::support::handlers::{handlers, write_down};
+use crate::support::process::Process;
+use crate::support::rig::Rig;
+use crate::support::tasks::key;
+use crate::support::wait::until;
 
 #[tokio::test]
 async fn among_three_daemons_every_occurrence_runs_once_and_none_drifts() {

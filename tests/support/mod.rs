@@ -1,3 +1,0 @@
-//! What tests of more than one binary use.
-
-pub mod snapshot;
