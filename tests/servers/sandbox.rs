@@ -10,6 +10,8 @@ use redis::aio::MultiplexedConnection;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use crate::support::wait::DEADLINE;
+
 type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
 async fn redis_at(redis: &PrivateRedis) -> Result<MultiplexedConnection> {
@@ -197,7 +199,7 @@ async fn a_server_dies_with_a_killed_process() -> Result {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), gone).await?;
+    tokio::time::timeout(DEADLINE, gone).await?;
     Ok(())
 }
 

@@ -8,9 +8,6 @@ use tokio::time::{sleep, timeout};
 /// Longest wait for a condition. Only a failure waits this long: it is far beyond what a busy machine needs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Ten times the lateness that is promised while a part of the system is down.
-pub const LATE_MS_MAX: i64 = 20_000;
-
 /// How often a condition is looked at.
 pub const POLL: Duration = Duration::from_millis(10);
 

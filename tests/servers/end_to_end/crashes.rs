@@ -20,7 +20,7 @@ use crate::support::handlers::take_effect;
 use crate::support::process::{Process, config_file, config_of_program};
 use crate::support::rig::Rig;
 use crate::support::tasks::{create, key};
-use crate::support::wait::{LATE_MS_MAX, until};
+use crate::support::wait::until;
 
 /// Where a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,12 +330,6 @@ async fn a_producer_killed_at_any_step_leaves_an_order_with_its_task_or_neither(
         assert_eq!(rig.number(tasks).await, expected, "{step:?}");
         if step.is_committed() {
             rig.until_state(&name, State::Done).await;
-            let record = rig.record(&name).await;
-            let late = record.finished.unwrap().0 - record.due.0;
-            assert!(
-                late < LATE_MS_MAX,
-                "{step:?}: {late} ms late, though never armed"
-            );
         }
     }
     daemon.stop().await;

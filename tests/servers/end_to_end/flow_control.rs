@@ -2,23 +2,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use lapsed::handler::Registration;
-use lapsed::limiter::RateLimiter;
-use lapsed::limiter::redis_limiter::RedisLimiter;
 use lapsed::task::Scope;
 use lapsed::{Due, Handlers, Rate, Task, TaskContext, UnixMs};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;
 use crate::support::wait::until;
 
 /// What started, and when.
 #[derive(Debug, Clone, Default)]
-struct Starts(Arc<Mutex<Vec<(String, Instant)>>>);
+pub struct Starts(Arc<Mutex<Vec<(String, Instant)>>>);
 
 impl Starts {
     fn add(&self, task: &TaskContext) {
@@ -26,18 +22,18 @@ impl Starts {
         self.0.lock().unwrap().push(start);
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
-    fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let starts = self.0.lock().unwrap();
         starts.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// At no moment since `began` had more started than a full bucket and the rate allow. `began` is before the first
     /// grant, and a start comes after its grant: a stall only makes starts later.
-    fn keep_rate(&self, per_s: f64, burst: f64, began: Instant) {
+    pub fn keep_rate(&self, per_s: f64, burst: f64, began: Instant) {
         let mut at: Vec<Instant> = self.0.lock().unwrap().iter().map(|(_, at)| *at).collect();
         at.sort_unstable();
         for (earlier, at) in at.iter().enumerate() {
@@ -47,7 +43,7 @@ impl Starts {
         }
     }
 
-    async fn reach(&self, count: usize) {
+    pub async fn reach(&self, count: usize) {
         until(format!("{count} have started"), async || {
             self.len() >= count
         })
@@ -56,7 +52,7 @@ impl Starts {
 }
 
 /// `class@run`, which does nothing.
-fn on<'a>(handlers: &'a mut Handlers, class: &str) -> (Starts, Registration<'a>) {
+pub fn on<'a>(handlers: &'a mut Handlers, class: &str) -> (Starts, Registration<'a>) {
     let open = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
     gated(handlers, class, &open)
 }
@@ -80,12 +76,12 @@ fn gated<'a>(
     (starts, handlers.on((class, "run"), run))
 }
 
-fn rate(text: &str, burst: u32) -> Rate {
+pub fn rate(text: &str, burst: u32) -> Rate {
     text.parse::<Rate>().unwrap().with_burst(burst).unwrap()
 }
 
 /// So many tasks `class@run@n`, the first due at this moment, the others so far apart.
-async fn create(rig: &Rig, class: &str, count: i64, first: i64, apart_ms: i64) {
+pub async fn create(rig: &Rig, class: &str, count: i64, first: i64, apart_ms: i64) {
     let tasks = (0..count).map(|n| {
         let due = Due::at(UnixMs(first + n * apart_ms)).unwrap();
         (Task::new(class, "run", [n]).unwrap(), due)
@@ -95,128 +91,6 @@ async fn create(rig: &Rig, class: &str, count: i64, first: i64, apart_ms: i64) {
         .create_many(tasks.collect())
         .await
         .unwrap();
-}
-
-#[tokio::test]
-async fn a_rate_holds_over_two_daemons_and_its_backlog_holds_no_lease() {
-    let rig = Rig::new("").await;
-    let mut handlers = Handlers::new();
-    let (starts, registered) = on(&mut handlers, "Paced");
-    registered.rate(rate("20/s", 5));
-    let daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
-    for daemon in &daemons {
-        daemon.hears_events().await;
-    }
-    let began = Instant::now();
-    create(&rig, "Paced", 105, rig.now_ms().await + 1_000, 0).await;
-    starts.reach(25).await;
-    let leased = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0 AND lease_until > UNIX_TIMESTAMP(NOW(3))";
-    let leased = rig.number(leased).await;
-    // A backlog with leases would be all that have not started.
-    assert!(leased <= 40, "{leased} are leased");
-    rig.until_done(105).await;
-    // A daemon whose limiter answers too late takes a burst of its own share.
-    starts.keep_rate(20.0, 10.0, began);
-    assert_eq!(starts.len(), 105);
-    let info: String = rig.redis_says(&["INFO", "commandstats"]).await;
-    let asked = info.lines().find(|line| line.starts_with("cmdstat_eval:"));
-    let asked = asked.expect("the daemons asked redis");
-    assert!(asked.contains("failed_calls=0"), "{asked}");
-}
-
-#[tokio::test]
-async fn a_bucket_in_redis_gives_its_burst_then_its_rate_and_goes_by_itself() {
-    let rig = Rig::new("").await;
-    let limiter = RedisLimiter::new(&rig.config().redis, "app.tb").unwrap();
-    let rate = "10/s".parse::<Rate>().unwrap().with_burst(3).unwrap();
-    let take = async |wanted| limiter.take("^Mail@", rate, wanted).await.unwrap();
-    let first = take(5).await;
-    assert_eq!(first.granted, 3);
-    assert!(first.next_in <= Duration::from_millis(100), "{first:?}");
-    let slow = "3/h".parse::<Rate>().unwrap().with_burst(3).unwrap();
-    assert_eq!(limiter.take("^Slow@", slow, 5).await.unwrap().granted, 3);
-    let lives_ms = rig.pttl("#lapsed:rate:app.tb:^Slow@").await;
-    // Until it is full again.
-    assert!((1..=3_600_002).contains(&lives_ms), "{lives_ms}");
-    let (began, mut granted) = (Instant::now(), 0);
-    while granted < 10 {
-        let grant = take(5).await;
-        granted += grant.granted;
-        sleep(grant.next_in).await;
-    }
-    let most = 3.0 + began.elapsed().as_secs_f64() * 10.0;
-    assert!(f64::from(granted) <= most, "{granted} of {most}");
-    until("the bucket is full, and gone", async || {
-        rig.pttl("#lapsed:rate:app.tb:^Mail@").await == -2
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_bucket_that_redis_loses_again_and_again_gives_one_burst() {
-    let rig = Rig::new("").await;
-    let rate = "50/s".parse::<Rate>().unwrap().with_burst(10).unwrap();
-    // Two daemons that have asked before.
-    let limiter = || RedisLimiter::new(&rig.config().redis, "app.tb").unwrap();
-    let limiters = [limiter(), limiter()];
-    let (began, mut granted) = (Instant::now(), 0);
-    for round in 0..60 {
-        for limiter in &limiters {
-            granted += limiter.take("^Mail@", rate, 10).await.unwrap().granted;
-        }
-        let most = 10.0 + began.elapsed().as_secs_f64() * 50.0;
-        assert!(f64::from(granted) <= most, "{granted} of {most}");
-        let name = "#lapsed:rate:app.tb:^Mail@";
-        match round % 10 {
-            2 => rig.redis_says::<()>(&["FLUSHALL"]).await,
-            7 => drop(rig.redis_says::<i64>(&["DEL", name]).await),
-            _ => {}
-        }
-        sleep(Duration::from_millis(30)).await;
-    }
-    assert!(granted > 10, "a loss does not stop it: {granted}");
-    // Full again, and known to be: what is not there was not lost.
-    sleep(Duration::from_millis(250)).await;
-    assert_eq!(
-        limiters[0].take("^Mail@", rate, 10).await.unwrap().granted,
-        10
-    );
-}
-
-#[tokio::test]
-async fn where_redis_runs_no_scripts_a_rate_holds_in_each_daemon() {
-    let rig = Rig::new("").await;
-    let () = rig
-        .redis_says(&["ACL", "SETUSER", "default", "-eval"])
-        .await;
-    let mut handlers = Handlers::new();
-    let (starts, registered) = on(&mut handlers, "Paced");
-    registered.rate(rate("20/s", 5));
-    let daemon = rig.daemon_with(handlers);
-    daemon.hears_events().await;
-    let began = Instant::now();
-    create(&rig, "Paced", 65, rig.now_ms().await + 1_000, 0).await;
-    rig.until_done(65).await;
-    starts.keep_rate(20.0, 5.0, began);
-}
-
-#[tokio::test]
-async fn without_redis_a_route_with_a_rate_goes_on_at_it() {
-    let routes = "[[routes]]\nmatch = '^Paced@'\nlog = {}\nrate = '20/s'\nburst = 5\n";
-    let mut rig = Rig::new(routes).await;
-    let daemon = Daemon::start(&rig.config(), Handlers::new());
-    daemon.hears_events().await;
-    let began = Instant::now();
-    create(&rig, "Paced", 150, rig.now_ms().await + 1_000, 0).await;
-    until("some are done", async || rig.with_status(1).await >= 20).await;
-    rig.redis.kill();
-    let done = rig.with_status(1).await;
-    assert!(done < 120, "{done} are done already");
-    rig.until_done(150).await;
-    // One burst from Redis, and one without it.
-    let took = began.elapsed().as_secs_f64();
-    let most = 10.0 + 20.0 * took;
-    assert!(150.0 <= most, "150 of {most} after {took} s");
 }
 
 #[tokio::test]
@@ -318,7 +192,11 @@ async fn a_burst_of_a_slow_class_leaves_slots_to_another_class() {
     let names = slow.names();
     let once: std::collections::HashSet<&String> = names.iter().collect();
     assert_eq!(once.len(), names.len(), "each started once");
-    assert!(names.len() < SLOTS, "{} of the slow ones run", names.len());
+    assert!(
+        names.len() <= SLOTS / 8 * 7,
+        "{} of the slow ones run",
+        names.len()
+    );
 }
 
 #[tokio::test]
@@ -374,33 +252,4 @@ async fn what_is_held_takes_no_start_and_lets_others_of_its_route_pass() {
     daemon.create("Rare@run@1", 300).await;
     rig.until_done(1).await;
     assert_eq!(starts.names(), ["Rare@run@1"]);
-}
-
-#[tokio::test]
-async fn without_redis_a_rate_holds_over_two_daemons() {
-    let rig = Rig::new("timer = 'ledger_poll'").await;
-    let mut handlers = Handlers::new();
-    let (starts, registered) = on(&mut handlers, "Paced");
-    registered.rate(rate("20/s", 5));
-    let _daemons = [rig.daemon_with(handlers.clone()), rig.daemon_with(handlers)];
-    let began = Instant::now();
-    create(&rig, "Paced", 105, rig.now_ms().await + 1_000, 0).await;
-    rig.until_done(105).await;
-    // A daemon whose limiter answers too late takes a burst of its own share.
-    starts.keep_rate(20.0, 10.0, began);
-    assert_eq!(starts.len(), 105);
-}
-
-#[tokio::test]
-async fn without_redis_and_the_table_of_rates_each_daemon_keeps_the_rate_itself() {
-    let rig = Rig::new("timer = 'ledger_poll'").await;
-    rig.run_sql("DROP TABLE tb_time_limit_task_rates").await;
-    let mut handlers = Handlers::new();
-    let (starts, registered) = on(&mut handlers, "Paced");
-    registered.rate(rate("20/s", 5));
-    let _daemon = rig.daemon_with(handlers);
-    let began = Instant::now();
-    create(&rig, "Paced", 45, rig.now_ms().await + 500, 0).await;
-    rig.until_done(45).await;
-    starts.keep_rate(20.0, 5.0, began);
 }

@@ -10,9 +10,9 @@ use crate::end_to_end::exec::runs;
 use crate::support::process::{Process, config_file};
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
-use crate::support::tasks::create;
-use crate::support::wait::{DEADLINE, LATE_MS_MAX, until};
 use crate::support::shell::Shell;
+use crate::support::tasks::create;
+use crate::support::wait::{DEADLINE, until};
 
 /// Writes its argument to `started` and waits for the file `go`; not for ever, and not without its directory.
 const UNTIL_GO: &str = r#"echo "$1" >> "$0/started"; n=0
@@ -56,7 +56,6 @@ async fn what_a_killed_daemon_was_running_runs_again_after_its_lease_and_takes_e
     rig.run_sql("UPDATE tb_time_limit_task SET daemon = 'elsewhere:1'")
         .await;
     first.kill();
-    let killed_at = rig.now_ms().await;
     rig.until_done(10).await;
     rig.each_effect_once(10).await;
     for number in 0..10 {
@@ -65,12 +64,6 @@ async fn what_a_killed_daemon_was_running_runs_again_after_its_lease_and_takes_e
         assert_eq!((record.attempt, record.crashes), (2, 1), "{name}");
         let runs = rig.runs_of(&name).await;
         assert_eq!(runs.len(), 2, "{runs:?}");
-        let again_after = runs[1].at_ms - killed_at;
-        let late_ms = again_after - 2_000;
-        assert!(
-            late_ms < LATE_MS_MAX,
-            "{name}: {late_ms} ms after its lease"
-        );
         assert!(runs[1].at_ms - runs[0].at_ms >= 2_000, "the lease was held");
     }
     second.kill();

@@ -4,19 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lapsed::ledger::CancelAnswer;
 use lapsed::task::State;
-use lapsed::{Due, HandlerError, Handlers, MysqlTask, Task, TaskContext};
+use lapsed::{Due, HandlerError, Handlers, MysqlTask, TaskContext};
 use tokio::sync::{Notify, mpsc};
 
 use crate::support::handlers::{take_effect, write_down};
 use crate::support::rig::Rig;
 use crate::support::setup::Setup;
-use crate::support::tasks::key;
-use crate::support::wait::{LATE_MS_MAX, until};
+use crate::support::wait::until;
 
 /// `Job@run` by this closure.
-fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> Handlers
+pub fn one<R>(run: impl Fn(TaskContext) -> R + Send + Sync + 'static) -> Handlers
 where
     R: Future<Output = Result<(), HandlerError>> + Send + 'static,
 {
@@ -98,14 +96,14 @@ async fn a_run_that_outlives_its_timeout_leaves_no_effect() {
 }
 
 /// A handler that takes effect, waits to be let go, and then completes; and what its completions came to.
-struct Gated {
-    handlers: Handlers,
-    entered: mpsc::UnboundedReceiver<()>,
-    go: Arc<Notify>,
-    results: mpsc::UnboundedReceiver<bool>,
+pub struct Gated {
+    pub handlers: Handlers,
+    pub entered: mpsc::UnboundedReceiver<()>,
+    pub go: Arc<Notify>,
+    pub results: mpsc::UnboundedReceiver<bool>,
 }
 
-fn gated() -> Gated {
+pub fn gated() -> Gated {
     let (entering, entered) = mpsc::unbounded_channel();
     let (telling, results) = mpsc::unbounded_channel();
     let go = Arc::new(Notify::new());
@@ -220,158 +218,6 @@ async fn a_task_that_arms_itself_again_runs_as_often_as_it_says() {
         assert!(pair[1].at_ms >= pair[1].due_ms, "early: {pair:?}");
     }
     assert!(runs.iter().all(|run| run.attempt == 1));
-}
-
-#[tokio::test]
-async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
-    let rig = Rig::new("adopt.enabled = false").await;
-    let daemon = rig.listening_daemon().await;
-    let task = Task::from(key("Job@record@1"));
-    let delay = Duration::from_millis(300);
-    let mut tx = rig.sql.begin().await.unwrap();
-    let unarmed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
-    tx.rollback().await.unwrap();
-    assert_eq!(rig.pttl("Job@record@1").await, -2);
-    // Armed all the same, as a careless program might: its event leads to nothing.
-    unarmed.arm().await;
-    until("its event came to nothing", async || {
-        daemon.dropped("unknown") >= 1.0
-    })
-    .await;
-    assert_eq!(
-        rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await,
-        0
-    );
-    assert_eq!(rig.runs().await, []);
-}
-
-#[tokio::test]
-async fn a_task_created_in_a_transaction_and_never_armed_runs_soon_after_it_is_due() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
-    let created_at = rig.now_ms().await;
-    let mut tx = rig.sql.begin().await.unwrap();
-    for (number, delay) in [0, 200, 1_000, 3_000].into_iter().enumerate() {
-        let task = Task::from(key(&format!("Job@record@{number}")));
-        let delay = Duration::from_millis(delay);
-        let _never_armed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
-    }
-    tx.commit().await.unwrap();
-    rig.until_done(4).await;
-    rig.each_ran_once(4).await;
-    for run in rig.runs().await {
-        let late = run.at_ms - run.due_ms.max(created_at);
-        assert!(late < LATE_MS_MAX, "late: {run:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_task_can_complete_and_create_the_next_one_together() {
-    let rig = Rig::new("").await;
-    let client = rig.client().await;
-    let mut handlers = crate::support::handlers::handlers();
-    handlers.on(("Job", "chain"), move |task: TaskContext, step: u32| {
-        let client = client.clone();
-        async move {
-            let mut tx = task.begin().await?;
-            take_effect(&task, &mut tx).await?;
-            let next = Task::new("Job", "chain", [step + 1])?;
-            let next = match step {
-                ..5 => Some(client.create_in(&mut tx, next, Due::NOW).await?),
-                _ => None,
-            };
-            // The first try of each step dies before its commit, and takes the next one with it.
-            if task.attempt() == 1 {
-                return Err(HandlerError::new("first"));
-            }
-            task.complete_in(tx).await?;
-            if let Some(next) = next {
-                next.arm().await;
-            }
-            Ok(())
-        }
-    });
-    let daemon = rig.daemon_with(handlers);
-    daemon.create("Job@chain@1", 0).await;
-    rig.until_done(5).await;
-    rig.each_effect_once(5).await;
-}
-
-#[tokio::test]
-async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
-    daemon.has_audited().await; // or it arms the key again
-    for name in ["Job@record@kept", "Job@record@off"] {
-        daemon.create(name, 1_500).await;
-    }
-    let mut tx = rig.sql.begin().await.unwrap();
-    let kept = key("Job@record@kept");
-    let kept = daemon.tasks.cancel_in(&mut tx, &kept).await.unwrap();
-    assert_eq!(kept.answer(), CancelAnswer::Cancelled);
-    tx.rollback().await.unwrap();
-    assert!(
-        rig.pttl("Job@record@kept").await > 0,
-        "armed until disarmed"
-    );
-
-    let mut tx = rig.sql.begin().await.unwrap();
-    let off = key("Job@record@off");
-    let off = daemon.tasks.cancel_in(&mut tx, &off).await.unwrap();
-    tx.commit().await.unwrap();
-    assert_eq!(off.disarm().await, CancelAnswer::Cancelled);
-    assert_eq!(rig.pttl("Job@record@off").await, -2);
-
-    rig.until_done(1).await;
-    rig.until_clock(rig.record("Job@record@off").await.due)
-        .await;
-    assert_eq!(rig.state("Job@record@off").await, State::Cancelled);
-    rig.each_ran_once(1).await;
-    let unknown = key("Job@record@unknown");
-    let mut tx = rig.sql.begin().await.unwrap();
-    let unknown = daemon.tasks.cancel_in(&mut tx, &unknown).await.unwrap();
-    assert_eq!(unknown.answer(), CancelAnswer::Unknown);
-}
-
-#[tokio::test]
-async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
-    let rig = Rig::new("").await;
-    let mut gated = gated();
-    let daemon = rig.daemon_with(gated.handlers);
-    daemon.create("Job@run", 0).await;
-    gated.entered.recv().await.unwrap();
-    let mut tx = rig.sql.begin().await.unwrap();
-    let off = daemon
-        .tasks
-        .cancel_in(&mut tx, &key("Job@run"))
-        .await
-        .unwrap();
-    assert_eq!(off.answer(), CancelAnswer::Running);
-    tx.rollback().await.unwrap();
-    gated.go.notify_one();
-    rig.until_done(1).await;
-    rig.each_effect_once(1).await;
-}
-
-#[tokio::test]
-async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
-    let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
-    let due = daemon.create("Job@record@1", 700).await.due();
-    let mut tx = rig.sql.begin().await.unwrap();
-    let off = daemon
-        .tasks
-        .cancel_in(&mut tx, &key("Job@record@1"))
-        .await
-        .unwrap();
-    // Long enough for claims to meet the lock.
-    rig.until_clock(lapsed::UnixMs(due.0 + 2_500)).await;
-    assert_eq!(rig.runs().await, []);
-    tx.commit().await.unwrap();
-    off.disarm().await;
-    daemon.stop().await;
-    assert_eq!(rig.runs().await, []);
-    assert_eq!(rig.state("Job@record@1").await, State::Cancelled);
 }
 
 #[tokio::test]
