@@ -8,6 +8,7 @@ use sqlx::{Connection, Executor, MySqlConnection};
 
 use crate::mysql::rig::start;
 use crate::support::maria::counter;
+use crate::support::wait::until;
 
 fn key(n: usize) -> TaskKey {
     TaskKey::build("Adopt", "row", [format!("{n:04}")]).unwrap()
@@ -91,9 +92,14 @@ async fn a_program_that_writes_such_rows_in_a_transaction_is_not_disturbed() {
     let first = sqlx::query(insert).bind("Adopt@row@0100");
     first.execute(&mut *program).await.unwrap();
     let all: Vec<AdoptionRequest> = (0..200).map(|n| found(key(n), due)).collect();
+    let server = sqlx::MySqlPool::connect(&url).await.unwrap();
+    let waits = counter(&server, "Innodb_row_lock_waits").await;
     // Its row is waited for; while that lasts the program writes another one, ahead of it in every order.
     let (answers, second) = tokio::join!(ledger.adopt(&all), async {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        until("its row is waited for", async || {
+            counter(&server, "Innodb_row_lock_waits").await > waits
+        })
+        .await;
         let second = sqlx::query(insert).bind("Adopt@row@0000a");
         second.execute(&mut *program).await
     });

@@ -8,9 +8,10 @@ use lapsed::ledger::{
     Admin, CancelFilter, DetailedStatsLimits, ListFilter, Producer, Prune, Retention, StateFilter,
 };
 use lapsed::task::{State, UnixMs};
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, MySqlPool, Row};
 
 use crate::mysql::rig::start;
+use crate::support::wait::until;
 
 /// Rows of these classes: done ones, pending ones that are due tomorrow, and dead ones. All due times differ.
 async fn fill(connection: &mut MySqlConnection, done: u32, pending: u32, dead: u32) {
@@ -210,20 +211,13 @@ async fn the_server_ends_a_statement_that_takes_too_long() {
         .await
         .unwrap_err();
     assert!(error.is_transient(), "{error}");
-    let mut admin = MySqlConnection::connect(&url).await.unwrap();
+    let admin = MySqlPool::connect(&url).await.unwrap();
     let left = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT%tb_time_limit_task%' AND id <> CONNECTION_ID()";
-    let ended = async {
-        while sqlx::query_scalar::<_, i64>(left)
-            .fetch_one(&mut admin)
-            .await
-            .unwrap()
-            > 0
-        {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
-    assert!(ended.is_ok(), "the server still works on it");
+    until("the server no longer works on it", async || {
+        let left = sqlx::query_scalar::<_, i64>(left).fetch_one(&admin);
+        left.await.unwrap() == 0
+    })
+    .await;
     // A migration takes as long as it takes.
     drop(holder);
     let mut own = ledger.connection().await.unwrap();

@@ -11,6 +11,7 @@ use lapsed::task::{TaskKey, UnixMs};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 
 use crate::mysql::rig::{connect, start};
+use crate::support::wait::until;
 
 const EMOJI: &str = "Order@close@😀";
 
@@ -113,15 +114,11 @@ async fn a_daemon_takes_such_keys_soon_after_the_column_was_converted() {
     migrate::apply(&mut connection, ledger.table(), &options, &mut |_| {})
         .await
         .unwrap();
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
-    loop {
+    until("such a key is adopted", async || {
         let adopted = ledger.adopt(&[found(EMOJI)]).await.unwrap().remove(0);
-        if matches!(adopted, Adopted::Written(_)) {
-            break;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "{adopted:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    }
+        matches!(adopted, Adopted::Written(_))
+    })
+    .await;
     assert!(ledger.look_up(&[key(EMOJI)]).await.unwrap()[0].is_some());
 }
 

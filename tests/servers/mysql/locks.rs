@@ -48,7 +48,10 @@ async fn a_locked_row_delays_no_other() {
     let before = counter(&mut watch, "Innodb_row_lock_waits").await;
     let claims = ledger.claim(&armings, &claimant()).await.unwrap();
     assert_eq!(claims.len(), 63);
-    assert_eq!(counter(&mut watch, "Innodb_row_lock_waits").await - before, 1);
+    assert_eq!(
+        counter(&mut watch, "Innodb_row_lock_waits").await - before,
+        1
+    );
     // From now on it asks first: no more waits.
     let leases: Vec<_> = claims.iter().map(|claim| claim.lease).collect();
     assert!(
@@ -66,7 +69,10 @@ async fn a_locked_row_delays_no_other() {
             .unwrap()
             .is_empty()
     );
-    assert_eq!(counter(&mut watch, "Innodb_row_lock_waits").await - before, 1);
+    assert_eq!(
+        counter(&mut watch, "Innodb_row_lock_waits").await - before,
+        1
+    );
 
     holding.rollback().await.unwrap();
     let claimed = ledger.claim(&[locked], &claimant()).await.unwrap();

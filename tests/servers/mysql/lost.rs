@@ -1,7 +1,7 @@
 //! Claims whose answers are lost, late, or read from somewhere else.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use lapsed::Config;
@@ -10,10 +10,10 @@ use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::{Claimant, Claims, Ledger, LedgerError, NewTask, Producer};
 use lapsed::task::{Arming, TaskKey, UnixMs};
 use sqlx::{Connection, MySqlConnection};
-use tokio::time::Instant;
 
 use crate::mysql::proxy::{Act, Proxy};
 use crate::mysql::rig::{claimant, overdue, start};
+use crate::support::wait::until;
 
 fn is_claim(sql: &str) -> bool {
     sql.starts_with("UPDATE") && sql.contains("SET attempt = LEAST(")
@@ -51,11 +51,10 @@ async fn a_claim_that_reaches_the_server_late_is_not_executed() {
     let lost = through.claim(&armings, &claimant()).await.unwrap_err();
     assert!(lost.is_transient(), "{lost}");
     assert_eq!(proxy.held(), 1);
-    // The next connection has the server end the lost one.
+    // The next connection has the server end the lost one: what is sent on it from then on reaches no session.
     through.sync_clock().await.unwrap();
+    until("the lost session is ended", async || proxy.ended() == 1).await;
     proxy.let_go();
-    // Longer than a claim takes.
-    tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(counters(&url, armings[0]).await, (0, 0, 0));
     let claims = ledger.claim(&armings, &claimant()).await.unwrap();
     assert_eq!(claims.len(), 1);
@@ -69,28 +68,44 @@ async fn a_claim_that_reaches_the_server_late_is_not_executed() {
 async fn a_late_claim_that_cannot_be_stopped_is_given_back_after_it_came() {
     let (_server, ledger, url) = start().await;
     let armings = overdue(&ledger, 1).await;
-    let proxy = Proxy::before(&url, |sql| match sql {
+    let given_back = Arc::new(AtomicU32::new(0));
+    let holds = Arc::new(AtomicBool::new(true));
+    let (counted, held) = (Arc::clone(&given_back), Arc::clone(&holds));
+    let proxy = Proxy::before(&url, move |sql| match sql {
         claim if is_claim(claim) => Act::Hold,
         // As if this user had no right to.
         kill if kill.starts_with("KILL") => Act::Refuse(1095),
+        // The first one passes.
+        gives_back if gives_back.contains("SET attempt = GREATEST(attempt, 1) - 1") => {
+            let is_first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+            match is_first || !held.load(Ordering::SeqCst) {
+                true => Act::Pass,
+                false => Act::Hold,
+            }
+        }
         _ => Act::Pass,
     })
     .await;
     let through = hasty(&proxy.url(&url));
     through.claim(&armings, &claimant()).await.unwrap_err();
-    // It gives back before the claim comes, which changes nothing.
     through.sync_clock().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // It gives back before the claim comes, which changes nothing, and is about to do it again.
+    until("the claim and the second try are held", async || {
+        proxy.held() >= 2
+    })
+    .await;
+    assert_eq!(counters(&url, armings[0]).await, (0, 0, 0));
+    proxy.let_first_go();
+    until("the claim has come", async || {
+        counters(&url, armings[0]).await == (1, 0, 1)
+    })
+    .await;
+    holds.store(false, Ordering::SeqCst);
     proxy.let_go();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let mut seen = Vec::new();
-    while seen.last() != Some(&(0, 0, 0)) || !seen.contains(&(1, 0, 1)) {
-        assert!(Instant::now() < deadline, "{seen:?}");
-        let now = counters(&url, armings[0]).await;
-        if seen.last() != Some(&now) {
-            seen.push(now);
-        }
-    }
+    until("it is given back", async || {
+        counters(&url, armings[0]).await == (0, 0, 0)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -115,12 +130,11 @@ async fn claims_that_cannot_be_read_back_are_told_and_given_back() {
     let error = through.claim(&armings, &by).await.unwrap_err();
     assert!(matches!(error, LedgerError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("SELECT to a replica"), "{error}");
-    let deadline = Instant::now() + Duration::from_secs(20);
     for arming in &armings {
-        while counters(&url, *arming).await != (0, 0, 0) {
-            assert!(Instant::now() < deadline);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("the claim is given back", async || {
+            counters(&url, *arming).await == (0, 0, 0)
+        })
+        .await;
     }
     stale.store(false, Ordering::SeqCst);
     let claims = hasty(&url).claim(&armings, &by).await.unwrap();
@@ -149,9 +163,8 @@ async fn a_creation_that_reaches_the_server_late_does_not_come_after_its_repetit
     assert_eq!(proxy.held(), 1);
     holds.store(false, Ordering::SeqCst);
     through.create(&[task(9_000_000_001_000)]).await.unwrap();
+    until("the lost session is ended", async || proxy.ended() == 1).await;
     proxy.let_go();
-    // Longer than a statement takes.
-    tokio::time::sleep(Duration::from_millis(300)).await;
     let lookup = ledger.look_up(&[task(0).key]).await.unwrap().remove(0);
     assert_eq!(lookup.unwrap().arming.due, UnixMs(9_000_000_001_000));
 }

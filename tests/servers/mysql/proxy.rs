@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Notify};
 
 use crate::support::tcp_proxy::in_front_of;
@@ -35,6 +35,7 @@ pub struct Proxy {
 #[derive(Default)]
 struct Held {
     count: AtomicUsize,
+    ended: AtomicUsize,
     let_go: Notify,
 }
 
@@ -62,9 +63,19 @@ impl Proxy {
         self.held.count.load(Ordering::SeqCst)
     }
 
-    /// What is held reaches the server.
+    /// How many sessions with a statement that is held the server has ended.
+    pub fn ended(&self) -> usize {
+        self.held.ended.load(Ordering::SeqCst)
+    }
+
+    /// All statements that are held reach the server.
     pub fn let_go(&self) {
         self.held.let_go.notify_waiters();
+    }
+
+    /// The statement that was held first reaches the server.
+    pub fn let_first_go(&self) {
+        self.held.let_go.notify_one();
     }
 }
 
@@ -75,6 +86,8 @@ fn port_of(url: &str) -> &str {
 /// Statements that were prepared on a connection.
 #[derive(Default)]
 struct Prepared {
+    /// One of them is held.
+    is_held: bool,
     /// Whose numbers are not known yet.
     asked: Option<String>,
     texts: HashMap<u32, String>,
@@ -89,6 +102,7 @@ async fn forward(client: TcpStream, server: TcpStream, rule: Rule, held: Arc<Hel
         from_server,
         Arc::clone(&to_client),
         Arc::clone(&prepared),
+        Arc::clone(&held),
     ));
     let _ = questions(from_client, to_server, to_client, prepared, rule, held).await;
 }
@@ -111,6 +125,7 @@ async fn answers(
     mut server: OwnedReadHalf,
     client: Arc<Mutex<OwnedWriteHalf>>,
     prepared: Arc<Mutex<Prepared>>,
+    held: Arc<Held>,
 ) {
     while let Ok(packet) = packet(&mut server).await {
         let mut prepared = prepared.lock().await;
@@ -125,6 +140,9 @@ async fn answers(
         if client.lock().await.write_all(&packet).await.is_err() {
             return;
         }
+    }
+    if prepared.lock().await.is_held {
+        held.ended.fetch_add(1, Ordering::SeqCst);
     }
     let _ = client.lock().await.shutdown().await;
 }
@@ -177,6 +195,7 @@ async fn questions(
             }
             Act::Hold => {
                 let let_go = held.let_go.notified();
+                prepared.lock().await.is_held = true;
                 held.count.fetch_add(1, Ordering::SeqCst);
                 let_go.await;
                 server.write_all(&packet).await?;
