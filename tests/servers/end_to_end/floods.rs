@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lapsed::Handlers;
-use tokio::time::Instant;
+use lapsed::sandbox::PrivateRedis;
 
 use crate::support::daemon::Daemon;
 use crate::support::rig::Rig;
+use crate::support::setup::Setup;
 use crate::support::wait::{until, until_within};
 
 /// Bare keys in one pipeline each thousand.
@@ -37,14 +38,11 @@ async fn a_flood_of_bare_keys_is_adopted_and_each_runs_once() {
     let rig = Rig::new("").await;
     let daemon = Daemon::start(&rig.config(), quick());
     daemon.hears_events().await;
-    let started = Instant::now();
     arm_many(&rig, "Job@quick@", COUNT, 20_000).await;
     until_within(Duration::from_secs(240), "all are adopted", async || {
         rig.number("SELECT COUNT(*) FROM tb_time_limit_task").await == COUNT as i64
     })
     .await;
-    let took = started.elapsed();
-    println!("{:.0} adopted a second", COUNT as f64 / took.as_secs_f64());
     until_within(Duration::from_secs(240), "all are done", async || {
         rig.with_status(1).await == COUNT as i64
     })
@@ -94,7 +92,11 @@ async fn two_daemons_adopt_a_key_and_it_runs_once() {
 
 #[tokio::test]
 async fn a_delay_too_short_for_any_sweep_needs_none_beside_many_other_keys() {
-    let rig = Rig::new("sweep.interval = '1h'").await;
+    let debuggable = PrivateRedis::options().set("enable-debug-command", "yes");
+    let setup = Setup::new("sweep.interval = '1h'").redis(debuggable);
+    let rig = setup.start().await;
+    // Redis expires no key by itself, as one with millions of keys all but does: the daemon touches each at its time.
+    let () = rig.redis_says(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     arm_many(&rig, "cache:", 100_000, 3_600_000).await;
     let daemon = rig.listening_daemon().await;
     rig.arm("Job@record@first", 50).await;
@@ -107,9 +109,5 @@ async fn a_delay_too_short_for_any_sweep_needs_none_beside_many_other_keys() {
     }
     rig.until_done(41).await;
     rig.each_ran_once(41).await;
-    // Nor does Redis find all of them by itself before the test gives up.
     assert_eq!(daemon.signals("sweep"), 0.0);
-    // A busy machine hears of some keys only when they are due.
-    let nudges = daemon.signals("nudge");
-    assert!(nudges >= 5.0, "{nudges}");
 }
