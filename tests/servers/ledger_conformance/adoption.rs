@@ -1,7 +1,5 @@
 //! Rows written on behalf of keys that a program armed itself.
 
-use std::time::Duration;
-
 use lapsed::ledger::{Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled};
 use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
 
@@ -9,6 +7,7 @@ use crate::ledger_conformance::rig::{
     LEASE, SHORT_LEASE, bury, cancel, claim, claim_due, create, create_at, in_ms, key, lookup,
     pass, record, retry_at, settle, state,
 };
+use crate::support::wait::until;
 
 rules! {
     a_key_without_a_row_is_adopted_once
@@ -308,9 +307,10 @@ async fn what_was_cancelled_during_a_run_is_not_taken_for_a_deletion_by_a_progra
 }
 
 async fn until_free(ledger: &impl Ledger, key: &TaskKey) {
-    while state(ledger, key).await == State::Running {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("no lease is on it", async || {
+        state(ledger, key).await != State::Running
+    })
+    .await;
 }
 
 /// The last word on a row is that of whoever changed its arming; claims and ends of runs are none.

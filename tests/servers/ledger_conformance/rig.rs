@@ -11,6 +11,7 @@ use lapsed::ledger::{
 use lapsed::task::{Arming, Death, How, Mishap, Reason, State, TaskKey, UnixMs, Verdict};
 
 use crate::support::maria;
+use crate::support::wait::until;
 
 /// Longer than any rule takes.
 pub const LEASE: Duration = Duration::from_secs(300);
@@ -63,9 +64,10 @@ pub async fn create_at(ledger: &impl Ledger, key: &TaskKey, due: UnixMs) -> Crea
 
 /// Waits until the ledger's clock has passed `moment`.
 pub async fn pass(ledger: &impl Ledger, moment: UnixMs) {
-    while ledger.sync_clock().await.unwrap() <= moment {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(format!("it is {moment:?}"), async || {
+        ledger.sync_clock().await.unwrap() > moment
+    })
+    .await;
 }
 
 /// `None` if it was not to be had.
