@@ -1,4 +1,4 @@
-.PHONY: help demo test lint doc clean
+.PHONY: help demo test soak lint doc clean
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
@@ -18,6 +18,10 @@ test: ## every test, doc tests too
 	@notes=$$(mktemp) && status=0 && { \
 		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; } && \
 		cat $$notes && rm -f $$notes && exit $$status
+
+soak: ## the promises in milliseconds, then random tests with new seeds for SOAK_MINUTES (20)
+	@scripts/install-servers
+	@scripts/soak
 
 lint: ## formatting, clippy, features, doc warnings, licences and banned crates
 	$(CARGO) fmt --all --check

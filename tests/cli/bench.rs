@@ -18,7 +18,7 @@ fn document(output: Output) -> Value {
     serde_json::from_str(&data).expect("one JSON document")
 }
 
-fn measure(arguments: &str) -> Value {
+pub fn measure(arguments: &str) -> Value {
     let mut words = vec!["bench"];
     words.extend(arguments.split_whitespace());
     words.extend(["--private", "--json"]);
@@ -36,7 +36,7 @@ fn is_exact(row: &Value) -> bool {
         .all(|name| row[name] == 0)
 }
 
-fn number(row: &Value, name: &str) -> f64 {
+pub fn number(row: &Value, name: &str) -> f64 {
     row[name]
         .as_f64()
         .unwrap_or_else(|| panic!("`{name}` is no number in {row}"))

@@ -4,6 +4,7 @@ mod bench;
 mod check_config;
 mod options;
 mod refusals;
+mod soak;
 mod sweep_command;
 
 /// What this binary uses of `tests/support`.
