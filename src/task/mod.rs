@@ -28,8 +28,6 @@ mod trace;
 
 pub use adoption::{AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, is_younger};
 pub use arming::Arming;
-#[cfg(test)]
-pub(crate) use bucket::BUCKETS;
 pub use bucket::{KeyBucket, KeyBuckets};
 pub use envelope::Envelope;
 pub(crate) use envelope::{RESERVED_MEMBER, has_reserved_member};
