@@ -95,7 +95,10 @@ impl Executor {
             self.deps.metrics.dropped(DropReason::Paused, 1);
             return Some(Outcome::Interrupted);
         }
-        occurrence::instead_of_running(&self.deps, claim).await
+        match claim.recurrence.as_deref() {
+            Some(recurrence) => occurrence::instead_of_running(&self.deps, claim, recurrence).await,
+            None => None,
+        }
     }
 
     /// Runs the task, one suspect at a time. Returns the outcome, and the handler's result to be stored.

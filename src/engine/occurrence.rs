@@ -2,12 +2,16 @@
 
 use super::deps::Deps;
 use crate::ledger::{Claim, NewTask};
-use crate::task::{Failure, Outcome, RetryAdvice, instance_key};
+use crate::task::{Failure, Outcome, Recurrence, RecurrenceError, RetryAdvice, instance_key};
 use crate::timer::Alarm;
 
 /// Outcome of an occurrence that is not run: it was missed, or becomes a task of its own. `None` if it is to be run.
-pub async fn instead_of_running(deps: &Deps, claim: &Claim) -> Option<Outcome> {
-    let recurrence = match claim.recurrence.as_deref()? {
+pub async fn instead_of_running(
+    deps: &Deps,
+    claim: &Claim,
+    recurrence: &Result<Recurrence, RecurrenceError>,
+) -> Option<Outcome> {
+    let recurrence = match recurrence {
         Ok(recurrence) => recurrence,
         Err(error) => return Some(never(error.to_string())),
     };

@@ -104,7 +104,7 @@ families! {
     pauses: Gauge, "Pauses, holds and releases that stand";
     members: Gauge, "Daemons that are known to share this ledger, this one included";
     adopted: Family<ByReason, Counter>, "Rows written on behalf of keys that programs armed, by reason";
-    withdrawn: Counter, "Adopted tasks called off because their key was deleted";
+    withdrawn: Counter, "Adopted tasks cancelled because their key was deleted";
     waiting: Family<Route, Gauge>, "Signals that wait to be claimed, by route";
 }
 
