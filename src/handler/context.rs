@@ -8,7 +8,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, HandlerError};
-use crate::ledger::{Claim, Lease, Ledger};
+#[cfg(feature = "mysql")]
+use crate::ledger::Lease;
+use crate::ledger::{Claim, Ledger};
 use crate::task::{
     Envelope, JsonText, Outcome, RESULT_BYTES_MAX, Recurrence, TaskKey, Traceparent, UnixMs,
 };
@@ -42,6 +44,7 @@ struct Run {
     trace: Option<Traceparent>,
     extensions: Extensions,
     lateness_ms: u64,
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "for transactions"))]
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
     concluded: OnceLock<Outcome>,
@@ -102,11 +105,6 @@ impl TaskContext {
     /// occurrence is a task of its own, because occurrences may overlap: then only its series recurs.
     pub fn recurrence(&self) -> Option<&Recurrence> {
         self.0.claim.recurrence.as_deref()?.as_ref().ok()
-    }
-
-    /// Returns the next occurrence of the series after `now`.
-    pub(crate) fn following(&self, now: UnixMs) -> Option<UnixMs> {
-        self.0.claim.occurrence(now)?.following(now)
     }
 
     /// The task's tag.
@@ -246,22 +244,31 @@ impl TaskContext {
         self.0.envelope.signature.as_deref()
     }
 
-    pub(crate) fn lease(&self) -> Lease {
+    pub(crate) fn concluded(&self) -> Option<Outcome> {
+        self.0.concluded.get().cloned()
+    }
+}
+
+/// Access for transactions of the handler.
+#[cfg(feature = "mysql")]
+impl TaskContext {
+    /// Returns the next occurrence of the series after `now`.
+    pub(super) fn following(&self, now: UnixMs) -> Option<UnixMs> {
+        self.0.claim.occurrence(now)?.following(now)
+    }
+
+    pub(super) fn lease(&self) -> Lease {
         self.0.claim.lease
     }
 
-    pub(crate) fn ledger(&self) -> &dyn Ledger {
+    pub(super) fn ledger(&self) -> &dyn Ledger {
         &*self.0.ledger
     }
 
     /// Records that the handler's own transaction has settled the task. Its return value is ignored then.
-    pub(crate) fn conclude(&self, outcome: Outcome) {
+    pub(super) fn conclude(&self, outcome: Outcome) {
         // Only the first of two transactions can have matched the claim.
         let _ = self.0.concluded.set(outcome);
-    }
-
-    pub(crate) fn concluded(&self) -> Option<Outcome> {
-        self.0.concluded.get().cloned()
     }
 }
 

@@ -115,6 +115,7 @@ impl CancelFilter {
     }
 
     /// Returns the tag if no other field is set.
+    #[cfg(feature = "mysql")]
     pub(super) fn only_tag(&self) -> Option<&str> {
         match self {
             Self {
@@ -128,6 +129,7 @@ impl CancelFilter {
     }
 
     /// Returns the text that every matching key begins with.
+    #[cfg(feature = "mysql")]
     pub(super) fn common_prefix(&self) -> String {
         let of_class = match (&self.class, &self.method) {
             (Some(class), Some(method)) => format!("{class}@{method}"),
@@ -141,6 +143,7 @@ impl CancelFilter {
 }
 
 /// Returns the least text, by code points, after every text that begins with `prefix`: the end of its range in an index.
+#[cfg(any(feature = "mysql", test))]
 pub(super) fn end_of_prefix(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
@@ -179,6 +182,7 @@ pub struct CancelPage {
     pub next: Option<CancelCursor>,
 }
 
+#[cfg(feature = "mysql")]
 impl CancelPage {
     /// Adds a cancelled row.
     pub(super) fn count(&mut self, key: Option<TaskKey>) {

@@ -41,6 +41,7 @@ pub struct PruneCursor {
     pub(super) row: u64,
 }
 
+#[cfg(feature = "mysql")]
 impl PruneCursor {
     /// Before all rows.
     pub(super) const START: Self = Self {

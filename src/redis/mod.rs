@@ -6,6 +6,7 @@
 mod connection;
 mod delivery;
 mod error;
+#[cfg(feature = "cli")]
 mod inspection;
 mod keyspace;
 mod members;
@@ -14,13 +15,18 @@ mod notify;
 mod subscription;
 mod token_bucket;
 
-pub use connection::{Commands, Endpoint, LIBRARY};
+#[cfg(feature = "cli")]
+pub use connection::LIBRARY;
+pub use connection::{Commands, Endpoint};
 pub use delivery::Deliveries;
 pub use error::RedisError;
+#[cfg(feature = "cli")]
 pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Ttl, Value};
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
-pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications};
+#[cfg(feature = "cli")]
+pub use notify::NotifyFlags;
+pub use notify::{Events, Notifications, ensure_notifications};
 pub use subscription::{Connected, Loss};
 pub use token_bucket::{FullAt, TokenBuckets};
