@@ -94,7 +94,7 @@ impl TaskClient {
         task.check()?;
         if task.if_pending != IfPending::Move {
             return Err(ClientError::Invalid(format!(
-                "`if_pending` is `{}`, expected none for a task that comes again: it is changed if it differs, and left as it is if not",
+                "`if_pending` is `{}`, expected none for a recurring task: an existing one is changed if it differs, and kept if not",
                 task.if_pending.as_str()
             )));
         }

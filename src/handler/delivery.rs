@@ -55,7 +55,7 @@ impl Delivery {
                 let published = deliveries.publish(&name, &task).await;
                 match published.map_err(failed)? {
                     0 if *require_receivers => Err(HandlerError::new(format!(
-                        "{}: nobody has subscribed to `{name}`, and the route wants receivers (`require_receivers`)",
+                        "{}: `{name}` has no subscriber, and the route requires one (`require_receivers`)",
                         self.config
                     ))),
                     _ => Ok(()),

@@ -125,7 +125,7 @@ async fn a_message_reaches_who_listens_and_is_kept_back_for_them_if_the_route_sa
     .await;
     let error = rig.record("Out@go").await.last_error.unwrap();
     assert!(
-        error.contains("publish news:{class}: nobody has subscribed to `news:Out`"),
+        error.contains("publish news:{class}: `news:Out` has no subscriber"),
         "{error}"
     );
     let client = redis::Client::open(rig.redis.url()).unwrap();
