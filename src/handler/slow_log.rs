@@ -38,7 +38,7 @@ impl Middleware for SlowLog {
             task.id = id,
             task.attempt = attempt,
             slow_after_ms,
-            "run is slow, and goes on"
+            "run is slow, and still running"
         );
         let result = run.await;
         tracing::warn!(

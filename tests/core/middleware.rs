@@ -401,7 +401,7 @@ async fn a_slow_run_is_warned_about_while_it_goes_on() {
         let seen = seen.clone();
         async move {
             let told = async {
-                while seen.lines_with("run is slow, and goes on").is_empty() {
+                while seen.lines_with("run is slow, and still running").is_empty() {
                     tokio::task::yield_now().await;
                 }
             };

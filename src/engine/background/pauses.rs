@@ -69,7 +69,7 @@ impl PauseReader {
             .filter(|pause| !before.pauses.contains(pause))
         {
             let (kind, scope) = (pause.kind.as_str(), pause.scope.to_string());
-            tracing::warn!(scope, kind, since = %pause.since, by = pause.by, reason = pause.reason, "pause taken note of");
+            tracing::warn!(scope, kind, since = %pause.since, by = pause.by, reason = pause.reason, "pause seen");
         }
         for pause in before
             .pauses

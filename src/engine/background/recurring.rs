@@ -82,7 +82,7 @@ impl Recurring {
         let key = &wanted.key;
         let task = task_of(wanted);
         match establish(&*self.deps.ledger, &task, DeclaredBy::Configuration).await? {
-            Established::Begun(arming) => self.rearm_changed(key, "begun", arming.due),
+            Established::Begun(arming) => self.rearm_changed(key, "started", arming.due),
             Established::Changed { arming, .. } => self.rearm_changed(key, "changed", arming.due),
             Established::Unchanged(arming, _) => {
                 tracing::debug!(task.class_method = key.class_method(), due = %arming.due, "recurring task is as configured");
@@ -120,7 +120,7 @@ fn warn_removed<'a>(keys: impl Iterator<Item = &'a TaskKey>) {
     for key in keys {
         tracing::warn!(
             task.class_method = key.class_method(),
-            "recurring task is no longer configured but goes on: `lapsed cancel` ends it"
+            "recurring task is no longer configured but continues: `lapsed cancel` ends it"
         );
     }
 }

@@ -120,7 +120,7 @@ async fn listen_with_hold_overdue_says_what_it_holds() {
     let again = Process::listen_holding(&rig);
     again.until_logged("that hold stands").await;
     // What was lifted before it has read it, it would not say.
-    again.until_logged("pause taken note of").await;
+    again.until_logged("pause seen").await;
     client
         .resume_held(&Scope::EVERYTHING, "test")
         .await

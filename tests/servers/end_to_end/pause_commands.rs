@@ -207,7 +207,7 @@ async fn commands_about_tasks_say_what_keeps_them_back() {
         shown.contains("kept back     `Order` is paused, since 20"),
         "{shown}"
     );
-    // While a daemon may not have taken note of the pause, nobody can say that it stays.
+    // Until all daemons have seen the pause, a claim may still start the task.
     let since = |moment: &str| {
         format!("UPDATE tb_time_limit_task_pauses SET since = UNIX_TIMESTAMP(){moment}")
     };

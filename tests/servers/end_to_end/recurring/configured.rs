@@ -160,7 +160,7 @@ async fn at_sighup_the_daemon_takes_the_series_and_says_which_are_gone() {
     })
     .await;
     daemon
-        .until_logged("recurring task is no longer configured but goes on")
+        .until_logged("recurring task is no longer configured but continues")
         .await;
     assert_eq!(rig.state("Old@one").await, State::Pending);
 }
