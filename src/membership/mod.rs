@@ -1,7 +1,7 @@
 //! Cluster membership: the live daemons of one ledger, and which of them owns a task.
 //!
 //! Each daemon is a *member*: every second it publishes a [`Heartbeat`] through [`Membership`] and reads those of the
-//! others. [`Ownership`] assigns each task to one live member that can run it, by rendezvous hashing of its key. The
+//! others. `Ownership` assigns each task to one live member that can run it, by rendezvous hashing of its key. The
 //! owner nudges the key at the due millisecond and claims the task; the other members claim it only when it is overdue.
 //!
 //! The three most senior members listen to the events of all keys, however many members there are. The first adopts
@@ -26,8 +26,7 @@ use async_trait::async_trait;
 
 use crate::task::UnixMs;
 
-pub(crate) use self::audit_lock::AUDIT_LOCK_TTL;
-pub use self::audit_lock::{Audit, AuditLockState};
+pub use self::audit_lock::{AUDIT_LOCK_TTL, Audit, AuditLockState};
 pub use self::capabilities::Capabilities;
 pub use self::heartbeat::{Heartbeat, MemberId, Readiness, VERSION};
 pub use self::memory::MemoryMembership;
