@@ -1,5 +1,8 @@
 //! The test kit itself.
 
+mod assertions;
+mod documented;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -30,13 +33,6 @@ fn jobs() -> Handlers {
 
 async fn create(tasks: &TaskClient, method: &str, arg: &str, delay: Duration) {
     tasks.create(("Job", method, [arg]), delay).await.unwrap();
-}
-
-/// What an assertion says when it does not hold.
-fn complaint<T>(assertion: impl FnOnce() -> T) -> String {
-    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(assertion));
-    let panic = panic.err().expect("the assertion holds, and should not");
-    *panic.downcast::<String>().unwrap()
 }
 
 #[tokio::test]
@@ -286,69 +282,6 @@ async fn two_kits_do_the_same() {
 }
 
 #[tokio::test]
-async fn assertions_that_fail_say_what_is_there() {
-    let mut kit = TestKit::new(jobs());
-    create(&kit.tasks(), "ok", "1", secs(1)).await;
-    create(&kit.tasks(), "ok", "2", HOUR).await;
-    create(&kit.tasks(), "fail", "3", secs(2)).await;
-    kit.advance(secs(10)).await;
-    assert_eq!(
-        complaint(|| kit.assert_scheduled(("Job", "ok", [1]))),
-        "expected `Job@ok@1` to be scheduled, but it is done; it is 2030-01-01T00:00:10.000Z, and what is scheduled is\n  \
-           Job@fail@3  waiting, due 2030-01-01T00:00:17.000Z, in 7s\n  \
-           Job@ok@2  pending, due 2030-01-01T01:00:00.000Z, in 3590s"
-    );
-    assert_eq!(
-        complaint(|| kit.assert_scheduled(("Job", "ok", [2])).due_in(HOUR)),
-        "expected `Job@ok@2` to be due at 2030-01-01T01:00:10.000Z (in 3600s), but it is due at 2030-01-01T01:00:00.000Z (in 3590s)"
-    );
-    assert_eq!(
-        complaint(|| kit.assert_ran(("Job", "ok", [2]))),
-        "expected `Job@ok@2` to have run, but it has not: it is pending, due 2030-01-01T01:00:00.000Z; \
-         it is 2030-01-01T00:00:10.000Z, and what ran is\n  \
-           2030-01-01T00:00:01.000Z  Job@ok@1  run 1 succeeded, done\n  \
-           2030-01-01T00:00:02.000Z  Job@fail@3  run 1 failed, waiting until 2030-01-01T00:00:17.000Z: failure 1"
-    );
-    assert_eq!(
-        complaint(|| kit.assert_dead(("Job", "fail", [3]))),
-        "expected `Job@fail@3` to be dead, but it is waiting (failure 1); its runs were\n  \
-           2030-01-01T00:00:02.000Z  Job@fail@3  run 1 failed, waiting until 2030-01-01T00:00:17.000Z: failure 1"
-    );
-    assert_eq!(
-        complaint(|| kit.assert_dead(("Job", "fail", [4]))),
-        "expected `Job@fail@4` to be dead, but there is no such task; its runs were\n  nothing"
-    );
-    complaint(|| kit.assert_not_scheduled(("Job", "ok", [2])));
-    complaint(|| kit.assert_not_ran(("Job", "ok", [1])));
-    complaint(|| kit.assert_ran(("Job", "ok", [1])).times(2));
-    complaint(|| kit.assert_ran(("Job", "ok", [1])).at(START));
-    complaint(|| kit.assert_ran(("Job", "fail", [3])).succeeded());
-    complaint(|| kit.assert_scheduled(("Job", "ok", [2])).with_tag("shop"));
-    complaint(|| {
-        kit.assert_scheduled(("Job", "ok", [2]))
-            .with_payload(&serde_json::json!(1))
-    });
-    complaint(|| {
-        kit.assert_scheduled(("Job", "ok", [2]))
-            .due_between(secs(0), secs(3589))
-    });
-    kit.assert_scheduled(("Job", "ok", [2]))
-        .due_between(secs(0), secs(3590));
-}
-
-#[tokio::test]
-async fn what_is_scheduled_can_be_told_by_tag_and_payload() {
-    let kit = TestKit::new(jobs());
-    let task = Task::new("Job", "ok", [1]).unwrap();
-    let task = task.tag("shop").payload(r#"{ "b": 1, "a": 2 }"#);
-    kit.tasks().create(task, secs(1)).await.unwrap();
-    kit.assert_scheduled(("Job", "ok", [1]))
-        .due_in(secs(1))
-        .with_tag("shop")
-        .with_payload(&serde_json::json!({"a": 2, "b": 1}));
-}
-
-#[tokio::test]
 async fn transactions_need_the_mysql_ledger() {
     use lapsed::MysqlTask as _;
     let run = TestRun::of(Task::new("Job", "ok", [1]).unwrap());
@@ -375,79 +308,6 @@ async fn one_handler_can_be_called_alone() {
     let run = TestRun::of(task).attempt(4).late_by(secs(2));
     let error = run.call(&handlers).await.unwrap_err();
     assert_eq!(error.to_string(), "7 [1, 2] Some(\"shop\") 4 2000");
-}
-
-/// The examples of `docs/testing.md`.
-mod documented {
-    use super::*;
-
-    fn handlers() -> Handlers {
-        let mut handlers = Handlers::new();
-        handlers.on(
-            ("Order", "close"),
-            |ctx: TaskContext, order: u64| async move {
-                match ctx.attempt() {
-                    1 => Err(HandlerError::new(format!("order {order} is locked"))),
-                    _ => Ok(()),
-                }
-            },
-        );
-        handlers
-    }
-
-    #[tokio::test]
-    async fn an_unpaid_order_is_closed_after_half_an_hour() {
-        let mut kit = TestKit::new(handlers());
-        let half_an_hour = Duration::from_secs(1800);
-        kit.tasks()
-            .create(("Order", "close", [42]), half_an_hour)
-            .await
-            .unwrap();
-        kit.assert_scheduled(("Order", "close", [42]))
-            .due_in(half_an_hour);
-
-        kit.advance(half_an_hour).await; // runs it: the first attempt fails
-        kit.assert_scheduled(("Order", "close", [42]))
-            .due_in(Duration::from_secs(15));
-
-        kit.advance(Duration::from_secs(15)).await;
-        kit.assert_ran(("Order", "close", [42]))
-            .times(2)
-            .succeeded();
-    }
-
-    async fn check_out(tasks: &TaskClient, order: u64) -> Result<(), lapsed::ClientError> {
-        let task = Task::new("Order", "close", [order])?.tag("shop-7");
-        tasks.create(task, Duration::from_secs(1800)).await?;
-        Ok(())
-    }
-
-    #[tokio::test]
-    async fn checking_out_schedules_the_closing_of_the_order() {
-        let kit = TestKit::new(Handlers::new());
-        check_out(&kit.tasks(), 42).await.unwrap();
-        kit.assert_scheduled(("Order", "close", [42]))
-            .due_in(Duration::from_secs(1800))
-            .with_tag("shop-7");
-    }
-
-    async fn close(ctx: TaskContext, (_order,): (u64,)) -> Result<(), HandlerError> {
-        let payload: serde_json::Value = ctx.payload()?;
-        match payload["paid"].as_bool() {
-            Some(true) => Ok(()),
-            _ => Err(HandlerError::new("not paid")),
-        }
-    }
-
-    #[tokio::test]
-    async fn an_order_that_was_paid_is_left_alone() {
-        let task = Task::new("Order", "close", [42])
-            .unwrap()
-            .payload(r#"{"paid": true}"#);
-        let run = TestRun::of(task).attempt(3); // .late_by(duration)
-        close(run.context().await, (42,)).await.unwrap(); // the function itself
-        run.call(&handlers()).await.unwrap(); // or as it is registered, inside of its middleware
-    }
 }
 
 #[tokio::test]
