@@ -10,37 +10,25 @@ use lapsed::task::State;
 use lapsed::{ClientError, IfPending, Task};
 use serde_json::{Value, json};
 
-use crate::support::process::config_file;
-use crate::support::program::lapsed;
+use crate::support::program::said;
 use crate::support::rig::Rig;
+use crate::support::shell::Shell;
 use crate::support::tasks::key;
 use crate::support::wait::until;
 
 /// `lapsed --json` with these words and this input: exit code, lines of data, errors.
-async fn run(rig: &Rig, words: &[&str], input: &str) -> (i32, Vec<Value>, String) {
-    let config = config_file(rig);
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let input = input.to_owned();
-    let output = tokio::task::spawn_blocking(move || {
-        let mut command = lapsed();
-        command
-            .arg("--config")
-            .arg(config.path())
-            .arg("--json")
-            .args(words);
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        // A program that refuses what it was told reads no input.
-        let _ = stdin.write_all(input.as_bytes());
-        drop(stdin);
-        child.wait_with_output().unwrap()
-    });
-    let output = output.await.unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+fn run(rig: &Rig, words: &[&str], input: &str) -> (i32, Vec<Value>, String) {
+    let shell = Shell::of(rig);
+    let mut command = shell.command(&[&["--json"], words].concat());
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that refuses its arguments reads no input.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let (code, text, errors) = said(child.wait_with_output().unwrap());
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    let errors = String::from_utf8(output.stderr).unwrap();
-    (output.status.code().unwrap(), lines.collect(), errors)
+    (code, lines.collect(), errors)
 }
 
 fn task(name: &str, policy: IfPending) -> Task {
@@ -197,8 +185,7 @@ async fn the_command_keeps_refuses_and_makes_unique() {
         &rig,
         &["schedule", name, "--in", "1h", "--if-pending", "keep"],
         "",
-    )
-    .await;
+    );
     assert_eq!(
         (code, &first[0]["kept"], &first[0]["armed"]),
         (0, &json!(false), &json!(true))
@@ -207,8 +194,7 @@ async fn the_command_keeps_refuses_and_makes_unique() {
         &rig,
         &["schedule", name, "--in", "2h", "--if-pending", "keep"],
         "",
-    )
-    .await;
+    );
     assert_eq!((code, errors.as_str()), (0, ""));
     assert_eq!(
         (&again[0]["id"], &again[0]["kept"]),
@@ -218,8 +204,7 @@ async fn the_command_keeps_refuses_and_makes_unique() {
         &rig,
         &["schedule", name, "--in", "2h", "--if-pending", "refuse"],
         "",
-    )
-    .await;
+    );
     let due = first[0]["due"].as_str().unwrap();
     let expected = format!("error: `{name}` is pending since ");
     assert!(
@@ -234,22 +219,21 @@ async fn the_command_keeps_refuses_and_makes_unique() {
         &rig,
         &["schedule", name, "--in", "2h", "--if-pending", "merge"],
         "",
-    )
-    .await;
+    );
     assert_eq!(code, 2);
     assert!(
         errors.contains("`merge` is none of `move`, `keep`, `refuse`"),
         "{errors}"
     );
-    let (code, moved, _) = run(&rig, &["schedule", name, "--in", "2h"], "").await;
+    let (code, moved, _) = run(&rig, &["schedule", name, "--in", "2h"], "");
     assert_eq!(code, 0);
     assert_ne!(moved[0]["id"], first[0]["id"]);
 
     for _ in 0..2 {
         let words = ["schedule", "Mail@send@42", "--in", "1h", "--unique-suffix"];
-        assert_eq!(run(&rig, &words, "").await.0, 0);
+        assert_eq!(run(&rig, &words, "").0, 0);
     }
-    let (_, listed, _) = run(&rig, &["list", "--prefix", "Mail@send@42@~"], "").await;
+    let (_, listed, _) = run(&rig, &["list", "--prefix", "Mail@send@42@~"], "");
     assert_eq!(listed.len(), 2);
 
     let lines = format!(
@@ -260,7 +244,7 @@ async fn the_command_keeps_refuses_and_makes_unique() {
         json!({ "key": "Mail@send@42", "in": "1h", "unique": true }),
         json!({ "key": "Mail@send@42", "in": "1h", "if_pending": "replace" }),
     );
-    let (code, said, errors) = run(&rig, &["schedule", "--file", "-"], &lines).await;
+    let (code, said, errors) = run(&rig, &["schedule", "--file", "-"], &lines);
     assert_eq!(code, 1);
     assert_eq!(
         said,
@@ -289,15 +273,14 @@ async fn a_payload_comes_from_the_command_line_a_file_or_standard_input_as_it_is
             &rig,
             &["schedule", &name, "--in", "1h", "--payload", payload],
             input,
-        )
-        .await;
+        );
         assert_eq!(code, 0, "{errors}");
         assert_eq!(rig.record(&name).await.payload.as_deref(), Some(exact));
     }
     let lines = format!(
         "{{\"key\":\"Job@record@d\",\"in\":\"1h\",\"payload\":{exact}}}\n{{\"key\":\"Job@record@e\",\"in\":\"1h\",\"payload\":null}}\n{{\"key\":\"Job@record@f\",\"in\":\"1h\",\"payload\":\"text\"}}"
     );
-    assert_eq!(run(&rig, &["schedule", "--file", "-"], &lines).await.0, 0);
+    assert_eq!(run(&rig, &["schedule", "--file", "-"], &lines).0, 0);
     let payload = async |name: &str| rig.record(name).await.payload;
     assert_eq!(payload("Job@record@d").await.as_deref(), Some(exact));
     assert_eq!(payload("Job@record@e").await, None);
@@ -329,8 +312,7 @@ async fn a_payload_comes_from_the_command_line_a_file_or_standard_input_as_it_is
                 payload,
             ],
             input,
-        )
-        .await;
+        );
         assert!(code == 2 && errors.contains(said), "{code}: {errors}");
     }
 }
