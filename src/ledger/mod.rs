@@ -77,7 +77,7 @@ pub use self::stats::{
 };
 #[cfg(feature = "mysql")]
 pub use self::transactions::{Ending, TaskTransaction, TransactionError, Transactions};
-use crate::clock::LedgerClock;
+pub use crate::clock::LedgerClock;
 use crate::task::UnixMs;
 
 /// A whole ledger: every seam, its clock and its health. Held by the engine and by [`TaskClient`](crate::TaskClient), which
