@@ -43,11 +43,14 @@ impl Recurring {
                 let retry = !open.is_empty();
                 tokio::select! {
                     () = tokio::time::sleep(RETRY_AFTER), if retry => cause = Cause::Interval,
-                    changed = wanted.changed() => {
-                        changed.expect("the sender is `self`");
-                        cause = Cause::Configured;
-                        break;
-                    }
+                    changed = wanted.changed() => match changed {
+                        Ok(()) => {
+                            cause = Cause::Configured;
+                            break;
+                        }
+                        // The engine was dropped.
+                        Err(_) => return,
+                    },
                 }
             }
         }

@@ -55,10 +55,11 @@ impl Retention {
             };
             let cause = tokio::select! {
                 cause = activity.next(wait), if !retention.is_off() => cause,
-                changed = configured.changed() => {
-                    changed.expect("the sender is `self`");
-                    continue;
-                }
+                changed = configured.changed() => match changed {
+                    Ok(()) => continue,
+                    // The engine was dropped.
+                    Err(_) => return,
+                },
             };
             is_behind = false;
             if self.deps.ownership.is_first() {
