@@ -26,7 +26,7 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Admin, Ledger};
+use lapsed::ledger::Admin;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use tokio::time::{Instant, sleep, sleep_until};
 
