@@ -25,8 +25,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapsed::Config;
-use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::ledger::Admin;
+use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use tokio::time::{Instant, sleep, sleep_until};
 
