@@ -82,6 +82,7 @@ impl Candidates {
     fn grace(&self, seen: Seen) -> Duration {
         match seen {
             Seen::Armed(key) => GRACE.min(key.due.since(self.clock.now()) / 2),
+            Seen::Requested { due, .. } => GRACE.min(due.since(self.clock.now()) / 2),
             Seen::Expired(_) | Seen::Disarmed(_) => Duration::ZERO,
         }
     }

@@ -332,7 +332,7 @@ impl Claimer {
                     due: seen.due.min(now),
                     ..seen
                 }),
-                Some(Seen::Expired(due)) => Seen::Expired(due),
+                Some(seen @ (Seen::Expired(_) | Seen::Requested { .. })) => seen,
                 Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
             };
             if !self.candidates.add(AdoptionCandidate { key, seen }, wait) {

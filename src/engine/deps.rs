@@ -108,6 +108,20 @@ impl Deps {
         });
     }
 
+    /// Removes the entries of ended tasks from a timer that keeps them. Does not wait for Redis; an audit finds an entry
+    /// that was not removed.
+    pub fn remove_entries(&self, ended: Vec<Alarm>) {
+        if ended.is_empty() || !self.timer.keeps_entries() {
+            return;
+        }
+        let timer = Arc::clone(&self.timer);
+        self.lifecycle.runs.spawn(async move {
+            if let Err(error) = timer.settle(&ended).await {
+                tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; an audit does");
+            }
+        });
+    }
+
     /// Shortens `interval` by up to a tenth, so that daemons that started together do not work in step.
     pub fn jittered(&self, interval: Duration) -> Duration {
         interval.mul_f64(rand::random_range(0.9..=1.0))

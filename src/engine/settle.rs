@@ -11,7 +11,7 @@ use super::execute::Ended;
 use super::lease::Leases;
 use super::queue::SignalQueue;
 use super::reports::{OccurrenceDied, OccurrencesSkipped, ResultDiscarded, TaskDied};
-use crate::ledger::{LedgerError, Settled, Settlement};
+use crate::ledger::{Claim, LedgerError, Settled, Settlement};
 use crate::task::{Arming, Death, EndedRun, Outcome, UnixMs, Verdict, judge};
 use crate::timer::{Alarm, Signal, Source};
 
@@ -122,7 +122,7 @@ impl Settler {
         let mut settled = self.write(&settlements).await.into_iter();
 
         let (mut finished, mut alarms) = (Vec::with_capacity(judged.len()), Vec::new());
-        let (mut waiting, mut repeats) = (Vec::new(), Vec::new());
+        let (mut waiting, mut repeats, mut ended_tasks) = (Vec::new(), Vec::new(), Vec::new());
         for (ended, verdict) in judged {
             let wrote = match verdict {
                 Some(_) => settled.next().flatten(),
@@ -153,11 +153,16 @@ impl Settler {
                 continue;
             }
             self.report(&ended, verdict.as_ref(), wrote);
-            alarms.extend(self.follow_up(&ended, verdict.as_ref(), wrote));
+            let alarm = self.follow_up(&ended, verdict.as_ref(), wrote);
+            if alarm.is_none() && has_ended(&ended.outcome, verdict.as_ref(), wrote) {
+                ended_tasks.push(entry_of(&ended.claim));
+            }
+            alarms.extend(alarm);
             finished.push((ended, verdict));
         }
         self.finish(finished);
         self.deps.rearm(alarms);
+        self.deps.remove_entries(ended_tasks);
         if !repeats.is_empty() {
             // Recurses at most once: none of these runs has failed or has a result.
             waiting.extend(Box::pin(self.settle_batch(repeats)).await);
@@ -368,6 +373,30 @@ impl Settler {
                 tracing::debug!(task.key = %claim.key, task.attempt = claim.attempt.number, %next, route, "recurring task continues");
             }
         }
+    }
+}
+
+/// True if the task of a settled run has ended.
+fn has_ended(outcome: &Outcome, verdict: Option<&Verdict>, wrote: Option<Settled>) -> bool {
+    match wrote {
+        Some(Settled::Cancelled | Settled::Ended | Settled::ByHandler) => true,
+        Some(Settled::Applied) => match verdict {
+            Some(verdict) => matches!(
+                verdict,
+                Verdict::Complete | Verdict::CompleteWith(_) | Verdict::Bury(_)
+            ),
+            None => !matches!(outcome, Outcome::Again(_)),
+        },
+        _ => false,
+    }
+}
+
+/// The entry in the timer for the arming of a claim.
+fn entry_of(claim: &Claim) -> Alarm {
+    Alarm {
+        key: claim.key.clone(),
+        due: claim.due_at,
+        arming: Some(claim.lease.arming),
     }
 }
 

@@ -7,9 +7,6 @@ use async_trait::async_trait;
 use super::{LedgerError, Lookup};
 use crate::task::{Arming, TaskKey, UnixMs};
 
-/// A key that is gone this long before its due time or less may have expired rather than been deleted.
-pub const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
-
 /// Request to write the row of a key that a program armed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdoptionRequest {
@@ -55,8 +52,13 @@ pub trait Adoption: Send + Sync {
     /// Cancels an adopted task whose key was deleted at `heard`. Returns false if it did not.
     ///
     /// Cancels only a task that was adopted, is not recurring, is unchanged since `seen`, and is due in more than
-    /// [`WITHDRAW_AHEAD`]. It may wait for a retry, or follow a run of an older arming.
-    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError>;
+    /// `ahead`. It may wait for a retry, or follow a run of an older arming.
+    async fn withdraw(
+        &self,
+        seen: &Lookup,
+        heard: UnixMs,
+        ahead: Duration,
+    ) -> Result<bool, LedgerError>;
 
     /// Reverts the deletion of a row by a legacy program that has since armed the key again: sets `sts = 0` where
     /// `sts = 1` and `status = 0`. Does not revert a [cancellation](super::Producer::cancel). Returns false if it did not.

@@ -53,7 +53,7 @@ mod transactions;
 use async_trait::async_trait;
 
 pub use self::admin::{Admin, REDRIVEN_AGO, RunNowAnswer};
-pub use self::adoption::{Adopted, Adoption, AdoptionRequest, WITHDRAW_AHEAD};
+pub use self::adoption::{Adopted, Adoption, AdoptionRequest};
 pub use self::cancellation::{CancelAnswer, CancelCursor, CancelFilter, CancelPage};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::claims::Claims;

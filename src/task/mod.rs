@@ -26,7 +26,10 @@ mod table_name;
 mod task_name;
 mod trace;
 
-pub use adoption::{AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, is_younger};
+pub use adoption::{
+    AdoptionDecision, Countdown, Origin, RowEvidence, decide_adoption, decide_requested,
+    is_younger, row_due,
+};
 pub use arming::Arming;
 pub use bucket::{KeyBucket, KeyBuckets};
 pub use envelope::Envelope;

@@ -360,6 +360,7 @@ impl KeyInspector {
         };
         Ok(ArmedPage {
             foreign: page.keys.into_iter().zip(found).filter_map(armed).collect(),
+            overdue: Vec::new(),
             next: page.next,
         })
     }

@@ -143,9 +143,38 @@ pub enum Seen {
     Armed(Countdown),
     /// It expired at about this time, and the lookup found no row.
     Expired(UnixMs),
+    /// A program wrote an entry that stays until it is removed, unlike a key that expires.
+    Requested {
+        /// The due time, exact. Never a whole second: see [`row_due`](crate::task::row_due).
+        due: UnixMs,
+        /// When the entry was read, on the ledger's clock.
+        heard: UnixMs,
+    },
     /// A program deleted it or removed its expiry, on a server that is still the master. The time is when the event was
     /// received, on the ledger's clock.
     Disarmed(UnixMs),
+}
+
+/// The answer to a program's entry, after it was compared with the ledger: see [`Timer::acknowledge`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// The key.
+    pub key: TaskKey,
+    /// The due time of the entry, as it was proposed.
+    pub requested: UnixMs,
+    /// What becomes of the entry.
+    pub standing: Standing,
+}
+
+/// The state of a task whose entry was compared with the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The ledger holds the task. It may start at this time.
+    Pending(UnixMs),
+    /// The task of this arming has ended: the entry can be removed.
+    Ended,
+    /// The ledger cannot hold it. The entry stays, and is not proposed again.
+    Refused,
 }
 
 /// A page of armed keys: see [`Timer::scan_foreign`].
@@ -153,6 +182,8 @@ pub enum Seen {
 pub struct ArmedPage {
     /// Keys that no lapsed process armed.
     pub foreign: Vec<AdoptionCandidate>,
+    /// Entries of lapsed that are long overdue. The task of each may have ended without its entry being removed.
+    pub overdue: Vec<Alarm>,
     /// Cursor of the next page; `None` after the last.
     pub next: Option<u64>,
 }
@@ -262,7 +293,7 @@ pub trait Timer: Send + Sync + 'static {
     fn expect(&self, alarms: Vec<Alarm>);
 
     /// Reads a page of keys that other programs armed and that `wants` accepts. Start with `None`. A timer without
-    /// shared keys returns an empty page.
+    /// shared keys returns an empty page. Entries that stay are proposed by the timer itself, and are not returned.
     async fn scan_foreign(
         &self,
         _cursor: Option<u64>,
@@ -282,6 +313,32 @@ pub trait Timer: Send + Sync + 'static {
     ) -> Result<Vec<Option<Countdown>>, TimerError> {
         Err(TimerError::new("this timer has no keys", "no key to inspect").lasting())
     }
+
+    /// True if an entry stays after its due time, until [`settle`](Self::settle) or [`disarm`](Self::disarm) removes it.
+    fn keeps_entries(&self) -> bool {
+        false
+    }
+
+    /// Answers entries of programs that were proposed as [`Seen::Requested`], after the ledger has committed. Entries
+    /// that a program has changed since are left as they are.
+    ///
+    /// # Errors
+    /// If the server does not answer. The timer proposes these entries again.
+    async fn acknowledge(&self, _entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    /// Removes the entries of tasks that have ended. `due` is when the last run could start; an entry for a later time
+    /// is a new arming, and stays.
+    ///
+    /// # Errors
+    /// If the server does not answer. An audit finds the entries: see [`ArmedPage::overdue`].
+    async fn settle(&self, _ended: &[Alarm]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    /// Reports that an audit, which began at `_began`, has armed every pending task.
+    async fn audited(&self, _began: UnixMs) {}
 
     /// True if events are received now; `None` for a timer without a server.
     fn is_listening(&self) -> Option<bool>;

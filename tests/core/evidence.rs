@@ -15,6 +15,9 @@ use lapsed::task::{
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+/// How far ahead of its due time a task is withdrawn at the latest.
+const AHEAD: Duration = Duration::from_secs(1);
+
 /// Two daemons that look at one key read its due time with so much between them.
 const FITS_MS: i64 = 100;
 
@@ -191,7 +194,7 @@ impl World {
                 if let Some(row) =
                     seen.filter(|row| row.booked().is_from_key() && is_younger(at, &row.booked()))
                 {
-                    self.ledger.withdraw(&row, at).await.unwrap();
+                    self.ledger.withdraw(&row, at, AHEAD).await.unwrap();
                 }
                 return;
             }

@@ -11,10 +11,13 @@ use crate::engine::reports::{KeyAdopted, KeyRefused, KeyUnfit, TaskWithdrawn};
 use crate::ledger::{Adopted, AdoptionRequest, LedgerError, Lookup};
 use crate::membership::SeniorListener;
 use crate::task::{
-    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, is_younger,
+    AdoptionDecision, Arming, Countdown, State, TaskKey, UnixMs, decide_adoption, decide_requested,
+    is_younger,
 };
 use crate::telemetry::DropReason;
-use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
+use crate::timer::{
+    Acknowledgement, AdoptionCandidate, Alarm, Cause, Seen, Signal, Source, Standing,
+};
 
 /// Maximum number of keys of one look-up.
 const BATCH: usize = 1_024;
@@ -34,6 +37,9 @@ const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that a stopping engine spends on the waiting keys.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A key that is gone this long before its due time or less may have expired rather than been deleted.
+const WITHDRAW_AHEAD: Duration = Duration::from_secs(1);
 
 /// Maximum number of times a key is compared whose row changes meanwhile.
 const ROUNDS_MAX: usize = 3;
@@ -176,9 +182,35 @@ impl Adopter {
         let keys: Vec<TaskKey> = candidates.iter().map(|seen| seen.key.clone()).collect();
         let lookups = self.deps.ledger.look_up(&keys).await?;
         let now = self.deps.ledger.clock().now();
-        let mut wanted = Vec::new();
+        let (mut wanted, mut known) = (Vec::new(), Vec::new());
         for (candidate, lookup) in candidates.into_iter().zip(lookups) {
             match candidate.seen {
+                Seen::Requested { due, heard } => {
+                    let booked = lookup.as_ref().map(Lookup::booked);
+                    match decide_requested(booked.as_ref(), due, heard) {
+                        AdoptionDecision::Leave => {
+                            self.deps.metrics.dropped(DropReason::Known, 1);
+                            let standing = lookup.as_ref().map_or(Standing::Ended, standing);
+                            known.push(acknowledgement(&candidate, standing));
+                        }
+                        decision => wanted.push(Wanted {
+                            row: AdoptionRequest {
+                                key: candidate.key.clone(),
+                                due,
+                                heard,
+                                from_key: true,
+                                over: lookup,
+                            },
+                            candidate,
+                            reason: match decision {
+                                AdoptionDecision::Move => "moved",
+                                AdoptionDecision::Recreate => "again",
+                                AdoptionDecision::Insert | AdoptionDecision::Leave => "requested",
+                            },
+                            doubt: Doubt::None,
+                        }),
+                    }
+                }
                 Seen::Armed(key) => {
                     let booked = lookup.as_ref().map(Lookup::booked);
                     let reason = match decide_adoption(booked.as_ref(), &key, now) {
@@ -221,6 +253,8 @@ impl Adopter {
                 Seen::Disarmed(heard) => self.withdraw(&candidate.key, lookup, heard).await?,
             }
         }
+        self.acknowledge(known.into_iter().flatten().collect())
+            .await;
         Ok(wanted)
     }
 
@@ -273,6 +307,7 @@ impl Adopter {
         let rows: Vec<AdoptionRequest> = wanted.iter().map(|wanted| wanted.row.clone()).collect();
         let answers = self.deps.ledger.adopt(&rows).await?;
         let (mut armings, mut locked, mut overtaken) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answered = Vec::new();
         for (wanted, answer) in wanted.into_iter().zip(answers) {
             let Wanted {
                 candidate,
@@ -283,6 +318,7 @@ impl Adopter {
             match answer {
                 Adopted::Written(arming) => {
                     KeyAdopted { row: &row, reason }.emit(&self.deps);
+                    answered.push(acknowledgement(&candidate, Standing::Pending(arming.due)));
                     armings.push((row.key, arming));
                 }
                 Adopted::Overtaken => {
@@ -290,20 +326,38 @@ impl Adopter {
                     overtaken.push(candidate);
                 }
                 Adopted::Locked => locked.push(candidate),
-                Adopted::Unfit(why) => KeyUnfit {
-                    key: &candidate.key,
-                    why: &why,
+                Adopted::Unfit(why) => {
+                    answered.push(acknowledgement(&candidate, Standing::Refused));
+                    KeyUnfit {
+                        key: &candidate.key,
+                        why: &why,
+                    }
+                    .emit(&self.deps)
                 }
-                .emit(&self.deps),
-                Adopted::Refused(error) => KeyRefused { error: &error }.emit(&self.deps),
+                Adopted::Refused(error) => {
+                    answered.push(acknowledgement(&candidate, Standing::Refused));
+                    KeyRefused { error: &error }.emit(&self.deps)
+                }
             }
         }
         let written = armings.len();
+        self.acknowledge(answered.into_iter().flatten().collect())
+            .await;
         self.expect_adopted(armings);
         if !locked.is_empty() {
             self.candidates.put_back(locked, LOCKED_PAUSE);
         }
         Ok((written, overtaken))
+    }
+
+    /// Answers entries of programs. Entries without an answer are proposed again.
+    async fn acknowledge(&self, entries: Vec<Acknowledgement>) {
+        if entries.is_empty() {
+            return;
+        }
+        if let Err(error) = self.deps.timer.acknowledge(&entries).await {
+            tracing::debug!(%error, entries = entries.len(), "could not acknowledge entries: they are proposed again");
+        }
     }
 
     /// Has the timer expect adopted tasks due soon, and signals due ones. Their keys are armed already; the look-ahead
@@ -346,7 +400,13 @@ impl Adopter {
             waits && booked.is_from_key() && is_younger(heard, &booked)
         });
         let withdrawn = match adopted {
-            Some(row) => self.deps.ledger.withdraw(&row, heard).await?,
+            Some(row) => {
+                let ahead = match self.deps.timer.keeps_entries() {
+                    true => Duration::ZERO,
+                    false => WITHDRAW_AHEAD,
+                };
+                self.deps.ledger.withdraw(&row, heard, ahead).await?
+            }
             None => false,
         };
         if withdrawn {
@@ -372,5 +432,25 @@ fn adoption_request(
         // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),
         over,
+    }
+}
+
+/// The answer to an entry of a program; `None` for a key, which needs none.
+fn acknowledgement(candidate: &AdoptionCandidate, standing: Standing) -> Option<Acknowledgement> {
+    match candidate.seen {
+        Seen::Requested { due, .. } => Some(Acknowledgement {
+            key: candidate.key.clone(),
+            requested: due,
+            standing,
+        }),
+        Seen::Armed(_) | Seen::Expired(_) | Seen::Disarmed(_) => None,
+    }
+}
+
+/// What becomes of an entry whose task has this row.
+fn standing(row: &Lookup) -> Standing {
+    match row.state.is_finished() {
+        true => Standing::Ended,
+        false => Standing::Pending(row.due_at),
     }
 }

@@ -279,6 +279,10 @@ impl Audit {
         }
         progress.report.complete = true;
         self.deps
+            .timer
+            .audited(progress.began.unwrap_or_default())
+            .await;
+        self.deps
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
         Ok(())
@@ -311,9 +315,26 @@ impl Audit {
         })
     }
 
+    /// Removes overdue entries whose tasks have ended: the daemon that settled them could not.
+    async fn remove_ended(&self, overdue: Vec<Alarm>) -> Result<(), LedgerError> {
+        if overdue.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<TaskKey> = overdue.iter().map(|entry| entry.key.clone()).collect();
+        let rows = self.deps.ledger.look_up(&keys).await?;
+        let entries = overdue.into_iter().zip(rows);
+        let ended =
+            entries.filter(|(_, row)| row.as_ref().is_none_or(|row| row.state.is_finished()));
+        let ended: Vec<Alarm> = ended.map(|(entry, _)| entry).collect();
+        if let Err(error) = self.deps.timer.settle(&ended).await {
+            tracing::debug!(%error, entries = ended.len(), "could not remove entries of ended tasks; the next audit does");
+        }
+        Ok(())
+    }
+
     /// Checks a page of the keys, and adopts those that the ledger lacks, armed while no daemon listened.
     async fn adopt_armed(&self, progress: &mut Progress) -> Result<Page, LedgerError> {
-        if !self.deps.router.adopts_any() {
+        if !self.deps.router.adopts_any() && !self.deps.timer.keeps_entries() {
             return Ok(Page::Last);
         }
         let wants = |key: &TaskKey| self.deps.router.adopts(key);
@@ -331,6 +352,7 @@ impl Audit {
             }
         };
         progress.report.adopted += self.adopter.adopt(page.foreign).await?;
+        self.remove_ended(page.overdue).await?;
         progress.cursor = page.next;
         Ok(match page.next {
             Some(_) => Page::More,

@@ -1,12 +1,12 @@
 //! Adoption in memory.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::MemoryLedger;
 use super::row::Status;
-use crate::ledger::{
-    Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, NewTask, WITHDRAW_AHEAD,
-};
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, NewTask};
 use crate::task::{Arming, Origin, UnixMs};
 
 #[async_trait]
@@ -40,7 +40,12 @@ impl Adoption for MemoryLedger {
         Ok(keys.iter().map(&mut adopt).collect())
     }
 
-    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
+    async fn withdraw(
+        &self,
+        seen: &Lookup,
+        heard: UnixMs,
+        ahead: Duration,
+    ) -> Result<bool, LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();
         let row = table.rows.get_mut(&seen.arming.row).filter(|row| {
@@ -49,7 +54,7 @@ impl Adoption for MemoryLedger {
                 && row.recurrence.is_none()
                 && row.status == Status::Unprocessed
                 && !row.deleted
-                && row.due_at() > now.plus(WITHDRAW_AHEAD)
+                && row.due_at() > now.plus(ahead)
         });
         Ok(row
             .map(|row| {

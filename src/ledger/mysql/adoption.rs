@@ -1,5 +1,7 @@
 //! Adoption: rows on behalf of keys that other programs armed.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
@@ -8,7 +10,7 @@ use super::connection::{Conn, Statement, statement};
 use super::error::error;
 use super::error_numbers::{is_about_data, is_deadlock, is_duplicate, is_locked};
 use super::{queries, retried};
-use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup, WITHDRAW_AHEAD};
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup};
 use crate::task::{Arming, State, UnixMs};
 
 /// Maximum number of connections that write at once. Each statement is a transaction, and transactions that commit
@@ -24,8 +26,13 @@ impl Adoption for MysqlLedger {
         self.adopt_all(keys).await
     }
 
-    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
-        let withdraw = || self.withdrawal(seen, heard);
+    async fn withdraw(
+        &self,
+        seen: &Lookup,
+        heard: UnixMs,
+        ahead: Duration,
+    ) -> Result<bool, LedgerError> {
+        let withdraw = || self.withdrawal(seen, heard, ahead);
         let matched = retried!(self, |conn| conn.execute(withdraw()))?;
         Ok(matched > 0)
     }
@@ -156,13 +163,13 @@ impl MysqlLedger {
         })
     }
 
-    fn withdrawal(&self, seen: &Lookup, heard: UnixMs) -> Statement<'static> {
+    fn withdrawal(&self, seen: &Lookup, heard: UnixMs, ahead: Duration) -> Statement<'static> {
         statement(self.queries.plain(queries::WITHDRAW))
             .bind(heard.0)
             .bind(seen.arming.row)
             .bind(seen.arming.due.0)
             .bind(seen.stamp.changed.0)
             .bind(seen.stamp.created.0)
-            .bind(WITHDRAW_AHEAD.as_millis() as i64)
+            .bind(ahead.as_millis() as i64)
     }
 }

@@ -130,6 +130,32 @@ pub fn decide_adoption(
     }
 }
 
+/// Decides about an entry that stays until it is removed, read at `heard`. Its due time is exact, unlike that of a key:
+/// an entry with the due time of the row is the row's own, and its run may even have ended.
+pub fn decide_requested(row: Option<&RowEvidence>, due: UnixMs, heard: UnixMs) -> AdoptionDecision {
+    let Some(row) = row else {
+        return AdoptionDecision::Insert;
+    };
+    if !is_younger(heard, row) {
+        return AdoptionDecision::Leave;
+    }
+    match row.state {
+        State::Cancelled => AdoptionDecision::Recreate,
+        _ if row.deleted => AdoptionDecision::Recreate,
+        _ if row.due == due => AdoptionDecision::Leave,
+        State::Pending | State::Waiting | State::Running => AdoptionDecision::Move,
+        State::Done | State::Dead => AdoptionDecision::Recreate,
+    }
+}
+
+/// Returns the due time for the row of an adopted key. Never a whole second, because that marks rows of legacy programs.
+pub fn row_due(due: UnixMs) -> UnixMs {
+    match due.0 % 1000 {
+        0 => UnixMs(due.0 + 1),
+        _ => due,
+    }
+}
+
 /// True if evidence received at `heard` is newer than the row, within the error of the clocks.
 pub fn is_younger(heard: UnixMs, row: &RowEvidence) -> bool {
     heard.plus(CLOCK_ERROR_MAX) >= row.last_word()
@@ -257,12 +283,9 @@ impl Countdown {
         }
     }
 
-    /// Returns the due time for the row. Never a whole second, because that marks rows of legacy programs.
+    /// Returns the due time for the row.
     pub fn row_due(&self) -> UnixMs {
-        match self.due.0 % 1000 {
-            0 => UnixMs(self.due.0 + 1),
-            _ => self.due,
-        }
+        row_due(self.due)
     }
 
     /// True if its due time matches the row's, within `tolerance`.

@@ -465,3 +465,30 @@ fn a_fresh_inspection_decides_where_the_clocks_are_too_coarse() {
     // A key that is due has expired.
     assert_eq!(doubt(&cancelled, &heard(-1)), (false, true));
 }
+
+#[test]
+fn an_entry_that_stays_is_compared_by_its_exact_due_time() {
+    let decide = |row: &RowEvidence, due_ms| decide_requested(Some(row), at(due_ms), NOW);
+    assert_eq!(decide_requested(None, at(5), NOW), AdoptionDecision::Insert);
+    for (state, moved) in STATES.into_iter().zip(MOVED_OR_BEGUN_ANEW) {
+        let same = match state {
+            State::Cancelled => AdoptionDecision::Recreate,
+            _ => AdoptionDecision::Leave,
+        };
+        for row in [row(state, 5_000), of_a_client(state, 5_000)] {
+            assert_eq!(decide(&row, 5_000), same, "{row:?}");
+            assert_eq!(decide(&row, 5_001), moved, "{row:?}");
+            assert_eq!(decide(&row, -9_000), moved, "overdue: {row:?}");
+            let newer = RowEvidence {
+                changed: at(1_000),
+                ..row
+            };
+            assert_eq!(decide(&newer, 5_001), AdoptionDecision::Leave);
+        }
+    }
+    let deleted = RowEvidence {
+        deleted: true,
+        ..of_a_program(State::Pending, 5_000)
+    };
+    assert_eq!(decide(&deleted, 5_000), AdoptionDecision::Recreate);
+}

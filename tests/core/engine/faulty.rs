@@ -279,8 +279,13 @@ impl Adoption for Faulty {
         }
     }
 
-    async fn withdraw(&self, seen: &Lookup, heard: UnixMs) -> Result<bool, LedgerError> {
-        self.inner.withdraw(seen, heard).await
+    async fn withdraw(
+        &self,
+        seen: &Lookup,
+        heard: UnixMs,
+        ahead: Duration,
+    ) -> Result<bool, LedgerError> {
+        self.inner.withdraw(seen, heard, ahead).await
     }
 
     async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {

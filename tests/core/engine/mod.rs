@@ -4,6 +4,7 @@ mod adoption;
 mod background;
 mod dead_daemons;
 mod endings;
+mod entries;
 mod faulty;
 mod members;
 mod outages;

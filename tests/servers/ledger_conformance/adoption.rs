@@ -1,5 +1,7 @@
 //! Rows written on behalf of keys that a program armed itself.
 
+use std::time::Duration;
+
 use lapsed::ledger::{Adopted, AdoptionRequest, CancelAnswer, Ledger, Lookup, NewTask, Settled};
 use lapsed::task::{Arming, Origin, State, TaskKey, UnixMs, Verdict};
 
@@ -8,6 +10,9 @@ use crate::ledger_conformance::rig::{
     pass, record, retry_at, settle, state,
 };
 use crate::support::wait::until;
+
+/// How far ahead of its due time a task is withdrawn at the latest.
+const AHEAD: Duration = Duration::from_secs(1);
 
 rules! {
     a_key_without_a_row_is_adopted_once
@@ -225,10 +230,10 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger:
         ..seen.clone()
     };
     let heard = in_ms(ledger, 0).await;
-    let withdrawn = ledger.withdraw(&older, heard).await.unwrap();
+    let withdrawn = ledger.withdraw(&older, heard, AHEAD).await.unwrap();
     assert!(!withdrawn, "another arming");
-    assert!(ledger.withdraw(&seen, heard).await.unwrap());
-    assert!(!ledger.withdraw(&seen, heard).await.unwrap(), "once");
+    assert!(ledger.withdraw(&seen, heard, AHEAD).await.unwrap());
+    assert!(!ledger.withdraw(&seen, heard, AHEAD).await.unwrap(), "once");
     let row = lookup(ledger, &pending).await.unwrap();
     assert_eq!(
         (row.state, row.origin),
@@ -244,7 +249,7 @@ async fn only_an_adopted_task_that_is_not_about_to_fall_due_is_withdrawn(ledger:
 async fn withdraw(ledger: &impl Ledger, key: &TaskKey) -> bool {
     let seen = lookup(ledger, key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
-    ledger.withdraw(&seen, heard).await.unwrap()
+    ledger.withdraw(&seen, heard, AHEAD).await.unwrap()
 }
 
 async fn what_waits_for_a_retry_or_behind_a_run_is_withdrawn(ledger: &impl Ledger) {

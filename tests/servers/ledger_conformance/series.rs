@@ -260,7 +260,12 @@ async fn a_series_whose_key_is_deleted_is_not_called_off(ledger: &impl Ledger) {
     written(adopt(ledger, &key, due, over).await);
     let seen = lookup(ledger, &key).await.unwrap();
     let heard = in_ms(ledger, 0).await;
-    assert!(!ledger.withdraw(&seen, heard).await.unwrap());
+    assert!(
+        !ledger
+            .withdraw(&seen, heard, Duration::from_secs(1))
+            .await
+            .unwrap()
+    );
     assert_eq!(state(ledger, &key).await, State::Pending);
 }
 

@@ -1,0 +1,171 @@
+//! A timer whose entries stay until they are removed: the engine answers entries of programs, and reports ended tasks.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapsed::ledger::memory::MemoryLedger;
+use lapsed::ledger::{Claims, NewTask, Producer};
+use lapsed::task::{State, TaskKey, UnixMs};
+use lapsed::timer::{
+    Acknowledgement, AdoptionCandidate, Alarm, ArmMode, Armed, ArmedPage, Remaining, Seen, Signal,
+    SignalSink, Source, Standing, Timer, TimerError,
+};
+use lapsed::{Config, Engine, HandlerError, Handlers};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::rig::{START, parts};
+
+/// A timer that keeps entries, and what the engine told it.
+struct Entries {
+    requested: Vec<(TaskKey, UnixMs)>,
+    overdue: Vec<Alarm>,
+    expected: mpsc::UnboundedSender<Alarm>,
+    alarms: Mutex<Option<mpsc::UnboundedReceiver<Alarm>>>,
+    acknowledged: mpsc::UnboundedSender<Acknowledgement>,
+    ended: mpsc::UnboundedSender<Alarm>,
+}
+
+#[async_trait]
+impl Timer for Entries {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        for (key, due) in &self.requested {
+            sink.propose(AdoptionCandidate {
+                key: key.clone(),
+                seen: Seen::Requested {
+                    due: *due,
+                    heard: UnixMs(START.0 + 60_000),
+                },
+            });
+        }
+        let mut alarms = self.alarms.lock().unwrap().take().expect("run once");
+        let raise = async {
+            while let Some(Alarm { key, arming, .. }) = alarms.recv().await {
+                sink.raise(Signal {
+                    key,
+                    source: Source::Nudge,
+                    arming,
+                });
+            }
+        };
+        stop.run_until_cancelled(raise).await;
+    }
+
+    async fn arm(&self, _: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+        Ok(Armed::default())
+    }
+
+    async fn disarm(&self, _: &[TaskKey]) -> Result<(), TimerError> {
+        Ok(())
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        Ok(vec![Remaining::Missing; keys.len()])
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        for alarm in alarms {
+            self.expected.send(alarm).unwrap();
+        }
+    }
+
+    async fn scan_foreign(
+        &self,
+        _: Option<u64>,
+        _: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        Ok(ArmedPage {
+            overdue: self.overdue.clone(),
+            ..ArmedPage::default()
+        })
+    }
+
+    fn keeps_entries(&self) -> bool {
+        true
+    }
+
+    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        for entry in entries {
+            self.acknowledged.send(entry.clone()).unwrap();
+        }
+        Ok(())
+    }
+
+    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
+        for entry in ended {
+            self.ended.send(entry.clone()).unwrap();
+        }
+        Ok(())
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let key = |name: &str| TaskKey::build("Job", "run", [name]).unwrap();
+    let due = |ms: i64| UnixMs(START.0 + ms);
+    let (new, known, kept, done) = (key("new"), key("known"), key("kept"), key("done"));
+    for key in [&known, &kept] {
+        let task = NewTask::new(key.clone(), due(900_001));
+        ledger.create(&[task]).await.unwrap();
+    }
+
+    let (acknowledged, mut answers) = mpsc::unbounded_channel();
+    let (ended, mut removed) = mpsc::unbounded_channel();
+    let (expected, alarms) = mpsc::unbounded_channel();
+    let entry = |key: &TaskKey, due| Alarm {
+        key: key.clone(),
+        due,
+        arming: None,
+    };
+    let timer = Entries {
+        requested: vec![(new.clone(), due(-5_000)), (known.clone(), due(900_001))],
+        overdue: vec![entry(&done, due(-1)), entry(&kept, due(-1))],
+        expected,
+        alarms: Mutex::new(Some(alarms)),
+        acknowledged,
+        ended,
+    };
+    let mut handlers = Handlers::new();
+    handlers.on(("Job", "run"), |_: Vec<String>| async {
+        Err::<(), _>(HandlerError::permanent("it cannot be done"))
+    });
+    let config = Config::default();
+    let parts = parts(Arc::clone(&ledger) as _, Arc::new(timer), handlers, &config);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let engine = tokio::spawn(Engine::with_parts(parts, &config).run_until(async {
+        let _ = stopped.await;
+    }));
+
+    let mut answered = vec![answers.recv().await.unwrap(), answers.recv().await.unwrap()];
+    answered.sort_by(|a, b| a.key.cmp(&b.key));
+    let answer = |key: &TaskKey, due| Acknowledgement {
+        key: key.clone(),
+        requested: due,
+        standing: Standing::Pending(due),
+    };
+    assert_eq!(
+        answered,
+        [answer(&known, due(900_001)), answer(&new, due(-5_000))]
+    );
+    let mut settled = vec![removed.recv().await.unwrap(), removed.recv().await.unwrap()];
+    settled.sort_by(|a, b| a.key.cmp(&b.key));
+    let gone: Vec<(&TaskKey, UnixMs)> = settled
+        .iter()
+        .map(|entry| (&entry.key, entry.due))
+        .collect();
+    assert_eq!(gone, [(&done, due(-1)), (&new, due(-5_000))]);
+    let row = ledger.look_up(&[new]).await.unwrap().remove(0);
+    assert_eq!(row.unwrap().state, State::Dead);
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), engine)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+}
