@@ -257,12 +257,13 @@ impl Claimer {
     fn adoptable_key(&self, signal: Signal) -> Option<TaskKey> {
         let Signal {
             key,
-            source: _,
+            source,
             arming,
         } = signal;
-        // The row of a signal that names its arming was deleted.
+        // The row of a signal that names its arming was deleted. A signal that is no event comes from an entry that
+        // outlived its row.
         let lacks_arming = arming.is_none();
-        if lacks_arming && self.deps.router.adopts(&key) {
+        if lacks_arming && source == Source::Event && self.deps.router.adopts(&key) {
             return Some(key);
         }
         self.deps.metrics.dropped(DropReason::Unknown, 1);
