@@ -12,6 +12,7 @@ mod keyspace;
 mod members;
 mod names;
 mod notify;
+mod scored_sets;
 mod subscription;
 mod token_bucket;
 
@@ -28,5 +29,6 @@ pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 #[cfg(feature = "cli")]
 pub use notify::NotifyFlags;
 pub use notify::{Events, Notifications, ensure_notifications};
+pub use scored_sets::{EntryAnswer, Place, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
 pub use subscription::{Connected, Loss};
 pub use token_bucket::{FullAt, TokenBuckets};

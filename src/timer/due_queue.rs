@@ -44,7 +44,8 @@ impl DueQueue {
         }
     }
 
-    /// Inserts alarms, or moves those of known keys. Returns how many did not fit.
+    /// Inserts alarms, or moves those of known keys. An alarm without an arming keeps the known one of the same due time.
+    /// Returns how many did not fit.
     pub fn insert(&self, alarms: impl IntoIterator<Item = Alarm>) -> usize {
         let mut held = self.held();
         let earliest = held.earliest();
@@ -122,7 +123,9 @@ impl Alarms {
         {
             self.remove_at(before, &key);
         }
-        self.by_due.entry(due).or_default().insert(key, arming);
+        let known = self.by_due.entry(due).or_default().entry(key);
+        let known = known.or_default();
+        *known = arming.or(*known);
     }
 
     fn remove(&mut self, key: &TaskKey) {
@@ -238,6 +241,25 @@ mod tests {
             [alarm("a", 300)]
         );
         assert_eq!(clock.now(), UnixMs(300));
+    }
+
+    #[test]
+    fn an_alarm_without_an_arming_keeps_the_known_one_of_the_same_due_time() {
+        let queue = DueQueue::new(10);
+        let arming = |due| {
+            Some(Arming {
+                row: 7,
+                due: UnixMs(due),
+            })
+        };
+        let known = Alarm {
+            arming: arming(100),
+            ..alarm("a", 100)
+        };
+        queue.insert([known.clone(), alarm("a", 100)]);
+        assert_eq!(queue.held().take_until(UnixMs(100)), [known.clone()]);
+        queue.insert([known, alarm("a", 200)]);
+        assert_eq!(queue.held().take_until(UnixMs(200)), [alarm("a", 200)]);
     }
 
     #[tokio::test(start_paused = true)]

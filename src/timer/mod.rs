@@ -6,6 +6,7 @@
 
 mod alarm_clock;
 mod due_queue;
+mod due_signals;
 mod hints;
 pub mod key_expiry;
 mod key_inspector;

@@ -1,0 +1,62 @@
+//! Raises a signal for each alarm at its due millisecond, from memory.
+
+use std::convert::Infallible;
+
+use super::due_queue::PART;
+use super::{Alarm, AlarmClock, DueQueue, Signal, SignalSink, Source};
+use crate::clock::LedgerClock;
+use crate::task::TaskKey;
+
+/// Most alarms held in memory.
+const CAPACITY: usize = 200_000;
+
+/// The alarms of a timer whose entries lie in Redis. Bounded: the look-ahead brings alarms that do not fit again.
+#[derive(Debug)]
+pub(super) struct DueSignals {
+    clock: LedgerClock,
+    queue: DueQueue,
+}
+
+impl DueSignals {
+    pub(super) fn new(clock: LedgerClock) -> Self {
+        Self {
+            clock,
+            queue: DueQueue::new(CAPACITY),
+        }
+    }
+
+    /// Accepts alarms, or moves those of known keys. An alarm without a row keeps the row of a known one with the same
+    /// due time.
+    pub(super) fn expect(&self, alarms: impl IntoIterator<Item = Alarm>) {
+        self.queue.insert(alarms);
+    }
+
+    pub(super) fn forget(&self, keys: &[TaskKey]) {
+        keys.iter().for_each(|key| self.queue.remove(key));
+    }
+
+    /// Raises signals, forever.
+    pub(super) async fn raise(&self, sink: &dyn SignalSink) -> Infallible {
+        let mut alarm_clock = AlarmClock::of_the_kernel();
+        loop {
+            let due = self.queue.due(&self.clock, &mut alarm_clock).await;
+            let is_part = due.len() == PART;
+            for Alarm {
+                key,
+                due: _,
+                arming,
+            } in due
+            {
+                let source = Source::Nudge;
+                sink.raise(Signal {
+                    key,
+                    source,
+                    arming,
+                });
+            }
+            if is_part {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
