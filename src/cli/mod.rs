@@ -15,6 +15,7 @@ mod output;
 mod pauses;
 mod progress;
 mod prune;
+mod rearm;
 mod recurrence_options;
 mod schedule;
 mod stats;
@@ -139,6 +140,12 @@ enum Command {
     Stats(stats::Stats),
     /// Run one sweep and one audit: report overdue tasks and re-arm keys that Redis lost, without running tasks
     Sweep,
+    /// Write the timer's entries again from the ledger, e.g. after a change of `timer`
+    ///
+    /// Arms each pending task that falls due in the future and has no entry. Tasks that have one are left as they are,
+    /// so it can be run again at any time. Tasks that are due now need no entry: a daemon finds them in the ledger.
+    /// With `redis.arm_horizon`, tasks due later than that are left to the daemon, which arms them when they are near.
+    Rearm(rearm::Rearm),
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
     /// Benchmark this installation, or private servers started for the run
@@ -168,6 +175,7 @@ impl Command {
                 | Self::Discard(_)
                 | Self::Prune(_)
                 | Self::Sweep
+                | Self::Rearm(_)
         )
     }
 }
@@ -226,6 +234,7 @@ impl Cli {
             Command::List(list) => list.run(&config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => sweep::run(config, output).await,
+            Command::Rearm(rearm) => rearm.run(&config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,

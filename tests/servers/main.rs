@@ -8,6 +8,7 @@ mod migrate;
 mod mysql;
 mod sandbox;
 mod server_defaults;
+mod timers;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]
