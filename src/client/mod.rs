@@ -316,6 +316,7 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    attempts,
                     mut travels,
                     if_pending,
                 } = task;
@@ -327,6 +328,7 @@ impl TaskClient {
                     payload,
                     tag,
                     max_attempts,
+                    attempts,
                     if_pending,
                     recurrence: None,
                 })

@@ -43,6 +43,7 @@ impl TaskClient {
             payload,
             tag,
             max_attempts,
+            attempts: _,
             travels,
             if_pending: _,
         } = task;

@@ -27,6 +27,7 @@ pub struct Task {
     pub(super) payload: Option<String>,
     pub(super) tag: Option<String>,
     pub(super) max_attempts: Option<u16>,
+    pub(super) attempts: u16,
     pub(super) travels: Travels,
     pub(super) if_pending: IfPending,
 }
@@ -107,6 +108,16 @@ impl Task {
     pub fn max_attempts(self, runs: u16) -> Self {
         Self {
             max_attempts: Some(runs),
+            ..self
+        }
+    }
+
+    /// Sets the number of runs that the task had before, in another system. The next run is the one after these, for the
+    /// retry policy and for the maximum number of runs. The default is 0.
+    #[must_use]
+    pub fn attempts(self, runs: u16) -> Self {
+        Self {
+            attempts: runs,
             ..self
         }
     }
@@ -225,6 +236,7 @@ impl From<TaskKey> for Task {
             payload: None,
             tag: None,
             max_attempts: None,
+            attempts: 0,
             travels: Travels::default(),
             if_pending: IfPending::Move,
         }

@@ -15,6 +15,8 @@ pub struct NewTask {
     pub tag: Option<String>,
     /// Maximum number of runs, the first one included. Overrides that of the route.
     pub max_attempts: Option<u16>,
+    /// Runs that it had before, in another system: the next run is the one after these.
+    pub attempts: u16,
     /// Policy for an existing task of this key.
     pub if_pending: IfPending,
     /// Its recurrence, if any.
@@ -30,6 +32,7 @@ impl NewTask {
             payload: None,
             tag: None,
             max_attempts: None,
+            attempts: 0,
             if_pending: IfPending::Move,
             recurrence: None,
         }

@@ -60,6 +60,7 @@ impl MysqlLedger {
                 payload,
                 tag,
                 max_attempts,
+                attempts,
                 if_pending,
                 recurrence,
             } = task;
@@ -71,12 +72,13 @@ impl MysqlLedger {
                 .bind(tag.clone())
                 .bind(payload.clone())
                 .bind(recurrence.as_ref().map(ToString::to_string));
-            match if_pending {
+            let upsert = match if_pending {
                 IfPending::Move => upsert,
                 IfPending::Keep | IfPending::Refuse => {
                     upsert.bind(*marks.entry(std::ptr::from_ref(*task)).or_insert_with(mark))
                 }
-            }
+            };
+            upsert.bind(*attempts)
         })
     }
 }

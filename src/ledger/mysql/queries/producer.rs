@@ -4,18 +4,18 @@
 ///
 /// Leaves a row with the same `end_time` as it is, unless it was cancelled: a repeated request must not run a task twice.
 /// Keeps a live lease: the run in progress is fenced by the new `end_time`, and no other run may start before it ends.
-/// `run_end = 0` invalidates the counters of the older arming.
+/// `run_end = 0` invalidates the counters of the older arming. A task that had runs in another system begins with their number.
 ///
 /// `{displaces}` is true if the row gives way under the policy of the statement. `{moves}` repeats that condition after the
 /// first assignment.
-pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, retry_at, changed_at) \
+pub const CREATE: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, max_attempts, tag, payload, recurrence, status, sts, retry_at, changed_at, attempt, run_end) \
      VALUES {rows} \
      ON DUPLICATE KEY UPDATE \
        retry_at = IF({displaces}, VALUES(retry_at), retry_at), \
        start_time = IF({moves}, VALUES(start_time), start_time), \
        changed_at = IF({moves} OR (end_time = VALUES(end_time) AND status = 0), VALUES(changed_at), changed_at), \
-       run_end = IF({moves}, 0, run_end), \
-       attempt = IF({moves}, 0, attempt), \
+       run_end = IF({moves}, VALUES(run_end), run_end), \
+       attempt = IF({moves}, VALUES(attempt), attempt), \
        crashes = IF({moves}, 0, crashes), \
        max_attempts = IF({moves}, VALUES(max_attempts), max_attempts), \
        adopted = IF({moves}, 0, adopted), \
@@ -50,7 +50,7 @@ pub(super) const MARKED: &str = "retry_at = VALUES(retry_at)";
 
 /// One row of [`CREATE`]; `{mark}` becomes `retry_at`. `start_time` is the caller's estimate of the clock, and `changed_at` is
 /// never before it: a row with a later `start_time` was written by a program that does not know the column.
-pub const CREATE_ROW: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, {mark}, GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time))";
+pub const CREATE_ROW: &str = "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, ?, ?, ?, ?, 0, 0, {mark}, GREATEST(UNIX_TIMESTAMP(NOW(3)), start_time), ?, IF(attempt > 0, end_time, 0))";
 
 /// `series`: as [`LOOKUP`](super::LOOKUP) for one key, with its recurrence. Unique key.
 pub const SERIES: &str = "SELECT `key`, id, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms, \
