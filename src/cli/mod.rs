@@ -8,6 +8,7 @@ mod check_config;
 mod dead_letters;
 mod doctor;
 mod filters;
+mod import;
 mod list;
 mod listen;
 mod migrate;
@@ -105,6 +106,13 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Create a task, or many from a file
     Schedule(schedule::Schedule),
+    /// Import the waiting jobs of another system as tasks
+    ///
+    /// Reads delayed jobs, and those that wait for a retry, and creates a task for each: same due time, payload and
+    /// attempts. `[[import]]` in the configuration says which class and method a job becomes. The source is only read,
+    /// unless --take is given. An import that was interrupted continues when it is started again: a job that is a task
+    /// already is not created twice. Each job that cannot be imported is reported with its id; then the exit code is 1.
+    Import(import::Import),
     /// Cancel a task, or all matching tasks
     Cancel(cancel::Cancel),
     /// Change the due time of a pending task
@@ -174,6 +182,7 @@ impl Command {
                 | Self::Redrive(_)
                 | Self::Discard(_)
                 | Self::Prune(_)
+                | Self::Import(_)
                 | Self::Sweep
                 | Self::Rearm(_)
         )
@@ -220,6 +229,7 @@ impl Cli {
             Command::Listen(listen) => listen.run(config, self.global.config).await,
             Command::Migrate(migrate) => migrate.run(&config, output).await,
             Command::Schedule(schedule) => schedule.run(&config, output).await,
+            Command::Import(import) => import.run(&config, output).await,
             Command::Cancel(cancel) => cancel.run(&config, output).await,
             Command::Reschedule(reschedule) => reschedule.run(&config, output).await,
             Command::Ttl(one) => one.ttl(&config, output).await,

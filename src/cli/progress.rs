@@ -83,6 +83,11 @@ impl Progress {
         }
     }
 
+    /// Prints a line on stderr, above the bar.
+    pub fn line(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+
     /// Removes the bar and stops watching for Ctrl-C.
     pub fn finish(&self) {
         self.watch.abort();

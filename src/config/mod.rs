@@ -10,6 +10,7 @@ mod error;
 mod exec;
 #[cfg(feature = "webhook")]
 mod headers;
+mod import;
 mod limits;
 mod overlay;
 mod reader;
@@ -44,6 +45,7 @@ pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
+pub use self::import::{ImportRule, ImportSource, JobPart, KeyTemplate};
 pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
@@ -94,6 +96,8 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// `[[recurring]]`
     pub recurring: Vec<RecurringConfig>,
+    /// `[[import]]`, in order.
+    pub import: Vec<ImportRule>,
 }
 
 /// Source of signals.

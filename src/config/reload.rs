@@ -21,6 +21,7 @@ impl Config {
             http,
             routes: _,
             recurring: _,
+            import: _,
         } = self;
         let engine_as_before = EngineConfig {
             timeout: engine.timeout,

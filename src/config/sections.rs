@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{Config, Secret};
-use super::{recurring, retention, retry, routes};
+use super::{import, recurring, retention, retry, routes};
 use crate::task::{KEY_BYTES_MAX, TableName};
 
 /// `[redis]`
@@ -122,6 +122,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
     let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
     let recurring = recurring::recurring(&mut root, &routes, p);
+    let import = import::import(&mut root, p);
     root.done(p);
     Some(Config {
         timer: timer?,
@@ -138,6 +139,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         http: http?,
         routes,
         recurring,
+        import,
     })
 }
 

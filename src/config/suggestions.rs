@@ -86,7 +86,7 @@ pub(super) fn key(section: &str, key: &str) -> Option<String> {
     for part in section.split('.').filter(|part| !part.is_empty()) {
         table = table.get(part)?.as_table()?;
     }
-    let lists = ["routes", "recurring"].into_iter();
+    let lists = ["routes", "recurring", "import"].into_iter();
     let lists = lists.filter(|_| section.is_empty());
     closest(key, table.keys().map(String::as_str).chain(lists))
 }

@@ -69,12 +69,21 @@ const DRIVERS: [(&str, &[&str]); 10] = [
             "doctor",
             "sandbox",
             "cli/bench",
+            "cli/import",
             "lib.rs",
         ],
     ),
     (
         "redis::",
-        &["redis", "timer", "doctor", "sandbox", "cli/bench", "lib.rs"],
+        &[
+            "redis",
+            "timer",
+            "doctor",
+            "sandbox",
+            "cli/bench",
+            "cli/import",
+            "lib.rs",
+        ],
     ),
     (
         "ledger::mysql",

@@ -1,0 +1,160 @@
+//! Writes jobs to the ledger as tasks.
+
+use lapsed::client::{ClientError, NotArmed};
+use lapsed::config::RouteConfig;
+use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::{Claims as _, LedgerError, Lookup};
+use lapsed::task::{Due, TaskKey, UnixMs};
+use lapsed::{MysqlTaskClient, Receipt, Task};
+
+use super::job::{Found, Job};
+use super::rules::Rules;
+use super::tally::Tally;
+use crate::cli::progress::Progress;
+
+/// Maximum difference between two due times of one job that were computed from its remaining time.
+const ESTIMATE_MS: i64 = 1_000;
+
+pub struct Intake<'a> {
+    pub ledger: &'a MysqlLedger,
+    pub tasks: &'a MysqlTaskClient,
+    pub rules: Rules<'a>,
+    pub routes: &'a [RouteConfig],
+    pub progress: &'a Progress,
+    pub dry_run: bool,
+    pub tally: Tally,
+}
+
+/// A job and its task.
+struct Wanted {
+    job: Box<Job>,
+    task: Task,
+    due: UnixMs,
+}
+
+impl Intake<'_> {
+    /// Creates the tasks of a page that do not exist, and moves those whose job was moved. Returns the jobs whose tasks are
+    /// committed now.
+    pub async fn write(&mut self, page: Vec<Found>) -> anyhow::Result<Vec<Job>> {
+        self.tasks.now().await?;
+        let mut wanted = Vec::with_capacity(page.len());
+        for found in page {
+            match found {
+                Found::Settled => self.tally.settled += 1,
+                Found::Refused { id, why } => self.refuse(&id, &why),
+                Found::Job(job) => match self.task(&job) {
+                    Ok((task, due)) => wanted.push(Wanted { job, task, due }),
+                    Err(why) => self.refuse(&job.shown(), &why),
+                },
+            }
+        }
+        let keys: Vec<TaskKey> = wanted.iter().map(|want| want.task.key().clone()).collect();
+        let lookups = self.look_up(&keys).await?;
+        let (mut committed, mut create) = (Vec::with_capacity(wanted.len()), Vec::new());
+        for (want, lookup) in wanted.into_iter().zip(lookups) {
+            match &lookup {
+                Some(lookup) if is_same(lookup, &want) => {
+                    self.tally.known += 1;
+                    committed.push(*want.job);
+                }
+                _ => create.push((want, lookup.is_some())),
+            }
+        }
+        if self.dry_run {
+            for (want, existed) in &create {
+                self.count(want.task.key(), want.due, *existed);
+            }
+            return Ok(Vec::new());
+        }
+        let tasks = create.iter().map(|(want, _)| want.pair());
+        match self.tasks.create_many(tasks.collect()).await {
+            Ok(receipts) => {
+                for ((want, existed), receipt) in create.into_iter().zip(receipts) {
+                    self.created(want, existed, &receipt, &mut committed);
+                }
+            }
+            // One of them: which one, only the ledger knows.
+            Err(error) if is_about_a_task(&error) => {
+                for (want, existed) in create {
+                    let (task, due) = want.pair();
+                    match self.tasks.create(task, due).await {
+                        Ok(receipt) => self.created(want, existed, &receipt, &mut committed),
+                        Err(error) if is_about_a_task(&error) => {
+                            self.refuse(&want.job.shown(), &error.to_string());
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(committed)
+    }
+
+    /// Looks up the keys that the ledger can hold.
+    async fn look_up(&self, keys: &[TaskKey]) -> anyhow::Result<Vec<Option<Lookup>>> {
+        Ok(self.ledger.look_up(keys).await?)
+    }
+
+    fn task(&self, job: &Job) -> Result<(Task, UnixMs), String> {
+        let key = self.rules.key(job)?;
+        let mut task = Task::from(key).attempts(job.attempts);
+        if let Some(payload) = &job.payload {
+            task = task.payload(payload.clone());
+        }
+        if let Some(runs) = job.max_attempts {
+            task = task.max_attempts(runs);
+        }
+        let due = Due::at(job.due).map_err(|error| error.to_string())?;
+        self.tasks
+            .check(&task, due)
+            .map_err(|error| error.to_string())?;
+        Ok((task, job.due))
+    }
+
+    fn created(&mut self, want: Wanted, existed: bool, receipt: &Receipt, to: &mut Vec<Job>) {
+        self.count(want.task.key(), want.due, existed);
+        self.tally.unarmed += u64::from(receipt.not_armed() == Some(NotArmed::Unreachable));
+        to.push(*want.job);
+    }
+
+    fn count(&mut self, key: &TaskKey, due: UnixMs, existed: bool) {
+        match existed {
+            true => self.tally.moved += 1,
+            false => self.tally.created += 1,
+        }
+        self.tally.note(key, due);
+        if !self.routes.is_empty() && !self.routes.iter().any(|route| route.fits(key)) {
+            self.tally.note_unrouted(key);
+        }
+    }
+
+    fn refuse(&mut self, id: &str, why: &str) {
+        self.tally.refused += 1;
+        self.progress.line(&format!("job {id}: {why}"));
+    }
+}
+
+impl Wanted {
+    fn pair(&self) -> (Task, Due) {
+        let due = Due::at(self.due).expect("it was checked");
+        (self.task.clone(), due)
+    }
+}
+
+/// Whether the task of this job exists, in whatever state.
+fn is_same(lookup: &Lookup, want: &Wanted) -> bool {
+    let apart = (lookup.arming.due.0 - want.due.0).abs();
+    apart == 0 || (want.job.due_is_estimated && apart <= ESTIMATE_MS)
+}
+
+/// Whether the ledger refuses a task, and may take others.
+fn is_about_a_task(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Ledger(LedgerError::Invalid(_) | LedgerError::Unfit { .. })
+            | ClientError::Invalid(_)
+            | ClientError::Key(_)
+            | ClientError::Schedule(_)
+    )
+}

@@ -1,0 +1,353 @@
+//! The Redis of another system: reads in pages of bounded size, and removes what has not changed since.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use lapsed::config::RedisConfig;
+use lapsed::task::PAYLOAD_BYTES_MAX;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionAddr, Cmd, FromRedisValue, IntoConnectionInfo};
+
+use super::job::Place;
+
+/// Maximum number of entries in a page.
+pub const PAGE: usize = 2_000;
+
+/// Maximum length of a value that is read. A longer one is no payload.
+const VALUE_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
+
+/// A page ends when it has this many bytes.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Reads the entries of a sorted set after (score, member), in the order of the set: nearest due time first. Entries may be
+/// added, moved and removed meanwhile. Returns member, score and length for each; of a long member only its beginning.
+const RANGE: &str = r"
+local set, score, last = KEYS[1], ARGV[1], ARGV[2]
+local count, longest, budget = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local function comes_after(member)
+  local most = math.min(#member, #last, longest)
+  for i = 1, most do
+    local a, b = string.byte(member, i), string.byte(last, i)
+    if a ~= b then return a > b end
+  end
+  return most < longest and #member > #last
+end
+local rank = 0
+if score ~= '' then
+  local low = redis.call('ZCOUNT', set, '-inf', '(' .. score)
+  local high = redis.call('ZCOUNT', set, '-inf', score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if comes_after(redis.call('ZRANGE', set, middle, middle)[1]) then high = middle else low = middle + 1 end
+  end
+  rank = low
+end
+local answer, bytes = {}, 0
+while #answer < count * 3 and bytes < budget do
+  local found = redis.call('ZRANGE', set, rank, rank + 19, 'WITHSCORES')
+  if #found == 0 then break end
+  for i = 1, #found, 2 do
+    local member = string.sub(found[i], 1, longest)
+    answer[#answer + 1] = member
+    answer[#answer + 1] = found[i + 1]
+    answer[#answer + 1] = #found[i]
+    bytes = bytes + #member
+  end
+  rank = rank + 20
+end
+return answer";
+
+/// Reads fields of hashes, until the budget is spent. A long value is answered by its length.
+const HASHES: &str = r"
+local longest, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
+local answer, bytes = {}, 0
+for k = 1, #KEYS do
+  if bytes >= budget then break end
+  local fields = {}
+  for f = 3, #ARGV do
+    local length = redis.pcall('HSTRLEN', KEYS[k], ARGV[f])
+    if type(length) ~= 'number' then
+      fields[#fields + 1] = false
+    elseif length > longest then
+      fields[#fields + 1] = length
+    else
+      local value = redis.call('HGET', KEYS[k], ARGV[f])
+      fields[#fields + 1] = value
+      if value then bytes = bytes + #value end
+    end
+  end
+  answer[#answer + 1] = fields
+end
+return answer";
+
+/// Removes entries of a sorted set that have the same score, and whose hash has the same content, as when they were read.
+/// `{also}` removes what belongs to such an entry. Returns for each whether it was removed.
+const TAKE: &str = r"
+local answer = {}
+for i = 3, #ARGV, 3 do
+  local member, score, content = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local job = ARGV[1] .. member
+  local same = redis.call('ZSCORE', KEYS[1], member) == score
+  if same and ARGV[2] ~= '' then same = redis.call('HGET', job, ARGV[2]) == content end
+  if same then
+    redis.call('ZREM', KEYS[1], member)
+    {also}
+  end
+  answer[#answer + 1] = same and 1 or 0
+end
+return answer";
+
+/// Removes equal elements of a list, one for each that was read.
+const TAKE_ELEMENTS: &str = r"
+local answer = {}
+for i = 1, #ARGV do answer[i] = redis.call('LREM', KEYS[1], 1, ARGV[i]) end
+return answer";
+
+/// A connection to the source.
+pub struct Store {
+    connection: MultiplexedConnection,
+}
+
+/// An entry of a sorted set.
+pub struct Entry {
+    /// Its beginning, if it [is too long](Self::oversize).
+    pub member: Vec<u8>,
+    /// As the server writes it.
+    pub score: String,
+    length: usize,
+}
+
+/// A field of a hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    Missing,
+    Value(Vec<u8>),
+    /// Too long to be read; its length.
+    Oversize(usize),
+}
+
+/// The entry of a sorted set that was read last.
+#[derive(Debug, Clone, Default)]
+pub struct Cursor {
+    score: String,
+    member: Vec<u8>,
+}
+
+impl Entry {
+    /// The score as a number.
+    pub fn at(&self) -> f64 {
+        self.score.parse().unwrap_or(f64::NAN)
+    }
+
+    /// Its length, if it is too long to be read.
+    pub fn oversize(&self) -> Option<usize> {
+        (self.length > self.member.len()).then_some(self.length)
+    }
+
+    /// Its place in this set.
+    pub fn place(&self, set: &std::sync::Arc<str>) -> Place {
+        Place {
+            container: std::sync::Arc::clone(set),
+            member: self.member.clone(),
+            version: self.score.clone(),
+            content: Vec::new(),
+        }
+    }
+}
+
+impl Field {
+    /// The value as text.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Value(bytes) => std::str::from_utf8(bytes).ok(),
+            Self::Missing | Self::Oversize(_) => None,
+        }
+    }
+}
+
+impl FromRedisValue for Field {
+    fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
+        Ok(match value {
+            redis::Value::Nil => Self::Missing,
+            redis::Value::Int(length) => Self::Oversize(usize::try_from(length).unwrap_or(0)),
+            value => Self::Value(Vec::from_redis_value(value)?),
+        })
+    }
+}
+
+/// A script that removes jobs from a sorted set.
+pub struct Taker {
+    script: String,
+    /// Field of the job's hash that must not have changed; empty: none.
+    field: &'static str,
+}
+
+impl Taker {
+    pub fn new(field: &'static str, also: &str) -> Self {
+        Self {
+            script: TAKE.replace("{also}", also),
+            field,
+        }
+    }
+}
+
+impl Store {
+    /// Connects with the time limits of the configuration.
+    pub async fn connect(url: &str, limits: &RedisConfig) -> anyhow::Result<Self> {
+        let info = url
+            .into_connection_info()
+            .context("read the URL of the source's Redis")?;
+        if let ConnectionAddr::TcpTls { .. } = info.addr() {
+            // rustls has one cryptography provider for each process. An installed one is kept.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let node = info.addr().to_string();
+        let client = redis::Client::open(info).context("read the URL of the source's Redis")?;
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(limits.connect_timeout))
+            // A page is a larger answer than any other command expects.
+            .set_response_timeout(Some(limits.response_timeout.max(Duration::from_secs(5))));
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&settings)
+            .await
+            .with_context(|| format!("connect to the source's Redis at {node}"))?;
+        Ok(Self { connection })
+    }
+
+    /// A connection for other commands. Clones share it.
+    pub fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    /// The number of entries of a sorted set.
+    pub async fn count(&self, set: &str) -> anyhow::Result<u64> {
+        let mut count = redis::cmd("ZCARD");
+        let count = count.arg(set).query_async(&mut self.connection()).await;
+        count.with_context(|| format!("count `{set}`"))
+    }
+
+    /// The next entries of a sorted set; none at its end.
+    pub async fn range(&self, set: &str, cursor: &mut Cursor) -> anyhow::Result<Vec<Entry>> {
+        let mut call = script(RANGE, 1);
+        call.arg(set);
+        call.arg(&cursor.score)
+            .arg(&cursor.member)
+            .arg(PAGE)
+            .arg(VALUE_MAX)
+            .arg(PAGE_BYTES);
+        let found: Vec<redis::Value> = call
+            .query_async(&mut self.connection())
+            .await
+            .with_context(|| format!("read the sorted set `{set}`"))?;
+        let mut entries = Vec::with_capacity(found.len() / 3);
+        let mut found = found.into_iter();
+        while let (Some(member), Some(score), Some(length)) =
+            (found.next(), found.next(), found.next())
+        {
+            entries.push(Entry {
+                member: Vec::from_redis_value(member)?,
+                score: String::from_redis_value(score)?,
+                length: usize::from_redis_value(length)?,
+            });
+        }
+        if let Some(last) = entries.last() {
+            *cursor = Cursor {
+                score: last.score.clone(),
+                member: last.member.clone(),
+            };
+        }
+        Ok(entries)
+    }
+
+    /// Fields of hashes, in the order of `keys`. A key that is no hash has none.
+    pub async fn hashes(&self, keys: &[Vec<u8>], fields: &[&str]) -> anyhow::Result<Vec<Vec<Field>>> {
+        let mut answers: Vec<Vec<Field>> = Vec::with_capacity(keys.len());
+        while answers.len() < keys.len() {
+            let rest = &keys[answers.len()..];
+            let mut call = script(HASHES, rest.len());
+            call.arg(rest).arg(VALUE_MAX).arg(PAGE_BYTES).arg(fields);
+            let some: Vec<Vec<Field>> = call
+                .query_async(&mut self.connection())
+                .await
+                .context("read the hashes of jobs")?;
+            anyhow::ensure!(!some.is_empty(), "the source's Redis answered no hash");
+            answers.extend(some);
+        }
+        Ok(answers)
+    }
+
+    /// Removes jobs that have not changed from their sorted set, each with its hash `<prefix><member>`.
+    pub async fn take(
+        &self,
+        set: &str,
+        prefix: &str,
+        places: &[&Place],
+        taker: &Taker,
+    ) -> anyhow::Result<u64> {
+        let mut call = script(&taker.script, 1);
+        call.arg(set).arg(prefix).arg(taker.field);
+        for place in places {
+            call.arg(&place.member)
+                .arg(&place.version)
+                .arg(&place.content);
+        }
+        let taken: Vec<u64> = call
+            .query_async(&mut self.connection())
+            .await
+            .with_context(|| format!("take jobs from `{set}`"))?;
+        Ok(taken.iter().sum())
+    }
+
+    /// Removes elements of a list.
+    pub async fn take_elements(&self, list: &str, places: &[&Place]) -> anyhow::Result<u64> {
+        let mut call = script(TAKE_ELEMENTS, 1);
+        call.arg(list);
+        for place in places {
+            call.arg(&place.member);
+        }
+        let taken: Vec<u64> = call
+            .query_async(&mut self.connection())
+            .await
+            .with_context(|| format!("take elements from `{list}`"))?;
+        Ok(taken.iter().sum())
+    }
+
+    /// Names of keys of a type that begin with a text, sorted.
+    pub async fn names(&self, prefix: &str, suffix: &str, kind: &str) -> anyhow::Result<Vec<String>> {
+        let pattern = format!("{}*{}", escaped(prefix), escaped(suffix));
+        let (mut names, mut cursor) = (std::collections::BTreeSet::new(), 0u64);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(&pattern);
+            scan.arg("COUNT").arg(1000).arg("TYPE").arg(kind);
+            let (next, found): (u64, Vec<Vec<u8>>) = scan
+                .query_async(&mut self.connection())
+                .await
+                .with_context(|| format!("search keys like `{pattern}`"))?;
+            names.extend(found.into_iter().filter_map(|name| String::from_utf8(name).ok()));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(names.into_iter().collect());
+            }
+        }
+    }
+}
+
+/// A call of a script with so many keys.
+fn script(text: &str, keys: usize) -> Cmd {
+    let mut call = redis::cmd("EVAL");
+    call.arg(text).arg(keys);
+    call
+}
+
+/// A text as part of a pattern that matches only itself.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        if "*?[]\\^-".contains(char) {
+            escaped.push('\\');
+        }
+        escaped.push(char);
+    }
+    escaped
+}
