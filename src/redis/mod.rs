@@ -30,5 +30,5 @@ pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 pub use notify::NotifyFlags;
 pub use notify::{Events, Notifications, ensure_notifications};
 pub use scored_sets::{EntryAnswer, Place, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
-pub use subscription::{Connected, Loss};
+pub use subscription::{Backlog, Connected, Loss};
 pub use token_bucket::{FullAt, TokenBuckets};

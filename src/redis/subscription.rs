@@ -1,9 +1,12 @@
 //! One subscription to the key events of one database, from connecting to its loss.
 
 use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::{PubSub, PubSubSink};
+use redis::aio::{PubSub, PubSubSink, PubSubStream};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
@@ -11,6 +14,10 @@ use super::{Endpoint, EventKind, Heard, Names, RedisError};
 
 /// Time between two pings of a subscription.
 const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// The response timeout is waited for in this many parts. A process that gets no CPU time for seconds finds one part
+/// over, and reads what has arrived meanwhile during the next.
+const TIMEOUT_PARTS: u32 = 4;
 
 /// A dedicated connection that is not subscribed yet.
 pub struct Connected {
@@ -20,8 +27,18 @@ pub struct Connected {
 
 /// A confirmed subscription.
 pub struct Subscription {
-    pubsub: PubSub,
+    sink: PubSubSink,
+    events: PubSubStream,
     response_timeout: Duration,
+    caught_up: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+}
+
+/// The events of a subscription that are published and not handled yet.
+#[derive(Debug, Clone)]
+pub struct Backlog {
+    sink: PubSubSink,
+    /// Requests to say when no event is left.
+    caught_up: mpsc::UnboundedSender<oneshot::Sender<()>>,
 }
 
 /// Why a subscription ended.
@@ -95,12 +112,21 @@ impl Connected {
         }
     }
 
-    /// Converts the connection into its subscription.
-    pub fn subscription(self) -> Subscription {
-        Subscription {
+    /// Converts the connection into its subscription and the backlog of that.
+    pub fn subscription(self) -> (Subscription, Backlog) {
+        let (sink, events) = self.pubsub.split();
+        let (request, requested) = mpsc::unbounded_channel();
+        let backlog = Backlog {
+            sink: sink.clone(),
+            caught_up: request,
+        };
+        let subscription = Subscription {
+            sink,
+            events,
             response_timeout: self.endpoint.response_timeout(),
-            pubsub: self.pubsub,
-        }
+            caught_up: requested,
+        };
+        (subscription, backlog)
     }
 }
 
@@ -114,31 +140,80 @@ impl Subscription {
         mut handle: impl FnMut(EventKind, Heard),
         mut hint: impl FnMut(&[u8]),
     ) -> Loss {
-        let (sink, mut events) = self.pubsub.split();
+        let Self {
+            sink,
+            mut events,
+            response_timeout,
+            mut caught_up,
+        } = self;
+        let handled = AtomicU64::new(0);
         let receive = async {
-            while let Some(event) = events.next().await {
-                match EventKind::of_channel(event.get_channel_name()) {
-                    Some(kind) => handle(kind, names.read(event.get_payload_bytes())),
-                    None => hint(event.get_payload_bytes()),
+            loop {
+                tokio::select! {
+                    // In this order: the second is reached when no event is left.
+                    biased;
+                    event = events.next() => {
+                        let Some(event) = event else {
+                            return Loss::Closed;
+                        };
+                        handled.fetch_add(1, Ordering::Relaxed);
+                        match EventKind::of_channel(event.get_channel_name()) {
+                            Some(kind) => handle(kind, names.read(event.get_payload_bytes())),
+                            None => hint(event.get_payload_bytes()),
+                        }
+                    }
+                    Some(request) = caught_up.recv() => {
+                        // It may have been cancelled.
+                        let _: Result<(), ()> = request.send(());
+                    }
                 }
             }
-            Loss::Closed
         };
         tokio::select! {
             loss = receive => loss,
-            loss = keep_alive(sink, self.response_timeout) => loss,
+            loss = keep_alive(sink, response_timeout, &handled) => loss,
         }
     }
 }
 
+impl Backlog {
+    /// Waits until every event that the server had published before this call is handled. If the connection is lost,
+    /// this does not return: [`Subscription::listen`] does.
+    pub async fn caught_up(&self) {
+        // The answer comes behind these events, and is there when they are received.
+        if self.sink.clone().ping::<redis::Value>().await.is_ok() {
+            let (request, answer) = oneshot::channel();
+            if self.caught_up.send(request).is_ok() && answer.await.is_ok() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
 /// Detects a connection that was cut silently; TCP alone takes minutes.
-async fn keep_alive(mut sink: PubSubSink, response_timeout: Duration) -> Loss {
+async fn keep_alive(
+    mut sink: PubSubSink,
+    response_timeout: Duration,
+    handled: &AtomicU64,
+) -> Loss {
     loop {
         tokio::time::sleep(PING_EVERY).await;
-        match timeout(response_timeout, sink.ping::<redis::Value>()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => return Loss::Closed,
-            Err(_) => return Loss::NoAnswer,
+        let mut pong = pin!(sink.ping::<redis::Value>());
+        let (mut silent_parts, mut before) = (0, handled.load(Ordering::Relaxed));
+        loop {
+            match timeout(response_timeout / TIMEOUT_PARTS, &mut pong).await {
+                Ok(Ok(_)) => break,
+                Ok(Err(_)) => return Loss::Closed,
+                Err(_) => {}
+            }
+            // The answer comes behind the events, and those may be many.
+            let now = handled.load(Ordering::Relaxed);
+            silent_parts = if now == before { silent_parts + 1 } else { 0 };
+            before = now;
+            if silent_parts == TIMEOUT_PARTS {
+                return Loss::NoAnswer;
+            }
         }
     }
 }

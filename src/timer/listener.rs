@@ -145,13 +145,13 @@ impl Listener {
         let session = Session::new(&self.state, sink);
         let promised = matches!(flags, Flags::On | Flags::ExpiredOnly);
         self.state.set_listening(promised || hints_only.is_some());
-        let subscription = connected.subscription();
+        let (subscription, backlog) = connected.subscription();
         let handle = |kind, heard| session.handle(kind, heard);
         let hint = |message: &[u8]| session.hint(message);
         let probes = async {
             match hints_only {
-                Some(me) => session.probe_hints(me).await,
-                None => session.probe().await,
+                Some(me) => session.probe_hints(me, &backlog).await,
+                None => session.probe(&backlog).await,
             }
         };
         let sentinels = async {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::redis::{Keyspace, ProbeId, RedisError};
+use crate::redis::{Backlog, Keyspace, ProbeId, RedisError};
 
 /// Time between two probes.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
@@ -64,11 +64,11 @@ impl Probe {
         });
     }
 
-    /// Sends one probe and waits for its event, about 5 s at most.
+    /// Sends one probe and waits for its event: about 5 s, and until the events published by then are handled.
     ///
     /// # Errors
     /// If Redis rejects the key or the touch. The probe then proves nothing.
-    pub(super) async fn send(&self) -> Result<Proof, RedisError> {
+    pub(super) async fn send(&self, backlog: &Backlog) -> Result<Proof, RedisError> {
         let id = self.await_one();
         let name = [self.keyspace.names().probe(id)];
         let mut awaited = self.awaited.subscribe();
@@ -84,7 +84,7 @@ impl Probe {
                 return Ok(Proof::Heard);
             }
         }
-        Ok(Proof::Silent)
+        Ok(self.arrival_behind(backlog).await)
     }
 
     /// Creates a probe and starts to wait for it.
@@ -94,13 +94,23 @@ impl Probe {
         id
     }
 
-    /// Waits for the probe, one second at most.
-    pub(super) async fn arrival(&self) -> Proof {
+    /// Waits for the probe: one second, and until the events published by then are handled.
+    pub(super) async fn arrival(&self, backlog: &Backlog) -> Proof {
         let mut awaited = self.awaited.subscribe();
         let arrived = awaited.wait_for(Option::is_none);
-        match timeout(PATIENCE[1], arrived).await {
-            Ok(_) => Proof::Heard,
-            Err(_) => Proof::Silent,
+        if timeout(PATIENCE[1], arrived).await.is_ok() {
+            return Proof::Heard;
+        }
+        self.arrival_behind(backlog).await
+    }
+
+    /// Waits until the events published so far are handled. A daemon that is behind with many events hears a probe late,
+    /// and would lose those events with the connection.
+    async fn arrival_behind(&self, backlog: &Backlog) -> Proof {
+        backlog.caught_up().await;
+        match *self.awaited.borrow() {
+            None => Proof::Heard,
+            Some(_) => Proof::Silent,
         }
     }
 }

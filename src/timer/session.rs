@@ -12,7 +12,7 @@ use super::listener_state::{Flags, ListenerState};
 use super::probe::{self, Proof};
 use super::replay::KeyEvent;
 use super::{Cause, Signal, SignalSink, Source};
-use crate::redis::{EventKind, Heard, Loss, RedisError};
+use crate::redis::{Backlog, EventKind, Heard, Loss, RedisError};
 use crate::task::{Foreign, TaskKey};
 use crate::telemetry::DropReason;
 
@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends probes as hints to this daemon until one does not arrive.
-    pub(super) async fn probe_hints(&self, me: u64) -> Loss {
+    pub(super) async fn probe_hints(&self, me: u64, backlog: &Backlog) -> Loss {
         let mut ticks = interval(probe::EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -178,7 +178,7 @@ impl<'a> Session<'a> {
                 // This daemon must receive all events itself again.
                 Err(_) => return Loss::Muted,
             }
-            match self.state.probe.arrival().await {
+            match self.state.probe.arrival(backlog).await {
                 Proof::Heard => {
                     self.proven.store(true, Ordering::Relaxed);
                     self.state.set_listening(true);
@@ -205,12 +205,12 @@ impl<'a> Session<'a> {
     }
 
     /// Sends probes until one that should arrive does not.
-    pub(super) async fn probe(&self) -> Loss {
+    pub(super) async fn probe(&self, backlog: &Backlog) -> Loss {
         let mut ticks = interval(probe::EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match self.state.probe.send().await {
+            match self.state.probe.send(backlog).await {
                 Ok(Proof::Heard) => {
                     self.proven.store(true, Ordering::Relaxed);
                     self.state.set_listening(true);
