@@ -5,18 +5,20 @@
 //! to find the row. A key armed by lapsed needs nothing more. A key armed by another program is reported to the engine
 //! as an adoption candidate.
 
+mod scan;
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::key_watch::{Change, KeyWatch, Noted, Progress};
+use super::key_watch::{Change, Expiry, KeyWatch, LatestChange, Noted};
 use super::nudge::Nudge;
-use super::{AdoptionCandidate, ArmedPage, Cause, Seen, SignalSink};
+use super::{AdoptionCandidate, Cause, Seen, SignalSink};
 use crate::clock::LedgerClock;
-use crate::redis::{Found, Keyspace, RedisError, Role, Ttl, Value};
+use crate::redis::{Backlog, Found, Keyspace, RedisError, Role, Ttl, Value};
 use crate::task::{Countdown, TaskKey, UnixMs};
 use crate::telemetry::log::LogLimiter;
 use crate::telemetry::{DropReason, Metrics};
@@ -30,9 +32,6 @@ const EXECUTED_LATE_MAX: Duration = Duration::from_secs(2);
 
 /// How much earlier it may expire: the clocks of two processes differ by at most this much.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(250);
-
-/// Resolution of the uptime that a server reports.
-const UPTIME_UNIT: Duration = Duration::from_secs(1);
 
 /// Pause after an inspection that Redis did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
@@ -48,6 +47,8 @@ pub(super) struct KeyInspector {
     watch: Mutex<KeyWatch>,
     arrived: Notify,
     server: Mutex<EventServer>,
+    /// The events of the current session.
+    backlog: watch::Sender<Option<Backlog>>,
     metrics: Arc<Metrics>,
     warnings: LogLimiter,
 }
@@ -78,6 +79,7 @@ impl KeyInspector {
             watch: Mutex::default(),
             arrived: Notify::new(),
             server: Mutex::default(),
+            backlog: watch::Sender::new(None),
             metrics,
             warnings: LogLimiter::every(Duration::from_secs(30)),
         }
@@ -97,20 +99,9 @@ impl KeyInspector {
         }
     }
 
-    /// Returns since when the server has not lost data, or `None` if that is unknown. Call it after the inspection.
-    async fn kept_since(&self) -> Result<Option<UnixMs>, RedisError> {
-        let server = self.keyspace.server().await?;
-        let now = self.clock.now();
-        let known = self.server().clone();
-        // A different server than the one whose events are heard may hold any data.
-        if known.run_id.is_some() && known.run_id != server.run_id {
-            return Ok(None);
-        }
-        let started = server.uptime.map(|uptime| {
-            let ago = i64::try_from(uptime.saturating_sub(UPTIME_UNIT).as_millis());
-            UnixMs(now.0.saturating_sub(ago.unwrap_or(i64::MAX)))
-        });
-        Ok(started.map(|started| started.max(known.replaced.unwrap_or_default())))
+    /// Sets the events of the current session; `None` at its end.
+    pub(super) fn set_backlog(&self, backlog: Option<Backlog>) {
+        self.backlog.send_replace(backlog);
     }
 
     /// Queues a key for inspection. `at` is when the event was received. Never blocks.
@@ -181,8 +172,7 @@ impl KeyInspector {
 
     /// Inspects changed keys while the session lasts. Keys left over at its end are inspected by the next session.
     pub(super) async fn inspect(&self, sink: &dyn SignalSink) -> Infallible {
-        // The end of the last session interrupted the inspection of these keys.
-        self.watch().requeue_inspected();
+        self.resume(sink);
         loop {
             let batch = self.next_batch().await;
             let keys: Vec<TaskKey> = batch.iter().map(|(key, _)| key.clone()).collect();
@@ -192,18 +182,35 @@ impl KeyInspector {
                 Err(error) => {
                     if let Some(held_back) = self.warnings.admit(error.reason()) {
                         let error = &error as &dyn std::error::Error;
-                        tracing::warn!(
-                            error,
-                            held_back,
-                            "cannot inspect armed keys; the next audit finds them"
-                        );
+                        tracing::warn!(error, held_back, "cannot inspect armed keys");
                     }
                     sink.audit(Cause::Overflow);
-                    self.forget(&keys);
+                    match error.is_transient() {
+                        true => self.watch().requeue_inspected(),
+                        false => self.forget(&keys),
+                    }
                     tokio::time::sleep(OUTAGE_PAUSE).await;
                 }
             }
         }
+    }
+
+    /// Resumes after the last session, whose end interrupted an inspection. Events since then are lost: a key that is
+    /// missing now may have expired meanwhile.
+    fn resume(&self, sink: &dyn SignalSink) {
+        let gone = {
+            let mut watch = self.watch();
+            watch.requeue_inspected();
+            watch.events_lost()
+        };
+        gone.into_iter()
+            .for_each(|key| self.report_missed(key, sink));
+    }
+
+    /// Reports a key that was armed and is missing, although no `expired` event arrived. Counts only without a row.
+    fn report_missed(&self, key: TaskKey, sink: &dyn SignalSink) {
+        let seen = Seen::Expired(self.clock.now());
+        sink.propose(AdoptionCandidate { key, seen });
     }
 
     /// Waits for changed keys, and takes a batch of them.
@@ -228,16 +235,11 @@ impl KeyInspector {
         let answered = self.clock.now();
         let (mut soon, mut disarmed) = (Vec::new(), Vec::new());
         for ((key, change), found) in batch.into_iter().zip(found) {
-            let progress = self.watch().finish(&key);
-            let (heard, deleted) = match progress {
-                Some(Progress::Inspecting {
-                    since, disarmed, ..
-                }) => (self.ledger_time(since), disarmed),
-                _ => (asked, None),
-            };
-            let Some(Found { value, ttl }) = found else {
+            let inspected = self.watch().finish(&key);
+            let (Some(inspected), Some(Found { value, ttl })) = (inspected, found) else {
                 continue;
             };
+            let heard = self.ledger_time(inspected.since);
             match (ttl, change) {
                 (Ttl::Ms(left_ms), _) => {
                     let due = answered.plus(Duration::from_millis(left_ms));
@@ -247,7 +249,7 @@ impl KeyInspector {
                     if expires_as_armed(value, due) {
                         sink.armed_by_lapsed(&key);
                         // A program deleted the key; an audit has armed it again since.
-                        if let Some(since) = deleted {
+                        if let Some(since) = inspected.last_disarmed() {
                             disarmed.push((key, self.ledger_time(since)));
                         }
                         continue;
@@ -263,20 +265,7 @@ impl KeyInspector {
                     sink.propose(AdoptionCandidate { key, seen });
                 }
                 (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
-                (Ttl::Missing, Change::Armed) => match progress {
-                    Some(Progress::Inspecting {
-                        since,
-                        expired: true,
-                        ..
-                    }) => self.report_unseen(key, since, sink),
-                    Some(Progress::Inspecting {
-                        since,
-                        expired: false,
-                        again: None,
-                        ..
-                    }) => self.watch().remember_gone(key, since),
-                    _ => {}
-                },
+                (Ttl::Missing, Change::Armed) => self.report_missing(key, inspected, sink),
                 // A later `SET` without an expiry: its meaning is unknown.
                 (Ttl::Forever, Change::Armed) => self.metrics.dropped(DropReason::Lasting, 1),
             }
@@ -288,6 +277,15 @@ impl KeyInspector {
         // Changes during the inspection are inspected next.
         if self.watch().has_waiting() {
             self.arrived.notify_one();
+        }
+    }
+
+    /// Handles a key that was armed and is missing at its inspection.
+    fn report_missing(&self, key: TaskKey, armed: LatestChange, sink: &dyn SignalSink) {
+        match armed.expiry {
+            Expiry::Heard => self.report_unseen(key, armed.since, sink),
+            Expiry::NotHeard => self.watch().remember_gone(key, armed.since),
+            Expiry::MayBeLost => self.report_missed(key, sink),
         }
     }
 
@@ -317,52 +315,6 @@ impl KeyInspector {
         for key in keys {
             heard.finish(key);
         }
-    }
-
-    /// Reads a page of keys that other programs armed and that `wants` accepts.
-    ///
-    /// # Errors
-    /// If Redis does not answer.
-    pub(super) async fn scan(
-        &self,
-        cursor: u64,
-        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
-    ) -> Result<ArmedPage, RedisError> {
-        let mut page = self.keyspace.scan(cursor).await?;
-        page.keys.retain(|key| wants(key));
-        // Most keys were armed by lapsed; their remaining time is not needed.
-        let mut ours = self.keyspace.are_ours(&page.keys).await?.into_iter();
-        page.keys.retain(|_| ours.next() == Some(false));
-        let asked = self.clock.now();
-        let found = self.keyspace.inspect(&page.keys).await?;
-        let answered = self.clock.now();
-        let kept_since = match found.is_empty() {
-            true => None,
-            false => self.kept_since().await?,
-        };
-        let armed = |(key, found): (TaskKey, Option<Found>)| match found? {
-            // For a key of lapsed, a changed expiry looks the same as a changed clock of the server.
-            Found {
-                value: Value::Foreign,
-                ttl: Ttl::Ms(left_ms),
-            } => Some(AdoptionCandidate {
-                key,
-                seen: Seen::Armed(Countdown {
-                    due: answered.plus(Duration::from_millis(left_ms)),
-                    slack: answered.since(asked),
-                    alive_at: Some(asked),
-                    heard: None,
-                    kept_since,
-                    meant: None,
-                }),
-            }),
-            _ => None,
-        };
-        Ok(ArmedPage {
-            foreign: page.keys.into_iter().zip(found).filter_map(armed).collect(),
-            overdue: Vec::new(),
-            next: page.next,
-        })
     }
 
     fn watch(&self) -> MutexGuard<'_, KeyWatch> {

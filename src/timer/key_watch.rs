@@ -44,62 +44,66 @@ pub(super) enum Noted {
 
 /// The progress of a changed key.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Progress {
+enum Progress {
     /// Waits for inspection. Only the latest change counts.
-    Waiting {
-        change: Change,
-        since: Instant,
-        /// True if it has expired since.
-        expired: bool,
-        /// When it was last disarmed before that.
-        disarmed: Option<Instant>,
-    },
-    /// In inspection.
+    Waiting(LatestChange),
+    /// In inspection, for `asked`.
     Inspecting {
-        since: Instant,
-        expired: bool,
-        disarmed: Option<Instant>,
+        asked: LatestChange,
         again: Option<LatestChange>,
     },
     /// Armed, but missing at its inspection.
     Gone { since: Instant, at: Instant },
 }
 
-/// The change of a key that was last disarmed at `disarmed`.
-fn change_at(since: Instant, disarmed: Option<Instant>) -> Change {
-    match disarmed {
-        Some(disarmed) if disarmed == since => Change::Disarmed,
-        _ => Change::Armed,
-    }
+/// The latest change of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LatestChange {
+    pub(super) change: Change,
+    pub(super) since: Instant,
+    /// What is known about its expiry since.
+    pub(super) expiry: Expiry,
+    /// When it was last disarmed before that.
+    disarmed: Option<Instant>,
 }
 
-/// Changes of a key during its inspection.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LatestChange {
-    change: Change,
-    since: Instant,
-    disarmed: Option<Instant>,
+/// What is known about the expiry of a key since its latest change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expiry {
+    /// No `expired` event has arrived.
+    NotHeard,
+    /// Its `expired` event has arrived.
+    Heard,
+    /// Events were lost, and its `expired` event may be one of them.
+    MayBeLost,
 }
 
 impl LatestChange {
     fn new(change: Change, since: Instant) -> Self {
-        let disarmed = None;
         Self {
             change,
             since,
-            disarmed,
+            expiry: Expiry::NotHeard,
+            disarmed: None,
         }
     }
 
     /// Merges a change. The latest one counts; a replayed event may be older than those received since.
     fn note(&mut self, change: Change, at: Instant) {
         if at >= self.since {
-            if self.change == Change::Disarmed {
-                self.disarmed = Some(self.since);
-            }
+            self.disarmed = self.last_disarmed();
             (self.change, self.since) = (change, at);
+            self.expiry = Expiry::NotHeard;
         } else if change == Change::Disarmed {
             self.disarmed = self.disarmed.max(Some(at));
+        }
+    }
+
+    /// Returns when the key was last disarmed.
+    pub(super) fn last_disarmed(&self) -> Option<Instant> {
+        match self.change {
+            Change::Armed => self.disarmed,
+            Change::Disarmed => Some(self.since),
         }
     }
 }
@@ -108,26 +112,14 @@ impl KeyWatch {
     /// Notes an event that was received at `at`.
     pub(super) fn note(&mut self, key: TaskKey, change: Change, at: Instant) -> Noted {
         match self.progress.get_mut(&key) {
-            Some(Progress::Waiting {
-                change: latest,
-                since,
-                expired,
-                disarmed,
-            }) => {
-                let mut noted = LatestChange {
-                    change: *latest,
-                    since: *since,
-                    disarmed: *disarmed,
-                };
-                noted.note(change, at);
-                *expired &= at < *since;
-                (*latest, *since, *disarmed) = (noted.change, noted.since, noted.disarmed);
+            Some(Progress::Waiting(latest)) => {
+                latest.note(change, at);
                 return Noted::Known;
             }
-            Some(Progress::Inspecting { again, since, .. }) => {
+            Some(Progress::Inspecting { asked, again }) => {
                 match again {
                     Some(again) => again.note(change, at),
-                    None if at >= *since => *again = Some(LatestChange::new(change, at)),
+                    None if at >= asked.since => *again = Some(LatestChange::new(change, at)),
                     None => {}
                 }
                 return Noted::Known;
@@ -143,45 +135,53 @@ impl KeyWatch {
 
     /// Notes an `expired` event. If the key was armed and missing at its inspection, returns when it was armed.
     pub(super) fn expired(&mut self, key: &TaskKey) -> Option<Instant> {
-        match self.progress.get_mut(key)? {
-            // The inspection shows whether it was armed again.
-            Progress::Inspecting { expired, .. } | Progress::Waiting { expired, .. } => {
-                *expired = true;
-                None
-            }
+        let latest = match self.progress.get_mut(key)? {
+            Progress::Waiting(latest) => latest,
+            Progress::Inspecting { asked, again } => again.as_mut().unwrap_or(asked),
             Progress::Gone { since, .. } => {
                 let since = *since;
                 self.progress.remove(key);
-                Some(since)
+                return Some(since);
             }
-        }
+        };
+        // The inspection shows whether it was armed again.
+        latest.expiry = Expiry::Heard;
+        None
     }
 
-    /// Puts keys in inspection back into the queue, with their original times: no reply will come.
+    /// Puts keys in inspection back into the queue, with what is known about them: no reply will come.
     pub(super) fn requeue_inspected(&mut self) {
-        let asked = |(key, progress): (&TaskKey, &Progress)| match progress {
-            Progress::Inspecting {
-                since,
-                disarmed,
-                again,
-                ..
-            } => {
-                let asked = LatestChange {
-                    disarmed: *disarmed,
-                    ..LatestChange::new(change_at(*since, *disarmed), *since)
-                };
+        let inspected = |(key, progress): (&TaskKey, &Progress)| match *progress {
+            Progress::Inspecting { asked, again } => {
                 let latest = again.map_or(asked, |again| LatestChange {
-                    disarmed: again.disarmed.max(*disarmed),
+                    disarmed: again.disarmed.max(asked.last_disarmed()),
                     ..again
                 });
                 Some((key.clone(), latest))
             }
-            Progress::Waiting { .. } | Progress::Gone { .. } => None,
+            Progress::Waiting(_) | Progress::Gone { .. } => None,
         };
-        let lost: Vec<(TaskKey, LatestChange)> = self.progress.iter().filter_map(asked).collect();
-        for (key, event) in lost {
-            self.wait(key, event);
+        let lost: Vec<(TaskKey, LatestChange)> =
+            self.progress.iter().filter_map(inspected).collect();
+        for (key, latest) in lost {
+            self.wait(key, latest);
         }
+    }
+
+    /// Notes that events were lost. Returns the keys that were armed and missing at their inspection, and whose
+    /// `expired` events may be among them. Keys that wait for inspection are marked.
+    pub(super) fn events_lost(&mut self) -> Vec<TaskKey> {
+        for progress in self.progress.values_mut() {
+            if let Progress::Waiting(latest) = progress
+                && latest.expiry == Expiry::NotHeard
+            {
+                latest.expiry = Expiry::MayBeLost;
+            }
+        }
+        let gone = std::mem::take(&mut self.gone).into_iter();
+        gone.filter(|(remembered, key)| self.forget_one_gone(key, *remembered))
+            .map(|(_, key)| key)
+            .collect()
     }
 
     /// True if keys wait for inspection.
@@ -189,19 +189,8 @@ impl KeyWatch {
         !self.waiting.is_empty()
     }
 
-    fn wait(&mut self, key: TaskKey, event: LatestChange) {
-        let LatestChange {
-            change,
-            since,
-            disarmed,
-        } = event;
-        let progress = Progress::Waiting {
-            change,
-            since,
-            expired: false,
-            disarmed,
-        };
-        self.progress.insert(key.clone(), progress);
+    fn wait(&mut self, key: TaskKey, latest: LatestChange) {
+        self.progress.insert(key.clone(), Progress::Waiting(latest));
         self.waiting.push_back(key);
     }
 
@@ -214,38 +203,26 @@ impl KeyWatch {
         {
             // A key may have been removed since.
             if let Some(progress) = self.progress.get_mut(&key)
-                && let Progress::Waiting {
-                    change,
-                    since,
-                    expired,
-                    disarmed,
-                } = *progress
+                && let Progress::Waiting(asked) = *progress
             {
-                *progress = Progress::Inspecting {
-                    since,
-                    expired,
-                    disarmed: match change {
-                        Change::Armed => disarmed,
-                        Change::Disarmed => Some(since),
-                    },
-                    again: None,
-                };
-                batch.push((key, change));
+                *progress = Progress::Inspecting { asked, again: None };
+                batch.push((key, asked.change));
             }
         }
         batch
     }
 
-    /// Ends the inspection of a key. Changes during it wait for the next one.
-    pub(super) fn finish(&mut self, key: &TaskKey) -> Option<Progress> {
-        let progress = self.progress.remove(key);
-        if let Some(Progress::Inspecting {
-            again: Some(again), ..
-        }) = progress
-        {
-            self.wait(key.clone(), again);
+    /// Ends the inspection of a key, and returns what it was inspected for. Changes during it wait for the next one.
+    pub(super) fn finish(&mut self, key: &TaskKey) -> Option<LatestChange> {
+        match self.progress.remove(key)? {
+            Progress::Inspecting { asked, again } => {
+                if let Some(again) = again {
+                    self.wait(key.clone(), again);
+                }
+                Some(asked)
+            }
+            Progress::Waiting(_) | Progress::Gone { .. } => None,
         }
-        progress
     }
 
     /// Remembers a key that was armed at `since` and missing at its inspection.
@@ -263,12 +240,18 @@ impl KeyWatch {
             && at.elapsed() >= REMEMBERED_FOR
         {
             let (remembered, key) = self.gone.pop_front().expect("just looked at");
-            if let Some(Progress::Gone { at, .. }) = self.progress.get(&key)
-                && *at == remembered
-            {
-                self.progress.remove(&key);
-            }
+            self.forget_one_gone(&key, remembered);
         }
+    }
+
+    /// Forgets a key that was remembered as missing at that time. Returns false if it has changed or expired since.
+    fn forget_one_gone(&mut self, key: &TaskKey, remembered: Instant) -> bool {
+        let is_gone =
+            matches!(self.progress.get(key), Some(Progress::Gone { at, .. }) if *at == remembered);
+        if is_gone {
+            self.progress.remove(key);
+        }
+        is_gone
     }
 }
 
@@ -320,10 +303,7 @@ mod tests {
         let deleted_at = Instant::now();
         let armed_at = deleted_at + Duration::from_millis(1);
         let later = deleted_at + Duration::from_millis(2);
-        let disarmed = |heard: &mut KeyWatch| match heard.finish(&key()) {
-            Some(Progress::Inspecting { disarmed, .. }) => disarmed,
-            _ => None,
-        };
+        let disarmed = |heard: &mut KeyWatch| heard.finish(&key())?.last_disarmed();
         for reversed in [false, true] {
             let mut events = [(Change::Disarmed, deleted_at), (Change::Armed, armed_at)];
             if reversed {

@@ -140,12 +140,13 @@ impl Listener {
                 self.subscribe_armings(&mut connected).await?;
             }
         }
+        let (subscription, backlog) = connected.subscription();
         self.state.inspector.set_server(run_id.clone());
+        self.state.inspector.set_backlog(Some(backlog.clone()));
         self.state.subscribed(run_id, sink);
         let session = Session::new(&self.state, sink);
         let promised = matches!(flags, Flags::On | Flags::ExpiredOnly);
         self.state.set_listening(promised || hints_only.is_some());
-        let (subscription, backlog) = connected.subscription();
         let handle = |kind, heard| session.handle(kind, heard);
         let hint = |message: &[u8]| session.hint(message);
         let probes = async {
@@ -170,6 +171,7 @@ impl Listener {
             loss = session.recheck() => Some(loss),
             never = sentinels => match never {},
         };
+        self.state.inspector.set_backlog(None);
         let proven = session.is_proven();
         Ok(End { loss, proven })
     }

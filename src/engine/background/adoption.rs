@@ -428,7 +428,8 @@ fn adoption_request(
     AdoptionRequest {
         key: key.clone(),
         due: seen.row_due(),
-        heard: seen.heard.unwrap_or(now),
+        // What is heard after a scan found the key is younger, also before the row is written.
+        heard: seen.heard.or(seen.alive_at).unwrap_or(now),
         // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),
         over,
