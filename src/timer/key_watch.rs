@@ -299,6 +299,39 @@ mod tests {
     }
 
     #[test]
+    fn an_expiry_belongs_to_the_latest_change_and_is_not_forgotten() {
+        let mut heard = KeyWatch::default();
+        heard.note(key(), Change::Armed, Instant::now());
+        heard.take(9);
+        heard.note(key(), Change::Armed, Instant::now());
+        assert_eq!(heard.expired(&key()), None);
+        let expiry = |heard: &mut KeyWatch| heard.finish(&key()).map(|asked| asked.expiry);
+        assert_eq!(expiry(&mut heard), Some(Expiry::NotHeard), "the first");
+        heard.take(9);
+        heard.requeue_inspected();
+        heard.take(9);
+        assert_eq!(expiry(&mut heard), Some(Expiry::Heard), "the second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_events_are_lost_a_missing_key_may_have_expired() {
+        let mut heard = KeyWatch::default();
+        let [gone, waits, expired] =
+            ["gone", "waits", "expired"].map(|name| TaskKey::build("C", "m", [name]).unwrap());
+        heard.remember_gone(gone.clone(), Instant::now());
+        for key in [&waits, &expired] {
+            heard.note(key.clone(), Change::Armed, Instant::now());
+        }
+        heard.expired(&expired);
+        assert_eq!(heard.events_lost(), [gone]);
+        assert_eq!(heard.events_lost(), []);
+        heard.take(9);
+        let mut expiry = |key| heard.finish(key).map(|asked| asked.expiry);
+        assert_eq!(expiry(&waits), Some(Expiry::MayBeLost));
+        assert_eq!(expiry(&expired), Some(Expiry::Heard));
+    }
+
+    #[test]
     fn a_deletion_stays_known_when_the_key_is_armed_again() {
         let deleted_at = Instant::now();
         let armed_at = deleted_at + Duration::from_millis(1);

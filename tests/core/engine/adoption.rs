@@ -279,6 +279,25 @@ async fn a_candidate_that_is_younger_than_the_last_word_moves_the_task() {
     assert_eq!(moved.created, START, "when it was armed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_found_key_is_as_old_as_its_inspection_however_late_it_is_written() {
+    let key = TaskKey::parse("Job@m@1").unwrap();
+    let mut found = armed(&key);
+    if let Seen::Armed(seen) = &mut found.seen {
+        seen.heard = None;
+    }
+    let timer = Sees {
+        candidates: vec![found],
+        ..Sees::default()
+    };
+    let ledger = Arc::new(MemoryLedger::new(START));
+    let (engine, _runs) = engine_that(timer, Arc::clone(&ledger) as _);
+    let stop = tokio::time::sleep(Duration::from_secs(10));
+    engine.run_until(stop).await.unwrap();
+    let record = ledger.find(&key).await.unwrap().unwrap();
+    assert_eq!(record.created, START);
+}
+
 /// State of a task that was cancelled just before its key was heard to be armed.
 async fn armed_just_after_a_cancellation(still_there: bool) -> State {
     let key = TaskKey::parse("Job@m@1").unwrap();

@@ -5,6 +5,7 @@
 mod events;
 mod flags;
 mod harness;
+mod late_events;
 mod links;
 mod nudges;
 mod proxy;

@@ -1,7 +1,12 @@
-//! A connection to Redis that can swallow what is sent.
+//! A connection to Redis that can swallow or delay what is sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::support::tcp_proxy::in_front_of;
 
@@ -13,30 +18,41 @@ pub(crate) enum Fault {
     Swallow,
     /// Of what the server says, whatever holds an event goes nowhere.
     SwallowEvents,
+    /// Of what clients say, whatever inspects a key goes nowhere.
+    SwallowInspections,
+    /// Events, and what comes behind them, pass at 100 kB a second.
+    SlowEvents,
 }
 
 /// Forwards to a port of this machine until told otherwise.
 pub(crate) struct Proxy {
     port: u16,
     fault: watch::Sender<Fault>,
+    swallowed: Arc<AtomicUsize>,
 }
 
 impl Proxy {
     pub(crate) async fn to(target: u16) -> Self {
         let (fault, current) = watch::channel(Fault::None);
+        let swallowed = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&swallowed);
         let port = in_front_of(target, move |client, server| {
-            let current = current.clone();
+            let (current, counted) = (current.clone(), Arc::clone(&counted));
             async move {
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
                 tokio::select! {
-                    () = forward(from_client, to_server, current.clone()) => {}
-                    () = forward(from_server, to_client, current) => {}
+                    () = forward(from_client, to_server, current.clone(), &counted) => {}
+                    () = forward(from_server, to_client, current, &counted) => {}
                 }
             }
         })
         .await;
-        Self { port, fault }
+        Self {
+            port,
+            fault,
+            swallowed,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -46,6 +62,11 @@ impl Proxy {
     pub(crate) fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
+
+    /// How often something was swallowed.
+    pub(crate) fn swallowed(&self) -> usize {
+        self.swallowed.load(Ordering::SeqCst)
+    }
 }
 
 /// Ends when either side closes.
@@ -53,6 +74,7 @@ async fn forward(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     fault: watch::Receiver<Fault>,
+    swallowed: &AtomicUsize,
 ) {
     let mut buffer = [0; 64 * 1024];
     loop {
@@ -60,13 +82,27 @@ async fn forward(
             return;
         };
         let bytes = &buffer[..count];
-        let swallowed = match *fault.borrow() {
-            Fault::None => false,
+        let contains = |word: &[u8]| bytes.windows(word.len()).any(|found| found == word);
+        let fault = *fault.borrow();
+        let is_swallowed = match fault {
+            Fault::None | Fault::SlowEvents => false,
             Fault::Swallow => true,
-            Fault::SwallowEvents => bytes.windows(8).any(|word| word == b"pmessage"),
+            Fault::SwallowEvents => contains(b"pmessage"),
+            Fault::SwallowInspections => contains(b"GETRANGE"),
         };
-        if !swallowed && to.write_all(bytes).await.is_err() {
-            return;
+        if is_swallowed {
+            swallowed.fetch_add(1, Ordering::SeqCst);
+            continue;
+        }
+        let is_slow = fault == Fault::SlowEvents && contains(b"pmessage");
+        let piece = if is_slow { 1_000 } else { bytes.len() };
+        for piece in bytes.chunks(piece) {
+            if to.write_all(piece).await.is_err() {
+                return;
+            }
+            if is_slow {
+                sleep(Duration::from_millis(10)).await;
+            }
         }
     }
 }
