@@ -17,6 +17,7 @@ use crate::telemetry::Metrics;
 use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
 use crate::timer::ledger_poll::LedgerPoll;
+use crate::timer::sorted_set::SortedSet;
 
 /// The adapters that a configuration selects. Creating them does no I/O.
 #[derive(Clone)]
@@ -55,23 +56,29 @@ impl Adapters {
                 );
                 Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
+            TimerKind::SortedSet => {
+                let sets = config.sorted_set.clone();
+                let timer = SortedSet::new(&config.redis, sets, clock, Arc::clone(&metrics));
+                Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
+            }
             TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),
         };
-        let membership: Arc<dyn Membership> = match config.timer {
-            TimerKind::KeyExpiry if config.fleet.share => {
+        let uses_redis = config.timer.uses_redis();
+        let membership: Arc<dyn Membership> = match uses_redis && config.fleet.share {
+            true => {
                 let membership = RedisMembership::new(&config.redis, name.clone());
                 Arc::new(
                     membership.map_err(|error| ConfigError::one("redis.url", error.to_string()))?,
                 )
             }
-            TimerKind::KeyExpiry | TimerKind::LedgerPoll => Arc::new(MemoryMembership::default()),
+            false => Arc::new(MemoryMembership::default()),
         };
-        let limiter: Arc<dyn RateLimiter> = match config.timer {
-            TimerKind::KeyExpiry => {
+        let limiter: Arc<dyn RateLimiter> = match uses_redis {
+            true => {
                 let limiter = RedisLimiter::new(&config.redis, name);
                 Arc::new(limiter.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
-            TimerKind::LedgerPoll => Arc::new(LedgerLimiter::new(Arc::clone(&ledger))),
+            false => Arc::new(LedgerLimiter::new(Arc::clone(&ledger))),
         };
         Ok(Self {
             ledger,

@@ -23,6 +23,7 @@ mod secret;
 mod sections;
 #[cfg(feature = "webhook")]
 mod signing_key;
+mod sorted_set;
 mod source;
 mod suggestions;
 #[cfg(feature = "webhook")]
@@ -58,6 +59,7 @@ pub use self::sections::{
 };
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
+pub use self::sorted_set::{MemberRule, ScoreUnit, SortedSetConfig};
 pub use self::source::{ConfigSource, DEFAULT_TOML, SEARCH_PATHS};
 pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 #[cfg(feature = "webhook")]
@@ -74,6 +76,8 @@ pub struct Config {
     pub redis: RedisConfig,
     /// `[ledger]`
     pub ledger: LedgerConfig,
+    /// `[sorted_set]`
+    pub sorted_set: SortedSetConfig,
     /// `[sentinel]`
     pub sentinel: SentinelConfig,
     /// `[nudge]`
@@ -106,8 +110,29 @@ pub struct Config {
 pub enum TimerKind {
     /// Expiring Redis keys.
     KeyExpiry,
+    /// Entries of sorted sets in Redis.
+    SortedSet,
     /// The ledger alone: no Redis.
     LedgerPoll,
+}
+
+impl TimerKind {
+    /// The name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KeyExpiry => "key_expiry",
+            Self::SortedSet => "sorted_set",
+            Self::LedgerPoll => "ledger_poll",
+        }
+    }
+
+    /// True if the timer needs Redis. Members and rate limits are then in Redis, too.
+    pub fn uses_redis(self) -> bool {
+        match self {
+            Self::KeyExpiry | Self::SortedSet => true,
+            Self::LedgerPoll => false,
+        }
+    }
 }
 
 impl Config {

@@ -9,6 +9,7 @@ impl Config {
             timer,
             redis,
             ledger,
+            sorted_set,
             sentinel,
             nudge,
             // Routes and handlers take effect at SIGHUP, as do `[retry]` and `engine.timeout`; but see below.
@@ -33,6 +34,7 @@ impl Config {
             ("timer", *timer != newer.timer),
             ("redis", *redis != newer.redis),
             ("ledger", *ledger != newer.ledger),
+            ("sorted_set", *sorted_set != newer.sorted_set),
             ("sentinel", *sentinel != newer.sentinel),
             ("nudge", *nudge != newer.nudge),
             // Decides the subscriptions.
@@ -63,6 +65,7 @@ mod tests {
             "timer = 'ledger_poll'",
             "redis.key_prefix = 'a'",
             "ledger.table = 'a'",
+            "sorted_set.keys = ['a']",
             "sentinel.count = 3",
             "sweep.interval = '2s'",
             "engine.concurrency = 3",

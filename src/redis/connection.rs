@@ -98,6 +98,11 @@ impl Endpoint {
         format!("__keyevent@{}__:{kind}", self.database())
     }
 
+    /// Returns the channel for events of the key with this name in Redis.
+    pub fn key_channel(&self, name: &str) -> String {
+        format!("__keyspace@{}__:{name}", self.database())
+    }
+
     /// Longest time to wait for a reply.
     pub(super) fn response_timeout(&self) -> Duration {
         self.response_timeout

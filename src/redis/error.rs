@@ -93,6 +93,11 @@ impl RedisError {
         matches!(self, Self::Unreachable(source) if source.is_connection_dropped() && !source.is_timeout())
     }
 
+    /// True if a key has another type than the command needs.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.server_code().as_deref() == Some("WRONGTYPE")
+    }
+
     /// Returns the first word of the server's error reply, such as `OOM`.
     pub fn server_code(&self) -> Option<String> {
         match self {

@@ -26,9 +26,7 @@ pub use inspection::{Client, Facts, Inspection, Listeners};
 pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Ttl, Value};
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
-#[cfg(feature = "cli")]
-pub use notify::NotifyFlags;
-pub use notify::{Events, Notifications, ensure_notifications};
+pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
 pub use scored_sets::{EntryAnswer, Place, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
-pub use subscription::{Backlog, Connected, Loss};
+pub use subscription::{Backlog, Connected, Loss, Subscription};
 pub use token_bucket::{FullAt, TokenBuckets};

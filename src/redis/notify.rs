@@ -53,6 +53,11 @@ impl NotifyFlags {
         self.has('E') && (self.has('A') || classes.chars().all(|class| self.has(class)))
     }
 
+    /// True if the events of a sorted set are published on its keyspace channel: `K`, and the class `z` or `A`.
+    pub fn announce_sorted_sets(&self) -> bool {
+        self.has('K') && (self.has('A') || self.has('z'))
+    }
+
     /// Adds the missing flags, and keeps all others, since other clients need them.
     #[must_use]
     pub fn with(&self, events: Events) -> Self {
@@ -115,11 +120,8 @@ pub async fn ensure_notifications(
     commands: &Commands,
     wanted: Events,
 ) -> Result<Notifications, RedisError> {
-    let flags = match get(commands).await {
-        Ok(Some(flags)) => flags,
-        Ok(None) => return Ok(Notifications::Unknown),
-        Err(error) if error.is_refusal() => return Ok(Notifications::Unknown),
-        Err(error) => return Err(error),
+    let Some(flags) = notify_flags(commands).await? else {
+        return Ok(Notifications::Unknown);
     };
     if flags.announce(wanted) {
         return Ok(Notifications::On);
@@ -132,6 +134,17 @@ pub async fn ensure_notifications(
         }
         Err(refusal) if refusal.is_refusal() => Ok(Notifications::Off { flags, refusal }),
         Err(error) => Err(error),
+    }
+}
+
+/// Returns the flags; `None` if the server does not show them.
+///
+/// # Errors
+/// If the server does not reply.
+pub async fn notify_flags(commands: &Commands) -> Result<Option<NotifyFlags>, RedisError> {
+    match get(commands).await {
+        Err(error) if error.is_refusal() => Ok(None),
+        flags => flags,
     }
 }
 
@@ -179,6 +192,13 @@ mod tests {
         for (text, enough) in [("Exg", true), ("KEA", true), ("Ex", false), ("Eg", false)] {
             let flags = NotifyFlags::parse(text);
             assert_eq!(flags.announce(Events::ExpiredAndArmings), enough, "{text}");
+        }
+    }
+
+    #[test]
+    fn events_of_a_sorted_set_need_the_keyspace_channel_and_their_class() {
+        for (text, enough) in [("Kz", true), ("KEA", true), ("Ez", false), ("Exg", false)] {
+            assert_eq!(NotifyFlags::parse(text).announce_sorted_sets(), enough);
         }
     }
 

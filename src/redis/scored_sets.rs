@@ -115,6 +115,22 @@ for set, list in pairs(adds) do \
 end \
 return count";
 
+/// Replaces the mark of a set. KEYS: the set. ARGV: the prefix of marks, the new mark, and the mark that must be there
+/// or an empty text. Returns 1 if it was written.
+const MARK: &str = "\
+if ARGV[3] ~= '' and not redis.call('ZSCORE', KEYS[1], ARGV[3]) then return 0 end \
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], 'inf', 'inf')) do \
+  if string.sub(member, 1, #ARGV[1]) == ARGV[1] then redis.call('ZREM', KEYS[1], member) end \
+end \
+redis.call('ZADD', KEYS[1], 'inf', ARGV[2]) \
+return 1";
+
+/// Prefix of a mark. No task key begins with it.
+const MARK_PREFIX: &str = "#lapsed:";
+
+/// Most members with the score of a mark that are read.
+const MARKS_MAX: usize = 16;
+
 /// Where an entry may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -338,6 +354,40 @@ impl ScoredSets {
             scores.extend(batch);
         }
         Ok(scores)
+    }
+
+    /// Returns the mark of each set, in order. It is a member with the score `inf`, which is lost together with the
+    /// other entries of the set.
+    pub async fn marks(&self, sets: &[String]) -> Result<Vec<Option<String>>, RedisError> {
+        let mut query = redis::pipe();
+        for set in sets {
+            query.cmd("ZRANGEBYSCORE").arg(set).arg("inf").arg("inf");
+            query.arg("LIMIT").arg(0).arg(MARKS_MAX);
+        }
+        let members: Vec<Vec<Vec<u8>>> = self.commands.send("ZRANGEBYSCORE", &query).await?;
+        let mark = |members: Vec<Vec<u8>>| {
+            let mut texts = members.iter().filter_map(|m| std::str::from_utf8(m).ok());
+            texts
+                .find_map(|text| text.strip_prefix(MARK_PREFIX))
+                .map(str::to_owned)
+        };
+        Ok(members.into_iter().map(mark).collect())
+    }
+
+    /// Replaces the mark of a set. With `over`, only if that is the mark now. Returns false if it is another one.
+    pub async fn mark(
+        &self,
+        set: &str,
+        mark: &str,
+        over: Option<&str>,
+    ) -> Result<bool, RedisError> {
+        let set = [set.to_owned()];
+        let mut script = script(MARK, &set);
+        let over = over.map(|mark| format!("{MARK_PREFIX}{mark}"));
+        script.arg(MARK_PREFIX).arg(format!("{MARK_PREFIX}{mark}"));
+        script.arg(over.unwrap_or_default());
+        let (written,): (bool,) = self.send(script).await?;
+        Ok(written)
     }
 
     async fn send<T: redis::FromRedisValue>(&self, script: Pipeline) -> Result<T, RedisError> {

@@ -112,6 +112,23 @@ impl Connected {
         }
     }
 
+    /// Subscribes to the events of these keys, and waits for the confirmations. A name is taken literally.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub async fn subscribe_keys(&mut self, names: &[String]) -> Result<(), RedisError> {
+        let channels: Vec<String> = names
+            .iter()
+            .map(|name| self.endpoint.key_channel(name))
+            .collect();
+        let confirmed = self.pubsub.subscribe(channels);
+        match timeout(self.endpoint.response_timeout(), confirmed).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(RedisError::of("SUBSCRIBE", error)),
+            Err(_) => Err(RedisError::silence()),
+        }
+    }
+
     /// Converts the connection into its subscription and the backlog of that.
     pub fn subscription(self) -> (Subscription, Backlog) {
         let (sink, events) = self.pubsub.split();
@@ -140,6 +157,18 @@ impl Subscription {
         mut handle: impl FnMut(EventKind, Heard),
         mut hint: impl FnMut(&[u8]),
     ) -> Loss {
+        let message = |channel: &str, payload: &[u8]| match EventKind::of_channel(channel) {
+            Some(kind) => handle(kind, names.read(payload)),
+            None => hint(payload),
+        };
+        self.receive(message).await
+    }
+
+    /// Calls `message` with the channel and the payload of each message, until the connection is lost. For the events
+    /// of a key, the payload is the name of the event.
+    ///
+    /// It may not block: the crate queues unread messages without a limit.
+    pub async fn receive(self, mut message: impl FnMut(&str, &[u8])) -> Loss {
         let Self {
             sink,
             mut events,
@@ -157,10 +186,7 @@ impl Subscription {
                             return Loss::Closed;
                         };
                         handled.fetch_add(1, Ordering::Relaxed);
-                        match EventKind::of_channel(event.get_channel_name()) {
-                            Some(kind) => handle(kind, names.read(event.get_payload_bytes())),
-                            None => hint(event.get_payload_bytes()),
-                        }
+                        message(event.get_channel_name(), event.get_payload_bytes());
                     }
                     Some(request) = caught_up.recv() => {
                         // It may have been cancelled.
@@ -192,11 +218,7 @@ impl Backlog {
 }
 
 /// Detects a connection that was cut silently; TCP alone takes minutes.
-async fn keep_alive(
-    mut sink: PubSubSink,
-    response_timeout: Duration,
-    handled: &AtomicU64,
-) -> Loss {
+async fn keep_alive(mut sink: PubSubSink, response_timeout: Duration, handled: &AtomicU64) -> Loss {
     loop {
         tokio::time::sleep(PING_EVERY).await;
         let mut pong = pin!(sink.ping::<redis::Value>());

@@ -63,6 +63,16 @@ impl DueQueue {
         left_out
     }
 
+    /// Moves the alarms of known keys, and ignores others.
+    pub fn postpone(&self, alarms: impl IntoIterator<Item = Alarm>) {
+        let mut held = self.held();
+        for alarm in alarms {
+            if held.due_of.contains_key(&alarm.key) {
+                held.insert(alarm);
+            }
+        }
+    }
+
     /// Removes a key.
     pub fn remove(&self, key: &TaskKey) {
         self.held().remove(key);

@@ -19,6 +19,7 @@ mod probe;
 mod replay;
 mod sentinel;
 mod session;
+pub mod sorted_set;
 
 pub(crate) use alarm_clock::AlarmClock;
 pub(crate) use due_queue::DueQueue;

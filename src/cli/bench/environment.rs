@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use lapsed::clock::wall_micros;
 use lapsed::compose::Adapters;
-use lapsed::config::{Secret, TimerKind};
+use lapsed::config::Secret;
 use lapsed::ledger::Ledger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::{Config, TaskClient, TaskKey};
@@ -231,7 +231,7 @@ impl Environment {
 
     /// Whether the timer needs Redis at all.
     pub fn uses_redis(&self) -> bool {
-        self.config.timer != TimerKind::LedgerPoll
+        self.config.timer.uses_redis()
     }
 
     /// The ledger's table.

@@ -13,7 +13,15 @@ use super::source::Source;
 use super::store::{Entry, Field, Store, Taker};
 
 /// Fields of a job's hash. `attemptsMade` is the name of `atm` in versions before 5.
-const FIELDS: [&str; 7] = ["name", "data", "opts", "atm", "attemptsMade", "rjk", "parentKey"];
+const FIELDS: [&str; 7] = [
+    "name",
+    "data",
+    "opts",
+    "atm",
+    "attemptsMade",
+    "rjk",
+    "parentKey",
+];
 
 /// The rest of what BullMQ keeps of a job, as its `removeJobKeys.lua` and `removeDeduplicationKeyIfNeededOnRemoval.lua` do.
 const TAKE_ALSO: &str = r"
@@ -81,8 +89,7 @@ impl Source for Bullmq {
         let hashes = self.store.hashes(&keys, &FIELDS).await?;
         let entries = page.entries.iter().zip(&hashes);
         let found = entries.map(|(entry, fields)| {
-            job(entry, fields, &page)
-                .unwrap_or_else(|why| Found::refused(&entry.member, why))
+            job(entry, fields, &page).unwrap_or_else(|why| Found::refused(&entry.member, why))
         });
         Ok(Some(found.collect()))
     }
@@ -119,9 +126,9 @@ fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
     }
     let payload = match data {
         Field::Missing => None,
-        Field::Value(bytes) => Some(
-            String::from_utf8(bytes.clone()).map_err(|_| "its data is not UTF-8".to_owned())?,
-        ),
+        Field::Value(bytes) => {
+            Some(String::from_utf8(bytes.clone()).map_err(|_| "its data is not UTF-8".to_owned())?)
+        }
         Field::Oversize(length) => return Err(format!("its data has {length} bytes")),
     };
     let options: Options = opts

@@ -47,7 +47,10 @@ pub enum Found {
     /// A job that does not wait any more: it is not imported.
     Settled,
     /// Not importable, with its id for people.
-    Refused { id: String, why: String },
+    Refused {
+        id: String,
+        why: String,
+    },
 }
 
 impl Job {
@@ -152,7 +155,8 @@ mod tests {
 
     #[test]
     fn every_millisecond_survives_the_float_seconds_of_its_score() {
-        for ms in (1_795_371_600_000..1_795_371_601_000).chain(4_102_444_800_000..4_102_444_801_000) {
+        for ms in (1_795_371_600_000..1_795_371_601_000).chain(4_102_444_800_000..4_102_444_801_000)
+        {
             let score: f64 = format!("{}.{:03}", ms / 1000, ms % 1000).parse().unwrap();
             assert_eq!(due_of_seconds(score), Ok(UnixMs(ms)));
         }
@@ -163,7 +167,13 @@ mod tests {
     fn the_unit_of_a_score_shows_in_its_size() {
         assert_eq!(due_by_size(1603620459.0), Ok(UnixMs(1603620459000)));
         assert_eq!(due_by_size(1603620459250.0), Ok(UnixMs(1603620459250)));
-        for not_a_time in [1603620459250000.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -1.0] {
+        for not_a_time in [
+            1603620459250000.0,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            -1.0,
+        ] {
             assert!(due_by_size(not_a_time).is_err(), "{not_a_time}");
         }
     }

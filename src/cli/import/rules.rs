@@ -34,6 +34,11 @@ impl<'a> Rules<'a> {
 }
 
 fn fits(rule: &ImportRule, job: &Job) -> bool {
-    rule.queue.as_deref().is_none_or(|queue| queue == &*job.queue)
-        && rule.job.as_ref().is_none_or(|name| name.is_match(&job.name))
+    rule.queue
+        .as_deref()
+        .is_none_or(|queue| queue == &*job.queue)
+        && rule
+            .job
+            .as_ref()
+            .is_none_or(|name| name.is_match(&job.name))
 }

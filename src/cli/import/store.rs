@@ -6,7 +6,7 @@ use anyhow::Context;
 use lapsed::config::RedisConfig;
 use lapsed::task::PAYLOAD_BYTES_MAX;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, Cmd, FromRedisValue, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo};
 
 use super::job::Place;
 
@@ -260,7 +260,11 @@ impl Store {
     }
 
     /// Fields of hashes, in the order of `keys`. A key that is no hash has none.
-    pub async fn hashes(&self, keys: &[Vec<u8>], fields: &[&str]) -> anyhow::Result<Vec<Vec<Field>>> {
+    pub async fn hashes(
+        &self,
+        keys: &[Vec<u8>],
+        fields: &[&str],
+    ) -> anyhow::Result<Vec<Vec<Field>>> {
         let mut answers: Vec<Vec<Field>> = Vec::with_capacity(keys.len());
         while answers.len() < keys.len() {
             let rest = &keys[answers.len()..];
@@ -313,7 +317,12 @@ impl Store {
     }
 
     /// Names of keys of a type that begin with a text, sorted.
-    pub async fn names(&self, prefix: &str, suffix: &str, kind: &str) -> anyhow::Result<Vec<String>> {
+    pub async fn names(
+        &self,
+        prefix: &str,
+        suffix: &str,
+        kind: &str,
+    ) -> anyhow::Result<Vec<String>> {
         let pattern = format!("{}*{}", escaped(prefix), escaped(suffix));
         let (mut names, mut cursor) = (std::collections::BTreeSet::new(), 0u64);
         loop {
@@ -324,7 +333,11 @@ impl Store {
                 .query_async(&mut self.connection())
                 .await
                 .with_context(|| format!("search keys like `{pattern}`"))?;
-            names.extend(found.into_iter().filter_map(|name| String::from_utf8(name).ok()));
+            names.extend(
+                found
+                    .into_iter()
+                    .filter_map(|name| String::from_utf8(name).ok()),
+            );
             cursor = next;
             if cursor == 0 {
                 return Ok(names.into_iter().collect());

@@ -3,7 +3,7 @@
 use sqlx::MySqlConnection;
 
 use super::{is_about_rights, number, statement};
-use crate::config::{Config, TimerKind};
+use crate::config::Config;
 use crate::doctor::Finding;
 use crate::doctor::runner::{Runner, Unresponsive};
 use crate::ledger::mysql::queries::Queries;
@@ -32,7 +32,7 @@ pub(super) async fn examine(
     queries: &Queries,
     runner: &mut Runner,
 ) -> Result<(), Unresponsive> {
-    if config.timer != TimerKind::LedgerPoll {
+    if config.timer.uses_redis() {
         return Ok(());
     }
     let lack = runner.query(&[RATES], lack(conn, queries)).await?;

@@ -13,7 +13,7 @@ use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
 use super::{Finding, Severity};
 use crate::compose::name_of;
-use crate::config::{Config, TimerKind};
+use crate::config::Config;
 use crate::ledger::mysql::MysqlLedger;
 use crate::membership::Heartbeat;
 use crate::membership::RedisMembership;
@@ -37,7 +37,7 @@ const CLOCKS_APART_MS: i64 = 2_000;
 
 /// Checks the server that the timer uses; returns a reading of its clock.
 pub(super) async fn examine(config: &Config, runner: &mut Runner) -> Option<Reading> {
-    if config.timer == TimerKind::LedgerPoll {
+    if !config.timer.uses_redis() {
         let unused = "not used: the timer is `ledger_poll`";
         runner.add([Finding::ok(REACHABLE, unused)]);
         return None;

@@ -1,6 +1,6 @@
 //! Notification check: required keyspace events are enabled; `--fix` enables them.
 
-use crate::config::{Config, TimerKind};
+use crate::config::Config;
 use crate::doctor::Finding;
 use crate::doctor::runner::words;
 use crate::redis::{
@@ -15,7 +15,7 @@ pub(super) const FLAGS: &str = "notify-keyspace-events";
 
 /// Adds missing notification flags and reports what it did.
 pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
-    if config.timer == TimerKind::LedgerPoll {
+    if !config.timer.uses_redis() {
         return Finding::ok(FIX, "nothing to do: the timer is `ledger_poll`");
     }
     let endpoint = match Endpoint::new(&config.redis) {

@@ -1,0 +1,149 @@
+//! The entries of tasks in the configured sets: which member in which set, and the commands on them.
+
+use super::score::{OWN_FROM, Score};
+use crate::config::{RedisConfig, SortedSetConfig};
+use crate::redis::{
+    Commands, EntryAnswer, Place, RedisError, ScoreChange, ScoredEntry, ScoredSets, WriteMode,
+};
+use crate::task::{Foreign, KeyBucket, TaskKey, UnixMs};
+use crate::timer::Alarm;
+
+/// Names the entries of tasks, and writes and removes them.
+#[derive(Debug)]
+pub(super) struct Entries {
+    config: SortedSetConfig,
+    /// The names of the sets in Redis.
+    sets: Vec<String>,
+    scored: ScoredSets,
+}
+
+impl Entries {
+    pub(super) fn new(commands: Commands, redis: &RedisConfig, config: SortedSetConfig) -> Self {
+        let name = |key: &String| format!("{}{key}", redis.key_prefix);
+        Self {
+            sets: config.keys.iter().map(name).collect(),
+            scored: ScoredSets::new(commands, OWN_FROM),
+            config,
+        }
+    }
+
+    /// The names of the sets in Redis.
+    pub(super) fn sets(&self) -> &[String] {
+        &self.sets
+    }
+
+    /// The commands.
+    pub(super) fn scored(&self) -> &ScoredSets {
+        &self.scored
+    }
+
+    /// Reads a score.
+    pub(super) fn read_score(&self, score: f64) -> Score {
+        Score::read(score, self.config.unit)
+    }
+
+    /// The score of a request that a program would write for this time.
+    pub(super) fn request_score(&self, due: UnixMs) -> f64 {
+        Score::request(due, self.config.unit)
+    }
+
+    /// Returns the task of a member.
+    pub(super) fn key_of(&self, member: &[u8]) -> Result<TaskKey, Foreign> {
+        self.config.member.key_of(member)
+    }
+
+    /// The entry of a task with a score.
+    fn entry(&self, key: &TaskKey, score: f64) -> ScoredEntry {
+        let (member, other) = self.config.member.members_of(key);
+        ScoredEntry {
+            home: usize::from(KeyBucket::of(key).number()) % self.sets.len(),
+            member,
+            other,
+            score,
+        }
+    }
+
+    /// Writes the entries of alarms. Returns an answer for each, in order.
+    pub(super) async fn write<'a>(
+        &self,
+        alarms: impl Iterator<Item = &'a Alarm>,
+        mode: WriteMode,
+    ) -> Result<Vec<EntryAnswer>, RedisError> {
+        let entries: Vec<ScoredEntry> = alarms
+            .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due)))
+            .collect();
+        let written = self
+            .scored
+            .write(&self.sets, &entries, Place::AnySet, mode)
+            .await;
+        written
+    }
+
+    /// Changes entries whose score is still the one that was read.
+    pub(super) async fn change(
+        &self,
+        changes: &[ScoreChange],
+    ) -> Result<Vec<EntryAnswer>, RedisError> {
+        self.scored.change(&self.sets, changes).await
+    }
+
+    /// Removes our own entries of these alarms, unless they are for a later time.
+    pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
+        let entries: Vec<ScoredEntry> = ended
+            .iter()
+            .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due)))
+            .collect();
+        let settled = self.scored.settle(&self.sets, &entries, Place::AnySet);
+        settled.await.map(drop)
+    }
+
+    /// Removes the entries of these tasks.
+    pub(super) async fn remove(&self, keys: &[TaskKey]) -> Result<(), RedisError> {
+        let entries: Vec<ScoredEntry> = keys
+            .iter()
+            .map(|key| self.entry(key, f64::INFINITY))
+            .collect();
+        let removed = self.scored.remove(&self.sets, &entries, Place::AnySet);
+        removed.await.map(drop)
+    }
+
+    /// Returns what the sets hold for each task, in order: a request of a program before our own entry.
+    pub(super) async fn find(&self, keys: &[TaskKey]) -> Result<Vec<Option<Score>>, RedisError> {
+        let members: Vec<_> = keys
+            .iter()
+            .map(|key| self.config.member.members_of(key))
+            .collect();
+        let forms: Vec<&str> = members
+            .iter()
+            .flat_map(|(member, other)| [Some(&**member), other.as_deref()])
+            .flatten()
+            .collect();
+        let mut found: Vec<Option<f64>> = vec![None; forms.len()];
+        for set in &self.sets {
+            let scores = self.scored.scores(set, &forms).await?;
+            for (found, score) in found.iter_mut().zip(scores) {
+                *found = lower(*found, score);
+            }
+        }
+        let mut found = found.into_iter();
+        let mut next = || found.next().flatten();
+        let of_task = members.iter().map(|(_, other)| {
+            let score = next();
+            match other {
+                Some(_) => lower(score, next()),
+                None => score,
+            }
+        });
+        let scores: Vec<Option<f64>> = of_task.collect();
+        let read = |score: Option<f64>| score.map(|score| self.read_score(score));
+        Ok(scores.into_iter().map(read).collect())
+    }
+}
+
+/// The lower of two scores, if any. A request of a program is lower than an entry of our own.
+fn lower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

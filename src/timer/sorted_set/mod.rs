@@ -1,0 +1,275 @@
+//! Sorted sets: every pending task is an entry, whose score is its due time.
+//!
+//! Programs add entries with `ZADD`, move them with another one, and cancel with `ZREM`. An entry of a program is a
+//! *request*: it is proposed to the engine, and acknowledged once the ledger holds its task, by a score in microseconds.
+//! So new requests are found by their scores, however many entries wait. Signals are raised from memory.
+
+mod absence;
+mod entries;
+mod inbox;
+mod mark;
+mod near;
+mod requests;
+mod score;
+mod session;
+mod state;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::entries::Entries;
+use self::score::Score;
+use self::session::Sessions;
+use self::state::State;
+use super::{
+    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Standing, Timer,
+    TimerError,
+};
+use crate::clock::LedgerClock;
+use crate::config::{RedisConfig, SortedSetConfig};
+use crate::redis::{Commands, Endpoint, EntryAnswer, Keyspace, RedisError, ScoreChange, WriteMode};
+use crate::task::{TaskKey, UnixMs};
+use crate::telemetry::Metrics;
+
+/// The timer that uses sorted sets.
+pub struct SortedSet {
+    state: Arc<State>,
+    sessions: Arc<Sessions>,
+}
+
+impl SortedSet {
+    /// Does no I/O: connections are opened on first use.
+    ///
+    /// # Errors
+    /// If the URL cannot be parsed.
+    pub fn new(
+        redis: &RedisConfig,
+        sets: SortedSetConfig,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RedisError> {
+        let commands = Commands::new(Endpoint::new(redis)?);
+        let keyspace = Keyspace::new(commands.clone(), &redis.key_prefix);
+        let entries = Entries::new(commands, redis, sets);
+        let state = Arc::new(State::new(entries, keyspace, clock, metrics));
+        Ok(Self {
+            sessions: Arc::new(Sessions::new(Arc::clone(&state))),
+            state,
+        })
+    }
+}
+
+#[async_trait]
+impl Timer for SortedSet {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        self.state.set_sink(Some(Arc::clone(&sink)));
+        // Separate tasks, so that signals do not wait for Redis. All end with the set.
+        let mut parts = JoinSet::new();
+        let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
+        parts.spawn(async move { match state.signals.raise(to.as_ref()).await {} });
+        let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
+        parts.spawn(async move { match state.check_entries(to.as_ref()).await {} });
+        let sessions = Arc::clone(&self.sessions);
+        parts.spawn(async move { sessions.run(sink.as_ref()).await });
+        if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        parts.shutdown().await;
+        self.state.set_sink(None);
+        self.sessions.stopped();
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let written = match mode {
+            ArmMode::Replace => self.state.replace(alarms).await,
+            ArmMode::IfMissing => self.state.repair(alarms).await,
+        };
+        let written = written.map_err(|error| failed("cannot write entries", error))?;
+        Ok(Armed {
+            written,
+            present: alarms.len() - written,
+        })
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.state.signals.forget(keys);
+        self.state.absences.forget(keys);
+        let removed = self.state.entries.remove(keys).await;
+        removed.map_err(|error| failed("cannot remove entries", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.state.entries.find(keys).await;
+        let found = found.map_err(|error| failed("cannot query entries", error))?;
+        let now = self.state.clock.now();
+        let remaining = |score: Option<Score>| match score {
+            None => Remaining::Missing,
+            Some(Score::Never) => Remaining::Forever,
+            Some(Score::RequestNow) => Remaining::Ms(0),
+            Some(Score::Own(due) | Score::Request(due)) => {
+                Remaining::Ms(due.since(now).as_millis() as u64)
+            }
+        };
+        Ok(found.into_iter().map(remaining).collect())
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        self.state.expect(alarms);
+    }
+
+    fn keeps_entries(&self) -> bool {
+        true
+    }
+
+    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        let acknowledged = self.state.acknowledge(entries).await;
+        acknowledged.map_err(|error| failed("cannot acknowledge entries", error))
+    }
+
+    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
+        let settled = self.state.entries.settle(ended).await;
+        settled.map_err(|error| failed("cannot remove entries of ended tasks", error))
+    }
+
+    async fn audited(&self, began: UnixMs) {
+        let State {
+            entries,
+            keyspace,
+            clock,
+            marks,
+            ..
+        } = &*self.state;
+        self.sessions.audited_within(clock.now().since(began));
+        if let Err(error) = marks.audited(entries, keyspace, began).await {
+            self.state
+                .warn("cannot mark the sorted sets after an audit", &error);
+        }
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        Some(self.sessions.is_up())
+    }
+}
+
+impl State {
+    /// Writes entries over any that exist. Returns how many were written.
+    async fn replace(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
+        let written = self
+            .entries
+            .write(alarms.iter(), WriteMode::Replace)
+            .await?;
+        Ok(written.len())
+    }
+
+    /// Writes entries that are missing, and moves those whose time has passed. Returns how many were written. While
+    /// absence is evidence, a missing entry is reported first.
+    async fn repair(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
+        let heard = self.clock.now();
+        let now = Score::own(heard);
+        let answers = self
+            .entries
+            .write(alarms.iter(), WriteMode::Move { now })
+            .await?;
+        let written = answers
+            .iter()
+            .filter(|answer| **answer == EntryAnswer::Written);
+        let written = written.count();
+        let missing = alarms.iter().zip(&answers);
+        let missing = missing.filter(|(_, answer)| **answer == EntryAnswer::Missing);
+        let missing: Vec<Alarm> = missing.map(|(alarm, _)| alarm.clone()).collect();
+        if missing.is_empty() {
+            return Ok(written);
+        }
+        let lost = match self.absence_counts().await? {
+            false => missing,
+            true => match self.sink() {
+                Some(sink) => self.absences.report(missing, heard, sink.as_ref()),
+                // A daemon has to decide.
+                None => Vec::new(),
+            },
+        };
+        let mode = WriteMode::Keep { now };
+        let answers = self.entries.write(lost.iter(), mode).await?;
+        let restored = answers
+            .iter()
+            .filter(|answer| **answer == EntryAnswer::Written);
+        Ok(written + restored.count())
+    }
+
+    /// Answers requests of programs.
+    async fn acknowledge(&self, answers: &[Acknowledgement]) -> Result<(), RedisError> {
+        let (mut changes, mut asked) = (Vec::new(), Vec::new());
+        {
+            let mut requests = self.requests();
+            for Acknowledgement {
+                key,
+                requested,
+                standing,
+            } in answers
+            {
+                let Some((entry, score)) = requests.proposed(key, *requested) else {
+                    continue;
+                };
+                let to = match standing {
+                    Standing::Pending(due) => Some(Score::own(*due)),
+                    Standing::Ended => None,
+                    Standing::Refused => {
+                        requests.refused(&entry, score);
+                        continue;
+                    }
+                };
+                changes.push(ScoreChange {
+                    set: entry.0,
+                    member: entry.1.clone(),
+                    from: score,
+                    to,
+                });
+                asked.push((key, *requested, entry, score));
+            }
+        }
+        let heard = self.clock.now();
+        let answers = self.entries.change(&changes).await?;
+        let mut missing = Vec::new();
+        {
+            let mut requests = self.requests();
+            for ((key, due, entry, score), answer) in asked.into_iter().zip(answers) {
+                match answer {
+                    EntryAnswer::Written => requests.answered(&entry, score),
+                    EntryAnswer::Kept => {}
+                    EntryAnswer::Missing => {
+                        requests.forget(&entry);
+                        missing.push(Alarm {
+                            key: key.clone(),
+                            due,
+                            arming: None,
+                        });
+                    }
+                }
+            }
+        }
+        // A program has removed them meanwhile.
+        if !missing.is_empty()
+            && let Some(sink) = self.sink()
+            && self.absence_counts().await?
+        {
+            let _ = self.absences.report(missing, heard, sink.as_ref());
+        }
+        Ok(())
+    }
+}
+
+/// The error of a command.
+fn failed(what: &'static str, error: RedisError) -> TimerError {
+    let passes = error.is_transient();
+    let what = match error.is_wrong_type() {
+        true => format!("{what}: a key of `sorted_set.keys` is not a sorted set"),
+        false => what.to_owned(),
+    };
+    let error = TimerError::new(what, error);
+    if passes { error } else { error.lasting() }
+}

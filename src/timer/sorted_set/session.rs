@@ -1,0 +1,251 @@
+//! Sessions: one connection to Redis each, from connecting to its loss. A session looks at the sets when they change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::inbox::Inbox;
+use super::near::Near;
+use super::state::State;
+use crate::redis::{Connected, Loss, NotifyFlags, RedisError, Role, Subscription, notify_flags};
+use crate::task::{Backoff, RetryPolicy};
+use crate::timer::{Cause, SignalSink};
+
+/// Pause between two looks if no events come.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The same if events come: each change is heard of, and the near entries reach further than this.
+const LOOK_EVERY_WITH_EVENTS: Duration = Duration::from_millis(500);
+
+/// Shortest pause between two looks, and per entry that was read: a look at many entries that wait for their adoption
+/// is not repeated at once.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_PER_ENTRY: Duration = Duration::from_micros(20);
+
+/// Shortest time between two passes over the near entries.
+const NEAR_EVERY: Duration = Duration::from_millis(100);
+
+/// Time between two checks of role, marks and flags.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// Backoff between sessions: up to 5 s.
+const RECONNECT: RetryPolicy = RetryPolicy {
+    backoff: Backoff::Exponential {
+        base: Duration::from_millis(100),
+        max: Duration::from_secs(4),
+    },
+    max_attempts: u16::MAX,
+    jitter: 0.25,
+    deadline: None,
+};
+
+/// A session that lasted this long is followed by the next one at once.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// Runs sessions, one after the other.
+pub(super) struct Sessions {
+    state: Arc<State>,
+    /// True while a session reads the sets.
+    up: AtomicBool,
+    /// True while events of the sets arrive.
+    hears: AtomicBool,
+    /// True if a program has removed an entry since the last audit was requested.
+    removed: AtomicBool,
+    /// When the engine may be asked for the next audit because of removed entries.
+    audits: Audits,
+}
+
+/// Spaces audits that removed entries cause, so that they take a tenth of the time at most.
+#[derive(Default)]
+struct Audits(std::sync::Mutex<Option<Instant>>);
+
+impl Audits {
+    fn are_due(&self) -> bool {
+        self.next().is_none_or(|next| Instant::now() >= next)
+    }
+
+    fn rest(&self, duration: Duration) {
+        *self.next() = Some(Instant::now() + duration);
+    }
+
+    fn next(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.0.lock().expect("nothing panics while holding a time")
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(state: Arc<State>) -> Self {
+        Self {
+            state,
+            up: AtomicBool::new(false),
+            hears: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            audits: Audits::default(),
+        }
+    }
+
+    /// True while a session reads the sets.
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// Marks the session as ended.
+    pub(super) fn stopped(&self) {
+        self.set_up(false);
+    }
+
+    /// Notes that an audit took this long.
+    pub(super) fn audited_within(&self, duration: Duration) {
+        const BETWEEN_MIN: Duration = Duration::from_secs(30);
+        self.audits.rest(BETWEEN_MIN.max(duration * 10));
+    }
+
+    /// Runs sessions forever.
+    pub(super) async fn run(&self, sink: &dyn SignalSink) {
+        self.set_up(false);
+        let (mut failures, mut sessions) = (0u16, 0u64);
+        loop {
+            let began = Instant::now();
+            let ended = self.session(sink, sessions > 0).await;
+            if self.is_up() {
+                sessions += 1;
+            }
+            self.set_up(false);
+            self.hears.store(false, Ordering::Relaxed);
+            match ended {
+                Ok(loss) => {
+                    tracing::warn!(redis.node = self.state.node(), reason = %loss, "lost the connection to the sorted sets");
+                }
+                Err(error) => self.state.warn(
+                    "cannot read the sorted sets: tasks run from the ledger alone meanwhile",
+                    &error,
+                ),
+            }
+            failures = match began.elapsed() >= STABLE_AFTER {
+                true => 1,
+                false => failures.saturating_add(1),
+            };
+            sleep(RECONNECT.delay(failures, rand::random())).await;
+        }
+    }
+
+    /// Runs one session. Returns how its connection was lost.
+    async fn session(&self, sink: &dyn SignalSink, again: bool) -> Result<Loss, RedisError> {
+        let state = &self.state;
+        let mut connected = Connected::open(state.keyspace.commands().endpoint()).await?;
+        state.keyspace.commands().forget_failures();
+        self.check(sink).await?;
+        match connected.subscribe_keys(state.entries.sets()).await {
+            Ok(()) => {}
+            Err(error) if error.is_refusal() => state.warn(
+                "may not subscribe to the events of the sorted sets: looking at them every 100 ms",
+                &error,
+            ),
+            Err(error) => return Err(error),
+        }
+        self.set_up(true);
+        if again {
+            state.metrics.resubscribed();
+        }
+        // What happened before is not known.
+        sink.sweep(Cause::Subscribed);
+        sink.audit(Cause::Subscribed);
+        tokio::select! {
+            loss = self.listen(connected.subscription().0) => Ok(loss),
+            ended = self.look(sink) => ended,
+            ended = self.recheck(sink) => ended,
+        }
+    }
+
+    async fn listen(&self, subscription: Subscription) -> Loss {
+        let event = |_: &str, event: &[u8]| {
+            self.state.metrics.event_received();
+            self.hears.store(true, Ordering::Relaxed);
+            if event == b"zrem" {
+                self.removed.store(true, Ordering::Relaxed);
+            }
+            self.state.changed.notify_one();
+        };
+        subscription.receive(event).await
+    }
+
+    /// Looks at the sets whenever they change, and from time to time.
+    async fn look(&self, sink: &dyn SignalSink) -> Result<Loss, RedisError> {
+        let state = &self.state;
+        let mut inbox = Inbox::new(Arc::clone(state));
+        let mut near = Near::new(Arc::clone(state));
+        let mut near_at = Instant::now();
+        loop {
+            let began = Instant::now();
+            let look = inbox.look(sink).await?;
+            if began >= near_at {
+                near_at = began + NEAR_EVERY;
+                near.pass(sink).await?;
+            }
+            if self.removed.load(Ordering::Relaxed) && self.audits.are_due() {
+                self.removed.store(false, Ordering::Relaxed);
+                sink.audit(Cause::Asked);
+            }
+            let entries = u32::try_from(look.read).unwrap_or(u32::MAX);
+            let pause = PAUSE_MIN.max(PAUSE_PER_ENTRY.saturating_mul(entries));
+            sleep_until(began + pause).await;
+            if !look.unfinished {
+                let hears = self.hears.load(Ordering::Relaxed);
+                let every = match hears {
+                    true => LOOK_EVERY_WITH_EVENTS,
+                    false => LOOK_EVERY,
+                };
+                let changed = timeout(every, state.changed.notified()).await;
+                if changed.is_err() && hears && look.new > 0 {
+                    // A new request of which no event told: events do not come any more.
+                    self.hears.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Checks role, marks and flags, again and again.
+    async fn recheck(&self, sink: &dyn SignalSink) -> Result<Loss, RedisError> {
+        loop {
+            sleep(CHECK_EVERY).await;
+            self.check(sink).await?;
+            self.state.requests().shrink();
+        }
+    }
+
+    /// Checks that the server is the master, marks sets that have lost their data, and reads whether events come.
+    async fn check(&self, sink: &dyn SignalSink) -> Result<(), RedisError> {
+        let state = &self.state;
+        let server = state.keyspace.server().await?;
+        if server.role == Some(Role::Replica) {
+            return Err(RedisError::Replica(None));
+        }
+        if let Some(run_id) = server.run_id {
+            let now = state.clock.now();
+            let checked = state.marks.check(&state.entries, &run_id, now, sink).await;
+            match checked {
+                // Without a mark, absence is no evidence; all else works.
+                Err(error) if error.is_refusal() => {
+                    state.warn(
+                        "cannot mark the sorted sets: entries that programs remove cancel no task",
+                        &error,
+                    );
+                }
+                checked => checked?,
+            }
+        }
+        let flags = notify_flags(state.keyspace.commands()).await?;
+        if let Some(flags) = flags {
+            let announced = NotifyFlags::announce_sorted_sets(&flags);
+            self.hears.store(announced, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Relaxed);
+        self.state.metrics.subscription(self.state.node(), up);
+    }
+}
