@@ -9,6 +9,7 @@ mod mysql;
 mod sandbox;
 mod server_defaults;
 mod timers;
+mod sorted_set;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]

@@ -1,0 +1,6 @@
+//! Daemons with `timer = "sorted_set"` against real servers.
+
+#![allow(clippy::unwrap_used, reason = "in a test it stops where it went wrong")]
+
+mod producers;
+mod queue;
