@@ -1,7 +1,7 @@
 //! Adoption candidates: observed keys that wait to be compared with the ledger, bounded and coalesced by key.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -47,11 +47,12 @@ struct Entries {
     added: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Entry {
     ready: Instant,
     number: u64,
     seen: Seen,
+    payload: Option<Arc<str>>,
     senior: Option<SeniorListener>,
     latest: Instant,
 }
@@ -128,9 +129,10 @@ impl Candidates {
         self.arrived.notify_one();
     }
 
-    /// Removes the candidate of a key, and returns its observation.
-    pub fn take(&self, key: &TaskKey) -> Option<Seen> {
-        self.entries().remove(key).map(|entry| entry.seen)
+    /// Removes the candidate of a key, and returns its observation and payload.
+    pub fn take(&self, key: &TaskKey) -> Option<(Seen, Option<Arc<str>>)> {
+        let entry = self.entries().remove(key)?;
+        Some((entry.seen, entry.payload))
     }
 
     /// Forgets the candidate of a key that this system has armed itself since. A deletion by a program is still
@@ -149,6 +151,7 @@ impl Candidates {
         let candidate = |(key, entry): (TaskKey, Entry)| AdoptionCandidate {
             key,
             seen: entry.seen,
+            payload: entry.payload,
         };
         entries.by_key.into_iter().map(candidate).collect()
     }
@@ -199,14 +202,18 @@ impl Entries {
         senior: Option<SeniorListener>,
         latest: Instant,
     ) -> bool {
-        let AdoptionCandidate { key, seen } = candidate;
+        let AdoptionCandidate { key, seen, payload } = candidate;
         let before = self.remove(&key);
         if self.by_key.len() >= WAITING_MAX {
             return false;
         }
         // Arming a key repeatedly does not postpone the adoption.
-        let ready = before.map_or(ready, |before| ready.min(before.ready));
-        let latest = before.map_or(latest, |before| latest.min(before.latest));
+        let ready = before
+            .as_ref()
+            .map_or(ready, |before| ready.min(before.ready));
+        let latest = before
+            .as_ref()
+            .map_or(latest, |before| latest.min(before.latest));
         self.added += 1;
         let number = self.added;
         self.by_time.insert((ready, number), key.clone());
@@ -214,6 +221,7 @@ impl Entries {
             ready,
             number,
             seen,
+            payload,
             senior,
             latest,
         };
@@ -251,12 +259,13 @@ impl Entries {
             if let Some(entry) = self.by_key.remove(&key) {
                 let Entry {
                     seen,
+                    payload,
                     senior,
                     latest,
                     ..
                 } = entry;
                 ready.push(Ready {
-                    candidate: AdoptionCandidate { key, seen },
+                    candidate: AdoptionCandidate { key, seen, payload },
                     senior,
                     latest,
                 });
@@ -290,6 +299,7 @@ mod tests {
                 kept_since: None,
                 meant: None,
             }),
+            payload: None,
         }
     }
 

@@ -326,7 +326,8 @@ impl Claimer {
     fn adopt_expired(&self, keys: impl IntoIterator<Item = TaskKey>, wait: Duration) {
         let now = self.deps.ledger.clock().now();
         for key in keys {
-            let seen = match self.candidates.take(&key) {
+            let (waiting, payload) = self.candidates.take(&key).unzip();
+            let seen = match waiting {
                 // An observation of the live key says more. The row is written as the key was seen, so that another
                 // daemon that saw the key too recognizes the arming.
                 Some(Seen::Armed(seen)) if seen.meant.is_none() => Seen::Armed(Countdown {
@@ -336,7 +337,9 @@ impl Claimer {
                 Some(seen @ (Seen::Expired(_) | Seen::Requested { .. })) => seen,
                 Some(Seen::Armed(_) | Seen::Disarmed(_)) | None => Seen::Expired(now),
             };
-            if !self.candidates.add(AdoptionCandidate { key, seen }, wait) {
+            let payload = payload.flatten();
+            let candidate = AdoptionCandidate { key, seen, payload };
+            if !self.candidates.add(candidate, wait) {
                 self.deps.metrics.dropped(DropReason::CandidateOverflow, 1);
             }
         }

@@ -21,6 +21,9 @@ pub struct AdoptionRequest {
     pub from_key: bool,
     /// The row on which the decision is based; `None` if there was none.
     pub over: Option<Lookup>,
+    /// The payload, JSON, at most [`PAYLOAD_BYTES_MAX`](crate::task::PAYLOAD_BYTES_MAX) bytes. `None`: an unfinished task
+    /// keeps the payload that it has.
+    pub payload: Option<String>,
 }
 
 /// Result of [`Adoption::adopt`] for one key.

@@ -129,7 +129,7 @@ impl KeyInspector {
     fn report_unseen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
         let expired = Countdown::expired(self.clock.now(), self.ledger_time(since));
         let seen = Seen::Armed(expired);
-        sink.propose(AdoptionCandidate { key, seen });
+        sink.propose(AdoptionCandidate::of_key(key, seen));
     }
 
     /// Converts an instant of this process to the ledger's clock.
@@ -210,7 +210,7 @@ impl KeyInspector {
     /// Reports a key that was armed and is missing, although no `expired` event arrived. Counts only without a row.
     fn report_missed(&self, key: TaskKey, sink: &dyn SignalSink) {
         let seen = Seen::Expired(self.clock.now());
-        sink.propose(AdoptionCandidate { key, seen });
+        sink.propose(AdoptionCandidate::of_key(key, seen));
     }
 
     /// Waits for changed keys, and takes a batch of them.
@@ -262,7 +262,7 @@ impl KeyInspector {
                         kept_since: None,
                         meant: value.due(),
                     });
-                    sink.propose(AdoptionCandidate { key, seen });
+                    sink.propose(AdoptionCandidate::of_key(key, seen));
                 }
                 (Ttl::Missing | Ttl::Forever, Change::Disarmed) => disarmed.push((key, heard)),
                 (Ttl::Missing, Change::Armed) => self.report_missing(key, inspected, sink),
@@ -306,7 +306,7 @@ impl KeyInspector {
         }
         for (key, heard) in keys {
             let seen = Seen::Disarmed(heard);
-            sink.propose(AdoptionCandidate { key, seen });
+            sink.propose(AdoptionCandidate::of_key(key, seen));
         }
     }
 

@@ -7,6 +7,7 @@
 mod alarm_clock;
 mod due_queue;
 mod due_signals;
+mod error;
 mod hints;
 pub mod key_expiry;
 mod key_inspector;
@@ -23,6 +24,7 @@ pub mod sorted_set;
 
 pub(crate) use alarm_clock::AlarmClock;
 pub(crate) use due_queue::DueQueue;
+pub use error::TimerError;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +138,19 @@ pub struct AdoptionCandidate {
     pub key: TaskKey,
     /// The evidence.
     pub seen: Seen,
+    /// The payload for the row: JSON of the program's entry. A key has none.
+    pub payload: Option<Arc<str>>,
+}
+
+impl AdoptionCandidate {
+    /// Creates a candidate without a payload.
+    pub fn of_key(key: TaskKey, seen: Seen) -> Self {
+        Self {
+            key,
+            seen,
+            payload: None,
+        }
+    }
 }
 
 /// The evidence about a key.
@@ -361,42 +376,4 @@ pub struct Hearing {
     pub all: bool,
     /// It can forward events to other daemons.
     pub forwards: bool,
-}
-
-/// Error of a timer.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct TimerError {
-    message: String,
-    transient: bool,
-    #[source]
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
-
-impl TimerError {
-    /// Creates a transient error that keeps its cause.
-    pub fn new(
-        message: impl Into<String>,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
-        Self {
-            message: message.into(),
-            transient: true,
-            source: Some(source.into()),
-        }
-    }
-
-    /// Marks the error as permanent until an operator acts.
-    #[must_use]
-    pub fn lasting(self) -> Self {
-        Self {
-            transient: false,
-            ..self
-        }
-    }
-
-    /// True if the same call may succeed later.
-    pub fn is_transient(&self) -> bool {
-        self.transient
-    }
 }

@@ -255,6 +255,7 @@ impl World {
             heard,
             from_key: true,
             over: seen,
+            payload: None,
         };
         let adopted = self.ledger.adopt(&[found]).await.unwrap().remove(0);
         assert!(matches!(adopted, Adopted::Written(_)), "{adopted:?}");

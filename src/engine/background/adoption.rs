@@ -200,6 +200,7 @@ impl Adopter {
                                 heard,
                                 from_key: true,
                                 over: lookup,
+                                payload: candidate.payload.as_deref().map(str::to_owned),
                             },
                             candidate,
                             reason: match decision {
@@ -433,6 +434,7 @@ fn adoption_request(
         // A key of ours that a program gave another expiry does not change the origin of the task.
         from_key: seen.meant.is_none(),
         over,
+        payload: None,
     }
 }
 

@@ -21,17 +21,22 @@ impl Adoption for MemoryLedger {
                 heard,
                 from_key,
                 over,
+                payload,
             } = found;
             let heard = *heard.min(due);
             match (table.of_key(key), over) {
                 (None, None) => {
-                    let id = table.create(&NewTask::new(key.clone(), *due), heard).id;
+                    let task = NewTask {
+                        payload: payload.clone(),
+                        ..NewTask::new(key.clone(), *due)
+                    };
+                    let id = table.create(&task, heard).id;
                     let row = table.rows.get_mut(&id).expect("just created");
                     row.origin = Origin::Key;
                     Adopted::Written(row.arming())
                 }
                 (Some(row), Some(over)) if row.is_unchanged_since(over, now) => {
-                    row.adopt(*due, heard, *from_key);
+                    row.adopt(*due, heard, *from_key, payload.clone());
                     Adopted::Written(row.arming())
                 }
                 _ => Adopted::Overtaken,

@@ -65,7 +65,10 @@ impl MysqlLedger {
         let insert = batch.iter().fold(insert, |insert, found| {
             let heard = found.heard.min(found.due);
             let insert = insert.bind(found.key.to_string());
-            insert.bind(heard.0).bind(found.due.0)
+            insert
+                .bind(heard.0)
+                .bind(found.due.0)
+                .bind(found.payload.clone())
         });
         conn.execute(insert).await.map(drop)
     }

@@ -117,12 +117,14 @@ impl MysqlLedger {
             heard,
             from_key,
             over,
+            payload,
         } = found;
         // Created when it was armed: its lateness counts from its due time, however late the row is written.
         let heard = *heard.min(due);
         let Some(over) = over else {
             let insert = statement(self.queries.plain(queries::ADOPT_NEW));
             let insert = insert.bind(key.to_string()).bind(heard.0).bind(due.0);
+            let insert = insert.bind(payload.clone());
             let row = conn.insert(insert).await?;
             return Ok(Adopted::Written(Arming { row, due: *due }));
         };
@@ -145,6 +147,7 @@ impl MysqlLedger {
         let update = statement(self.queries.plain(queries::ADOPT_OVER))
             .bind(heard.0)
             .bind(*from_key)
+            .bind(payload.clone())
             .bind(due.0)
             .bind(arming.row)
             .bind(arming.due.0)

@@ -46,17 +46,17 @@ impl KeyInspector {
             Found {
                 value: Value::Foreign,
                 ttl: Ttl::Ms(left_ms),
-            } => Some(AdoptionCandidate {
-                key,
-                seen: Seen::Armed(Countdown {
+            } => {
+                let seen = Seen::Armed(Countdown {
                     due: answered.plus(Duration::from_millis(left_ms)),
                     slack: answered.since(asked),
                     alive_at: Some(asked),
                     heard: None,
                     kept_since,
                     meant: None,
-                }),
-            }),
+                });
+                Some(AdoptionCandidate::of_key(key, seen))
+            }
             _ => None,
         };
         Ok(ArmedPage {

@@ -98,10 +98,7 @@ fn armed(key: &TaskKey) -> AdoptionCandidate {
         kept_since: None,
         meant: None,
     });
-    AdoptionCandidate {
-        key: key.clone(),
-        seen,
-    }
+    AdoptionCandidate::of_key(key.clone(), seen)
 }
 
 /// An engine on this ledger whose timer sees this; and a word of each run of its only handler, of `Job@m`.
@@ -199,6 +196,7 @@ async fn an_event_that_met_an_outage_does_not_run_a_finished_task_again() {
         heard: UnixMs(START.0 - 5_000),
         from_key: true,
         over: None,
+        payload: None,
     };
     inner.adopt(&[adopted]).await.unwrap();
     let timer = Sees {
@@ -232,6 +230,7 @@ async fn adopt_while(
         heard: UnixMs(START.0 - 10_000),
         from_key: true,
         over: None,
+        payload: None,
     };
     ledger.adopt(&[adopted]).await.unwrap();
     let timer = Sees {

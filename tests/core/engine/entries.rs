@@ -1,11 +1,12 @@
 //! A timer whose entries stay until they are removed: the engine answers entries of programs, and reports ended tasks.
 
+use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::ledger::{Claims, NewTask, Producer};
+use lapsed::ledger::{Admin, Claims, NewTask, Producer};
 use lapsed::task::{State, TaskKey, UnixMs};
 use lapsed::timer::{
     Acknowledgement, AdoptionCandidate, Alarm, ArmMode, Armed, ArmedPage, Remaining, Seen, Signal,
@@ -16,6 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::rig::{START, parts};
+
+/// The payload of an entry.
+const PAYLOAD: &str = r#"{"uid":7}"#;
 
 /// A timer that keeps entries, and what the engine told it.
 struct Entries {
@@ -31,12 +35,11 @@ struct Entries {
 impl Timer for Entries {
     async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
         for (key, due) in &self.requested {
+            let heard = UnixMs(START.0 + 60_000);
             sink.propose(AdoptionCandidate {
                 key: key.clone(),
-                seen: Seen::Requested {
-                    due: *due,
-                    heard: UnixMs(START.0 + 60_000),
-                },
+                seen: Seen::Requested { due: *due, heard },
+                payload: Some(PAYLOAD.into()),
             });
         }
         let mut alarms = self.alarms.lock().unwrap().take().expect("run once");
@@ -160,8 +163,14 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
         .map(|entry| (&entry.key, entry.due))
         .collect();
     assert_eq!(gone, [(&done, due(-1)), (&new, due(-5_000))]);
-    let row = ledger.look_up(&[new]).await.unwrap().remove(0);
+    let row = ledger
+        .look_up(slice::from_ref(&new))
+        .await
+        .unwrap()
+        .remove(0);
     assert_eq!(row.unwrap().state, State::Dead);
+    let task = ledger.find(&new).await.unwrap().unwrap();
+    assert_eq!(task.payload.as_deref(), Some(PAYLOAD));
     stop.send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(60), engine)
         .await

@@ -82,7 +82,7 @@ impl Second {
     fn sees(&self, key: &TaskKey, seen: Seen) {
         let sink = self.timer.0.lock().unwrap().clone().unwrap();
         let key = key.clone();
-        sink.propose(AdoptionCandidate { key, seen });
+        sink.propose(AdoptionCandidate::of_key(key, seen));
     }
 
     fn armed_for_a_minute(&self) -> Seen {
@@ -152,6 +152,7 @@ async fn a_deletion_that_waits_is_not_forgotten_when_the_key_is_armed_again_by_a
         heard: second.now(),
         from_key: true,
         over: None,
+        payload: None,
     };
     second.ground.ledger.adopt(&[adopted]).await.unwrap();
     second.sees(&key(), Seen::Disarmed(second.now()));

@@ -88,7 +88,7 @@ async fn an_acl_user_with_the_documented_rights_hears_what_programs_do_to_keys()
     let mut admin = admin(&redis).await;
     let sighted = |name: &'static str, is_armed: bool| {
         move |event: &Recorded| {
-            matches!(event, Recorded::Proposed(AdoptionCandidate { key: of, seen })
+            matches!(event, Recorded::Proposed(AdoptionCandidate { key: of, seen, .. })
                 if *of == key(name) && matches!(seen, Seen::Armed(_)) == is_armed)
         }
     };

@@ -23,6 +23,7 @@ macro_rules! rules {
     };
 }
 
+mod adopted_tasks;
 mod adoption;
 mod arming;
 mod cancelling;
@@ -54,6 +55,7 @@ mod in_mysql {
         cancelling::every_rule(ledger).await;
         scans::every_rule(ledger).await;
         adoption::every_rule(ledger).await;
+        adopted_tasks::every_rule(ledger).await;
         history::every_rule(ledger).await;
         dead_letters::every_rule(ledger).await;
         pruning::every_rule(ledger).await;

@@ -21,6 +21,7 @@ fn found(key: TaskKey, due: UnixMs) -> AdoptionRequest {
         heard: UnixMs(due.0 - 60_000),
         from_key: true,
         over: None,
+        payload: None,
     }
 }
 

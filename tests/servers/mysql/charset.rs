@@ -26,6 +26,7 @@ fn found(text: &str) -> AdoptionRequest {
         heard: UnixMs(1),
         from_key: true,
         over: None,
+        payload: None,
     }
 }
 

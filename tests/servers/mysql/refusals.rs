@@ -33,6 +33,7 @@ async fn only_errors_about_data_are_final() {
         heard: UnixMs(1),
         from_key: true,
         over: None,
+        payload: None,
     };
     let number = std::sync::Arc::new(std::sync::atomic::AtomicU16::new(0));
     let told = std::sync::Arc::clone(&number);

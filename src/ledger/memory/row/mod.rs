@@ -107,7 +107,13 @@ impl Row {
 
     /// Turns the row into another arming, on behalf of a key. A task that has not finished keeps payload, tag, limit and
     /// recurrence.
-    pub(super) fn adopt(&mut self, due: UnixMs, heard: UnixMs, from_key: bool) {
+    pub(super) fn adopt(
+        &mut self,
+        due: UnixMs,
+        heard: UnixMs,
+        from_key: bool,
+        payload: Option<String>,
+    ) {
         let keeps = self.status == Status::Unprocessed;
         let before = self.clone();
         *self = Self {
@@ -125,6 +131,9 @@ impl Row {
             self.tag = before.tag;
             self.max_attempts = before.max_attempts;
             self.recurrence = before.recurrence;
+        }
+        if payload.is_some() {
+            self.payload = payload;
         }
     }
 

@@ -3,8 +3,8 @@
 /// `adopt` of a key without a row. One row only: a statement that waits for the lock of one row while it holds another's could
 /// deadlock with a program that writes such rows in a transaction. First writer wins; duplicate key (1062) means that the
 /// row exists already. Unique key.
-pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) \
-     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
+pub const ADOPT_NEW: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at, payload) \
+     VALUES (?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time, ?)";
 
 /// `adopt` of many keys, before [`ADOPT_MANY`]: returns the rows that exist, and fails at once where another session is
 /// writing one. If a program's transaction had to wait for such a statement, the server could roll it back to end a
@@ -14,17 +14,17 @@ pub const ADOPT_LOOK: &str =
 
 /// `adopt` of many keys without rows, if [`ADOPT_LOOK`] has found nothing in the way: [`ADOPT_NEW`] for each, all or none.
 /// Unique key.
-pub const ADOPT_MANY: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at) VALUES {rows}";
+pub const ADOPT_MANY: &str = "INSERT INTO `{t}` (`key`, start_time, end_time, status, sts, adopted, changed_at, payload) VALUES {rows}";
 pub(super) const ADOPT_ROW: &str =
-    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time)";
+    "(?, CAST(? AS SIGNED) / 1000, CAST(? AS SIGNED) / 1000, 0, 0, 1, start_time, ?)";
 
 /// `adopt` of a key whose row is another arming: as [`CREATE`](super::CREATE), if the row has not changed since the decision,
 /// so that no acknowledged write is undone. `changed_at` becomes the time at which the key was armed, since later changes
-/// override this one. A task that has not finished keeps payload, tag and limit; a finished one does not. Primary key.
+/// override this one. A task that has not finished keeps tag, limit and, without a new one, payload; a finished one does not. Primary key.
 pub const ADOPT_OVER: &str = "UPDATE `{t}` FORCE INDEX (PRIMARY) SET \
        start_time = CAST(? AS SIGNED) / 1000, changed_at = start_time, run_end = 0, retry_at = 0, attempt = 0, crashes = 0, \
        adopted = IF(?, 1, adopted), \
-       max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = IF(status = 0, payload, NULL), \
+       max_attempts = IF(status = 0, max_attempts, NULL), tag = IF(status = 0, tag, NULL), payload = COALESCE(?, IF(status = 0, payload, NULL)), \
        recurrence = IF(status = 0, recurrence, NULL), reason = NULL, history = NULL, result = NULL, \
        last_error = NULL, finished_at = NULL, sts = 0, status = 0, end_time = CAST(? AS SIGNED) / 1000 \
      WHERE id = ? AND end_time = CAST(? AS SIGNED) / 1000 AND status = ? AND (status > 0 OR sts = ?) \
