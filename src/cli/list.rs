@@ -64,7 +64,8 @@ impl StateArg {
     }
 }
 
-fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
+/// Parses a moment.
+pub fn moment(text: &str) -> Result<UnixMs, ScheduleError> {
     Due::parse_moment(text).map(|due| due.resolve(UnixMs(0)))
 }
 

@@ -21,6 +21,7 @@ mod recurrence_options;
 mod schedule;
 mod stats;
 mod sweep;
+mod take;
 mod task_options;
 mod tasks;
 
@@ -142,6 +143,17 @@ enum Command {
     Show(tasks::Show),
     /// List tasks
     List(list::List),
+    /// Take due tasks out of the ledger: print them as JSON lines, and complete them
+    ///
+    /// Claims the tasks as a daemon does, so that none is taken twice, and none is taken while a daemon runs it. Each
+    /// batch of 100 is claimed, printed, and completed after the output was flushed. If it cannot be printed, its tasks
+    /// are pending again. If `take` is killed in between, its tasks run again when their leases expire
+    /// (`engine.lease`). A reader that ends early, such as `| head -1`, loses what it does not read: use --limit.
+    ///
+    /// Tasks that are not due, paused or held are not taken. Neither are those that only a daemon can judge: missed
+    /// occurrences, payloads that are too long, and tasks that have killed their daemon three times. Routes are not
+    /// considered: limits and `expire_after` do not apply.
+    Take(take::Take),
     /// Count tasks by state, class and method, and show how late they are
     ///
     /// Reads at most 25,000 unfinished rows, 25,000 dead rows and 10,000 done rows, and marks counts that are partial.
@@ -185,6 +197,7 @@ impl Command {
                 | Self::Import(_)
                 | Self::Sweep
                 | Self::Rearm(_)
+                | Self::Take(_)
         )
     }
 }
@@ -242,6 +255,7 @@ impl Cli {
             Command::Pauses => pauses::list(&config, output).await,
             Command::Show(show) => show.run(&config, output).await,
             Command::List(list) => list.run(&config, output).await,
+            Command::Take(take) => take.run(config, output).await,
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => sweep::run(config, output).await,
             Command::Rearm(rearm) => rearm.run(&config, output).await,

@@ -32,6 +32,7 @@ mod reports;
 mod settle;
 mod sink;
 mod stepper;
+mod taker;
 mod undelete;
 
 use std::future::Future;
@@ -70,6 +71,7 @@ pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
 pub(crate) use self::stepper::Stepper;
+pub use self::taker::{TakeReport, TakenTask, Taker};
 pub use crate::telemetry::{DropReason, Metrics};
 
 /// The components of an engine.
@@ -133,6 +135,11 @@ impl Engine {
         deps.ledger.check().await?;
         let sweep = sweep::count_overdue(&deps).await?;
         Ok((sweep, background.audit.audit_now().await?))
+    }
+
+    /// Returns a taker, which claims due tasks for a caller that does their work itself.
+    pub fn taker(self) -> Taker {
+        Taker::new(self.wired.handle.deps)
     }
 
     /// Returns a stepper, which drives the stages of this engine one task at a time.

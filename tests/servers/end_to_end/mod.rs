@@ -39,6 +39,7 @@ mod retention;
 mod sentinels;
 mod several_daemons;
 mod sharing;
+mod taking;
 mod transactions;
 mod unadopted;
 mod uniqueness;
