@@ -75,6 +75,18 @@ enum Piece {
 }
 
 impl ImportSource {
+    /// All systems.
+    pub const ALL: [Self; 8] = [
+        Self::Seed000,
+        Self::Seed001,
+        Self::Seed002,
+        Self::Seed003,
+        Self::Seed004,
+        Self::Bullmq,
+        Self::Sidekiq,
+        Self::Asynq,
+    ];
+
     /// Its name, as on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -205,10 +217,7 @@ impl FromStr for KeyTemplate {
             parts: parts?,
         };
         let args = template.parts.iter().skip(2).flatten();
-        if !args
-            .into_iter()
-            .any(|piece| *piece == Piece::Of(JobPart::Id))
-        {
+        if !args.into_iter().any(|piece| *piece == Piece::Of(JobPart::Id)) {
             return Err(
                 "expected `Class@method@` and arguments with `{id}`: without it, two jobs would become one task"
                     .to_owned(),
@@ -343,21 +352,11 @@ mod tests {
     #[test]
     fn every_source_has_a_default_key_of_its_own_parts() {
         use ImportSource as S;
-        let all = [
-            S::Seed000,
-            S::Seed001,
-            S::Seed002,
-            S::Seed004,
-            S::Bullmq,
-            S::Sidekiq,
-            S::Asynq,
-        ];
-        for source in all {
-            let key = source.default_key().unwrap();
-            assert!(
-                key.uses().all(|part| source.parts().contains(&part)),
-                "{source}"
-            );
+        for source in S::ALL {
+            let Some(key) = source.default_key() else {
+                continue;
+            };
+            assert!(key.uses().all(|part| source.parts().contains(&part)), "{source}");
         }
         assert_eq!(S::Seed003.default_key(), None);
     }
@@ -385,12 +384,10 @@ mod tests {
     #[test]
     fn a_name_that_is_no_class_is_refused() {
         let template: KeyTemplate = "{name}@run@{id}".parse().unwrap();
-        let with = |name: &'static str| {
-            template.key(move |part| match part {
-                JobPart::Name => name.as_bytes(),
-                _ => b"7",
-            })
-        };
+        let with = |name: &'static str| template.key(move |part| match part {
+            JobPart::Name => name.as_bytes(),
+            _ => b"7",
+        });
         for name in ["Foo::Bar", "App\\Jobs\\Foo", "email:welcome"] {
             assert_eq!(with(name).unwrap().class(), name);
         }

@@ -46,7 +46,7 @@ pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
-pub use self::import::{ImportRule, ImportSource, JobPart, KeyTemplate};
+pub use self::import::{ImportRule, ImportSource, JobPart, KeyTemplate, written};
 pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};

@@ -99,7 +99,8 @@ impl Source for Bullmq {
         for (set, jobs) in groups(jobs) {
             let prefix = self.job_prefix(&jobs[0].queue);
             let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-            taken += self.store.take(set, &prefix, &places, &self.taker).await?;
+            let removed = self.store.take(set, &prefix, &places, &self.taker).await?;
+            taken += removed.iter().filter(|removed| **removed).count() as u64;
         }
         Ok(taken)
     }

@@ -1,79 +1,59 @@
 //! `lapsed import`: waiting jobs of other systems become tasks.
 
+mod asynq;
 mod bullmq;
 mod intake;
 mod job;
+mod live_keys;
+mod options;
+mod php;
+mod protobuf;
 mod rules;
+mod seed000;
+mod seed001;
+mod seed002;
+mod seed003;
+mod seed004;
 mod sets;
+mod sidekiq;
 mod source;
 mod store;
+mod table;
 mod tally;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::config::{ImportSource, Secret};
 use lapsed::ledger::Ledger;
 
-use self::bullmq::Bullmq;
 use self::intake::Intake;
 use self::job::Job;
+pub use self::options::Import;
 use self::rules::Rules;
 use self::source::Source;
-use self::store::Store;
 use self::tally::Tally;
 use super::output::Output;
 use super::progress::Progress;
-
-#[derive(Args)]
-pub struct Import {
-    /// System that the jobs are in
-    #[arg(value_enum)]
-    source: System,
-    /// Redis of the source [default: redis.url]
-    #[arg(long, value_name = "URL")]
-    from_redis: Option<Secret>,
-    /// Only this queue [default: all]; of bullmq, sidekiq, asynq
-    #[arg(long)]
-    queue: Option<String>,
-    /// Beginning of the source's keys: of bullmq [default: bull], of sidekiq a namespace
-    #[arg(long)]
-    prefix: Option<String>,
-    /// Count and show what would be created, and report what is refused; writes nothing
-    #[arg(long, conflicts_with = "take")]
-    dry_run: bool,
-    /// Remove each job at the source once its task is committed, if it has not changed since it was read
-    #[arg(long)]
-    take: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum System {
-    Bullmq,
-}
-
-impl System {
-    fn source(self) -> ImportSource {
-        match self {
-            Self::Bullmq => ImportSource::Bullmq,
-        }
-    }
-}
+use super::usage;
 
 impl Import {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        if let Some(problem) = self.problem() {
+            return usage(&problem);
+        }
         let adapters = Adapters::new(config)?;
         adapters.ledger.check().await?;
         let tasks = adapters.client();
-        let mut source = self.open(config).await?;
+        let now = tasks.now().await?;
+        let clock = adapters.ledger.clock().clone();
+        let mut source = self.open(config, clock, now).await?;
         let progress = Progress::new(source.count().await?);
         let mut intake = Intake {
             ledger: &adapters.ledger,
             tasks: &tasks,
-            rules: Rules::new(&config.import, self.source.source()),
+            rules: Rules::new(&config.import, self.source),
             routes: &config.routes,
             progress: &progress,
             dry_run: self.dry_run,
@@ -91,18 +71,7 @@ impl Import {
                 tally.read()
             )
         })?;
-        tally.tell(self.source.source(), self.dry_run, complete, output)
-    }
-
-    async fn open(&self, config: &Config) -> anyhow::Result<Box<dyn Source>> {
-        let url = self.from_redis.as_ref().unwrap_or(&config.redis.url);
-        let store = Store::connect(url.expose(), &config.redis).await?;
-        Ok(match self.source {
-            System::Bullmq => {
-                let prefix = self.prefix.as_deref().unwrap_or("bull");
-                Box::new(Bullmq::open(store, prefix, self.queue.as_deref()).await?)
-            }
-        })
+        tally.tell(self.source, self.dry_run, complete, output)
     }
 }
 

@@ -13,6 +13,9 @@ use super::job::Place;
 /// Maximum number of entries in a page.
 pub const PAGE: usize = 2_000;
 
+/// Maximum number of elements of a list in a page.
+const LIST_PAGE: usize = 20_000;
+
 /// Maximum length of a value that is read. A longer one is no payload.
 const VALUE_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
 
@@ -97,6 +100,23 @@ for i = 3, #ARGV, 3 do
 end
 return answer";
 
+/// Reads elements of a list from an index on. Returns each with its length; of a long one only the beginning.
+const ELEMENTS: &str = r"
+local at, count, longest, budget = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local answer, bytes = {}, 0
+while #answer < count * 2 and bytes < budget do
+  local found = redis.call('LRANGE', KEYS[1], at, at + 19)
+  if #found == 0 then break end
+  for i = 1, #found do
+    local value = string.sub(found[i], 1, longest)
+    answer[#answer + 1] = value
+    answer[#answer + 1] = #found[i]
+    bytes = bytes + #value
+  end
+  at = at + 20
+end
+return answer";
+
 /// Removes equal elements of a list, one for each that was read.
 const TAKE_ELEMENTS: &str = r"
 local answer = {}
@@ -114,6 +134,13 @@ pub struct Entry {
     pub member: Vec<u8>,
     /// As the server writes it.
     pub score: String,
+    length: usize,
+}
+
+/// An element of a list.
+pub struct Element {
+    /// Its beginning, if it [is too long](Self::oversize).
+    pub value: Vec<u8>,
     length: usize,
 }
 
@@ -152,6 +179,13 @@ impl Entry {
             version: self.score.clone(),
             content: Vec::new(),
         }
+    }
+}
+
+impl Element {
+    /// Its length, if it is too long to be read.
+    pub fn oversize(&self) -> Option<usize> {
+        (self.length > self.value.len()).then_some(self.length)
     }
 }
 
@@ -259,6 +293,26 @@ impl Store {
         Ok(entries)
     }
 
+    /// Elements of a list from an index on; none at its end. A list of a usual length is read at once.
+    pub async fn elements(&self, list: &str, from: usize) -> anyhow::Result<Vec<Element>> {
+        let mut call = script(ELEMENTS, 1);
+        call.arg(list).arg(from).arg(LIST_PAGE);
+        call.arg(VALUE_MAX).arg(PAGE_BYTES);
+        let found: Vec<redis::Value> = call
+            .query_async(&mut self.connection())
+            .await
+            .with_context(|| format!("read the list `{list}`"))?;
+        let mut elements = Vec::with_capacity(found.len() / 2);
+        let mut found = found.into_iter();
+        while let (Some(value), Some(length)) = (found.next(), found.next()) {
+            elements.push(Element {
+                value: Vec::from_redis_value(value)?,
+                length: usize::from_redis_value(length)?,
+            });
+        }
+        Ok(elements)
+    }
+
     /// Fields of hashes, in the order of `keys`. A key that is no hash has none.
     pub async fn hashes(
         &self,
@@ -280,14 +334,14 @@ impl Store {
         Ok(answers)
     }
 
-    /// Removes jobs that have not changed from their sorted set, each with its hash `<prefix><member>`.
+    /// Removes jobs that have not changed from their sorted set, each with its hash `<prefix><member>`. Returns which.
     pub async fn take(
         &self,
         set: &str,
         prefix: &str,
         places: &[&Place],
         taker: &Taker,
-    ) -> anyhow::Result<u64> {
+    ) -> anyhow::Result<Vec<bool>> {
         let mut call = script(&taker.script, 1);
         call.arg(set).arg(prefix).arg(taker.field);
         for place in places {
@@ -295,11 +349,8 @@ impl Store {
                 .arg(&place.version)
                 .arg(&place.content);
         }
-        let taken: Vec<u64> = call
-            .query_async(&mut self.connection())
-            .await
-            .with_context(|| format!("take jobs from `{set}`"))?;
-        Ok(taken.iter().sum())
+        let taken = call.query_async(&mut self.connection()).await;
+        taken.with_context(|| format!("take jobs from `{set}`"))
     }
 
     /// Removes elements of a list.
@@ -347,7 +398,7 @@ impl Store {
 }
 
 /// A call of a script with so many keys.
-fn script(text: &str, keys: usize) -> Cmd {
+pub fn script(text: &str, keys: usize) -> Cmd {
     let mut call = redis::cmd("EVAL");
     call.arg(text).arg(keys);
     call

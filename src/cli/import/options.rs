@@ -1,0 +1,168 @@
+//! The options of `lapsed import`, and the source that they select.
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::tz::TimeZone;
+use lapsed::Config;
+use lapsed::clock::LedgerClock;
+use lapsed::config::{ImportSource, Secret};
+use lapsed::task::{Due, UnixMs};
+
+use super::asynq::Asynq;
+use super::bullmq::Bullmq;
+use super::seed000::Seed000;
+use super::seed001::Seed001;
+use super::seed002::Seed002;
+use super::seed003::Seed003;
+use super::seed004::Seed004;
+use super::sidekiq::Sidekiq;
+use super::source::Source;
+use super::store::Store;
+use super::table::Table;
+
+#[derive(Args)]
+pub struct Import {
+    /// System that the jobs are in
+    #[arg(value_name = "SOURCE", value_parser = sources())]
+    pub source: ImportSource,
+    /// Redis of the source [default: redis.url]
+    #[arg(long, value_name = "URL")]
+    from_redis: Option<Secret>,
+    /// Database of the source: seed000, seed002, seed003 [default: ledger.url]
+    #[arg(long, value_name = "URL")]
+    from_mysql: Option<Secret>,
+    /// Only this queue: bullmq, sidekiq, asynq [default: all]
+    #[arg(long)]
+    queue: Option<String>,
+    /// How the source's keys begin: bullmq [default: bull], sidekiq (a namespace), seed003 [default: redis.key_prefix], seed004
+    /// [default: task_]
+    #[arg(long)]
+    prefix: Option<String>,
+    /// Sorted set: seed000 [default: delay_queue_job], seed001 [default: order]
+    #[arg(long, value_name = "KEY")]
+    set: Option<String>,
+    /// Table: seed000 [default: delay_queue], seed002 [default: jobs], seed003 [default: tb_time_limit_task]
+    #[arg(long)]
+    table: Option<String>,
+    /// Time zone of `available_at`, which is that of the programs that write it: seed002 [default: UTC]
+    #[arg(long, value_name = "ZONE", value_parser = zone)]
+    tz: Option<TimeZone>,
+    /// When the wheel's consumer was stopped: seed004 [default: now]
+    #[arg(long, value_name = "RFC3339", value_parser = Due::parse_moment)]
+    stopped_at: Option<Due>,
+    /// Count and show what would be created, and report what is refused; writes nothing
+    #[arg(long, conflicts_with = "take")]
+    pub dry_run: bool,
+    /// Remove each job at the source once its task is committed, if it has not changed since it was read
+    #[arg(long)]
+    pub take: bool,
+}
+
+/// The names of the systems.
+fn sources() -> impl TypedValueParser<Value = ImportSource> {
+    PossibleValuesParser::new(ImportSource::ALL.map(ImportSource::as_str)).map(|name| {
+        let mut all = ImportSource::ALL.into_iter();
+        let source = all.find(|source| source.as_str() == name);
+        source.expect("it is one of the possible values")
+    })
+}
+
+fn zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name).map_err(|error| error.to_string())
+}
+
+impl Import {
+    /// Names an option that the source does not have.
+    pub fn problem(&self) -> Option<String> {
+        use ImportSource as S;
+        let of = |sources: &[S]| sources.contains(&self.source);
+        let options = [
+            ("--from-redis", self.from_redis.is_some(), !of(&[S::Seed002])),
+            (
+                "--from-mysql",
+                self.from_mysql.is_some(),
+                of(&[S::Seed000, S::Seed002, S::Seed003]),
+            ),
+            (
+                "--queue",
+                self.queue.is_some(),
+                of(&[S::Bullmq, S::Sidekiq, S::Asynq]),
+            ),
+            (
+                "--prefix",
+                self.prefix.is_some(),
+                of(&[S::Bullmq, S::Sidekiq, S::Seed003, S::Seed004]),
+            ),
+            ("--set", self.set.is_some(), of(&[S::Seed000, S::Seed001])),
+            (
+                "--table",
+                self.table.is_some(),
+                of(&[S::Seed000, S::Seed002, S::Seed003]),
+            ),
+            ("--tz", self.tz.is_some(), of(&[S::Seed002])),
+            ("--stopped-at", self.stopped_at.is_some(), of(&[S::Seed004])),
+        ];
+        let wrong = options.into_iter().find(|(_, given, fits)| *given && !fits);
+        wrong.map(|(name, ..)| format!("`{name}` is no option of {}", self.source))
+    }
+
+    /// Connects to the source. `now` is the ledger's time.
+    pub async fn open(
+        &self,
+        config: &Config,
+        clock: LedgerClock,
+        now: UnixMs,
+    ) -> anyhow::Result<Box<dyn Source>> {
+        let set = |default: &'static str| self.set.as_deref().unwrap_or(default);
+        let prefix = self.prefix.as_deref();
+        Ok(match self.source {
+            ImportSource::Seed000 => {
+                let table = self.table("delay_queue", config).await?;
+                let store = self.store(config).await?;
+                Box::new(Seed000::open(store, set("delay_queue_job"), table))
+            }
+            ImportSource::Seed001 => {
+                Box::new(Seed001::open(self.store(config).await?, set("order")))
+            }
+            ImportSource::Seed002 => {
+                let zone = self.tz.clone().unwrap_or(TimeZone::UTC);
+                Box::new(Seed002::open(self.table("jobs", config).await?, zone))
+            }
+            ImportSource::Seed003 => {
+                let table = self.table("tb_time_limit_task", config).await?;
+                let prefix = prefix.unwrap_or(&config.redis.key_prefix);
+                let store = self.store(config).await?;
+                Box::new(Seed003::open(store, prefix, table, clock).await?)
+            }
+            ImportSource::Seed004 => {
+                let stopped_at = self.stopped_at.map_or(now, |moment| moment.resolve(now));
+                let store = self.store(config).await?;
+                Box::new(Seed004::open(store, prefix.unwrap_or("task_"), stopped_at))
+            }
+            ImportSource::Bullmq => {
+                let store = self.store(config).await?;
+                let queue = self.queue.as_deref();
+                Box::new(Bullmq::open(store, prefix.unwrap_or("bull"), queue).await?)
+            }
+            ImportSource::Sidekiq => {
+                let store = self.store(config).await?;
+                Box::new(Sidekiq::open(store, prefix, self.queue.clone()))
+            }
+            ImportSource::Asynq => {
+                let store = self.store(config).await?;
+                Box::new(Asynq::open(store, self.queue.as_deref()).await?)
+            }
+        })
+    }
+
+    async fn store(&self, config: &Config) -> anyhow::Result<Store> {
+        let url = self.from_redis.as_ref().unwrap_or(&config.redis.url);
+        Store::connect(url.expose(), &config.redis).await
+    }
+
+    async fn table(&self, default: &str, config: &Config) -> anyhow::Result<Table> {
+        let url = self.from_mysql.as_ref().unwrap_or(&config.ledger.url);
+        let table = self.table.as_deref().unwrap_or(default);
+        Table::connect(url, table, &config.ledger).await
+    }
+}

@@ -1,0 +1,77 @@
+//! Seed 001: a sorted set whose members are what is due, with their due time in seconds or milliseconds.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lapsed::config::written;
+
+use super::job::{Found, Job, due_by_size};
+use super::sets::{Page, Sets};
+use super::source::Source;
+use super::store::{Entry, Store, Taker};
+
+pub struct Seed001 {
+    store: Store,
+    sets: Sets,
+    taker: Taker,
+}
+
+impl Seed001 {
+    pub fn open(store: Store, set: &str) -> Self {
+        Self {
+            store,
+            sets: Sets::new(vec![(Arc::from(set), Arc::from(set))]),
+            taker: Taker::new("", ""),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Seed001 {
+    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
+        self.sets.count(&self.store).await.map(Some)
+    }
+
+    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
+        let Some(page) = self.sets.page(&self.store).await? else {
+            return Ok(None);
+        };
+        let found = page.entries.iter().map(|entry| {
+            job(entry, &page).unwrap_or_else(|why| Found::refused(&entry.member, why))
+        });
+        Ok(Some(found.collect()))
+    }
+
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+        let Some(first) = jobs.first() else {
+            return Ok(0);
+        };
+        let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
+        let removed = self.store.take(&first.place.container, "", &places, &self.taker);
+        Ok(removed.await?.into_iter().filter(|removed| *removed).count() as u64)
+    }
+}
+
+fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
+    if let Some(length) = entry.oversize() {
+        return Err(format!("the member has {length} bytes"));
+    }
+    Ok(Job {
+        queue: Arc::clone(&page.queue),
+        name: String::from_utf8_lossy(&entry.member).into_owned(),
+        payload: payload(&entry.member),
+        ..Job::new(entry.member.clone(), due_by_size(entry.at())?, entry.place(&page.set))
+    }
+    .into())
+}
+
+/// The member itself, if it is a JSON object or array; as text, if the key cannot hold it as it is.
+fn payload(member: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(member).ok()?;
+    let is_json = text.starts_with(['{', '['])
+        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    match is_json {
+        true => Some(text.to_owned()),
+        false => (written(member) != text).then(|| serde_json::Value::from(text).to_string()),
+    }
+}

@@ -1,0 +1,174 @@
+//! Seed 004: a wheel of 3,600 lists, `task_0` to `task_3599`. The list of a slot is read when the seconds since 1970 modulo
+//! 3,600 are its number. An entry runs at that visit if its `cycle_num` is 0, else `cycle_num` hours later.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use lapsed::task::UnixMs;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::job::{Found, Job, Place};
+use super::source::Source;
+use super::store::{Element, Store};
+
+/// Lists of the wheel, one for each second of a round.
+const SLOTS: i64 = 3_600;
+
+/// What the seed's consumer puts in the place of an entry before it removes it.
+const TOMBSTONE: &[u8] = b"delete";
+
+pub struct Seed004 {
+    store: Store,
+    prefix: String,
+    /// The wheel stands still since: the next visits are counted from here.
+    stopped_at: UnixMs,
+    slot: i64,
+    /// Elements of the slot that were read and are still there.
+    offset: usize,
+    /// How often each entry was seen in this slot.
+    seen: HashMap<[u8; 16], u32>,
+}
+
+#[derive(Deserialize)]
+struct Entry<'a> {
+    method: String,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    cycle_num: u32,
+}
+
+impl Seed004 {
+    pub fn open(store: Store, prefix: &str, stopped_at: UnixMs) -> Self {
+        Self {
+            store,
+            prefix: prefix.to_owned(),
+            stopped_at,
+            slot: 0,
+            offset: 0,
+            seen: HashMap::new(),
+        }
+    }
+
+    fn list(&self) -> String {
+        format!("{}{}", self.prefix, self.slot)
+    }
+
+    fn job(&mut self, element: &Element, list: &Arc<str>) -> Result<Found, String> {
+        if let Some(length) = element.oversize() {
+            return Err(format!("it has {length} bytes"));
+        }
+        if element.value == TOMBSTONE {
+            return Ok(Found::Settled);
+        }
+        let text = std::str::from_utf8(&element.value).map_err(|_| "it is not UTF-8")?;
+        let entry: Entry = serde_json::from_str(text)
+            .map_err(|error| format!("expected `method`, `params` and `cycle_num`: {error}"))?;
+        let due_s = visit_s(self.slot, self.stopped_at) + i64::from(entry.cycle_num) * SLOTS;
+        let params = entry.params.map(RawValue::get);
+        let id = self.id(due_s, &entry.method, params.unwrap_or_default());
+        let place = Place {
+            container: Arc::clone(list),
+            member: element.value.clone(),
+            ..Place::default()
+        };
+        Ok(Job {
+            name: entry.method.clone(),
+            method: entry.method,
+            payload: params.map(str::to_owned),
+            ..Job::new(id, UnixMs(due_s * 1000), place)
+        }
+        .into())
+    }
+
+    /// An id that an entry has as long as it is in the list. Entries have none of their own: the due time, a digest of what
+    /// is to be done, and a number for equal ones.
+    fn id(&mut self, due_s: i64, method: &str, params: &str) -> String {
+        let digest = Sha256::new()
+            .chain_update(due_s.to_be_bytes())
+            .chain_update(method)
+            .chain_update([0])
+            .chain_update(params)
+            .finalize();
+        let mut short = [0; 16];
+        short.copy_from_slice(&digest[..16]);
+        let number = self.seen.entry(short).or_default();
+        *number += 1;
+        let digest: String = short[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        match *number {
+            1 => format!("{due_s}-{digest}"),
+            number => format!("{due_s}-{digest}-{number}"),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Seed004 {
+    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
+        let mut lengths = redis::pipe();
+        for slot in 0..SLOTS {
+            lengths.cmd("LLEN").arg(format!("{}{slot}", self.prefix));
+        }
+        let lengths: Vec<u64> = lengths
+            .query_async(&mut self.store.connection())
+            .await
+            .context("count the entries of the wheel")?;
+        Ok(Some(lengths.iter().sum()))
+    }
+
+    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
+        while self.slot < SLOTS {
+            let list: Arc<str> = Arc::from(self.list());
+            let elements = self.store.elements(&list, self.offset).await?;
+            if elements.is_empty() {
+                self.slot += 1;
+                self.offset = 0;
+                self.seen.clear();
+                continue;
+            }
+            self.offset += elements.len();
+            let mut found = Vec::with_capacity(elements.len());
+            for element in &elements {
+                let job = self.job(element, &list);
+                found.push(job.unwrap_or_else(|why| {
+                    Found::refused(&[list.as_bytes(), b": ", &element.value].concat(), why)
+                }));
+            }
+            return Ok(Some(found));
+        }
+        Ok(None)
+    }
+
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+        let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
+        let list = self.list();
+        let taken = self.store.take_elements(&list, &places).await?;
+        self.offset = self.offset.saturating_sub(usize::try_from(taken)?);
+        Ok(taken)
+    }
+}
+
+/// The second of the first visit of a slot at or after a time.
+fn visit_s(slot: i64, from: UnixMs) -> i64 {
+    let second = from.0.div_euclid(1000) + i64::from(from.0.rem_euclid(1000) > 0);
+    second + (slot - second).rem_euclid(SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_visited_once_in_each_round() {
+        let hour = 3_600 * 498_714;
+        assert_eq!(visit_s(0, UnixMs(hour * 1000)), hour);
+        assert_eq!(visit_s(0, UnixMs(hour * 1000 + 1)), hour + 3_600);
+        assert_eq!(visit_s(20, UnixMs((hour + 1) * 1000)), hour + 20);
+        assert_eq!(visit_s(20, UnixMs((hour + 20) * 1000)), hour + 20);
+        assert_eq!(visit_s(20, UnixMs((hour + 21) * 1000)), hour + 3_620);
+        assert_eq!(visit_s(3_599, UnixMs((hour + 3_599) * 1000 - 1)), hour + 3_599);
+    }
+}

@@ -1,0 +1,120 @@
+//! Sidekiq: the sorted sets `schedule` and `retry` have the jobs as JSON, with their due time in seconds with a fraction.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::job::{Found, Job, due_of_seconds, runs};
+use super::sets::{Page, Sets, groups};
+use super::source::Source;
+use super::store::{Entry, Store, Taker};
+
+pub struct Sidekiq {
+    store: Store,
+    sets: Sets,
+    /// Only jobs of this queue.
+    queue: Option<String>,
+    taker: Taker,
+}
+
+/// The members that matter of a job.
+#[derive(Deserialize)]
+struct Item<'a> {
+    class: String,
+    /// The class of an Active Job, whose `class` is that of an adapter.
+    wrapped: Option<String>,
+    jid: String,
+    queue: Option<String>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+    retry: Option<Retry>,
+    /// 0 after the first failure.
+    retry_count: Option<u64>,
+}
+
+/// Whether, or how often, a job is retried.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Retry {
+    Flag(bool),
+    Times(u64),
+    /// What other versions may write.
+    Other(serde::de::IgnoredAny),
+}
+
+impl Sidekiq {
+    pub fn open(store: Store, namespace: Option<&str>, queue: Option<String>) -> Self {
+        let set = |name: &str| {
+            let name = match namespace {
+                Some(namespace) => format!("{namespace}:{name}"),
+                None => name.to_owned(),
+            };
+            (Arc::from(name), Arc::from(""))
+        };
+        Self {
+            store,
+            sets: Sets::new(vec![set("schedule"), set("retry")]),
+            queue,
+            taker: Taker::new("", ""),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Sidekiq {
+    async fn count(&mut self) -> anyhow::Result<Option<u64>> {
+        self.sets.count(&self.store).await.map(Some)
+    }
+
+    async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
+        let Some(page) = self.sets.page(&self.store).await? else {
+            return Ok(None);
+        };
+        let wanted = |found: &Found| match (found, &self.queue) {
+            (Found::Job(job), Some(queue)) => *job.queue == **queue,
+            _ => true,
+        };
+        let found = page.entries.iter().map(|entry| {
+            job(entry, &page).unwrap_or_else(|why| Found::refused(&entry.member, why))
+        });
+        Ok(Some(found.filter(wanted).collect()))
+    }
+
+    async fn take(&mut self, jobs: &[Job]) -> anyhow::Result<u64> {
+        let mut taken = 0;
+        for (set, jobs) in groups(jobs) {
+            let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
+            let removed = self.store.take(set, "", &places, &self.taker).await?;
+            taken += removed.iter().filter(|removed| **removed).count() as u64;
+        }
+        Ok(taken)
+    }
+}
+
+fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
+    if let Some(length) = entry.oversize() {
+        return Err(format!("it has {length} bytes"));
+    }
+    let text = std::str::from_utf8(&entry.member).map_err(|_| "it is not UTF-8")?;
+    let item: Item =
+        serde_json::from_str(text).map_err(|error| format!("it is no job of Sidekiq: {error}"))?;
+    let class = item.wrapped.unwrap_or(item.class);
+    let max_attempts = match item.retry {
+        Some(Retry::Times(retries)) => Some(runs(retries.saturating_add(1))),
+        Some(Retry::Flag(false)) => Some(1),
+        // The number is in the configuration of Sidekiq's processes.
+        Some(Retry::Flag(true) | Retry::Other(_)) | None => None,
+    };
+    Ok(Job {
+        queue: Arc::from(item.queue.as_deref().unwrap_or("default")),
+        name: class.clone(),
+        class,
+        payload: item.args.map(|args| args.get().to_owned()),
+        attempts: item.retry_count.map_or(0, |count| runs(count.saturating_add(1))),
+        max_attempts,
+        ..Job::new(item.jid, due_of_seconds(entry.at())?, entry.place(&page.set))
+    }
+    .into())
+}
