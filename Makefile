@@ -13,7 +13,7 @@ demo: ## see it work: an auction closes on time, on a private Redis and MySQL
 	$(CARGO) run --locked --release --no-default-features --features demo --bin auction
 
 test: ## every test, doc tests too
-	@scripts/install-servers
+	@scripts/install-servers --tests
 	@echo "RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked"
 	@notes=$$(mktemp) && status=0 && { \
 		LAPSED_TEST_NOT_TRIED=$$notes RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --locked || status=$$?; } && \

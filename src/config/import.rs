@@ -217,7 +217,10 @@ impl FromStr for KeyTemplate {
             parts: parts?,
         };
         let args = template.parts.iter().skip(2).flatten();
-        if !args.into_iter().any(|piece| *piece == Piece::Of(JobPart::Id)) {
+        if !args
+            .into_iter()
+            .any(|piece| *piece == Piece::Of(JobPart::Id))
+        {
             return Err(
                 "expected `Class@method@` and arguments with `{id}`: without it, two jobs would become one task"
                     .to_owned(),
@@ -356,7 +359,10 @@ mod tests {
             let Some(key) = source.default_key() else {
                 continue;
             };
-            assert!(key.uses().all(|part| source.parts().contains(&part)), "{source}");
+            assert!(
+                key.uses().all(|part| source.parts().contains(&part)),
+                "{source}"
+            );
         }
         assert_eq!(S::Seed003.default_key(), None);
     }
@@ -384,10 +390,12 @@ mod tests {
     #[test]
     fn a_name_that_is_no_class_is_refused() {
         let template: KeyTemplate = "{name}@run@{id}".parse().unwrap();
-        let with = |name: &'static str| template.key(move |part| match part {
-            JobPart::Name => name.as_bytes(),
-            _ => b"7",
-        });
+        let with = |name: &'static str| {
+            template.key(move |part| match part {
+                JobPart::Name => name.as_bytes(),
+                _ => b"7",
+            })
+        };
         for name in ["Foo::Bar", "App\\Jobs\\Foo", "email:welcome"] {
             assert_eq!(with(name).unwrap().class(), name);
         }

@@ -63,13 +63,17 @@ impl LiveKeys {
     }
 
     /// The next keys that are task keys without the prefix; `None` at the end.
-    pub async fn page(&mut self, store: &Store) -> anyhow::Result<Option<Vec<(TaskKey, TimeToLive)>>> {
+    pub async fn page(
+        &mut self,
+        store: &Store,
+    ) -> anyhow::Result<Option<Vec<(TaskKey, TimeToLive)>>> {
         if self.ended {
             return Ok(None);
         }
         let mut scan = redis::cmd("SCAN");
         scan.arg(self.cursor).arg("COUNT").arg(1000);
-        scan.arg("MATCH").arg(format!("{}*@*", escaped(&self.prefix)));
+        scan.arg("MATCH")
+            .arg(format!("{}*@*", escaped(&self.prefix)));
         let (next, names): (u64, Vec<Vec<u8>>) = scan
             .query_async(&mut store.connection())
             .await
@@ -93,17 +97,20 @@ impl LiveKeys {
             .await
             .context("read the remaining times of keys")?;
         let times = times.as_chunks().0.iter();
-        let found = keys.into_iter().zip(times).filter_map(|(key, [left, expires_ms])| {
-            let remaining = Duration::from_millis(u64::try_from(*left).ok()?);
-            let expires_ms = *expires_ms;
-            Some((
-                key,
-                TimeToLive {
-                    remaining,
-                    expires_ms,
-                },
-            ))
-        });
+        let found = keys
+            .into_iter()
+            .zip(times)
+            .filter_map(|(key, [left, expires_ms])| {
+                let remaining = Duration::from_millis(u64::try_from(*left).ok()?);
+                let expires_ms = *expires_ms;
+                Some((
+                    key,
+                    TimeToLive {
+                        remaining,
+                        expires_ms,
+                    },
+                ))
+            });
         Ok(Some(found.collect()))
     }
 

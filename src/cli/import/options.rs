@@ -77,7 +77,11 @@ impl Import {
         use ImportSource as S;
         let of = |sources: &[S]| sources.contains(&self.source);
         let options = [
-            ("--from-redis", self.from_redis.is_some(), !of(&[S::Seed002])),
+            (
+                "--from-redis",
+                self.from_redis.is_some(),
+                !of(&[S::Seed002]),
+            ),
             (
                 "--from-mysql",
                 self.from_mysql.is_some(),

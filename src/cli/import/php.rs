@@ -69,8 +69,13 @@ impl<'a> Reader<'a> {
             b'd' => self.float().map(PhpValue::Float),
             b's' => self.text().map(PhpValue::Text),
             b'a' => self.array(depth),
-            b'O' | b'C' => Err("contains an object, expected null, bool, int, float, string or array".to_owned()),
-            b'E' => Err("contains an enumeration, expected null, bool, int, float, string or array".to_owned()),
+            b'O' | b'C' => Err(
+                "contains an object, expected null, bool, int, float, string or array".to_owned(),
+            ),
+            b'E' => Err(
+                "contains an enumeration, expected null, bool, int, float, string or array"
+                    .to_owned(),
+            ),
             b'R' | b'r' => Err("contains a reference, expected each value in full".to_owned()),
             _ => Err("expected a serialized value".to_owned()),
         }
@@ -79,7 +84,9 @@ impl<'a> Reader<'a> {
     fn int(&mut self) -> Result<i64, String> {
         self.expect("i:")?;
         let digits = self.until(b';')?;
-        digits.parse().map_err(|_| "expected an integer of 64 bits".to_owned())
+        digits
+            .parse()
+            .map_err(|_| "expected an integer of 64 bits".to_owned())
     }
 
     fn float(&mut self) -> Result<f64, String> {
@@ -97,7 +104,10 @@ impl<'a> Reader<'a> {
         let length = self.length(b':')?;
         self.expect("\"")?;
         let end = self.at.checked_add(length).ok_or("ends too early")?;
-        let bytes = self.bytes.get(self.at..end).ok_or("ends too early: it may be cut off")?;
+        let bytes = self
+            .bytes
+            .get(self.at..end)
+            .ok_or("ends too early: it may be cut off")?;
         let text = std::str::from_utf8(bytes)
             .map_err(|_| "contains a string that is not UTF-8".to_owned())?
             .to_owned();
@@ -230,7 +240,10 @@ mod tests {
             ("s:3:\"\";\"\";", "\"\\\";\\\"\""),
             ("a:0:{}", "[]"),
             ("a:2:{i:0;i:7;i:1;b:0;}", "[7,false]"),
-            ("a:2:{s:3:\"uid\";i:1;s:1:\"a\";N;}", "{\"uid\":1,\"a\":null}"),
+            (
+                "a:2:{s:3:\"uid\";i:1;s:1:\"a\";N;}",
+                "{\"uid\":1,\"a\":null}",
+            ),
             ("a:1:{i:3;s:1:\"x\";}", "{\"3\":\"x\"}"),
         ];
         for (serialized, expected) in pairs {

@@ -86,7 +86,8 @@ mod tests {
     fn the_fields_that_a_task_needs_are_read_and_others_skipped() {
         // `protoc --encode=asynq.TaskMessage`, of: type "email:welcome", payload "{}", id "7", queue "low", retry 25,
         // retried 3, timeout 1800, deadline -1, headers {"a": "b"}.
-        let bytes = b"\x0a\x0demail:welcome\x12\x02{}\x1a\x017\x22\x03low\x28\x19\x30\x03\x40\x88\x0e\
+        let bytes =
+            b"\x0a\x0demail:welcome\x12\x02{}\x1a\x017\x22\x03low\x28\x19\x30\x03\x40\x88\x0e\
             \x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x7a\x06\x0a\x01a\x12\x01b";
         let expected = TaskMessage {
             kind: "email:welcome".to_owned(),
@@ -99,7 +100,13 @@ mod tests {
 
     #[test]
     fn a_broken_message_is_refused() {
-        for bytes in [&b"\x0a\x0dem"[..], b"\x28", b"\x2b", b"\x0a\x01\xff", &[0xff; 11]] {
+        for bytes in [
+            &b"\x0a\x0dem"[..],
+            b"\x28",
+            b"\x2b",
+            b"\x0a\x01\xff",
+            &[0xff; 11],
+        ] {
             assert!(TaskMessage::decode(bytes).is_err(), "{bytes:?}");
         }
     }

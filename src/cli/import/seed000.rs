@@ -108,9 +108,11 @@ impl Source for Seed000 {
             .collect();
         if !removed.is_empty() {
             let sql = TAKEN.replace("{ids}", &places(removed.len()));
-            let update = removed.iter().fold(self.table.statement(&sql), |update, job| {
-                update.bind(String::from_utf8_lossy(&job.id).into_owned())
-            });
+            let update = removed
+                .iter()
+                .fold(self.table.statement(&sql), |update, job| {
+                    update.bind(String::from_utf8_lossy(&job.id).into_owned())
+                });
             self.table.change(update).await?;
         }
         Ok(removed.len() as u64)

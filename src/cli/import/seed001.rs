@@ -47,8 +47,14 @@ impl Source for Seed001 {
             return Ok(0);
         };
         let places: Vec<_> = jobs.iter().map(|job| &job.place).collect();
-        let removed = self.store.take(&first.place.container, "", &places, &self.taker);
-        Ok(removed.await?.into_iter().filter(|removed| *removed).count() as u64)
+        let removed = self
+            .store
+            .take(&first.place.container, "", &places, &self.taker);
+        Ok(removed
+            .await?
+            .into_iter()
+            .filter(|removed| *removed)
+            .count() as u64)
     }
 }
 
@@ -60,7 +66,11 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
         queue: Arc::clone(&page.queue),
         name: String::from_utf8_lossy(&entry.member).into_owned(),
         payload: payload(&entry.member),
-        ..Job::new(entry.member.clone(), due_by_size(entry.at())?, entry.place(&page.set))
+        ..Job::new(
+            entry.member.clone(),
+            due_by_size(entry.at())?,
+            entry.place(&page.set),
+        )
     }
     .into())
 }
@@ -68,8 +78,8 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
 /// The member itself, if it is a JSON object or array; as text, if the key cannot hold it as it is.
 fn payload(member: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(member).ok()?;
-    let is_json = text.starts_with(['{', '['])
-        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let is_json =
+        text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     match is_json {
         true => Some(text.to_owned()),
         false => (written(member) != text).then(|| serde_json::Value::from(text).to_string()),

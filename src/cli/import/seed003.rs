@@ -24,9 +24,11 @@ const ROWS: &str = "SELECT CAST(id AS UNSIGNED) AS id, CAST(`key` AS BINARY) AS 
      FROM `{t}` WHERE id > ? AND status = 0{live} ORDER BY id LIMIT {page}";
 
 /// Those of these keys that have an unprocessed row. The index on the key.
-const WITH_ROW: &str = "SELECT DISTINCT CAST(`key` AS BINARY) FROM `{t}` WHERE `key` IN ({keys}) AND status = 0{live}";
+const WITH_ROW: &str =
+    "SELECT DISTINCT CAST(`key` AS BINARY) FROM `{t}` WHERE `key` IN ({keys}) AND status = 0{live}";
 
-const TAKEN: &str = "UPDATE `{t}` SET status = 1 WHERE id IN ({ids}) AND status = 0 AND {version} IN ({versions})";
+const TAKEN: &str =
+    "UPDATE `{t}` SET status = 1 WHERE id IN ({ids}) AND status = 0 AND {version} IN ({versions})";
 
 /// Condition of tables with the column `sts`.
 const LIVE: &str = " AND sts = 0";

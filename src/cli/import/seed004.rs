@@ -97,7 +97,10 @@ impl Seed004 {
         short.copy_from_slice(&digest[..16]);
         let number = self.seen.entry(short).or_default();
         *number += 1;
-        let digest: String = short[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = short[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         match *number {
             1 => format!("{due_s}-{digest}"),
             number => format!("{due_s}-{digest}-{number}"),
@@ -169,6 +172,9 @@ mod tests {
         assert_eq!(visit_s(20, UnixMs((hour + 1) * 1000)), hour + 20);
         assert_eq!(visit_s(20, UnixMs((hour + 20) * 1000)), hour + 20);
         assert_eq!(visit_s(20, UnixMs((hour + 21) * 1000)), hour + 3_620);
-        assert_eq!(visit_s(3_599, UnixMs((hour + 3_599) * 1000 - 1)), hour + 3_599);
+        assert_eq!(
+            visit_s(3_599, UnixMs((hour + 3_599) * 1000 - 1)),
+            hour + 3_599
+        );
     }
 }

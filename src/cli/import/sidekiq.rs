@@ -112,9 +112,15 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
         name: class.clone(),
         class,
         payload: item.args.map(|args| args.get().to_owned()),
-        attempts: item.retry_count.map_or(0, |count| runs(count.saturating_add(1))),
+        attempts: item
+            .retry_count
+            .map_or(0, |count| runs(count.saturating_add(1))),
         max_attempts,
-        ..Job::new(item.jid, due_of_seconds(entry.at())?, entry.place(&page.set))
+        ..Job::new(
+            item.jid,
+            due_of_seconds(entry.at())?,
+            entry.place(&page.set),
+        )
     }
     .into())
 }

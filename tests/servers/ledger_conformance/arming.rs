@@ -12,6 +12,7 @@ use crate::ledger_conformance::rig::{
 
 rules! {
     a_task_is_created_pending
+    a_task_with_attempts_of_another_system_continues_with_the_next
     a_record_shows_a_payload_without_its_envelope
     creating_the_same_again_changes_nothing
     creating_a_finished_arming_again_does_not_run_it_twice
@@ -47,6 +48,31 @@ async fn a_task_is_created_pending(ledger: &impl Ledger) {
         (Some("t"), Some("{\"a\":1}"))
     );
     assert_eq!(record.id, format!("{}-{}", created.arming.row, due.0));
+}
+
+async fn a_task_with_attempts_of_another_system_continues_with_the_next(ledger: &impl Ledger) {
+    let key = key("attempts", 1);
+    let due = in_ms(ledger, -1_000).await;
+    let task = |attempts, due| NewTask {
+        attempts,
+        ..NewTask::new(key.clone(), due)
+    };
+    let created = ledger.create(&[task(3, due)]).await.unwrap()[0];
+    assert_eq!(created.state, State::Pending);
+    let made = record(ledger, &key).await;
+    assert_eq!((made.attempt, made.due_at), (3, due));
+    let claimed = claim(ledger, created.arming, LEASE).await.unwrap();
+    assert_eq!(claimed.attempt.number, 4);
+    // Another arming has its own count.
+    let later = in_ms(ledger, 60_000).await;
+    for (attempts, due) in [(0, later), (2, in_ms(ledger, 90_000).await)] {
+        ledger.create(&[task(attempts, due)]).await.unwrap();
+        assert_eq!(record(ledger, &key).await.attempt, attempts);
+    }
+    // The same again changes nothing.
+    let due = record(ledger, &key).await.due;
+    ledger.create(&[task(7, due)]).await.unwrap();
+    assert_eq!(record(ledger, &key).await.attempt, 2);
 }
 
 async fn a_record_shows_a_payload_without_its_envelope(ledger: &impl Ledger) {
