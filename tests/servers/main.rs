@@ -9,8 +9,8 @@ mod migrate;
 mod mysql;
 mod sandbox;
 mod server_defaults;
-mod timers;
 mod sorted_set;
+mod timers;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]

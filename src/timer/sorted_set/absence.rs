@@ -104,10 +104,8 @@ impl Absences {
                 let due = alarm.due;
                 reported.insert(alarm.key.clone(), Reported { due, at });
             }
-            sink.propose(AdoptionCandidate {
-                key: alarm.key,
-                seen: Seen::Disarmed(heard),
-            });
+            let seen = Seen::Disarmed(heard);
+            sink.propose(AdoptionCandidate::of_key(alarm.key, seen));
         }
         known
     }

@@ -202,10 +202,7 @@ pub(super) fn read(
     let added = state
         .requests()
         .add(entry.clone(), key.clone(), score, due, owned);
-    let candidate = |due| AdoptionCandidate {
-        key,
-        seen: Seen::Requested { due, heard },
-    };
+    let candidate = |due| AdoptionCandidate::of_key(key, Seen::Requested { due, heard });
     Some(Request::Due(added.map(|due| due.map(candidate))))
 }
 
