@@ -49,6 +49,8 @@ pub(super) struct KeyInspector {
     server: Mutex<EventServer>,
     /// The events of the current session.
     backlog: watch::Sender<Option<Backlog>>,
+    /// Events that arrive now were published after this.
+    published_after: Mutex<Instant>,
     metrics: Arc<Metrics>,
     warnings: LogLimiter,
 }
@@ -80,6 +82,7 @@ impl KeyInspector {
             arrived: Notify::new(),
             server: Mutex::default(),
             backlog: watch::Sender::new(None),
+            published_after: Mutex::new(Instant::now()),
             metrics,
             warnings: LogLimiter::every(Duration::from_secs(30)),
         }
@@ -104,6 +107,11 @@ impl KeyInspector {
         self.backlog.send_replace(backlog);
     }
 
+    /// Notes that events which arrive from now on were published after `sent`.
+    pub(super) fn set_published_after(&self, sent: Instant) {
+        *self.published_after() = sent;
+    }
+
     /// Queues a key for inspection. `at` is when the event was received. Never blocks.
     pub(super) fn note(&self, key: TaskKey, change: Change, at: Instant, sink: &dyn SignalSink) {
         let noted = self.watch().note(key, change, at);
@@ -126,7 +134,14 @@ impl KeyInspector {
         }
     }
 
+    /// Reports a key that was armed at `since` and expired before its inspection. If this daemon is behind with its
+    /// events, a more senior one may have adopted the key, and the task may have run: only what was surely published
+    /// after that counts.
     fn report_unseen(&self, key: TaskKey, since: Instant, sink: &dyn SignalSink) {
+        let since = match sink.senior_listeners(&key) {
+            0 => since,
+            _ => since.min(*self.published_after()),
+        };
         let expired = Countdown::expired(self.clock.now(), self.ledger_time(since));
         let seen = Seen::Armed(expired);
         sink.propose(AdoptionCandidate::of_key(key, seen));
@@ -321,6 +336,12 @@ impl KeyInspector {
         self.watch
             .lock()
             .expect("nothing panics while holding the key watch")
+    }
+
+    fn published_after(&self) -> MutexGuard<'_, Instant> {
+        self.published_after
+            .lock()
+            .expect("nothing panics while holding the time")
     }
 
     fn server(&self) -> MutexGuard<'_, EventServer> {

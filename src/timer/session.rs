@@ -64,7 +64,11 @@ impl<'a> Session<'a> {
                 self.sink.sweep(Cause::Sentinel);
                 self.sink.audit(Cause::Sentinel);
             }
-            Heard::Probe(id) => self.state.probe.heard(id),
+            Heard::Probe(id) => {
+                if let Some(created) = self.state.probe.heard(id) {
+                    self.state.inspector.set_published_after(created);
+                }
+            }
             Heard::Shared => {}
             Heard::Foreign(why) => self.count_foreign(why),
         }
@@ -113,7 +117,9 @@ impl<'a> Session<'a> {
     pub(super) fn hint(&self, message: &[u8]) {
         match Hint::read(message) {
             Hint::Expired(keys) => keys.into_iter().for_each(|key| self.signal(key)),
-            Hint::Probe(id) => self.state.probe.heard(id),
+            Hint::Probe(id) => {
+                self.state.probe.heard(id);
+            }
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) struct Recorder {
     clock: LedgerClock,
     events: Arc<Mutex<Vec<Recorded>>>,
     changed: watch::Sender<()>,
+    seniors: usize,
 }
 
 impl Recorder {
@@ -156,6 +157,10 @@ impl SignalSink for Recorder {
         key.class() == "C"
     }
 
+    fn senior_listeners(&self, _: &TaskKey) -> usize {
+        self.seniors
+    }
+
     fn propose(&self, candidate: AdoptionCandidate) {
         self.push(Recorded::Proposed(candidate));
     }
@@ -167,9 +172,16 @@ pub(crate) struct Options {
     sentinel: SentinelConfig,
     nudge: NudgeConfig,
     events: Events,
+    seniors: usize,
 }
 
 impl Options {
+    /// As the second daemon that receives all events.
+    pub(crate) fn behind_a_senior(mut self) -> Self {
+        self.seniors = 1;
+        self
+    }
+
     /// As where nothing is adopted and nothing nudged.
     pub(crate) fn hearing_expired_alone(mut self) -> Self {
         self.events = Events::Expired;
@@ -209,6 +221,7 @@ impl Options {
             clock: clock.clone(),
             events,
             changed,
+            seniors: self.seniors,
         };
         let stop = CancellationToken::new();
         let (running, to_sink, until) = (Arc::clone(&timer), Arc::new(sink.clone()), stop.clone());
@@ -258,6 +271,7 @@ impl Daemon {
             sentinel,
             nudge,
             events: Events::ExpiredAndArmings,
+            seniors: 0,
         }
     }
 

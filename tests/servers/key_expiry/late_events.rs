@@ -91,6 +91,23 @@ async fn the_event_of_a_key_that_a_scan_finds_is_heard_before() {
 }
 
 #[tokio::test]
+async fn a_second_daemon_knows_how_late_it_may_hear_of_a_key_that_is_gone() {
+    let redis = server().start().await.unwrap();
+    let proxy = Proxy::to(redis.port()).await;
+    let daemon = Daemon::default_on(&proxy.url())
+        .behind_a_senior()
+        .listen()
+        .await;
+    proxy.set(Fault::SlowEvents);
+    arm_others(&redis, 3_000).await;
+    let armed = daemon.now();
+    arm(&redis, "1", 1).await;
+    let heard = heard(&daemon, "1").await;
+    assert_eq!(heard.alive_at, None);
+    assert!(heard.heard <= Some(armed), "{heard:?}, armed at {armed}");
+}
+
+#[tokio::test]
 async fn a_key_is_inspected_again_if_there_was_no_answer() {
     let redis = server().start().await.unwrap();
     let proxy = Proxy::to(redis.port()).await;
