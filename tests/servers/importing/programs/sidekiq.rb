@@ -37,4 +37,5 @@ rescue Sidekiq::JobRetry::Handled
 end
 
 sets = {"schedule" => Sidekiq::ScheduledSet.new, "retry" => Sidekiq::RetrySet.new}
-puts JSON.generate(sets.flat_map { |name, set| set.map { |job| {set: name, jid: job.jid, at: job.at.to_f} } })
+jobs = sets.flat_map { |name, set| set.map { |job| {set: name, jid: job.jid, at: job.score} } }
+puts JSON.generate(jobs.sort_by { |job| job[:at] })
