@@ -24,13 +24,14 @@ mod tally;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
 use lapsed::Config;
 use lapsed::compose::Adapters;
 use lapsed::ledger::Ledger;
 
 use self::intake::Intake;
 use self::job::Job;
-pub use self::options::Import;
+use self::options::Options;
 use self::rules::Rules;
 use self::source::Source;
 use self::tally::Tally;
@@ -38,9 +39,16 @@ use super::output::Output;
 use super::progress::Progress;
 use super::usage;
 
+#[derive(Args)]
+pub struct Import {
+    #[command(flatten)]
+    options: Options,
+}
+
 impl Import {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-        if let Some(problem) = self.problem() {
+        let options = self.options;
+        if let Some(problem) = options.problem() {
             return usage(&problem);
         }
         let adapters = Adapters::new(config)?;
@@ -48,18 +56,18 @@ impl Import {
         let tasks = adapters.client();
         let now = tasks.now().await?;
         let clock = adapters.ledger.clock().clone();
-        let mut source = self.open(config, clock, now).await?;
+        let mut source = options.open(config, clock, now).await?;
         let progress = Progress::new(source.count().await?);
         let mut intake = Intake {
             ledger: &adapters.ledger,
             tasks: &tasks,
-            rules: Rules::new(&config.import, self.source),
+            rules: Rules::new(&config.import, options.source),
             routes: &config.routes,
             progress: &progress,
-            dry_run: self.dry_run,
+            dry_run: options.dry_run,
             tally: Tally::default(),
         };
-        let done = match self.take {
+        let done = match options.take {
             true => take_all(&mut *source, &mut intake).await,
             false => copy_all(&mut *source, &mut intake).await,
         };
@@ -71,7 +79,7 @@ impl Import {
                 tally.read()
             )
         })?;
-        tally.tell(self.source, self.dry_run, complete, output)
+        tally.tell(options.source, options.dry_run, complete, output)
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use lapsed::Config;
 use lapsed::clock::LedgerClock;
 use lapsed::config::{ImportSource, Secret};
-use lapsed::task::{Due, UnixMs};
+use lapsed::task::{Due, TableName, UnixMs};
 
 use super::asynq::Asynq;
 use super::bullmq::Bullmq;
@@ -21,7 +21,7 @@ use super::store::Store;
 use super::table::Table;
 
 #[derive(Args)]
-pub struct Import {
+pub struct Options {
     /// System that the jobs are in
     #[arg(value_name = "SOURCE", value_parser = sources())]
     pub source: ImportSource,
@@ -58,7 +58,7 @@ pub struct Import {
     pub take: bool,
 }
 
-/// The names of the systems.
+/// Parses the name of a system.
 fn sources() -> impl TypedValueParser<Value = ImportSource> {
     PossibleValuesParser::new(ImportSource::ALL.map(ImportSource::as_str)).map(|name| {
         let mut all = ImportSource::ALL.into_iter();
@@ -71,8 +71,8 @@ fn zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|error| error.to_string())
 }
 
-impl Import {
-    /// Names an option that the source does not have.
+impl Options {
+    /// Names an option that the source does not have, or a value that is none.
     pub fn problem(&self) -> Option<String> {
         use ImportSource as S;
         let of = |sources: &[S]| sources.contains(&self.source);
@@ -106,8 +106,17 @@ impl Import {
             ("--tz", self.tz.is_some(), of(&[S::Seed002])),
             ("--stopped-at", self.stopped_at.is_some(), of(&[S::Seed004])),
         ];
-        let wrong = options.into_iter().find(|(_, given, fits)| *given && !fits);
-        wrong.map(|(name, ..)| format!("`{name}` is no option of {}", self.source))
+        if let Some((name, ..)) = options.into_iter().find(|(_, given, fits)| *given && !fits) {
+            return Some(format!("`{name}` is no option of {}", self.source));
+        }
+        let table = self.table.as_deref().map(TableName::new);
+        let url = self.from_redis.as_ref().map(Store::check_url);
+        let table = table
+            .and_then(Result::err)
+            .map(|error| ("table", error.to_string()));
+        let url = url.and_then(Result::err).map(|error| ("from-redis", error));
+        let wrong = table.or(url);
+        wrong.map(|(name, problem)| format!("`--{name}`: {problem}"))
     }
 
     /// Connects to the source. `now` is the ledger's time.
@@ -161,7 +170,7 @@ impl Import {
 
     async fn store(&self, config: &Config) -> anyhow::Result<Store> {
         let url = self.from_redis.as_ref().unwrap_or(&config.redis.url);
-        Store::connect(url.expose(), &config.redis).await
+        Store::connect(url, &config.redis).await
     }
 
     async fn table(&self, default: &str, config: &Config) -> anyhow::Result<Table> {

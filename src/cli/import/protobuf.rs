@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_fields_that_a_task_needs_are_read_and_others_skipped() {
-        // `protoc --encode=asynq.TaskMessage`, of: type "email:welcome", payload "{}", id "7", queue "low", retry 25,
+        // Type "email:welcome", payload "{}", id "7", queue "low", retry 25,
         // retried 3, timeout 1800, deadline -1, headers {"a": "b"}.
         let bytes =
             b"\x0a\x0demail:welcome\x12\x02{}\x1a\x017\x22\x03low\x28\x19\x30\x03\x40\x88\x0e\

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use lapsed::config::RedisConfig;
+use lapsed::config::{RedisConfig, Secret};
 use lapsed::task::PAYLOAD_BYTES_MAX;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo};
@@ -226,9 +226,16 @@ impl Taker {
 }
 
 impl Store {
+    /// Says what is wrong with a URL.
+    pub fn check_url(url: &Secret) -> Result<(), String> {
+        let info = url.expose().into_connection_info();
+        info.map(drop).map_err(|error| error.to_string())
+    }
+
     /// Connects with the time limits of the configuration.
-    pub async fn connect(url: &str, limits: &RedisConfig) -> anyhow::Result<Self> {
+    pub async fn connect(url: &Secret, limits: &RedisConfig) -> anyhow::Result<Self> {
         let info = url
+            .expose()
             .into_connection_info()
             .context("read the URL of the source's Redis")?;
         if let ConnectionAddr::TcpTls { .. } = info.addr() {

@@ -66,6 +66,8 @@ async fn a_wrong_rule_or_option_ends_with_2() {
         ),
         (&["bullmq", "--tz", "UTC"], "`--tz` is no option of bullmq"),
         (&["seed002", "--tz", "Nowhere/City"], "Nowhere/City"),
+        (&["seed002", "--table", "a b"], "`--table`"),
+        (&["seed001", "--from-redis", "http://x"], "`--from-redis`"),
         (&["resque"], "possible values"),
         (&["bullmq", "--dry-run", "--take"], "cannot be used with"),
     ] {
