@@ -116,6 +116,17 @@ impl Inspection {
         Ok(refused)
     }
 
+    /// Returns the type of a key, by its name in Redis; `none` if it does not exist.
+    pub async fn kind(&self, name: &str) -> Result<String, RedisError> {
+        self.ask("TYPE", &["TYPE", name]).await
+    }
+
+    /// Tries a script, which changes nothing.
+    pub async fn try_script(&self) -> Result<(), RedisError> {
+        let script = ["EVAL", "return 1", "0"];
+        self.ask::<redis::Value>("EVAL", &script).await.map(drop)
+    }
+
     /// Tries `SCAN`, which changes nothing.
     pub async fn try_scan(&self) -> Result<(), RedisError> {
         let scan = ["SCAN", "0", "COUNT", "1"];

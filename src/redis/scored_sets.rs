@@ -212,11 +212,6 @@ impl ScoredSets {
         Self { commands, own_from }
     }
 
-    /// Returns the connection.
-    pub fn commands(&self) -> &Commands {
-        &self.commands
-    }
-
     /// Writes entries. Returns an answer for each, in order.
     pub async fn write(
         &self,
@@ -332,6 +327,7 @@ impl ScoredSets {
     }
 
     /// Returns the number of entries with `from <= score < below`.
+    #[cfg(feature = "cli")]
     pub async fn count(&self, set: &str, from: f64, below: f64) -> Result<u64, RedisError> {
         let mut count = redis::pipe();
         count.cmd("ZCOUNT").arg(set).arg(text(from));

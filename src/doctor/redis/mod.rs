@@ -8,12 +8,13 @@ mod memory;
 mod notifications;
 mod rights;
 mod server;
+mod sorted_sets;
 
 use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
 use super::{Finding, Severity};
 use crate::compose::name_of;
-use crate::config::Config;
+use crate::config::{Config, TimerKind};
 use crate::ledger::mysql::MysqlLedger;
 use crate::membership::Heartbeat;
 use crate::membership::RedisMembership;
@@ -104,6 +105,17 @@ async fn examine_server(
         runner.add([version(info), role(info), cluster(info)]);
     }
 
+    if config.timer == TimerKind::SortedSet {
+        sorted_sets::examine(config, &endpoint, runner).await?;
+        let members = runner.query(&[DAEMONS], members(config, &server)).await?;
+        if let Some(members) = members {
+            runner.add([listeners::daemons(members.as_deref())]);
+        }
+        if let Some(info) = &info {
+            runner.add([eviction(info), persistence(info)]);
+        }
+        return runner.query(&[CLOCK], Reading::take(server.time())).await;
+    }
     let events = Events::wanted_by(config);
     let flags = server.settings(&[FLAGS]);
     if let Some(settings) = runner.query(&[NOTIFICATIONS], flags).await? {

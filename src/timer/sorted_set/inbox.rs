@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::entries::Entries;
 use super::requests::{Entry, Full, Known};
 use super::score::{OWN_FROM, Score};
 use super::state::State;
 use crate::redis::{RedisError, ScoreChange};
-use crate::task::{DELAY_MAX, Foreign, UnixMs};
+use crate::task::{DELAY_MAX, Foreign, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Seen, SignalSink};
 
@@ -128,25 +127,23 @@ impl Inbox {
         sink: &dyn SignalSink,
     ) -> Result<(usize, bool), RedisError> {
         let state = &self.state;
-        let heard = state.clock.now();
+        let wants = |key: &TaskKey| sink.wants(key);
+        let owns = |key: &TaskKey| sink.owns(key);
+        let reader = Reader::new(state, &wants, &owns);
         let (mut new, mut is_full, mut dated) = (0, false, Vec::new());
         for (member, score) in page {
             let entry: Entry = (set, member);
-            let Some(request) = read(state, &entry, score, heard, sink) else {
-                continue;
-            };
-            new += 1;
-            match request {
-                Request::Due(candidate) => match candidate {
-                    Ok(Some(candidate)) => sink.propose(candidate),
-                    Ok(None) => {}
-                    Err(Full) => {
-                        is_full = true;
-                        break;
-                    }
-                },
-                Request::Now => dated.push(date(&state.entries, entry, score, heard)),
+            match reader.read(&entry, score) {
+                Request::Known => continue,
+                Request::New(candidate) => sink.propose(candidate),
+                Request::Left => {}
+                Request::Now => dated.push(reader.date(entry, score)),
+                Request::NoRoom => {
+                    is_full = true;
+                    break;
+                }
             }
+            new += 1;
         }
         if !dated.is_empty() {
             // The next look proposes them.
@@ -157,64 +154,96 @@ impl Inbox {
     }
 }
 
-/// A new request.
+/// What an entry of a program means.
 pub(super) enum Request {
-    /// To be proposed, or left to another daemon.
-    Due(Result<Option<AdoptionCandidate>, Full>),
-    /// It has no due time yet.
+    /// Nothing new: it is known, not wanted, or no task.
+    Known,
+    /// To be proposed.
+    New(AdoptionCandidate),
+    /// Left to the daemon that owns its task.
+    Left,
+    /// It has no due time yet: see [`Reader::date`].
     Now,
+    /// Too many requests wait for an answer.
+    NoRoom,
+}
+
+/// Reads entries of programs.
+pub(super) struct Reader<'a> {
+    state: &'a State,
+    wants: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
+    owns: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
+    heard: UnixMs,
 }
 
 const WRONG_TYPE: &str =
     "a key of `sorted_set.keys` is not a sorted set: its tasks run from the ledger alone";
 
-/// Reads an entry. Returns `None` if it is known, not wanted, or no task.
-pub(super) fn read(
-    state: &State,
-    entry: &Entry,
-    score: f64,
-    heard: UnixMs,
-    sink: &dyn SignalSink,
-) -> Option<Request> {
-    let key = state.entries.key_of(&entry.1);
-    let owned = key.as_ref().is_ok_and(|key| sink.owns(key));
-    if state.requests().compare(entry, score, owned) == Known::Waits {
-        return None;
-    }
-    let key = match key {
-        Ok(key) => key,
-        Err(why) => {
-            ignore(state, entry, score, why);
-            return None;
+impl<'a> Reader<'a> {
+    /// Reads entries that were queried just now.
+    pub(super) fn new(
+        state: &'a State,
+        wants: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
+        owns: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
+    ) -> Self {
+        Self {
+            state,
+            wants,
+            owns,
+            heard: state.clock.now(),
         }
-    };
-    if !sink.wants(&key) {
-        return None;
     }
-    let due = match state.entries.read_score(score) {
-        Score::Request(due) if due <= heard.plus(DELAY_MAX) => due,
-        Score::RequestNow => return owned.then_some(Request::Now),
-        Score::Request(_) | Score::Never | Score::Own(_) => {
-            ignore(state, entry, score, Foreign::NotInGrammar);
-            return None;
-        }
-    };
-    let added = state
-        .requests()
-        .add(entry.clone(), key.clone(), score, due, owned);
-    let candidate = |due| AdoptionCandidate::of_key(key, Seen::Requested { due, heard });
-    Some(Request::Due(added.map(|due| due.map(candidate))))
-}
 
-/// Gives a request for a run at once its due time: that of the first look. Without one, a repeated look would propose
-/// another due time each time.
-fn date(entries: &Entries, entry: Entry, score: f64, now: UnixMs) -> ScoreChange {
-    let (set, member) = entry;
-    ScoreChange {
-        set,
-        member,
-        from: score,
-        to: Some(entries.request_score(now)),
+    /// Reads an entry.
+    pub(super) fn read(&self, entry: &Entry, score: f64) -> Request {
+        let Self { state, heard, .. } = *self;
+        if state.requests().compare(entry, score, self.owns) == Known::Waits {
+            return Request::Known;
+        }
+        let key = match state.entries.key_of(&entry.1) {
+            Ok(key) => key,
+            Err(why) => {
+                ignore(state, entry, score, why);
+                return Request::Known;
+            }
+        };
+        if !(self.wants)(&key) {
+            return Request::Known;
+        }
+        let owned = (self.owns)(&key);
+        let due = match state.entries.read_score(score) {
+            Score::Request(due) if due <= heard.plus(DELAY_MAX) => due,
+            Score::RequestNow if owned => return Request::Now,
+            // Its owner dates it.
+            Score::RequestNow => return Request::Known,
+            Score::Request(_) | Score::Never | Score::Own(_) => {
+                ignore(state, entry, score, Foreign::NotInGrammar);
+                return Request::Known;
+            }
+        };
+        let added = state
+            .requests()
+            .add(entry.clone(), key.clone(), score, due, owned);
+        match added {
+            Ok(Some(due)) => {
+                let seen = Seen::Requested { due, heard };
+                Request::New(AdoptionCandidate::of_key(key, seen))
+            }
+            Ok(None) => Request::Left,
+            Err(Full) => Request::NoRoom,
+        }
+    }
+
+    /// Gives a request for a run at once its due time: that of the first look. Without one, each look would propose
+    /// another due time.
+    pub(super) fn date(&self, entry: Entry, score: f64) -> ScoreChange {
+        let (set, member) = entry;
+        ScoreChange {
+            set,
+            member,
+            from: score,
+            to: Some(self.state.entries.request_score(self.heard)),
+        }
     }
 }
 

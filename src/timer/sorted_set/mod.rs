@@ -9,10 +9,12 @@ mod entries;
 mod inbox;
 mod mark;
 mod near;
+mod overdue;
 mod requests;
 mod score;
 mod session;
 mod state;
+mod writing;
 
 use std::sync::Arc;
 
@@ -21,16 +23,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::entries::Entries;
+pub(crate) use self::score::OWN_FROM;
 use self::score::Score;
 use self::session::Sessions;
 use self::state::State;
 use super::{
-    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Standing, Timer,
-    TimerError,
+    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, TimerError,
 };
 use crate::clock::LedgerClock;
 use crate::config::{RedisConfig, SortedSetConfig};
-use crate::redis::{Commands, Endpoint, EntryAnswer, Keyspace, RedisError, ScoreChange, WriteMode};
+use crate::redis::{Commands, Endpoint, Keyspace, RedisError};
 use crate::task::{TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 
@@ -126,6 +128,15 @@ impl Timer for SortedSet {
         true
     }
 
+    async fn scan_foreign(
+        &self,
+        cursor: Option<u64>,
+        wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let page = self.state.scan(cursor, wants).await;
+        page.map_err(|error| failed("cannot read entries", error))
+    }
+
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
         let acknowledged = self.state.acknowledge(entries).await;
         acknowledged.map_err(|error| failed("cannot acknowledge entries", error))
@@ -153,113 +164,6 @@ impl Timer for SortedSet {
 
     fn is_listening(&self) -> Option<bool> {
         Some(self.sessions.is_up())
-    }
-}
-
-impl State {
-    /// Writes entries over any that exist. Returns how many were written.
-    async fn replace(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
-        let written = self
-            .entries
-            .write(alarms.iter(), WriteMode::Replace)
-            .await?;
-        Ok(written.len())
-    }
-
-    /// Writes entries that are missing, and moves those whose time has passed. Returns how many were written. While
-    /// absence is evidence, a missing entry is reported first.
-    async fn repair(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
-        let heard = self.clock.now();
-        let now = Score::own(heard);
-        let answers = self
-            .entries
-            .write(alarms.iter(), WriteMode::Move { now })
-            .await?;
-        let written = answers
-            .iter()
-            .filter(|answer| **answer == EntryAnswer::Written);
-        let written = written.count();
-        let missing = alarms.iter().zip(&answers);
-        let missing = missing.filter(|(_, answer)| **answer == EntryAnswer::Missing);
-        let missing: Vec<Alarm> = missing.map(|(alarm, _)| alarm.clone()).collect();
-        if missing.is_empty() {
-            return Ok(written);
-        }
-        let lost = match self.absence_counts().await? {
-            false => missing,
-            true => match self.sink() {
-                Some(sink) => self.absences.report(missing, heard, sink.as_ref()),
-                // A daemon has to decide.
-                None => Vec::new(),
-            },
-        };
-        let mode = WriteMode::Keep { now };
-        let answers = self.entries.write(lost.iter(), mode).await?;
-        let restored = answers
-            .iter()
-            .filter(|answer| **answer == EntryAnswer::Written);
-        Ok(written + restored.count())
-    }
-
-    /// Answers requests of programs.
-    async fn acknowledge(&self, answers: &[Acknowledgement]) -> Result<(), RedisError> {
-        let (mut changes, mut asked) = (Vec::new(), Vec::new());
-        {
-            let mut requests = self.requests();
-            for Acknowledgement {
-                key,
-                requested,
-                standing,
-            } in answers
-            {
-                let Some((entry, score)) = requests.proposed(key, *requested) else {
-                    continue;
-                };
-                let to = match standing {
-                    Standing::Pending(due) => Some(Score::own(*due)),
-                    Standing::Ended => None,
-                    Standing::Refused => {
-                        requests.refused(&entry, score);
-                        continue;
-                    }
-                };
-                changes.push(ScoreChange {
-                    set: entry.0,
-                    member: entry.1.clone(),
-                    from: score,
-                    to,
-                });
-                asked.push((key, *requested, entry, score));
-            }
-        }
-        let heard = self.clock.now();
-        let answers = self.entries.change(&changes).await?;
-        let mut missing = Vec::new();
-        {
-            let mut requests = self.requests();
-            for ((key, due, entry, score), answer) in asked.into_iter().zip(answers) {
-                match answer {
-                    EntryAnswer::Written => requests.answered(&entry, score),
-                    EntryAnswer::Kept => {}
-                    EntryAnswer::Missing => {
-                        requests.forget(&entry);
-                        missing.push(Alarm {
-                            key: key.clone(),
-                            due,
-                            arming: None,
-                        });
-                    }
-                }
-            }
-        }
-        // A program has removed them meanwhile.
-        if !missing.is_empty()
-            && let Some(sink) = self.sink()
-            && self.absence_counts().await?
-        {
-            let _ = self.absences.report(missing, heard, sink.as_ref());
-        }
-        Ok(())
     }
 }
 

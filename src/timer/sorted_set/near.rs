@@ -42,15 +42,16 @@ impl Near {
         }
     }
 
-    /// Reads near entries that are unknown, and has their signals raised when they are due.
+    /// Reads near entries, and has the signals of unknown ones raised when they are due. Returns how many were read.
     ///
     /// # Errors
     /// If Redis does not answer.
-    pub(super) async fn pass(&mut self, sink: &dyn SignalSink) -> Result<(), RedisError> {
+    pub(super) async fn pass(&mut self, sink: &dyn SignalSink) -> Result<usize, RedisError> {
         let now = self.state.clock.now();
         let oldest = UnixMs(now.0 - BEHIND_MS);
         self.forget_before(oldest);
         let (from, below) = (Score::own(oldest), Score::own(now.plus(AHEAD)));
+        let mut read = 0;
         for _ in 0..PAGES_MAX {
             let (set, start, skip) = self.position.unwrap_or((0, from, 0));
             let (start, skip) = match start < from {
@@ -75,9 +76,10 @@ impl Near {
                 }
                 _ => Some((set + 1, from, 0)),
             };
+            read += page.len();
             self.expect(page, sink);
         }
-        Ok(())
+        Ok(read)
     }
 
     fn forget_before(&mut self, oldest: UnixMs) {

@@ -68,7 +68,12 @@ pub(super) enum Known {
 
 impl Requests {
     /// Compares an entry that was read with what is known.
-    pub(super) fn compare(&mut self, entry: &Entry, score: f64, owned: bool) -> Known {
+    pub(super) fn compare(
+        &mut self,
+        entry: &Entry,
+        score: f64,
+        owns: impl Fn(&TaskKey) -> bool,
+    ) -> Known {
         let Some(request) = self.by_entry.get_mut(entry) else {
             return Known::New;
         };
@@ -77,7 +82,9 @@ impl Requests {
             return Known::New;
         }
         let waits = match request.progress {
-            Progress::Left(since) => !owned && since.elapsed() < LEFT_TO_OWNER,
+            Progress::Left(since) => {
+                since.elapsed() < LEFT_TO_OWNER && !request.key.as_ref().is_some_and(owns)
+            }
             Progress::Proposed(at) => at.elapsed() < PROPOSED_AGAIN_AFTER,
             Progress::Answered(_) => false,
             Progress::Ignored => true,
@@ -217,12 +224,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_is_proposed_once_until_it_gets_no_answer() {
         let mut requests = Requests::default();
-        assert_eq!(requests.compare(&entry("a"), 7.0, true), Known::New);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(DUE));
-        assert_eq!(requests.compare(&entry("a"), 7.0, true), Known::Waits);
-        assert_eq!(requests.compare(&entry("a"), 8.0, true), Known::New);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::Waits);
+        assert_eq!(requests.compare(&entry("a"), 8.0, |_| true), Known::New);
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(requests.compare(&entry("a"), 7.0, true), Known::New);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(DUE));
     }
 
@@ -230,11 +237,11 @@ mod tests {
     async fn a_request_is_left_to_the_owner_for_some_seconds() {
         let mut requests = Requests::default();
         assert_eq!(add(&mut requests, "a", 7.0, false), None);
-        assert_eq!(requests.compare(&entry("a"), 7.0, false), Known::Waits);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| false), Known::Waits);
         tokio::time::advance(LEFT_TO_OWNER).await;
-        assert_eq!(requests.compare(&entry("a"), 7.0, false), Known::New);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| false), Known::New);
         assert_eq!(add(&mut requests, "a", 7.0, false), Some(DUE));
-        assert_eq!(requests.compare(&entry("a"), 7.0, false), Known::Waits);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| false), Known::Waits);
     }
 
     #[tokio::test(start_paused = true)]
@@ -243,7 +250,7 @@ mod tests {
         add(&mut requests, "a", 7.0, true);
         let (at, score) = requests.proposed(&key("a"), DUE).unwrap();
         requests.answered(&at, score);
-        assert_eq!(requests.compare(&entry("a"), 7.0, true), Known::New);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::New);
         let again = UnixMs(DUE.0 + 1);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(again));
         assert_eq!(requests.proposed(&key("a"), DUE), None);
@@ -256,8 +263,8 @@ mod tests {
         add(&mut requests, "a", 7.0, true);
         requests.refused(&entry("a"), 7.0);
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(requests.compare(&entry("a"), 7.0, true), Known::Waits);
-        assert_eq!(requests.compare(&entry("a"), 8.0, true), Known::New);
+        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::Waits);
+        assert_eq!(requests.compare(&entry("a"), 8.0, |_| true), Known::New);
         assert!(requests.ignore(entry("no task"), 1.0));
         assert!(!requests.ignore(entry("no task"), 1.0));
     }

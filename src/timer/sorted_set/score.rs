@@ -7,7 +7,7 @@ use crate::config::ScoreUnit;
 use crate::task::{UnixMs, row_due};
 
 /// The lowest score of lapsed's own entries, in microseconds. Programs write lower scores.
-pub(super) const OWN_FROM: f64 = 1e14;
+pub(crate) const OWN_FROM: f64 = 1e14;
 
 /// The lowest score in milliseconds, where the unit is told by size.
 const MILLISECONDS_FROM: f64 = 1e11;

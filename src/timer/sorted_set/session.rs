@@ -24,8 +24,9 @@ const LOOK_EVERY_WITH_EVENTS: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_PER_ENTRY: Duration = Duration::from_micros(20);
 
-/// Shortest time between two passes over the near entries.
-const NEAR_EVERY: Duration = Duration::from_millis(100);
+/// Shortest time between two passes over the near entries, and per entry that was read.
+const NEAR_PAUSE_MIN: Duration = Duration::from_millis(20);
+const NEAR_PAUSE_PER_ENTRY: Duration = Duration::from_micros(50);
 
 /// Time between two checks of role, marks and flags.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -176,32 +177,29 @@ impl Sessions {
         let state = &self.state;
         let mut inbox = Inbox::new(Arc::clone(state));
         let mut near = Near::new(Arc::clone(state));
-        let mut near_at = Instant::now();
+        let (mut near_at, mut is_told) = (Instant::now(), true);
         loop {
             let began = Instant::now();
             let look = inbox.look(sink).await?;
             if began >= near_at {
-                near_at = began + NEAR_EVERY;
-                near.pass(sink).await?;
+                let read = near.pass(sink).await?;
+                near_at = began + NEAR_PAUSE_MIN.max(pause(NEAR_PAUSE_PER_ENTRY, read));
+            }
+            if !is_told && look.new > 0 {
+                // No event told of it: events do not arrive.
+                self.hears.store(false, Ordering::Relaxed);
             }
             if self.removed.load(Ordering::Relaxed) && self.audits.are_due() {
                 self.removed.store(false, Ordering::Relaxed);
                 sink.audit(Cause::Asked);
             }
-            let entries = u32::try_from(look.read).unwrap_or(u32::MAX);
-            let pause = PAUSE_MIN.max(PAUSE_PER_ENTRY.saturating_mul(entries));
-            sleep_until(began + pause).await;
+            sleep_until(began + PAUSE_MIN.max(pause(PAUSE_PER_ENTRY, look.read))).await;
             if !look.unfinished {
-                let hears = self.hears.load(Ordering::Relaxed);
-                let every = match hears {
+                let every = match self.hears.load(Ordering::Relaxed) {
                     true => LOOK_EVERY_WITH_EVENTS,
                     false => LOOK_EVERY,
                 };
-                let changed = timeout(every, state.changed.notified()).await;
-                if changed.is_err() && hears && look.new > 0 {
-                    // A new request of which no event told: events do not come any more.
-                    self.hears.store(false, Ordering::Relaxed);
-                }
+                is_told = timeout(every, state.changed.notified()).await.is_ok();
             }
         }
     }
@@ -248,4 +246,9 @@ impl Sessions {
         self.up.store(up, Ordering::Relaxed);
         self.state.metrics.subscription(self.state.node(), up);
     }
+}
+
+/// The pause after this many entries were read.
+fn pause(per_entry: Duration, entries: usize) -> Duration {
+    per_entry.saturating_mul(u32::try_from(entries).unwrap_or(u32::MAX))
 }

@@ -1,0 +1,222 @@
+//! Sorted-set checks: the type of each set, its requests, scripts, and events.
+
+use crate::config::Config;
+use crate::doctor::Finding;
+use crate::doctor::runner::{Runner, Unresponsive, words};
+use crate::doctor::units::count;
+use crate::redis::{Commands, Endpoint, Inspection, NotifyFlags, RedisError, ScoredSets};
+use crate::timer::sorted_set::OWN_FROM;
+
+use super::notifications::FLAGS;
+
+const SETS: &str = "redis.sorted_sets";
+const REQUESTS: &str = "redis.requests";
+const SCRIPTS: &str = "redis.scripts";
+const EVENTS: &str = "redis.set_events";
+
+/// Most requests that are compared with the routes.
+const COMPARED_MAX: usize = 10_000;
+
+/// What a set holds.
+struct Contents {
+    name: String,
+    /// Its type in Redis.
+    kind: String,
+    entries: u64,
+    /// Entries that are not acknowledged.
+    requests: u64,
+    /// Requests that are no tasks, and requests that no route takes.
+    foreign: usize,
+    unroutable: usize,
+}
+
+/// Checks the sets of the configuration.
+pub(super) async fn examine(
+    config: &Config,
+    endpoint: &Endpoint,
+    runner: &mut Runner,
+) -> Result<(), Unresponsive> {
+    let commands = Commands::new(endpoint.clone());
+    let server = Inspection::new(commands.clone());
+    let flags = runner.query(&[EVENTS], server.settings(&[FLAGS])).await?;
+    if let Some(flags) = flags {
+        runner.add([events(flags.raw(FLAGS))]);
+    }
+    let scripts = refusal_of_scripts(&server);
+    if let Some(refusal) = runner.query(&[SCRIPTS], scripts).await? {
+        runner.add([scripted(refusal.as_ref())]);
+    }
+    for key in &config.sorted_set.keys {
+        let name = format!("{}{key}", config.redis.key_prefix);
+        let contents = contents(config, &server, &commands, name);
+        if let Some(contents) = runner.query(&[SETS, REQUESTS], contents).await? {
+            runner.add(judge(&contents, !config.routes.is_empty()));
+        }
+    }
+    Ok(())
+}
+
+async fn refusal_of_scripts(server: &Inspection) -> Result<Option<RedisError>, RedisError> {
+    match server.try_script().await {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_refusal() => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+async fn contents(
+    config: &Config,
+    server: &Inspection,
+    commands: &Commands,
+    name: String,
+) -> Result<Contents, RedisError> {
+    let mut found = Contents {
+        kind: server.kind(&name).await?,
+        name,
+        entries: 0,
+        requests: 0,
+        foreign: 0,
+        unroutable: 0,
+    };
+    if found.kind != "zset" {
+        return Ok(found);
+    }
+    let sets = ScoredSets::new(commands.clone(), OWN_FROM);
+    let lowest = f64::NEG_INFINITY;
+    found.entries = sets.count(&found.name, lowest, f64::INFINITY).await?;
+    found.requests = sets.count(&found.name, lowest, OWN_FROM).await?;
+    let requests = sets.range(&found.name, lowest, OWN_FROM, 0, COMPARED_MAX);
+    for (member, _) in requests.await? {
+        match config.sorted_set.member.key_of(&member) {
+            Err(_) => found.foreign += 1,
+            Ok(key) => {
+                let mut routes = config.routes.iter();
+                if !routes.any(|route| route.matches.is_match(key.as_str())) {
+                    found.unroutable += 1;
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn judge(set: &Contents, has_routes: bool) -> Vec<Finding> {
+    let Contents {
+        name,
+        kind,
+        entries,
+        requests,
+        foreign,
+        unroutable,
+    } = set;
+    match &kind[..] {
+        "zset" => {}
+        "none" => {
+            let found = format!("`{name}` does not exist yet: the first entry creates it");
+            return vec![Finding::ok(SETS, found)];
+        }
+        kind => {
+            let found = format!(
+                "`{name}` is a {kind}, expected a sorted set: tasks run from the ledger alone"
+            );
+            let remedy = "correct `sorted_set.keys`, or remove that key";
+            return vec![Finding::error(SETS, found).remedy(remedy)];
+        }
+    }
+    let (entries, requests) = (count(*entries), count(*requests));
+    let mut findings = vec![Finding::ok(
+        SETS,
+        format!("`{name}` has {entries} entries, of which {requests} are not acknowledged"),
+    )];
+    if *foreign > 0 {
+        let found = format!(
+            "{} members of `{name}` are no tasks, and stay there",
+            count(*foreign as u64)
+        );
+        let remedy = "map them with `sorted_set.member`, or remove them";
+        findings.push(Finding::warning(REQUESTS, found).remedy(remedy));
+    }
+    if *unroutable > 0 && has_routes {
+        let found = format!(
+            "no route takes {} of the requests in `{name}`: they stay there",
+            count(*unroutable as u64)
+        );
+        let remedy = "add a route for them, or remove them";
+        findings.push(Finding::warning(REQUESTS, found).remedy(remedy));
+    }
+    findings
+}
+
+fn scripted(refusal: Option<&RedisError>) -> Finding {
+    match refusal {
+        None => Finding::ok(SCRIPTS, "this user may run scripts"),
+        Some(error) => Finding::error(
+            SCRIPTS,
+            format!(
+                "this user may not run scripts, so entries are not acknowledged, moved or removed: {}",
+                words(error)
+            ),
+        )
+        .remedy("give the user `+eval`"),
+    }
+}
+
+/// Judges the flags; `None`: the server does not show them.
+fn events(flags: Option<&str>) -> Finding {
+    let Some(text) = flags else {
+        return Finding::unknown(EVENTS, format!("the server does not show `{FLAGS}`"));
+    };
+    match NotifyFlags::parse(text).announce_sorted_sets() {
+        true => Finding::ok(
+            EVENTS,
+            format!("`{FLAGS}` is `{text}`: new entries are heard of at once"),
+        ),
+        false => Finding::note(
+            EVENTS,
+            format!("`{FLAGS}` is `{text}`: daemons look at the sets each 100 ms instead"),
+        )
+        .remedy(format!(
+            "to hear of new entries at once, add `K` and `z` to `{FLAGS}` in redis.conf"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+    use crate::doctor::finding::tests::assert_is;
+
+    fn set(kind: &str) -> Contents {
+        Contents {
+            name: "queue".to_owned(),
+            kind: kind.to_owned(),
+            entries: 12_000,
+            requests: 3,
+            foreign: 1,
+            unroutable: 2,
+        }
+    }
+
+    #[test]
+    fn a_set_is_judged_by_its_type_and_its_requests() {
+        assert_is(&judge(&set("none"), true)[0], Severity::Ok, "not exist yet");
+        let list = judge(&set("list"), true);
+        assert_is(&list[0], Severity::Error, "`queue` is a list, expected");
+        let found = judge(&set("zset"), true);
+        assert_is(&found[0], Severity::Ok, "12 000 entries, of which 3 are");
+        assert_is(&found[1], Severity::Warning, "1 members of `queue` are no");
+        assert_is(&found[2], Severity::Warning, "no route takes 2 of the");
+        assert_eq!(judge(&set("zset"), false).len(), 2);
+    }
+
+    #[test]
+    fn events_are_optional_and_scripts_are_not() {
+        assert_is(&events(Some("Kz")), Severity::Ok, "heard of at once");
+        assert_is(&events(Some("Ex")), Severity::Note, "each 100 ms");
+        assert_is(&events(None), Severity::Note, "does not show");
+        assert_is(&scripted(None), Severity::Ok, "may run scripts");
+        let refusal = RedisError::Replica(None);
+        assert_is(&scripted(Some(&refusal)), Severity::Error, "may not run");
+    }
+}
