@@ -1,6 +1,6 @@
 //! Notification check: required keyspace events are enabled; `--fix` enables them.
 
-use crate::config::Config;
+use crate::config::{Config, TimerKind};
 use crate::doctor::Finding;
 use crate::doctor::runner::words;
 use crate::redis::{
@@ -15,8 +15,9 @@ pub(super) const FLAGS: &str = "notify-keyspace-events";
 
 /// Adds missing notification flags and reports what it did.
 pub(in crate::doctor) async fn add_flags(config: &Config) -> Finding {
-    if !config.timer.uses_redis() {
-        return Finding::ok(FIX, "nothing to do: the timer is `ledger_poll`");
+    if config.timer != TimerKind::KeyExpiry {
+        let timer = config.timer.as_str();
+        return Finding::ok(FIX, format!("nothing to do: the timer is `{timer}`"));
     }
     let endpoint = match Endpoint::new(&config.redis) {
         Ok(endpoint) => endpoint,

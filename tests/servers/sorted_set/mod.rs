@@ -2,5 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test it stops where it went wrong")]
 
+mod cancelling;
+mod commands;
+mod faults;
+mod fleet;
+mod load;
 mod producers;
 mod queue;

@@ -1,0 +1,129 @@
+//! `ZREM` cancels an adopted task, and nothing else does.
+
+use lapsed::task::State;
+
+use super::queue::{MAPPED, Queue, SET, seconds, with_events};
+use crate::support::rig::Rig;
+use crate::support::wait::until;
+
+/// The sets have kept their data since an audit: a missing entry is evidence.
+async fn until_kept(rig: &Rig) {
+    until("the mark is kept", async || {
+        let words = ["ZRANGEBYSCORE", SET, "inf", "inf"];
+        let marks: Vec<String> = rig.redis_says(&words).await;
+        marks.iter().any(|mark| mark.starts_with("#lapsed:kept:"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn zrem_cancels_an_adopted_task_and_no_other() {
+    let rig = with_events(MAPPED).await;
+    let daemon = rig.listening_daemon().await;
+    let mut queue = Queue::of(&rig).await;
+    until_kept(&rig).await;
+    let now = seconds(&rig, 0).await;
+    queue.add("near", now + 3).await;
+    queue.add("far", now + 7200).await;
+    queue.add("stays", now + 4).await;
+    daemon.create("Job@record@made", 4_000).await;
+    for member in ["near", "far"] {
+        queue.until_acknowledged(member).await;
+    }
+    for member in ["near", "far", "made"] {
+        assert!(queue.remove(member).await, "{member}");
+    }
+    rig.until_state("Job@record@near", State::Cancelled).await;
+    rig.until_done(2).await;
+    rig.each_ran_once(2).await;
+    rig.until_state("Job@record@far", State::Cancelled).await;
+    let mut ran: Vec<String> = rig.runs().await.into_iter().map(|run| run.name).collect();
+    ran.sort();
+    assert_eq!(ran, ["Job@record@made", "Job@record@stays"]);
+    assert_eq!(daemon.metric("lapsed_signals_total{source=\"sweep\"}"), 0.0);
+}
+
+#[tokio::test]
+async fn zrem_while_no_daemon_runs_cancels() {
+    let rig = with_events(MAPPED).await;
+    let daemon = rig.listening_daemon().await;
+    let mut queue = Queue::of(&rig).await;
+    until_kept(&rig).await;
+    let due = seconds(&rig, 7200).await;
+    for member in ["gone", "there"] {
+        queue.add(member, due).await;
+        queue.until_acknowledged(member).await;
+    }
+    daemon.stop().await;
+    assert!(queue.remove("gone").await);
+    let _next = rig.listening_daemon().await;
+    rig.until_state("Job@record@gone", State::Cancelled).await;
+    assert_eq!(rig.state("Job@record@there").await, State::Pending);
+    // Cancelled tasks can be requested anew.
+    queue.add("gone", due).await;
+    queue.until_acknowledged("gone").await;
+    assert_eq!(rig.state("Job@record@gone").await, State::Pending);
+}
+
+#[tokio::test]
+async fn an_entry_removed_before_its_adoption_leaves_no_task() {
+    let rig = with_events(MAPPED).await;
+    let _daemon = rig.listening_daemon().await;
+    let mut queue = Queue::of(&rig).await;
+    until_kept(&rig).await;
+    let due = seconds(&rig, 7200).await;
+    for number in 0..20 {
+        let member = number.to_string();
+        queue.add(&member, due).await;
+        assert!(queue.remove(&member).await);
+    }
+    queue.add("last", due).await;
+    queue.until_acknowledged("last").await;
+    until("one task is pending", async || {
+        rig.number("SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0 AND sts = 0")
+            .await
+            == 1
+    })
+    .await;
+}
+
+/// Entries that a server loses are written again; their tasks are not cancelled.
+async fn loses_nothing(words: &[&str]) {
+    let rig = with_events(MAPPED).await;
+    let daemon = rig.listening_daemon().await;
+    let mut queue = Queue::of(&rig).await;
+    until_kept(&rig).await;
+    let now = seconds(&rig, 0).await;
+    for (member, delay) in [("near", 3), ("soon", 9), ("far", 7200)] {
+        queue.add(member, now + delay).await;
+        queue.until_acknowledged(member).await;
+    }
+    daemon.create("Job@record@made", 7_200_000).await;
+    let _: redis::Value = rig.redis_says(words).await;
+    until("the entries are there again", async || {
+        let mut members = Queue::of(&rig).await.members().await;
+        members.retain(|member| member != "soon" && member != "near");
+        members.sort();
+        members == ["far", "made"]
+    })
+    .await;
+    until_kept(&rig).await;
+    rig.until_done(2).await;
+    rig.each_ran_once(2).await;
+    for name in ["Job@record@far", "Job@record@made"] {
+        assert_eq!(rig.state(name).await, State::Pending);
+    }
+    // From now on absence is evidence again.
+    assert!(queue.remove("far").await);
+    rig.until_state("Job@record@far", State::Cancelled).await;
+}
+
+#[tokio::test]
+async fn flushall_cancels_nothing() {
+    loses_nothing(&["FLUSHALL"]).await;
+}
+
+#[tokio::test]
+async fn deleting_the_set_cancels_nothing() {
+    loses_nothing(&["DEL", SET]).await;
+}
