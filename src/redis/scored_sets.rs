@@ -20,10 +20,15 @@ const REMOVED: &str = "8000000000000000";
 /// `home`, where to look for the entry; then for each entry its home (an index of KEYS), its score, its member and
 /// another form of the member or an empty text.
 ///
-/// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written).
+/// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written). A key of another type has no entries;
+/// writing into it is an error, after all other entries were written.
 const WRITE: &str = "\
 local own, mode, now, all = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'all' \
 local out, adds, removes = {}, {}, {} \
+local function score_of(set, member) \
+  local score = redis.pcall('ZSCORE', set, member) \
+  return type(score) == 'string' and tonumber(score) \
+end \
 local function add(set, score, member) \
   local list = adds[set] or {} \
   adds[set] = list \
@@ -37,9 +42,9 @@ for i = 5, #ARGV, 4 do \
   if all then first, last = 1, #KEYS end \
   for form = i + 2, i + 3 do \
     for k = first, last do \
-      local score = ARGV[form] ~= '' and redis.call('ZSCORE', KEYS[k], ARGV[form]) \
+      local score = ARGV[form] ~= '' and score_of(KEYS[k], ARGV[form]) \
       if score and not found then \
-        set, member, found = KEYS[k], ARGV[form], tonumber(score) \
+        set, member, found = KEYS[k], ARGV[form], score \
       elseif score and mode == 'replace' then \
         add(KEYS[k], REMOVED, ARGV[form]) \
         removes[KEYS[k]] = true \
@@ -54,9 +59,13 @@ for i = 5, #ARGV, 4 do \
     out[#out + 1] = found and 0 or -1 \
   end \
 end \
-for set, list in pairs(adds) do redis.call('ZADD', set, unpack(list)) end \
+local failed \
+for set, list in pairs(adds) do \
+  local added = redis.pcall('ZADD', set, unpack(list)) \
+  if type(added) == 'table' then failed = added end \
+end \
 for set in pairs(removes) do redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) end \
-return out";
+return failed or out";
 
 /// Changes scores that are still the ones that were read. KEYS: the sets. ARGV: for each entry its set (an index of
 /// KEYS), its member, the score that was read, and the new one; an empty text removes the entry.
@@ -97,8 +106,8 @@ for i = 3, #ARGV, 4 do \
   if all then first, last = 1, #KEYS end \
   for form = i + 2, i + 3 do \
     for k = first, last do \
-      local score = ARGV[form] ~= '' and redis.call('ZSCORE', KEYS[k], ARGV[form]) \
-      score = score and tonumber(score) \
+      local score = ARGV[form] ~= '' and redis.pcall('ZSCORE', KEYS[k], ARGV[form]) \
+      score = type(score) == 'string' and tonumber(score) \
       if score and score >= own and score <= highest then \
         local list = adds[KEYS[k]] or {} \
         adds[KEYS[k]] = list \

@@ -68,15 +68,17 @@ impl Entries {
         &self,
         alarms: impl Iterator<Item = &'a Alarm>,
         mode: WriteMode,
+        now: UnixMs,
     ) -> Result<Vec<EntryAnswer>, RedisError> {
-        let entries: Vec<ScoredEntry> = alarms
-            .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due)))
-            .collect();
-        let written = self
-            .scored
-            .write(&self.sets, &entries, Place::AnySet, mode)
-            .await;
-        written
+        let entries = alarms.map(|alarm| {
+            // A task that is due when it is armed keeps its due time, by which its entry is removed.
+            let overdue = alarm.arming.filter(|_| alarm.due <= now);
+            let due = overdue.map_or(alarm.due, |arming| arming.due.min(alarm.due));
+            self.entry(&alarm.key, Score::own(due))
+        });
+        let entries: Vec<ScoredEntry> = entries.collect();
+        let written = self.scored.write(&self.sets, &entries, Place::AnySet, mode);
+        written.await
     }
 
     /// Changes entries whose score is still the one that was read.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::requests::{Entry, Full, Known};
 use super::score::{OWN_FROM, Score};
 use super::state::State;
@@ -89,6 +91,7 @@ impl Inbox {
             let Position { set, from, skip } = self.position;
             let state = &self.state;
             let name = &state.entries.sets()[set];
+            let asked = Instant::now();
             let page = state.entries.scored();
             let page = match page.range(name, from, OWN_FROM, skip, PAGE).await {
                 // The other sets can be read.
@@ -100,7 +103,7 @@ impl Inbox {
             };
             let next = self.position.after(&page);
             look.read += page.len();
-            let (new, is_full) = self.propose_page(set, page, sink).await?;
+            let (new, is_full) = self.propose_page(set, page, asked, sink).await?;
             look.new += new;
             if is_full {
                 look.unfinished = true;
@@ -124,12 +127,13 @@ impl Inbox {
         &self,
         set: usize,
         page: Vec<(Vec<u8>, f64)>,
+        asked: Instant,
         sink: &dyn SignalSink,
     ) -> Result<(usize, bool), RedisError> {
         let state = &self.state;
         let wants = |key: &TaskKey| sink.wants(key);
         let owns = |key: &TaskKey| sink.owns(key);
-        let reader = Reader::new(state, &wants, &owns);
+        let reader = Reader::new(state, &wants, &owns, asked);
         let (mut new, mut is_full, mut dated) = (0, false, Vec::new());
         for (member, score) in page {
             let entry: Entry = (set, member);
@@ -174,30 +178,38 @@ pub(super) struct Reader<'a> {
     wants: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
     owns: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
     heard: UnixMs,
+    asked: Instant,
 }
 
 const WRONG_TYPE: &str =
     "a key of `sorted_set.keys` is not a sorted set: its tasks run from the ledger alone";
 
 impl<'a> Reader<'a> {
-    /// Reads entries that were queried just now.
+    /// Reads entries that a query returned which was sent at `asked`.
     pub(super) fn new(
         state: &'a State,
         wants: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
         owns: &'a (dyn for<'k> Fn(&'k TaskKey) -> bool + Send + Sync),
+        asked: Instant,
     ) -> Self {
         Self {
             state,
             wants,
             owns,
             heard: state.clock.now(),
+            asked,
         }
     }
 
     /// Reads an entry.
     pub(super) fn read(&self, entry: &Entry, score: f64) -> Request {
-        let Self { state, heard, .. } = *self;
-        if state.requests().compare(entry, score, self.owns) == Known::Waits {
+        let Self {
+            state,
+            heard,
+            asked,
+            ..
+        } = *self;
+        if state.requests().compare(entry, score, asked, self.owns) == Known::Waits {
             return Request::Known;
         }
         let key = match state.entries.key_of(&entry.1) {

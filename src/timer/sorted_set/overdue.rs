@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::inbox::{Reader, Request};
 use super::score::{OWN_FROM, Score};
 use super::state::State;
@@ -82,12 +84,13 @@ impl State {
     ) -> Result<(ArmedPage, Option<Cursor>), RedisError> {
         let sets = self.entries.sets();
         let offset = usize::try_from(skip).unwrap_or(usize::MAX);
+        let asked = Instant::now();
         let entries = self.entries.scored();
         let entries = entries
             .range(&sets[set], f64::NEG_INFINITY, OWN_FROM, offset, PAGE)
             .await?;
         let is_last = entries.len() < PAGE;
-        let reader = Reader::new(self, wants, &|_| true);
+        let reader = Reader::new(self, wants, &|_| true, asked);
         let (mut page, mut stay, mut dated) = (ArmedPage::default(), 0, Vec::new());
         for (member, score) in entries {
             let entry = (set, member);

@@ -67,11 +67,12 @@ pub(super) enum Known {
 }
 
 impl Requests {
-    /// Compares an entry that was read with what is known.
+    /// Compares an entry with what is known. `asked` is when the query was sent that returned it.
     pub(super) fn compare(
         &mut self,
         entry: &Entry,
         score: f64,
+        asked: Instant,
         owns: impl Fn(&TaskKey) -> bool,
     ) -> Known {
         let Some(request) = self.by_entry.get_mut(entry) else {
@@ -86,7 +87,8 @@ impl Requests {
                 since.elapsed() < LEFT_TO_OWNER && !request.key.as_ref().is_some_and(owns)
             }
             Progress::Proposed(at) => at.elapsed() < PROPOSED_AGAIN_AFTER,
-            Progress::Answered(_) => false,
+            // It may have been read before it was acknowledged.
+            Progress::Answered(at) => asked <= at,
             Progress::Ignored => true,
         };
         match waits {
@@ -224,12 +226,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_is_proposed_once_until_it_gets_no_answer() {
         let mut requests = Requests::default();
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::New);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
+            Known::New
+        );
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(DUE));
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::Waits);
-        assert_eq!(requests.compare(&entry("a"), 8.0, |_| true), Known::New);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
+            Known::Waits
+        );
+        assert_eq!(
+            requests.compare(&entry("a"), 8.0, Instant::now(), |_| true),
+            Known::New
+        );
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::New);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
+            Known::New
+        );
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(DUE));
     }
 
@@ -237,11 +251,20 @@ mod tests {
     async fn a_request_is_left_to_the_owner_for_some_seconds() {
         let mut requests = Requests::default();
         assert_eq!(add(&mut requests, "a", 7.0, false), None);
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| false), Known::Waits);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| false),
+            Known::Waits
+        );
         tokio::time::advance(LEFT_TO_OWNER).await;
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| false), Known::New);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| false),
+            Known::New
+        );
         assert_eq!(add(&mut requests, "a", 7.0, false), Some(DUE));
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| false), Known::Waits);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| false),
+            Known::Waits
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -249,8 +272,15 @@ mod tests {
         let mut requests = Requests::default();
         add(&mut requests, "a", 7.0, true);
         let (at, score) = requests.proposed(&key("a"), DUE).unwrap();
+        let asked_before = Instant::now();
         requests.answered(&at, score);
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::New);
+        let compared = requests.compare(&entry("a"), 7.0, asked_before, |_| true);
+        assert_eq!(compared, Known::Waits);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
+            Known::New
+        );
         let again = UnixMs(DUE.0 + 1);
         assert_eq!(add(&mut requests, "a", 7.0, true), Some(again));
         assert_eq!(requests.proposed(&key("a"), DUE), None);
@@ -263,8 +293,14 @@ mod tests {
         add(&mut requests, "a", 7.0, true);
         requests.refused(&entry("a"), 7.0);
         tokio::time::advance(PROPOSED_AGAIN_AFTER).await;
-        assert_eq!(requests.compare(&entry("a"), 7.0, |_| true), Known::Waits);
-        assert_eq!(requests.compare(&entry("a"), 8.0, |_| true), Known::New);
+        assert_eq!(
+            requests.compare(&entry("a"), 7.0, Instant::now(), |_| true),
+            Known::Waits
+        );
+        assert_eq!(
+            requests.compare(&entry("a"), 8.0, Instant::now(), |_| true),
+            Known::New
+        );
         assert!(requests.ignore(entry("no task"), 1.0));
         assert!(!requests.ignore(entry("no task"), 1.0));
     }

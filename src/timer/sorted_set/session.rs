@@ -31,6 +31,10 @@ const NEAR_PAUSE_PER_ENTRY: Duration = Duration::from_micros(50);
 /// Time between two checks of role, marks and flags.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
+/// Time between two audits, without any other cause: they find entries of ended tasks, and, where no events come,
+/// entries that programs removed.
+const AUDIT_EVERY: Duration = Duration::from_secs(900);
+
 /// Backoff between sessions: up to 5 s.
 const RECONNECT: RetryPolicy = RetryPolicy {
     backoff: Backoff::Exponential {
@@ -206,10 +210,15 @@ impl Sessions {
 
     /// Checks role, marks and flags, again and again.
     async fn recheck(&self, sink: &dyn SignalSink) -> Result<Loss, RedisError> {
+        let mut audited = Instant::now();
         loop {
             sleep(CHECK_EVERY).await;
             self.check(sink).await?;
             self.state.requests().shrink();
+            if audited.elapsed() >= AUDIT_EVERY {
+                audited = Instant::now();
+                sink.audit(Cause::Interval);
+            }
         }
     }
 

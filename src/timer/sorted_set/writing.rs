@@ -13,9 +13,13 @@ const SOON: Duration = Duration::from_secs(2);
 impl State {
     /// Writes entries over any that exist. Returns how many were written.
     pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
+        let written = self
+            .entries
+            .write(alarms.iter(), WriteMode::Replace, self.clock.now())
+            .await;
+        // Not before: the task would end, and its entry would be written after that.
         self.expect_soon(alarms);
-        let written = self.entries.write(alarms.iter(), WriteMode::Replace);
-        Ok(written.await?.len())
+        Ok(written?.len())
     }
 
     /// Has the signals of tasks that this process creates and runs raised when they are due, however short their delay.
@@ -37,7 +41,7 @@ impl State {
         let now = Score::own(heard);
         let answers = self
             .entries
-            .write(alarms.iter(), WriteMode::Move { now })
+            .write(alarms.iter(), WriteMode::Move { now }, heard)
             .await?;
         let written = answers
             .iter()
@@ -58,7 +62,7 @@ impl State {
             },
         };
         let mode = WriteMode::Keep { now };
-        let answers = self.entries.write(lost.iter(), mode).await?;
+        let answers = self.entries.write(lost.iter(), mode, heard).await?;
         let restored = answers
             .iter()
             .filter(|answer| **answer == EntryAnswer::Written);
