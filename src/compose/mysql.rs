@@ -18,6 +18,7 @@ use crate::timer::Timer;
 use crate::timer::key_expiry::KeyExpiry;
 use crate::timer::ledger_poll::LedgerPoll;
 use crate::timer::sorted_set::SortedSet;
+use crate::timer::wheel::Wheel;
 
 /// The adapters that a configuration selects. Creating them does no I/O.
 #[derive(Clone)]
@@ -59,6 +60,12 @@ impl Adapters {
             TimerKind::SortedSet => {
                 let sets = config.sorted_set.clone();
                 let timer = SortedSet::new(&config.redis, sets, clock, Arc::clone(&metrics));
+                Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
+            }
+            TimerKind::Wheel => {
+                let (redis, wheel) = (&config.redis, &config.wheel);
+                let adopts = config.adopts_any();
+                let timer = Wheel::new(redis, wheel, adopts, clock, Arc::clone(&metrics));
                 Arc::new(timer.map_err(|error| ConfigError::one("redis.url", error.to_string()))?)
             }
             TimerKind::LedgerPoll => Arc::new(LedgerPoll::exact(clock)),

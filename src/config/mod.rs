@@ -30,6 +30,7 @@ mod suggestions;
 mod url_template;
 #[cfg(feature = "webhook")]
 mod webhook;
+mod wheel;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,6 +67,7 @@ pub use self::suggestions::{MisspelledVariable, misspelled_variables};
 pub use self::url_template::UrlTemplate;
 #[cfg(feature = "webhook")]
 pub use self::webhook::WebhookConfig;
+pub use self::wheel::WheelConfig;
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -78,6 +80,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// `[sorted_set]`
     pub sorted_set: SortedSetConfig,
+    /// `[wheel]`
+    pub wheel: WheelConfig,
     /// `[sentinel]`
     pub sentinel: SentinelConfig,
     /// `[nudge]`
@@ -112,6 +116,8 @@ pub enum TimerKind {
     KeyExpiry,
     /// Entries of sorted sets in Redis.
     SortedSet,
+    /// A time wheel in Redis.
+    Wheel,
     /// The ledger alone: no Redis.
     LedgerPoll,
 }
@@ -122,6 +128,7 @@ impl TimerKind {
         match self {
             Self::KeyExpiry => "key_expiry",
             Self::SortedSet => "sorted_set",
+            Self::Wheel => "wheel",
             Self::LedgerPoll => "ledger_poll",
         }
     }
@@ -129,19 +136,22 @@ impl TimerKind {
     /// True if the timer needs Redis. Members and rate limits are then in Redis, too.
     pub fn uses_redis(self) -> bool {
         match self {
-            Self::KeyExpiry | Self::SortedSet => true,
+            Self::KeyExpiry | Self::SortedSet | Self::Wheel => true,
             Self::LedgerPoll => false,
         }
     }
 }
 
 impl Config {
+    /// Whether programs' keys or entries become tasks, at least on some routes.
+    pub fn adopts_any(&self) -> bool {
+        self.adopt.enabled || self.routes.iter().any(|route| route.adopt == Some(true))
+    }
+
     /// Whether the daemon subscribes to events of armed keys in addition to expired ones: to adopt them, or to learn
     /// short delays.
     pub fn hears_armings(&self) -> bool {
-        self.nudge.enabled
-            || self.adopt.enabled
-            || self.routes.iter().any(|route| route.adopt == Some(true))
+        self.nudge.enabled || self.adopts_any()
     }
 
     /// Loads the configuration as the program does: the given file, else `LAPSED_CONFIG`, else the

@@ -10,6 +10,7 @@ impl Config {
             redis,
             ledger,
             sorted_set,
+            wheel,
             sentinel,
             nudge,
             // Routes and handlers take effect at SIGHUP, as do `[retry]` and `engine.timeout`; but see below.
@@ -35,6 +36,7 @@ impl Config {
             ("redis", *redis != newer.redis),
             ("ledger", *ledger != newer.ledger),
             ("sorted_set", *sorted_set != newer.sorted_set),
+            ("wheel", *wheel != newer.wheel),
             ("sentinel", *sentinel != newer.sentinel),
             ("nudge", *nudge != newer.nudge),
             // Decides the subscriptions.
@@ -66,6 +68,7 @@ mod tests {
             "redis.key_prefix = 'a'",
             "ledger.table = 'a'",
             "sorted_set.keys = ['a']",
+            "wheel.slots = 3",
             "sentinel.count = 3",
             "sweep.interval = '2s'",
             "engine.concurrency = 3",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{Config, Secret};
-use super::{import, recurring, retention, retry, routes, sorted_set};
+use super::{import, recurring, retention, retry, routes, sorted_set, wheel};
 use crate::task::{KEY_BYTES_MAX, TableName};
 
 /// `[redis]`
@@ -111,6 +111,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let redis = redis(root.section("redis", p), p);
     let ledger = ledger(root.section("ledger", p), p);
     let sorted_set = sorted_set::sorted_set(root.section("sorted_set", p), p);
+    let wheel = wheel::wheel(root.section("wheel", p), p);
     let sentinel = sentinel(root.section("sentinel", p), p);
     let nudge = nudge(root.section("nudge", p), p);
     let adopt = adopt(root.section("adopt", p), p);
@@ -130,6 +131,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         redis: redis?,
         ledger: ledger?,
         sorted_set: sorted_set?,
+        wheel: wheel?,
         sentinel: sentinel?,
         nudge: nudge?,
         adopt: adopt?,

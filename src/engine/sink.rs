@@ -36,6 +36,10 @@ impl SignalSink for TimerSink {
         self.deps.router.runs(key)
     }
 
+    fn adopts(&self, key: &TaskKey) -> bool {
+        self.deps.router.adopts(key)
+    }
+
     fn owns(&self, key: &TaskKey) -> bool {
         self.deps.ownership.owns(key)
     }

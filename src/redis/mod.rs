@@ -15,6 +15,7 @@ mod notify;
 mod scored_sets;
 mod subscription;
 mod token_bucket;
+mod wheel;
 
 #[cfg(feature = "cli")]
 pub use connection::LIBRARY;
@@ -30,3 +31,4 @@ pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notif
 pub use scored_sets::{EntryAnswer, Place, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
 pub use subscription::{Backlog, Connected, Loss, Subscription};
 pub use token_bucket::{FullAt, TokenBuckets};
+pub use wheel::{Handling, SlotEntry, Taken, WheelKeys};

@@ -57,6 +57,8 @@ pub enum DropReason {
     TooLong,
     /// The expired key is not UTF-8.
     NotUtf8,
+    /// An element of a list of the wheel is not an entry.
+    NotAnEntry,
 }
 
 impl DropReason {
@@ -90,6 +92,7 @@ impl DropReason {
             Self::Foreign => "foreign",
             Self::TooLong => "too_long",
             Self::NotUtf8 => "not_utf8",
+            Self::NotAnEntry => "not_an_entry",
         }
     }
 }

@@ -21,6 +21,7 @@ mod replay;
 mod sentinel;
 mod session;
 pub mod sorted_set;
+pub mod wheel;
 
 pub(crate) use alarm_clock::AlarmClock;
 pub(crate) use due_queue::DueQueue;
@@ -219,6 +220,11 @@ pub trait SignalSink: Send + Sync + 'static {
     /// True if this daemon can run tasks of this name. All other keys are ignored. Called for each arming event of the
     /// database, so it must be cheap.
     fn wants(&self, key: &TaskKey) -> bool;
+
+    /// True if this daemon adopts entries and keys of this name.
+    fn adopts(&self, key: &TaskKey) -> bool {
+        self.wants(key)
+    }
 
     /// True if this daemon owns the task, among the daemons that can run it.
     fn owns(&self, key: &TaskKey) -> bool;

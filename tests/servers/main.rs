@@ -11,6 +11,7 @@ mod sandbox;
 mod server_defaults;
 mod sorted_set;
 mod timers;
+mod wheel;
 
 /// What this binary uses of `tests/support`.
 #[path = "../support"]

@@ -25,6 +25,15 @@ impl UnixMs {
         )
     }
 
+    /// Subtracts `span` in whole milliseconds. Saturates.
+    #[must_use]
+    pub fn minus(self, span: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
+        )
+    }
+
     /// Returns the time elapsed since `earlier`, or zero if that is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

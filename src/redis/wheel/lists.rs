@@ -1,0 +1,233 @@
+//! The lists of producers, and the entries taken from them.
+
+use redis::{FromRedisValue, Value};
+
+use super::scripts::{HANDLE, READ};
+use super::{PIPELINE_BATCH, SCRIPT_BATCH, WheelKeys};
+use crate::redis::RedisError;
+use crate::task::{TaskKey, UnixMs};
+
+/// A page ends after this many bytes.
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Entries of one page of taken ones.
+const TAKEN_PAGE: usize = 100;
+
+/// A page of a producer's list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListPage {
+    /// Number of elements that were too long, and are among the refused ones now.
+    pub too_long: usize,
+    /// The elements, in order.
+    pub elements: Vec<Vec<u8>>,
+}
+
+/// What becomes of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Handling {
+    /// It becomes the entry of this task, due at this time. The second time is when it was read.
+    Take(TaskKey, UnixMs, UnixMs),
+    /// It moves to the list of refused elements.
+    Refuse,
+    /// It is removed.
+    Drop,
+}
+
+/// An entry that was taken from a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The task.
+    pub key: TaskKey,
+    /// Its due time.
+    pub due: UnixMs,
+    /// When it was read.
+    pub heard: UnixMs,
+    /// The element, as it was in the list.
+    pub element: Vec<u8>,
+}
+
+/// A page of taken entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TakenPage {
+    /// The entries.
+    pub entries: Vec<Taken>,
+    /// Cursor of the next page; `None` after the last.
+    pub next: Option<u64>,
+}
+
+impl WheelKeys {
+    fn refused(&self) -> String {
+        format!("{}refused", self.key)
+    }
+
+    /// Returns the number of lists among these slots that are not empty. One command, cheap for a thousand slots. Does not
+    /// count as an access to the lists: see [`idle_s`](Self::idle_s).
+    pub async fn count_lists(&self, slots: &[u32]) -> Result<usize, RedisError> {
+        let mut count = redis::pipe();
+        let exists = count.cmd("EXISTS");
+        slots.iter().for_each(|slot| {
+            exists.arg(self.list(*slot));
+        });
+        let (count,) = self.commands.send("EXISTS", &count).await?;
+        Ok(count)
+    }
+
+    /// Returns the length of the list of each slot, in order.
+    pub async fn lengths(&self, slots: &[u32]) -> Result<Vec<u64>, RedisError> {
+        let mut lengths = Vec::with_capacity(slots.len());
+        for batch in slots.chunks(PIPELINE_BATCH) {
+            let mut query = redis::pipe();
+            query.ignore_errors();
+            batch.iter().for_each(|slot| {
+                query.cmd("LLEN").arg(self.list(*slot));
+            });
+            let answers: Vec<Value> = self.commands.send("LLEN", &query).await?;
+            let length = |answer| u64::from_redis_value(answer).unwrap_or_default();
+            lengths.extend(answers.into_iter().map(length));
+        }
+        Ok(lengths)
+    }
+
+    /// Returns for how many whole seconds no command has used the list of a slot; `None` if it is missing, or if the server
+    /// does not know.
+    pub async fn idle_s(&self, slot: u32) -> Result<Option<u64>, RedisError> {
+        let mut query = redis::pipe();
+        query.ignore_errors();
+        query.cmd("OBJECT").arg("IDLETIME").arg(self.list(slot));
+        let answers: Vec<Value> = self.commands.send("OBJECT", &query).await?;
+        let idle = answers.into_iter().next().map(u64::from_redis_value);
+        Ok(idle.and_then(Result::ok))
+    }
+
+    /// Reads a page of at most `limit` elements of the list of a slot, after the first `skip`. Moves elements longer than
+    /// `longest` bytes to the refused ones.
+    pub async fn read_list(
+        &self,
+        slot: u32,
+        skip: u64,
+        limit: u64,
+        longest: usize,
+    ) -> Result<ListPage, RedisError> {
+        let mut read = self.script(READ);
+        read.arg(self.list(slot)).arg(self.refused()).arg(skip);
+        read.arg(limit.min(2 * SCRIPT_BATCH as u64));
+        read.arg(longest).arg(PAGE_BYTES);
+        let (answer,): (Vec<Value>,) = self.send(&read).await?;
+        let mut answer = answer.into_iter();
+        let too_long = answer.next().map(usize::from_redis_value);
+        let elements = answer.map(Vec::from_redis_value).collect::<Result<_, _>>();
+        Ok(ListPage {
+            too_long: too_long.and_then(Result::ok).unwrap_or_default(),
+            elements: elements.map_err(|_| RedisError::silence())?,
+        })
+    }
+
+    /// Handles elements of the list of a slot. Returns for each, in order, whether it was still there.
+    pub async fn handle(
+        &self,
+        slot: u32,
+        elements: &[(Vec<u8>, Handling)],
+    ) -> Result<Vec<bool>, RedisError> {
+        let mut handled = Vec::with_capacity(elements.len());
+        for batch in elements.chunks(SCRIPT_BATCH) {
+            let mut handle = self.script(HANDLE);
+            handle.arg(self.list(slot)).arg(self.refused());
+            for (element, handling) in batch {
+                handle.arg(element);
+                match handling {
+                    Handling::Take(key, due, heard) => {
+                        let mut value = format!("{}:{}:", due.0, heard.0).into_bytes();
+                        value.extend(element);
+                        handle.arg("take").arg(key.as_str()).arg(value)
+                    }
+                    Handling::Refuse => handle.arg("refuse").arg("").arg(""),
+                    Handling::Drop => handle.arg("drop").arg("").arg(""),
+                };
+            }
+            let (batch,): (Vec<bool>,) = self.send(&handle).await?;
+            handled.extend(batch);
+        }
+        Ok(handled)
+    }
+
+    /// Returns the number of taken entries.
+    pub async fn count_taken(&self) -> Result<u64, RedisError> {
+        let mut count = redis::pipe();
+        count.cmd("HLEN").arg(self.own("taken"));
+        let (count,) = self.commands.send("HLEN", &count).await?;
+        Ok(count)
+    }
+
+    /// Returns a page of the taken entries. Start with 0.
+    pub async fn taken(&self, cursor: u64) -> Result<TakenPage, RedisError> {
+        let mut scan = redis::pipe();
+        scan.cmd("HSCAN").arg(self.own("taken")).arg(cursor);
+        scan.arg("COUNT").arg(TAKEN_PAGE);
+        let ((next, pairs),): ((u64, Vec<(Vec<u8>, Vec<u8>)>),) =
+            self.commands.send("HSCAN", &scan).await?;
+        Ok(TakenPage {
+            entries: pairs
+                .iter()
+                .filter_map(|(k, v)| Taken::read(k, v))
+                .collect(),
+            next: (next != 0).then_some(next),
+        })
+    }
+
+    /// Removes taken entries: their tasks are in the ledger.
+    pub async fn forget_taken(&self, keys: &[&TaskKey]) -> Result<(), RedisError> {
+        let mut remove = redis::pipe();
+        let fields = remove.cmd("HDEL").arg(self.own("taken"));
+        keys.iter().for_each(|key| {
+            fields.arg(key.as_str());
+        });
+        fields.ignore();
+        self.commands.send("HDEL", &remove).await
+    }
+
+    /// Moves a taken entry to the refused elements.
+    pub async fn refuse_taken(&self, key: &TaskKey) -> Result<(), RedisError> {
+        let mut get = redis::pipe();
+        get.cmd("HGET").arg(self.own("taken")).arg(key.as_str());
+        let (value,): (Option<Vec<u8>>,) = self.commands.send("HGET", &get).await?;
+        if let Some(taken) = value.and_then(|value| Taken::read(key.as_str().as_bytes(), &value)) {
+            let mut push = redis::pipe();
+            push.cmd("RPUSH").arg(self.refused()).arg(taken.element);
+            push.ignore();
+            let () = self.commands.send("RPUSH", &push).await?;
+        }
+        self.forget_taken(&[key]).await
+    }
+}
+
+impl Taken {
+    fn read(key: &[u8], value: &[u8]) -> Option<Self> {
+        let key = TaskKey::parse(std::str::from_utf8(key).ok()?).ok()?;
+        let mut parts = value.splitn(3, |byte| *byte == b':');
+        let mut time = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+        let (due, heard) = (UnixMs(time()?), UnixMs(time()?));
+        let element = parts.next()?.to_vec();
+        Some(Self {
+            key,
+            due,
+            heard,
+            element,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_entry_is_read_back_and_other_values_are_ignored() {
+        let read = |value: &str| Taken::read(b"Wheel@m@~0123456789abc", value.as_bytes());
+        let taken = read(r#"12:7:{"method":"m"}"#).unwrap();
+        assert_eq!((taken.due, taken.heard), (UnixMs(12), UnixMs(7)));
+        assert_eq!(taken.element, br#"{"method":"m"}"#);
+        for other in ["", "12:7", "x:7:y", "12::y"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

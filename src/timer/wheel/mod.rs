@@ -1,0 +1,241 @@
+//! A time wheel in Redis.
+//!
+//! The *hand* visits one slot each tick: it reads the entries of lapsed that fall due during the tick a little ahead, and
+//! memory raises each at its millisecond. The *inbox* takes entries of programs from the lists of the slots, and proposes
+//! them for adoption. The ledger decides what is true: an entry that is missing is written again by an audit.
+
+mod dial;
+mod entry;
+mod hand;
+mod inbox;
+mod proposals;
+mod recent;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::dial::Dial;
+use self::hand::Hand;
+use self::inbox::Inbox;
+use self::recent::Recent;
+use super::due_signals::DueSignals;
+use super::{
+    Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Standing, Timer,
+    TimerError,
+};
+use crate::clock::LedgerClock;
+use crate::config::{RedisConfig, WheelConfig};
+use crate::redis::{Commands, Endpoint, Keyspace, RedisError, WheelKeys};
+use crate::task::{TaskKey, UnixMs};
+use crate::telemetry::Metrics;
+
+/// Slots of one page of the audit, and entries of each of them.
+const AUDIT_SLOTS: u32 = 100;
+const AUDIT_ENTRIES: usize = 100;
+
+/// An entry that stays this long after its due time may have been left behind.
+const LEFT_BEHIND: Duration = Duration::from_secs(60);
+
+/// The timer that keeps its entries on a wheel.
+#[derive(Debug)]
+pub struct Wheel {
+    clock: LedgerClock,
+    dial: Dial,
+    keys: WheelKeys,
+    ahead: Arc<Ahead>,
+    hand: Arc<Hand>,
+    inbox: Arc<Inbox>,
+    /// False in a process that only produces tasks.
+    runs: AtomicBool,
+}
+
+/// The alarms of the next ticks.
+#[derive(Debug)]
+struct Ahead {
+    due: DueSignals,
+    /// Those read of late, so that no entry is raised each time that it is read.
+    recent: Recent,
+}
+
+impl Wheel {
+    /// Does no I/O: the connection is opened on first use. `adopts`: whether entries of programs are taken at all.
+    ///
+    /// # Errors
+    /// If the URL cannot be parsed.
+    pub fn new(
+        redis: &RedisConfig,
+        config: &WheelConfig,
+        adopts: bool,
+        clock: LedgerClock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RedisError> {
+        let WheelConfig {
+            key,
+            slots,
+            tick,
+            class,
+        } = config;
+        let commands = Commands::new(Endpoint::new(redis)?);
+        let dial = Dial::new(*slots, *tick);
+        let key = format!("{}{key}", redis.key_prefix);
+        let keys = WheelKeys::new(commands.clone(), key, dial.slots(), dial.tick_ms());
+        let ahead = Arc::new(Ahead {
+            due: DueSignals::new(clock.clone()),
+            recent: Recent::new(*tick),
+        });
+        let inbox = Inbox::new(keys.clone(), dial, clock.clone(), class, metrics);
+        let inbox = Arc::new(inbox);
+        let hand = Hand::new(
+            Keyspace::new(commands, &redis.key_prefix),
+            keys.clone(),
+            dial,
+            clock.clone(),
+            Arc::clone(&ahead),
+            adopts.then(|| Arc::clone(&inbox)),
+        );
+        Ok(Self {
+            clock,
+            dial,
+            keys,
+            ahead,
+            hand: Arc::new(hand),
+            inbox,
+            runs: AtomicBool::new(false),
+        })
+    }
+
+    /// Has this process raise alarms that fall due before the hand would read their entries.
+    fn expect_near(&self, alarms: &[Alarm]) {
+        let near = self.clock.now().plus(self.dial.ticks(2));
+        let near = alarms.iter().filter(|alarm| alarm.due <= near);
+        if self.runs.load(Ordering::Relaxed) {
+            self.ahead.expect_new(near.cloned());
+        }
+    }
+}
+
+#[async_trait]
+impl Timer for Wheel {
+    async fn run(&self, sink: Arc<dyn SignalSink>, stop: CancellationToken) {
+        self.runs.store(true, Ordering::Relaxed);
+        // Separate tasks, so that signals do not wait for queries. Both end with the set.
+        let mut parts = JoinSet::new();
+        let (ahead, to_signals) = (Arc::clone(&self.ahead), Arc::clone(&sink));
+        parts.spawn(async move { ahead.due.raise(to_signals.as_ref()).await });
+        let hand = Arc::clone(&self.hand);
+        parts.spawn(async move { hand.run(sink.as_ref()).await });
+        if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
+            && let Ok(panic) = ended.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        parts.shutdown().await;
+        self.hand.stopped();
+    }
+
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        let entries: Vec<(&TaskKey, UnixMs)> =
+            alarms.iter().map(|alarm| (&alarm.key, alarm.due)).collect();
+        let keep = match mode {
+            ArmMode::Replace => None,
+            // The task is pending: an entry that is due is of an earlier arming.
+            ArmMode::IfMissing => Some(self.clock.now()),
+        };
+        self.expect_near(alarms);
+        let written = self.keys.arm(&entries, keep).await;
+        let written = written.map_err(|error| TimerError::new("cannot write entries", error))?;
+        Ok(Armed {
+            written,
+            present: alarms.len() - written,
+        })
+    }
+
+    async fn disarm(&self, keys: &[TaskKey]) -> Result<(), TimerError> {
+        self.ahead.due.forget(keys);
+        let entries: Vec<_> = keys.iter().map(|key| (key, None)).collect();
+        let removed = self.keys.remove(&entries).await;
+        removed.map_err(|error| TimerError::new("cannot remove entries", error))
+    }
+
+    async fn remaining(&self, keys: &[TaskKey]) -> Result<Vec<Remaining>, TimerError> {
+        let found = self.keys.due_times(keys).await;
+        let found = found.map_err(|error| TimerError::new("cannot query entries", error))?;
+        let now = self.clock.now();
+        let remaining = |due: Option<UnixMs>| match due {
+            Some(due) => Remaining::Ms(due.since(now).as_millis() as u64),
+            None => Remaining::Missing,
+        };
+        Ok(found.into_iter().map(remaining).collect())
+    }
+
+    fn expect(&self, alarms: Vec<Alarm>) {
+        let near = self.clock.now().plus(self.dial.ticks(2));
+        let known = alarms.iter().filter(|alarm| alarm.due <= near);
+        self.ahead.recent.insert_all(known);
+        self.ahead.due.expect(alarms);
+    }
+
+    async fn scan_foreign(
+        &self,
+        cursor: Option<u64>,
+        _: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
+    ) -> Result<ArmedPage, TimerError> {
+        let first = cursor.and_then(|cursor| u32::try_from(cursor).ok());
+        let first = first.unwrap_or(0);
+        let end = first.saturating_add(AUDIT_SLOTS).min(self.dial.slots());
+        let slots: Vec<u32> = (first..end).collect();
+        let below = self.clock.now().minus(LEFT_BEHIND);
+        let found = self
+            .keys
+            .due_in(&slots, None, below, 0..AUDIT_ENTRIES)
+            .await;
+        let found = found.map_err(|error| TimerError::new("cannot read entries", error))?;
+        Ok(ArmedPage {
+            foreign: Vec::new(),
+            overdue: found.into_iter().filter_map(hand::alarm).collect(),
+            next: (end < self.dial.slots()).then_some(u64::from(end)),
+        })
+    }
+
+    fn keeps_entries(&self) -> bool {
+        true
+    }
+
+    async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
+        let answered = async {
+            let pending = entries.iter().filter_map(|entry| match entry.standing {
+                Standing::Pending(due) => Some((&entry.key, due)),
+                Standing::Ended | Standing::Refused => None,
+            });
+            let pending: Vec<(&TaskKey, UnixMs)> = pending.collect();
+            self.keys.arm(&pending, Some(self.clock.now())).await?;
+            self.inbox.answered(entries).await
+        };
+        let answered = answered.await;
+        answered.map_err(|error| TimerError::new("cannot answer entries", error))
+    }
+
+    async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
+        let entries: Vec<_> = ended.iter().map(|end| (&end.key, Some(end.due))).collect();
+        let removed = self.keys.remove(&entries).await;
+        removed.map_err(|error| TimerError::new("cannot remove entries", error))
+    }
+
+    fn is_listening(&self) -> Option<bool> {
+        Some(self.hand.is_listening())
+    }
+}
+
+impl Ahead {
+    /// Accepts alarms, except those that it has had of late.
+    fn expect_new(&self, alarms: impl IntoIterator<Item = Alarm>) {
+        let alarms = alarms.into_iter();
+        self.due
+            .expect(alarms.filter(|alarm| self.recent.insert(alarm)));
+    }
+}

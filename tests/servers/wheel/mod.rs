@@ -1,0 +1,6 @@
+//! The time wheel: entries of unchanged producers, entries of lapsed, and what happens to both when something fails.
+
+mod entries;
+mod failures;
+mod rig;
+mod turning;
