@@ -34,6 +34,7 @@ mod wheel;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Table;
@@ -55,8 +56,8 @@ pub use self::secret::Secret;
 #[cfg(feature = "mysql")]
 pub(crate) use self::sections::ENCODE;
 pub use self::sections::{
-    AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, NudgeConfig, RedisConfig,
-    SentinelConfig, SweepConfig,
+    AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, LedgerPollConfig,
+    NudgeConfig, RedisConfig, SentinelConfig, SweepConfig,
 };
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
@@ -86,6 +87,8 @@ pub struct Config {
     pub sentinel: SentinelConfig,
     /// `[nudge]`
     pub nudge: NudgeConfig,
+    /// `[ledger_poll]`
+    pub ledger_poll: LedgerPollConfig,
     /// `[adopt]`
     pub adopt: AdoptConfig,
     /// `[sweep]`
@@ -152,6 +155,14 @@ impl Config {
     /// short delays.
     pub fn hears_armings(&self) -> bool {
         self.nudge.enabled || self.adopts_any()
+    }
+
+    /// How often the engine asks the ledger for tasks that are due now; `None`: never, since the timer hears of them.
+    pub fn probe(&self) -> Option<Duration> {
+        match self.timer {
+            TimerKind::LedgerPoll => self.ledger_poll.probe,
+            _ => None,
+        }
     }
 
     /// Loads the configuration as the program does: the given file, else `LAPSED_CONFIG`, else the

@@ -13,6 +13,7 @@ impl Config {
             wheel,
             sentinel,
             nudge,
+            ledger_poll,
             // Routes and handlers take effect at SIGHUP, as do `[retry]` and `engine.timeout`; but see below.
             adopt: _,
             sweep,
@@ -39,6 +40,7 @@ impl Config {
             ("wheel", *wheel != newer.wheel),
             ("sentinel", *sentinel != newer.sentinel),
             ("nudge", *nudge != newer.nudge),
+            ("ledger_poll", *ledger_poll != newer.ledger_poll),
             // Decides the subscriptions.
             ("adopt", self.hears_armings() != newer.hears_armings()),
             ("sweep", *sweep != newer.sweep),
@@ -70,6 +72,7 @@ mod tests {
             "sorted_set.keys = ['a']",
             "wheel.slots = 3",
             "sentinel.count = 3",
+            "ledger_poll.probe = '5ms'",
             "sweep.interval = '2s'",
             "engine.concurrency = 3",
             "fleet.share = false",

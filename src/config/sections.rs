@@ -55,6 +55,14 @@ pub struct NudgeConfig {
     pub horizon: Duration,
 }
 
+/// `[ledger_poll]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerPollConfig {
+    /// How often the ledger is asked for tasks that are due now and that no program has announced; `None`: only the
+    /// look-ahead and the sweep find them.
+    pub probe: Option<Duration>,
+}
+
 /// `[adopt]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdoptConfig {
@@ -114,6 +122,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let wheel = wheel::wheel(root.section("wheel", p), p);
     let sentinel = sentinel(root.section("sentinel", p), p);
     let nudge = nudge(root.section("nudge", p), p);
+    let ledger_poll = ledger_poll(root.section("ledger_poll", p), p);
     let adopt = adopt(root.section("adopt", p), p);
     let sweep = sweep(root.section("sweep", p), p);
     let engine = engine(root.section("engine", p), p);
@@ -134,6 +143,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         wheel: wheel?,
         sentinel: sentinel?,
         nudge: nudge?,
+        ledger_poll: ledger_poll?,
         adopt: adopt?,
         sweep: sweep?,
         engine: engine?,
@@ -261,6 +271,12 @@ fn nudge(mut section: Reader, p: &mut Problems) -> Option<NudgeConfig> {
         enabled: enabled?,
         horizon: horizon?,
     })
+}
+
+fn ledger_poll(mut section: Reader, p: &mut Problems) -> Option<LedgerPollConfig> {
+    let probe = section.duration_or_none("probe", p, Duration::from_millis(1));
+    section.done(p);
+    Some(LedgerPollConfig { probe: probe? })
 }
 
 fn adopt(mut section: Reader, p: &mut Problems) -> Option<AdoptConfig> {

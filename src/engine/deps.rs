@@ -37,6 +37,8 @@ pub struct Deps {
     pub config: EngineConfig,
     /// `[nudge]`.
     pub nudge: NudgeConfig,
+    /// How often tasks that are due now are looked for; `None`: the timer hears of them.
+    pub probe: Option<Duration>,
     /// `[sweep]`.
     pub sweep: SweepConfig,
     /// Outages of the ledger.

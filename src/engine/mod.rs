@@ -253,6 +253,7 @@ impl Wired {
             metrics,
             config: config.engine,
             nudge: config.nudge,
+            probe: config.probe().filter(|_| config.nudge.enabled),
             sweep: config.sweep,
             health: LedgerHealth::new(lease),
             lifecycle: Lifecycle::default(),

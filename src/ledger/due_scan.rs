@@ -34,6 +34,17 @@ pub enum Window {
     },
 }
 
+/// Request for the pending tasks that fall due about now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NearScan {
+    /// How long ago they fell due at most.
+    pub back: Duration,
+    /// How far ahead they fall due at most.
+    pub ahead: Duration,
+    /// Maximum number of index entries, known and leased rows included.
+    pub limit: u32,
+}
+
 /// Returns true for a row, by id and due time, that the caller already knows.
 pub type Known<'a> = &'a (dyn Fn(u64, UnixMs) -> bool + Send + Sync);
 

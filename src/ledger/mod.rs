@@ -58,7 +58,7 @@ pub use self::cancellation::{CancelAnswer, CancelCursor, CancelFilter, CancelPag
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::claims::Claims;
 pub use self::creation::{Created, IfPending, NewTask, RescheduleAnswer, Stands};
-pub use self::due_scan::{DuePage, DueScan, Known, Upcoming, Window};
+pub use self::due_scan::{DuePage, DueScan, Known, NearScan, Upcoming, Window};
 pub use self::error::LedgerError;
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::listing::{ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter};

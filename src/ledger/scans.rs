@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, Upcoming};
+use super::{DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, NearScan, Upcoming};
 use crate::task::{KeyBuckets, Paused};
 
 /// Scans of pending tasks. Called by the background tasks of the engine: sweep, look-ahead, arming horizon, audit and
@@ -23,6 +23,17 @@ pub trait Scans: Send + Sync {
         among: &KeyBuckets,
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError>;
+
+    /// Reads tasks that fall due about now and are not leased, in the keys of the buckets `among`, without the rows for
+    /// which `known` returns true. If there are more entries than `scan.limit`, those with the latest due times are read.
+    ///
+    /// Of a known row, only its index entry is read. `known` is called once for each entry.
+    async fn scan_near(
+        &self,
+        scan: NearScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<Vec<Upcoming>, LedgerError>;
 
     /// Reads a page of overdue tasks as [`scan`](Self::scan) does, without those that `paused` keeps from starting.
     ///

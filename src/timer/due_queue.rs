@@ -73,6 +73,13 @@ impl DueQueue {
         }
     }
 
+    /// Inserts the alarms of unknown keys.
+    pub fn insert_missing(&self, alarms: impl IntoIterator<Item = Alarm>) {
+        let missing = |alarm: &Alarm| !self.held().due_of.contains_key(&alarm.key);
+        let missing: Vec<Alarm> = alarms.into_iter().filter(missing).collect();
+        self.insert(missing);
+    }
+
     /// Removes a key.
     pub fn remove(&self, key: &TaskKey) {
         self.held().remove(key);

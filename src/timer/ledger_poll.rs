@@ -1,6 +1,8 @@
 //! A timer without a server: signals come from the look-ahead and the sweep.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -15,15 +17,20 @@ use crate::task::TaskKey;
 /// Most due times held in memory.
 const DUE_QUEUE_CAPACITY: usize = 200_000;
 
-/// Raises a signal for each expected task at its due time.
+/// How far ahead an alarm of this process is kept. The look-ahead reads later ones when they are near.
+const NEAR: Duration = Duration::from_secs(10);
+
+/// Raises a signal for each task at its due time, from memory.
 ///
-/// A task becomes known when the look-ahead reads it from the ledger, so a task with a delay shorter than the sweep's
-/// interval may start late by up to that interval.
+/// A task of this process becomes known when it is armed. A task of another process, or of a program that writes SQL,
+/// becomes known when the look-ahead or a probe reads it from the ledger: see `ledger_poll.probe`.
 #[derive(Debug)]
 pub struct LedgerPoll {
     clock: LedgerClock,
     exact: bool,
     due_queue: DueQueue,
+    /// True while [`run`](Timer::run) takes alarms out of the queue. A process that only creates tasks keeps none.
+    is_running: AtomicBool,
 }
 
 impl LedgerPoll {
@@ -33,6 +40,7 @@ impl LedgerPoll {
             clock,
             exact: false,
             due_queue: DueQueue::new(DUE_QUEUE_CAPACITY),
+            is_running: AtomicBool::new(false),
         }
     }
 
@@ -68,10 +76,26 @@ impl Timer for LedgerPoll {
                 }
             }
         };
+        self.is_running.store(true, Ordering::Relaxed);
         stop.run_until_cancelled(raise_when_due).await;
+        self.is_running.store(false, Ordering::Relaxed);
     }
 
-    async fn arm(&self, alarms: &[Alarm], _: ArmMode) -> Result<Armed, TimerError> {
+    /// Keeps the alarms of the next seconds, if this process raises signals. All others are in the ledger.
+    async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
+        if self.is_running.load(Ordering::Relaxed) {
+            let near = self.clock.now().plus(NEAR);
+            let (near, far): (Vec<&Alarm>, Vec<&Alarm>) =
+                alarms.iter().partition(|alarm| alarm.due <= near);
+            match mode {
+                ArmMode::Replace => {
+                    far.iter()
+                        .for_each(|alarm| self.due_queue.remove(&alarm.key));
+                    self.due_queue.insert(near.into_iter().cloned());
+                }
+                ArmMode::IfMissing => self.due_queue.insert_missing(near.into_iter().cloned()),
+            }
+        }
         Ok(Armed {
             written: 0,
             present: alarms.len(),

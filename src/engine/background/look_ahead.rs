@@ -4,15 +4,18 @@
 //! rows are created and moved in place; of a known row, only the index entry is read. Where several daemons share the
 //! tasks, each reads the rows of its own buckets, and keeps rows that it has read and no longer owns.
 
+mod probe;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::probe::Probing;
 use crate::engine::deps::Deps;
 use crate::engine::undelete;
-use crate::ledger::{DuePage, DueScan, LedgerError, Window};
+use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
 use crate::membership::OwnerSet;
 use crate::task::{KeyBuckets, UnixMs};
 use crate::timer::{Alarm, Cause};
@@ -44,6 +47,8 @@ struct Ahead {
     reloads: u64,
     /// When the division or the routes changed last.
     changed: Instant,
+    /// When tasks due now are looked for next.
+    probing: Probing,
 }
 
 /// A known row.
@@ -71,9 +76,7 @@ impl LookAhead {
                 self.deps.ledger_failed("look ahead", &error);
             }
             let interval = self.deps.jittered(self.deps.sweep.interval);
-            cause = activity
-                .next(interval.saturating_sub(began.elapsed()))
-                .await;
+            cause = self.probe_until(&mut ahead, began + interval).await;
         }
     }
 
@@ -82,7 +85,8 @@ impl LookAhead {
         if self.deps.nudge.enabled {
             self.reassign(ahead);
             let now = self.deps.ledger.clock().now();
-            ahead.known.retain(|_, row| row.due > now);
+            let back = self.known_back();
+            ahead.known.retain(|_, row| row.due.plus(back) > now);
             let near = NEAR
                 .max(self.deps.sweep.interval.saturating_mul(2))
                 .min(horizon);
@@ -157,7 +161,8 @@ impl LookAhead {
             let known = |row: u64, due: UnixMs| ahead.contains(row, due);
             let page = self.deps.ledger.scan_new(scan, buckets, &known).await?;
             after = page.next;
-            self.expect_page(ahead, page);
+            self.expect_rows(ahead, page.rows);
+            self.probe_if_due(ahead).await;
             if after.is_none() || ahead.known.len() > KNOWN_MAX {
                 return Ok(after);
             }
@@ -188,7 +193,8 @@ impl LookAhead {
                 scanned.await?
             };
             after = page.next;
-            self.expect_page(ahead, page);
+            self.expect_rows(ahead, page.rows);
+            self.probe_if_due(ahead).await;
             ahead.edge = Some(after.unwrap_or((end, 0)));
             if after.is_none() {
                 break;
@@ -197,9 +203,9 @@ impl LookAhead {
         Ok(())
     }
 
-    fn expect_page(&self, ahead: &mut Ahead, page: DuePage) {
+    fn expect_rows(&self, ahead: &mut Ahead, rows: Vec<Upcoming>) {
         let mut ours = Vec::new();
-        for row in page.rows {
+        for row in rows {
             let (row, alarm) = (row.arming.row, Alarm::from(row));
             let due = alarm.due;
             let deferred = match self.is_ours(&alarm) {
@@ -232,6 +238,7 @@ impl Default for Ahead {
             division: OwnerSet::default(),
             reloads: 0,
             changed: Instant::now(),
+            probing: Probing::default(),
         }
     }
 }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use super::MemoryLedger;
 use super::row::{NEVER, Row, Status};
 use crate::ledger::{
-    DuePage, DuePlace, DueScan, FoundLease, Known, LeasePage, LedgerError, Scans, Upcoming, Window,
+    DuePage, DuePlace, DueScan, FoundLease, Known, LeasePage, LedgerError, NearScan, Scans,
+    Upcoming, Window,
 };
 use crate::task::{KeyBucket, KeyBuckets, Paused};
 
@@ -42,6 +43,34 @@ impl Scans for MemoryLedger {
         page.rows.retain(|row| !known(row.arming.row, row.due_at));
         self.count_read_ahead(scan.window, &page);
         Ok(page)
+    }
+
+    async fn scan_near(
+        &self,
+        scan: NearScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<Vec<Upcoming>, LedgerError> {
+        let NearScan { back, ahead, limit } = scan;
+        let now = self.clock.now();
+        let table = self.table();
+        let mut rows: Vec<&Row> = table
+            .rows
+            .values()
+            .filter(|row| {
+                row.status == Status::Unprocessed
+                    && !row.deleted
+                    && row.due_at().plus(back) > now
+                    && row.due_at() <= now.plus(ahead)
+            })
+            .collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((row.due_at(), row.id)));
+        let near = rows.into_iter().map(|row| (row, row.upcoming()));
+        let ours = near.filter(|(_, near)| among.contains(KeyBucket::of(&near.key)));
+        let new = ours
+            .take(limit as usize)
+            .filter(|(row, near)| !known(row.id, near.due_at) && !row.leased(now));
+        Ok(new.map(|(_, near)| near).collect())
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {

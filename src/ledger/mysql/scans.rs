@@ -10,7 +10,7 @@ use super::error::error;
 use super::queries;
 use super::{BATCH_MAX, MysqlLedger, decode};
 use crate::ledger::{
-    DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, Scans, Upcoming, Window,
+    DuePage, DuePlace, DueScan, Known, LeasePage, LedgerError, NearScan, Scans, Upcoming, Window,
 };
 use crate::task::{KeyBucket, KeyBuckets, Paused, UnixMs};
 
@@ -34,6 +34,30 @@ impl Scans for MysqlLedger {
         known: Known<'_>,
     ) -> Result<DuePage, LedgerError> {
         self.new_page(scan, among, known).await
+    }
+
+    async fn scan_near(
+        &self,
+        scan: NearScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<Vec<Upcoming>, LedgerError> {
+        let NearScan { back, ahead, limit } = scan;
+        let mut conn = self.pools.acquire().await?;
+        let question = statement(self.queries.plain(queries::ENTRIES_NEAR));
+        let question = question.bind(among.as_bytes().to_vec());
+        let question = question.bind(ms(back)).bind(ms(ahead)).bind(limit);
+        let entries = conn.fetch(question).await.map_err(error)?;
+        let entries = decode::places(&entries).map_err(error)?;
+        let news = entries.iter().filter(|(due, row)| !known(*row, *due));
+        let news: Vec<u64> = news.map(|(_, row)| *row).collect();
+        let mut page = DuePage::default();
+        for batch in news.chunks(BATCH_MAX) {
+            self.read_rows(&mut conn, queries::UPCOMING_FREE, batch, &mut page)
+                .await
+                .map_err(error)?;
+        }
+        Ok(page.rows)
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {

@@ -12,9 +12,9 @@ use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter,
     CancelPage, Claim, Claimant, Claims, Created, DetailedStats, DetailedStatsLimits, DuePage,
     DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListFilter,
-    ListPage, Lookup, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor, Pruned,
-    ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow, Settled,
-    Settlement, TaskRecord, Upcoming, Window,
+    ListPage, Lookup, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor,
+    Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow,
+    Settled, Settlement, TaskRecord, Upcoming, Window,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 use tokio::time::Instant;
@@ -54,6 +54,10 @@ pub struct Faults {
     pub overdue_scans: AtomicU32,
     /// Number of scans for leases.
     pub lease_scans: AtomicU32,
+    /// Number of scans for rows due about now.
+    pub near_scans: AtomicU32,
+    /// Scans for rows due about now fail.
+    pub scan_near_fails: AtomicBool,
     /// Scans for leases fail.
     pub scan_leases_fails: AtomicBool,
     /// Reads of the pauses fail.
@@ -203,6 +207,20 @@ impl Scans for Faulty {
         self.faults.connection().await;
         self.faults.count_scan(&scan);
         self.inner.scan_new(scan, among, known).await
+    }
+
+    async fn scan_near(
+        &self,
+        scan: NearScan,
+        among: &KeyBuckets,
+        known: Known<'_>,
+    ) -> Result<Vec<Upcoming>, LedgerError> {
+        self.faults.connection().await;
+        self.faults.near_scans.fetch_add(1, Ordering::SeqCst);
+        match self.faults.scan_near_fails.load(Ordering::SeqCst) {
+            true => Err(unavailable()),
+            false => self.inner.scan_near(scan, among, known).await,
+        }
     }
 
     async fn scan_unpaused(&self, scan: DueScan, paused: &Paused) -> Result<DuePage, LedgerError> {

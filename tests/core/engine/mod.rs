@@ -10,6 +10,7 @@ mod members;
 mod outages;
 mod outcomes;
 mod pauses;
+mod probing;
 mod retention;
 pub mod rig;
 mod runs;

@@ -31,6 +31,7 @@ mod claims;
 mod dead_letters;
 mod history;
 mod leases;
+mod near_scans;
 mod pauses;
 mod pruning;
 mod rig;
@@ -54,6 +55,7 @@ mod in_mysql {
         leases::every_rule(ledger).await;
         cancelling::every_rule(ledger).await;
         scans::every_rule(ledger).await;
+        near_scans::every_rule(ledger).await;
         adoption::every_rule(ledger).await;
         adopted_tasks::every_rule(ledger).await;
         history::every_rule(ledger).await;

@@ -79,6 +79,7 @@ async fn every_statement_can_be_prepared() {
         queries::UNLOCKED,
         queries::EXISTING,
         queries::UPCOMING,
+        queries::UPCOMING_FREE,
         queries::REDRIVE_ROWS,
         queries::DEAD_KEYS,
         queries::DISCARD_ROWS,
@@ -97,6 +98,7 @@ async fn every_statement_can_be_prepared() {
         queries::SCAN_OVERDUE_NEWEST,
         queries::SCAN_AHEAD,
         queries::ENTRIES_AHEAD,
+        queries::ENTRIES_NEAR,
         queries::RETRY,
         queries::BURY,
         queries::SNOOZE,
@@ -177,7 +179,9 @@ async fn statements_use_the_index_that_is_meant_for_them() {
         (queries.plain(queries::SCAN_OVERDUE_NEWEST), "ix_due"),
         (queries.plain(queries::SCAN_AHEAD), "ix_due"),
         (queries.plain(queries::ENTRIES_AHEAD), "ix_due"),
+        (queries.plain(queries::ENTRIES_NEAR), "ix_due"),
         (queries.with_rows(queries::UPCOMING, 8), "PRIMARY"),
+        (queries.with_rows(queries::UPCOMING_FREE, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCELLABLE, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCEL_ROWS, 8), "PRIMARY"),
         (queries.with_rows(queries::CANCEL_TAGGED, 8), "PRIMARY"),
@@ -222,6 +226,7 @@ async fn looking_again_at_what_is_known_reads_the_index_alone() {
     let mut connection = ledger.connection().await.unwrap();
     let templates = [
         queries::ENTRIES_AHEAD,
+        queries::ENTRIES_NEAR,
         queries::PAGE_END_OLDEST,
         queries::PAGE_END_NEWEST,
     ];

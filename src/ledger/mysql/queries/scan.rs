@@ -55,6 +55,21 @@ pub const ENTRIES_OVERDUE_NEWEST: &str = "SELECT id, CAST(due_at * 1000 AS SIGNE
        AND ((due_at = CAST(? AS SIGNED) / 1000 AND id < ?) OR due_at < CAST(? AS SIGNED) / 1000) \
      ORDER BY due_at DESC, id DESC LIMIT ?";
 
+/// `scan_near`: the entries of rows that fall due about now, leased or not, latest first. Range on `ix_due`, backwards,
+/// which covers it.
+///
+/// Many tasks may have fallen due in one moment. Those created since are at the end of the range, and are read first.
+pub const ENTRIES_NEAR: &str = "SELECT id, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (ix_due) \
+     WHERE ASCII(SUBSTRING(?, (bucket >> 3) + 1, 1)) & (1 << (bucket & 7)) \
+       AND status = 0 AND sts = 0 AND due_at > UNIX_TIMESTAMP(NOW(3)) - CAST(? AS SIGNED) / 1000 \
+       AND due_at <= UNIX_TIMESTAMP(NOW(3)) + CAST(? AS SIGNED) / 1000 \
+     ORDER BY due_at DESC, id DESC LIMIT ?";
+
 /// `scan_new`: the rows that were not known, if they are still pending. Primary key.
 pub const UPCOMING: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
      FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0";
+
+/// `scan_near`: the rows that were not known, if they are still pending and not leased. Primary key.
+pub const UPCOMING_FREE: &str = "SELECT id, `key`, CAST(end_time * 1000 AS SIGNED) AS end_ms, CAST(due_at * 1000 AS SIGNED) AS due_ms \
+     FROM `{t}` FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 0 AND sts = 0 AND lease_until < UNIX_TIMESTAMP(NOW(3))";
