@@ -14,7 +14,7 @@ use super::clocks::Reading;
 use super::runner::{Runner, Unresponsive};
 use super::{Finding, Severity};
 use crate::compose::name_of;
-use crate::config::Config;
+use crate::config::{Config, TimerKind};
 use crate::ledger::mysql::MysqlLedger;
 use crate::membership::Heartbeat;
 use crate::membership::RedisMembership;
