@@ -146,8 +146,9 @@ impl Timer for Wheel {
             // The task is pending: an entry that is due is of an earlier arming.
             ArmMode::IfMissing => Some(self.clock.now()),
         };
-        self.expect_near(alarms);
         let written = self.keys.arm(&entries, keep).await;
+        // Afterwards: an entry that is written when its task has ended would stay.
+        self.expect_near(alarms);
         let written = written.map_err(|error| TimerError::new("cannot write entries", error))?;
         Ok(Armed {
             written,

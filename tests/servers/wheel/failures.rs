@@ -120,7 +120,7 @@ async fn a_failed_run_is_tried_again_by_the_wheel() {
     rig.until_done(1).await;
     assert_eq!(daemon.signals("sweep"), 0.0);
     rig.until_empty().await;
-    let attempts = rig.number("SELECT attempt FROM tb_time_limit_task");
+    let attempts = rig.number("SELECT CAST(attempt AS SIGNED) FROM tb_time_limit_task");
     assert_eq!(attempts.await, 3);
 }
 

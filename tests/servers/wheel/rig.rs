@@ -13,7 +13,7 @@ use crate::support::wait::until;
 pub const SMALL: &str = "wheel = { slots = 5, tick = '200ms' }";
 
 /// Nothing but the wheel starts a task.
-pub const ALONE: &str = "sweep.interval = '1h'\nnudge.enabled = false";
+pub const ALONE: &str = "sweep.enabled = false\nsweep.interval = '1h'\nnudge.enabled = false";
 
 /// Servers with a wheel.
 pub struct WheelRig(Rig);

@@ -49,11 +49,11 @@ async fn missed_ticks_are_caught_up() {
     rig.turning().await.stop().await;
     let receipts = create_many(&rig.client().await.into(), "Job@record@", 30, 500, 100).await;
     let second = rig.now_ms().await / 1_000;
-    // Due after 1 s and after 2 s. What is pushed behind its tick waits for a round.
-    rig.push((second + 1) % 3_600, "one", 0).await;
-    rig.push((second + 2) % 3_600, "two", 0).await;
+    // What is pushed behind its tick waits for a round.
+    rig.push((second + 4) % 3_600, "one", 0).await;
+    rig.push((second + 5) % 3_600, "two", 0).await;
     let last = receipts.last().unwrap().due();
-    rig.until_clock(UnixMs(last.0.max((second + 5) * 1_000)))
+    rig.until_clock(UnixMs(last.0.max((second + 7) * 1_000)))
         .await;
     let behind = rig.now_ms().await / 1_000 - 2;
     rig.push(behind % 3_600, "behind", 0).await;
