@@ -20,6 +20,10 @@ pub const TIMERS: &[TimerUnderTest] = &[
         has_entries: true,
     },
     TimerUnderTest {
+        name: "sorted_set",
+        has_entries: true,
+    },
+    TimerUnderTest {
         name: "ledger_poll",
         has_entries: false,
     },
