@@ -11,6 +11,7 @@ mod exec;
 #[cfg(feature = "webhook")]
 mod headers;
 mod import;
+mod key_template;
 mod limits;
 mod overlay;
 mod reader;
@@ -48,7 +49,8 @@ pub use self::delivery::{DeliveryConfig, NameTemplate, Place};
 pub use self::egress_policy::EgressPolicy;
 pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
-pub use self::import::{ImportRule, ImportSource, JobPart, KeyTemplate, written};
+pub use self::import::{ImportRule, ImportSource};
+pub use self::key_template::{JobPart, KeyTemplate, written};
 pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};

@@ -14,8 +14,8 @@ use super::store::{Entry, Field, Store, Taker};
 
 /// Fields of a job's hash. `attemptsMade` is the name of `atm` in versions before 5.
 const FIELDS: [&str; 7] = [
-    "name",
     "data",
+    "name",
     "opts",
     "atm",
     "attemptsMade",
@@ -110,7 +110,7 @@ fn job(entry: &Entry, fields: &[Field], page: &Page) -> Result<Found, String> {
     if let Some(length) = entry.oversize() {
         return Err(format!("its id has {length} bytes"));
     }
-    let [name, data, opts, atm, attempts_made, scheduler, parent] = fields else {
+    let [data, name, opts, atm, attempts_made, scheduler, parent] = fields else {
         return Err("the source's Redis answered another number of fields".to_owned());
     };
     if fields.iter().all(|field| *field == Field::Missing) {

@@ -44,7 +44,7 @@ pub struct Place {
 #[derive(Debug)]
 pub enum Found {
     Job(Box<Job>),
-    /// A job that does not wait any more: it is not imported.
+    /// A job that does not wait: it is not imported.
     Settled,
     /// Not importable, with its id for people.
     Refused {
@@ -127,14 +127,16 @@ const SECONDS_BELOW: f64 = 1e11;
 /// Scores from here are microseconds, which only lapsed writes.
 const MILLISECONDS_BELOW: f64 = 1e14;
 
+/// True for a score that lapsed's own timer has written: the entry is a task already.
+pub fn is_own(score: f64) -> bool {
+    score.is_finite() && score >= MILLISECONDS_BELOW
+}
+
 /// A score as a due time, in seconds or milliseconds by its size.
 pub fn due_by_size(score: f64) -> Result<UnixMs, String> {
     match score {
         score if score < SECONDS_BELOW => due_of_seconds(score),
         score if score < MILLISECONDS_BELOW => Ok(UnixMs(score.floor() as i64)),
-        score if score.is_finite() => Err(format!(
-            "the score {score} is in microseconds: lapsed holds this entry already"
-        )),
         score => Err(format!("the score {score} is no time")),
     }
 }
@@ -167,6 +169,7 @@ mod tests {
     fn the_unit_of_a_score_shows_in_its_size() {
         assert_eq!(due_by_size(1603620459.0), Ok(UnixMs(1603620459000)));
         assert_eq!(due_by_size(1603620459250.0), Ok(UnixMs(1603620459250)));
+        assert!(is_own(1603620459250000.0) && !is_own(1603620459250.0) && !is_own(f64::INFINITY));
         for not_a_time in [
             1603620459250000.0,
             f64::INFINITY,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::Context;
 use lapsed::task::TaskKey;
 
-use super::store::{Store, escaped, script};
+use super::scripts::script;
+use super::store::{Store, escaped};
 
 /// The remaining time of keys, and when they expire by the clock of Redis. -1 for a key that does not expire, is no string, or
 /// that lapsed has armed.

@@ -9,6 +9,7 @@ mod options;
 mod php;
 mod protobuf;
 mod rules;
+mod scripts;
 mod seed000;
 mod seed001;
 mod seed002;

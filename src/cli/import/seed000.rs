@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lapsed::task::PAYLOAD_BYTES_MAX;
 use sqlx::Row as _;
 
-use super::job::{Found, Job, due_by_size, runs};
+use super::job::{Found, Job, due_by_size, is_own, runs};
 use super::php::{PhpValue, unserialize};
 use super::sets::{Page, Sets};
 use super::source::Source;
@@ -127,6 +127,9 @@ fn id(entry: &Entry) -> Option<u64> {
 }
 
 fn job(entry: &Entry, rows: &HashMap<u64, Row>, page: &Page, table: &str) -> Result<Found, String> {
+    if is_own(entry.at()) {
+        return Ok(Found::Settled);
+    }
     let id = id(entry).ok_or("the member is no id of a row")?;
     let row = rows
         .get(&id)

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lapsed::config::written;
+use lapsed::task::{KeyName, TaskKey};
 
-use super::job::{Found, Job, due_by_size};
+use super::job::{Found, Job, due_by_size, is_own};
 use super::sets::{Page, Sets};
 use super::source::Source;
 use super::store::{Entry, Store, Taker};
@@ -62,7 +63,11 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
     if let Some(length) = entry.oversize() {
         return Err(format!("the member has {length} bytes"));
     }
+    if is_own(entry.at()) {
+        return Ok(Found::Settled);
+    }
     Ok(Job {
+        key: key(&entry.member),
         queue: Arc::clone(&page.queue),
         name: String::from_utf8_lossy(&entry.member).into_owned(),
         payload: payload(&entry.member),
@@ -73,6 +78,14 @@ fn job(entry: &Entry, page: &Page) -> Result<Found, String> {
         )
     }
     .into())
+}
+
+/// A member that is a task key stands for itself, as for the timer of sorted sets.
+fn key(member: &[u8]) -> Option<TaskKey> {
+    match KeyName::parse(member) {
+        KeyName::Task(key) => Some(key),
+        KeyName::Sentinel(_) | KeyName::Foreign(_) => None,
+    }
 }
 
 /// The member itself, if it is a JSON object or array; as text, if the key cannot hold it as it is.

@@ -23,7 +23,7 @@ pub struct Tally {
     pub moved: u64,
     /// Tasks already.
     pub known: u64,
-    /// Jobs that do not wait any more.
+    /// Jobs that do not wait at the source: settled, or held by lapsed's own timer.
     pub settled: u64,
     pub refused: u64,
     /// Redis did not accept the key.
@@ -104,7 +104,7 @@ impl Tally {
         );
         let more = [
             (self.moved, "moved"),
-            (self.settled, "not waiting any more"),
+            (self.settled, "not waiting there"),
             (self.taken, "taken from the source"),
             (self.changed, "left there because they have changed"),
         ];

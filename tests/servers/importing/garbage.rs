@@ -98,6 +98,31 @@ async fn a_job_without_its_hash_is_reported() {
 }
 
 #[tokio::test]
+async fn a_payload_of_ten_megabytes_is_reported_by_its_length() {
+    let rig = Rig::new("").await;
+    let shell = Shell::of(&rig);
+    let score = ((rig.now_ms().await + 3_600_000) * 4096).to_string();
+    let huge = format!("\"{}\"", "x".repeat(10 << 20));
+    for (id, data) in [("1", &huge[..]), ("2", "{}"), ("3", &"9".repeat(70_000))] {
+        add(&rig, "bull:Mail:delayed", &score, id.as_bytes()).await;
+        let key = format!("bull:Mail:{id}");
+        let _: i64 = rig
+            .redis_says(&["HSET", &key, "name", "send", "data", data])
+            .await;
+    }
+    let report = import(&shell, &["bullmq", "--take"]);
+    assert_eq!(report.counts(["created", "refused", "taken"]), [1, 2, 1]);
+    for why in [
+        "job 1: its data has 10485762 bytes",
+        "job 3: payload has 70000 bytes, expected at most 65536",
+    ] {
+        assert!(report.stderr.contains(why), "{why}: {}", report.stderr);
+    }
+    let keys: Vec<String> = tasks(&rig).await.into_keys().collect();
+    assert_eq!(keys, ["Mail@send@2"]);
+}
+
+#[tokio::test]
 async fn a_source_that_does_not_answer_ends_the_import_with_an_error() {
     let rig = Rig::new("redis.connect_timeout = '500ms'").await;
     let shell = Shell::of(&rig);

@@ -56,6 +56,25 @@ async fn the_first_rule_that_fits_a_job_gives_its_key() {
 }
 
 #[tokio::test]
+async fn a_member_that_is_a_task_key_stands_for_itself_and_what_lapsed_holds_is_left_out() {
+    let rig = Rig::new(RULES).await;
+    let shell = Shell::of(&rig);
+    let due_ms = rig.now_ms().await + 3_600_000;
+    let mut add = cmd("ZADD");
+    add.arg("orders").arg(due_ms).arg("Order@remind@42");
+    add.arg(due_ms * 1000).arg("Order@remind@43");
+    let () = add
+        .query_async(&mut rig.redis_connection().await)
+        .await
+        .unwrap();
+    let report = import(&shell, &["seed001", "--set", "orders"]);
+    assert_eq!(report.code, 0, "{}", report.stderr);
+    assert_eq!(report.counts(["created", "settled"]), [1, 1]);
+    let found = tasks(&rig).await;
+    assert_eq!(found["Order@remind@42"].due, due_ms);
+}
+
+#[tokio::test]
 async fn a_wrong_rule_or_option_ends_with_2() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);
