@@ -78,7 +78,7 @@ impl ImportSource {
             Self::Seed001 => &[Id, Queue],
             Self::Seed002 => &[Id, Name],
             Self::Seed003 => &[],
-            Self::Seed004 => &[Id, Name, Method],
+            Self::Seed004 => &[Id, Name, Class, Method],
             Self::Bullmq | Self::Asynq => &[Id, Queue, Name],
             Self::Sidekiq => &[Id, Queue, Name, Class],
         }
@@ -87,11 +87,10 @@ impl ImportSource {
     /// The key of jobs that no rule is for. `None`: the jobs have task keys.
     pub fn default_key(self) -> Option<KeyTemplate> {
         let text = match self {
-            Self::Seed000 => "{class}@{method}@{id}",
+            Self::Seed000 | Self::Seed004 => "{class}@{method}@{id}",
             Self::Seed001 => "{queue}@run@{id}",
             Self::Seed002 => "Job@{name}@{id}",
             Self::Seed003 => return None,
-            Self::Seed004 => "Wheel@{method}@{id}",
             Self::Bullmq | Self::Asynq => "{queue}@{name}@{id}",
             Self::Sidekiq => "{class}@perform@{id}",
         };
@@ -120,7 +119,7 @@ pub(super) fn import(section: &mut Reader, p: &mut Problems) -> Vec<ImportRule> 
 
 fn rule(mut section: Reader, p: &mut Problems) -> Option<ImportRule> {
     let source: Option<ImportSource> = section.take("source", p);
-    let queue = section.optional("queue", p);
+    let queue: Option<String> = section.optional("queue", p);
     let job: Option<String> = section.optional("job", p);
     let job = job.map(|pattern| {
         Regex::new(&pattern)
@@ -143,6 +142,14 @@ fn rule(mut section: Reader, p: &mut Problems) -> Option<ImportRule> {
             &section.at("key"),
             format!("jobs of {source} have no `{{{name}}}`"),
         );
+    } else if source == Some(ImportSource::Bullmq)
+        && queue.is_none()
+        && let Some(key) = &key
+        && !key.uses().any(|part| part == JobPart::Queue)
+    {
+        let problem =
+            "each queue counts its jobs from 1: expected `{queue}` in it, or `queue` beside it";
+        p.add(&section.at("key"), problem.to_owned());
     }
     section.done(p);
     Some(ImportRule {
@@ -166,9 +173,12 @@ mod tests {
         let rules = "[[import]]\nsource = 'bullmq'\njob = '('\nkey = '{class}@run@{id}'\n\
              [[import]]\nsource = 'seed003'\nkey = 'A@b@{id}'\n\
              [[import]]\nsource = 'resque'\nkeys = 1\n\
+             [[import]]\nsource = 'bullmq'\nkey = 'A@b@{id}'\n\
              [[import]]\nsource = 'seed001'\nqueue = 'order'\njob = '^a'\nkey = 'A@b@{member}'";
         let error = Config::from_toml(rules).unwrap_err();
-        let told: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+        let told = error.problems.iter();
+        let told = told.map(|problem| format!("`{}`: {}", problem.path, problem.message));
+        let told: Vec<String> = told.collect();
         let expected = [
             ("`import[0].job`", "is not a regular expression"),
             ("`import[0].key`", "jobs of bullmq have no `{class}`"),
@@ -176,6 +186,7 @@ mod tests {
             ("`import[2].source`", "unknown variant `resque`"),
             ("`import[2].key`", "is missing"),
             ("`import[2].keys`", "is not the name of a setting"),
+            ("`import[3].key`", "each queue counts its jobs from 1"),
         ];
         assert_eq!(told.len(), expected.len(), "{told:#?}");
         for (told, (path, problem)) in told.iter().zip(expected) {

@@ -1,5 +1,7 @@
 //! Writes jobs to the ledger as tasks.
 
+use std::collections::HashSet;
+
 use lapsed::client::{ClientError, NotArmed};
 use lapsed::config::RouteConfig;
 use lapsed::ledger::mysql::MysqlLedger;
@@ -22,6 +24,8 @@ pub struct Intake<'a> {
     pub routes: &'a [RouteConfig],
     pub progress: &'a Progress,
     pub dry_run: bool,
+    /// The ledger's time when the import began.
+    pub started: UnixMs,
     pub tally: Tally,
 }
 
@@ -49,13 +53,29 @@ impl Intake<'_> {
             }
         }
         let keys: Vec<TaskKey> = wanted.iter().map(|want| want.task.key().clone()).collect();
-        let lookups = self.look_up(&keys).await?;
+        let lookups = match keys.is_empty() {
+            true => Vec::new(),
+            false => self.ledger.look_up(&keys).await?,
+        };
+        let mut keys_here = HashSet::new();
         let (mut committed, mut create) = (Vec::with_capacity(wanted.len()), Vec::new());
         for (want, lookup) in wanted.into_iter().zip(lookups) {
             match &lookup {
+                Some(lookup) if self.is_of_another(lookup, &want) => {
+                    let why = format!(
+                        "its task `{}` was written since this import began, for this job or another: import again",
+                        want.task.key()
+                    );
+                    self.refuse(&want.job.shown(), &why);
+                }
                 Some(lookup) if is_same(lookup, &want) => {
                     self.tally.known += 1;
                     committed.push(*want.job);
+                }
+                // A key that has several rows: the last one counts.
+                _ if want.job.key.is_none() && !keys_here.insert(want.task.key().clone()) => {
+                    let why = format!("another job has its key `{}`", want.task.key());
+                    self.refuse(&want.job.shown(), &why);
                 }
                 _ => create.push((want, lookup.is_some())),
             }
@@ -65,6 +85,9 @@ impl Intake<'_> {
                 self.count(want.task.key(), want.due, *existed);
             }
             return Ok(Vec::new());
+        }
+        if create.is_empty() {
+            return Ok(committed);
         }
         let tasks = create.iter().map(|(want, _)| want.pair());
         match self.tasks.create_many(tasks.collect()).await {
@@ -91,11 +114,6 @@ impl Intake<'_> {
         Ok(committed)
     }
 
-    /// Looks up the keys that the ledger can hold.
-    async fn look_up(&self, keys: &[TaskKey]) -> anyhow::Result<Vec<Option<Lookup>>> {
-        Ok(self.ledger.look_up(keys).await?)
-    }
-
     fn task(&self, job: &Job) -> Result<(Task, UnixMs), String> {
         let key = self.rules.key(job)?;
         let mut task = Task::from(key).attempts(job.attempts);
@@ -110,6 +128,12 @@ impl Intake<'_> {
             .check(&task, due)
             .map_err(|error| error.to_string())?;
         Ok((task, job.due))
+    }
+
+    /// Whether this import has written the task, for another job, or for the same one before it was moved: no job is read
+    /// twice. Taking or moving it could lose the other job.
+    fn is_of_another(&self, lookup: &Lookup, want: &Wanted) -> bool {
+        want.job.key.is_none() && lookup.stamp.changed >= self.started
     }
 
     fn created(&mut self, want: Wanted, existed: bool, receipt: &Receipt, to: &mut Vec<Job>) {

@@ -66,6 +66,7 @@ impl Import {
             routes: &config.routes,
             progress: &progress,
             dry_run: options.dry_run,
+            started: now,
             tally: Tally::default(),
         };
         let done = match options.take {

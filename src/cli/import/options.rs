@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long)]
     queue: Option<String>,
     /// How the source's keys begin: bullmq [default: bull], sidekiq (a namespace), seed003 [default: redis.key_prefix], seed004
-    /// [default: task_]
+    /// [default: redis.key_prefix and wheel.key]
     #[arg(long)]
     prefix: Option<String>,
     /// Sorted set: seed000 [default: delay_queue_job], seed001 [default: order]
@@ -150,7 +150,14 @@ impl Options {
             ImportSource::Seed004 => {
                 let stopped_at = self.stopped_at.map_or(now, |moment| moment.resolve(now));
                 let store = self.store(config).await?;
-                Box::new(Seed004::open(store, prefix.unwrap_or("task_"), stopped_at))
+                let default = format!("{}{}", config.redis.key_prefix, config.wheel.key);
+                let prefix = prefix.unwrap_or(&default);
+                Box::new(Seed004::open(
+                    store,
+                    prefix,
+                    config.wheel.clone(),
+                    stopped_at,
+                ))
             }
             ImportSource::Bullmq => {
                 let store = self.store(config).await?;

@@ -1,11 +1,12 @@
-//! Seed 004: a wheel of 3,600 lists, `task_0` to `task_3599`. The list of a slot is read when the seconds since 1970 modulo
-//! 3,600 are its number. An entry runs at that visit if its `cycle_num` is 0, else `cycle_num` hours later.
+//! Seed 004: a wheel of lists, by default `task_0` to `task_3599`. The list of a slot is read when the ticks since 1970 modulo
+//! the number of slots are its number. An entry runs at that visit if its `cycle_num` is 0, else so many rounds later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context;
 use async_trait::async_trait;
+use lapsed::config::WheelConfig;
 use lapsed::task::UnixMs;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,15 +16,13 @@ use super::job::{Found, Job, Place};
 use super::source::Source;
 use super::store::{Element, Store};
 
-/// Lists of the wheel, one for each second of a round.
-const SLOTS: i64 = 3_600;
-
 /// What the seed's consumer puts in the place of an entry before it removes it.
 const TOMBSTONE: &[u8] = b"delete";
 
 pub struct Seed004 {
     store: Store,
     prefix: String,
+    wheel: WheelConfig,
     /// The wheel stands still since: the next visits are counted from here.
     stopped_at: UnixMs,
     slot: i64,
@@ -42,10 +41,11 @@ struct Entry<'a> {
 }
 
 impl Seed004 {
-    pub fn open(store: Store, prefix: &str, stopped_at: UnixMs) -> Self {
+    pub fn open(store: Store, prefix: &str, wheel: WheelConfig, stopped_at: UnixMs) -> Self {
         Self {
             store,
             prefix: prefix.to_owned(),
+            wheel,
             stopped_at,
             slot: 0,
             offset: 0,
@@ -67,9 +67,12 @@ impl Seed004 {
         let text = std::str::from_utf8(&element.value).map_err(|_| "it is not UTF-8")?;
         let entry: Entry = serde_json::from_str(text)
             .map_err(|error| format!("expected `method`, `params` and `cycle_num`: {error}"))?;
-        let due_s = visit_s(self.slot, self.stopped_at) + i64::from(entry.cycle_num) * SLOTS;
+        let WheelConfig { slots, tick, .. } = self.wheel;
+        let (slots, tick_ms) = (i64::from(slots), tick.as_millis() as i64);
+        let visit = visit(self.slot, self.stopped_at, slots, tick_ms);
+        let due = UnixMs((visit + i64::from(entry.cycle_num) * slots) * tick_ms);
         let params = entry.params.map(RawValue::get);
-        let id = self.id(due_s, &entry.method, params.unwrap_or_default());
+        let id = self.id(due, &entry.method, params.unwrap_or_default());
         let place = Place {
             container: Arc::clone(list),
             member: element.value.clone(),
@@ -77,18 +80,19 @@ impl Seed004 {
         };
         Ok(Job {
             name: entry.method.clone(),
+            class: self.wheel.class.clone(),
             method: entry.method,
             payload: params.map(str::to_owned),
-            ..Job::new(id, UnixMs(due_s * 1000), place)
+            ..Job::new(id, due, place)
         }
         .into())
     }
 
     /// An id that an entry has as long as it is in the list. Entries have none of their own: the due time, a digest of what
     /// is to be done, and a number for equal ones.
-    fn id(&mut self, due_s: i64, method: &str, params: &str) -> String {
+    fn id(&mut self, due: UnixMs, method: &str, params: &str) -> String {
         let digest = Sha256::new()
-            .chain_update(due_s.to_be_bytes())
+            .chain_update(due.0.to_be_bytes())
             .chain_update(method)
             .chain_update([0])
             .chain_update(params)
@@ -102,8 +106,8 @@ impl Seed004 {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         match *number {
-            1 => format!("{due_s}-{digest}"),
-            number => format!("{due_s}-{digest}-{number}"),
+            1 => format!("{}-{digest}", due.0),
+            number => format!("{}-{digest}-{number}", due.0),
         }
     }
 }
@@ -112,7 +116,7 @@ impl Seed004 {
 impl Source for Seed004 {
     async fn count(&mut self) -> anyhow::Result<Option<u64>> {
         let mut lengths = redis::pipe();
-        for slot in 0..SLOTS {
+        for slot in 0..self.wheel.slots {
             lengths.cmd("LLEN").arg(format!("{}{slot}", self.prefix));
         }
         let lengths: Vec<u64> = lengths
@@ -123,7 +127,7 @@ impl Source for Seed004 {
     }
 
     async fn page(&mut self) -> anyhow::Result<Option<Vec<Found>>> {
-        while self.slot < SLOTS {
+        while self.slot < i64::from(self.wheel.slots) {
             let list: Arc<str> = Arc::from(self.list());
             let elements = self.store.elements(&list, self.offset).await?;
             if elements.is_empty() {
@@ -154,10 +158,10 @@ impl Source for Seed004 {
     }
 }
 
-/// The second of the first visit of a slot at or after a time.
-fn visit_s(slot: i64, from: UnixMs) -> i64 {
-    let second = from.0.div_euclid(1000) + i64::from(from.0.rem_euclid(1000) > 0);
-    second + (slot - second).rem_euclid(SLOTS)
+/// The tick of the first visit of a slot at or after a time.
+fn visit(slot: i64, from: UnixMs, slots: i64, tick_ms: i64) -> i64 {
+    let tick = from.0.div_euclid(tick_ms) + i64::from(from.0.rem_euclid(tick_ms) > 0);
+    tick + (slot - tick).rem_euclid(slots)
 }
 
 #[cfg(test)]
@@ -167,14 +171,14 @@ mod tests {
     #[test]
     fn a_slot_is_visited_once_in_each_round() {
         let hour = 3_600 * 498_714;
-        assert_eq!(visit_s(0, UnixMs(hour * 1000)), hour);
-        assert_eq!(visit_s(0, UnixMs(hour * 1000 + 1)), hour + 3_600);
-        assert_eq!(visit_s(20, UnixMs((hour + 1) * 1000)), hour + 20);
-        assert_eq!(visit_s(20, UnixMs((hour + 20) * 1000)), hour + 20);
-        assert_eq!(visit_s(20, UnixMs((hour + 21) * 1000)), hour + 3_620);
-        assert_eq!(
-            visit_s(3_599, UnixMs((hour + 3_599) * 1000 - 1)),
-            hour + 3_599
-        );
+        let second = |slot, ms| visit(slot, UnixMs(ms), 3_600, 1_000);
+        assert_eq!(second(0, hour * 1000), hour);
+        assert_eq!(second(0, hour * 1000 + 1), hour + 3_600);
+        assert_eq!(second(20, (hour + 1) * 1000), hour + 20);
+        assert_eq!(second(20, (hour + 20) * 1000), hour + 20);
+        assert_eq!(second(20, (hour + 21) * 1000), hour + 3_620);
+        assert_eq!(second(3_599, (hour + 3_599) * 1000 - 1), hour + 3_599);
+        assert_eq!(visit(3, UnixMs(1_000), 5, 200), 8);
+        assert_eq!(visit(0, UnixMs(1_001), 5, 200), 10);
     }
 }

@@ -98,6 +98,33 @@ async fn a_job_without_its_hash_is_reported() {
 }
 
 #[tokio::test]
+async fn two_jobs_with_one_key_do_not_become_one_task() {
+    let rig = Rig::new("").await;
+    let shell = Shell::of(&rig);
+    let due_s = rig.now_ms().await / 1000 + 3600;
+    for (set, job) in [
+        ("schedule", "first"),
+        ("schedule", "second"),
+        ("retry", "third"),
+    ] {
+        let job = json!({ "class": "A", "jid": "1", "args": [job] }).to_string();
+        let score = (due_s + job.len() as i64).to_string();
+        add(&rig, set, &score, job.as_bytes()).await;
+    }
+    let report = import(&shell, &["sidekiq", "--take"]);
+    assert_eq!(report.code, 1);
+    assert_eq!(report.counts(["created", "refused", "taken"]), [1, 2, 1]);
+    for why in [
+        "another job has its key `A@perform@1`",
+        "was written since this import began",
+    ] {
+        assert!(report.stderr.contains(why), "{why}: {}", report.stderr);
+    }
+    assert_eq!(rig.redis_says::<i64>(&["ZCARD", "schedule"]).await, 1);
+    assert_eq!(rig.redis_says::<i64>(&["ZCARD", "retry"]).await, 1);
+}
+
+#[tokio::test]
 async fn a_payload_of_ten_megabytes_is_reported_by_its_length() {
     let rig = Rig::new("").await;
     let shell = Shell::of(&rig);

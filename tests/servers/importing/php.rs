@@ -249,7 +249,7 @@ async fn entries_of_a_wheel_become_tasks_at_the_visit_of_their_round() {
     let twice = due(&entries[1]);
     for (key, task) in &found {
         assert!(
-            key.starts_with(&format!("Wheel@send_msg@{}-", task.due / 1000)),
+            key.starts_with(&format!("Wheel@send_msg@{}-", task.due)),
             "{key}"
         );
         let uid = if task.due == twice { 7_220 } else { 5 };
