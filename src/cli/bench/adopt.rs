@@ -1,4 +1,4 @@
-//! Scenario `adopt`: bare `SETEX` at a steady rate, with counts of runs and lateness.
+//! Scenario `adopt`: bare `SETEX`, or `ZADD` with the timer `sorted_set`, at a steady rate, with counts of runs and lateness.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use anyhow::Context;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use clap::Args;
+use lapsed::config::TimerKind;
 use serde::Serialize;
 
 use super::daemon::PROGRESS_EVERY;
@@ -122,7 +123,10 @@ impl Adopt {
         count: u32,
     ) -> anyhow::Result<Armed> {
         let mut redis = environment.redis().await.context("connect to redis")?;
-        let prefix = &environment.config.redis.key_prefix;
+        let config = &environment.config;
+        let prefix = &config.redis.key_prefix;
+        let sets = &config.sorted_set.keys;
+        let set_of = |number: u32| format!("{prefix}{}", sets[number as usize % sets.len()]);
         let ttl_ms = u64::try_from(self.ttl.as_millis())?;
         let bar = bar("keys", u64::from(count));
         let (began, mut due_us) = (Instant::now(), Vec::with_capacity(count as usize));
@@ -131,8 +135,15 @@ impl Adopt {
             sleep_until(began + TICK * u32::try_from(due_us.len().div_ceil(self.tick()))?).await;
             let batch = u32::try_from(self.tick())?.min(count - written);
             let mut set = redis::pipe();
+            let due_ms = environment.now_us() / 1000 + ttl_ms;
             for number in first + written..first + written + batch {
-                let name = format!("{prefix}{}", task(number).key());
+                let task = task(number);
+                let key = task.key();
+                if config.timer == TimerKind::SortedSet {
+                    set.zadd(set_of(number), key.as_str(), due_ms).ignore();
+                    continue;
+                }
+                let name = format!("{prefix}{key}");
                 set.cmd("PSETEX").arg(name).arg(ttl_ms).arg("").ignore();
             }
             set.exec_async(&mut redis).await.context("write keys")?;
