@@ -28,7 +28,7 @@ pub use keyspace::{ArmedKey, Existing, Found, Keyspace, Put, Role, Ttl, Value};
 pub use members::Members;
 pub use names::{EventKind, Heard, LedgerName, Names, ProbeId};
 pub use notify::{Events, Notifications, NotifyFlags, ensure_notifications, notify_flags};
-pub use scored_sets::{EntryAnswer, Place, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
+pub use scored_sets::{EntryAnswer, ScoreChange, ScoredEntry, ScoredSets, WriteMode};
 pub use subscription::{Backlog, Connected, Loss, Subscription};
 pub use token_bucket::{FullAt, TokenBuckets};
 pub use wheel::{Handling, SlotEntry, Taken, WheelKeys};

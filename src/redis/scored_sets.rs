@@ -16,14 +16,14 @@ const QUERY_BATCH: usize = 1000;
 /// The score of an entry that a script is about to remove. No due time is as late.
 const REMOVED: &str = "8000000000000000";
 
-/// Writes entries. KEYS: the sets. ARGV: the lowest own score; `replace`, `keep` or `move`; now, as a score; `all` or
-/// `home`, where to look for the entry; then for each entry its home (an index of KEYS), its score, its member and
-/// another form of the member or an empty text.
+/// Writes entries. KEYS: the sets. ARGV: the lowest own score; `replace`, `keep` or `move`; now, as a score; then for
+/// each entry its home (an index of KEYS, where a new entry is written), its score, its member and another form of the
+/// member or an empty text. An entry may be in any of the sets.
 ///
 /// Returns for each entry 1 (written), 0 (kept) or -1 (missing, and not written). A key of another type has no entries;
 /// writing into it is an error, after all other entries were written.
 const WRITE: &str = "\
-local own, mode, now, all = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'all' \
+local own, mode, now = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]) \
 local out, adds, removes = {}, {}, {} \
 local function score_of(set, member) \
   local score = redis.pcall('ZSCORE', set, member) \
@@ -35,13 +35,10 @@ local function add(set, score, member) \
   list[#list + 1] = score \
   list[#list + 1] = member \
 end \
-for i = 5, #ARGV, 4 do \
-  local home = tonumber(ARGV[i]) \
-  local set, member, found = KEYS[home], ARGV[i + 2], nil \
-  local first, last = home, home \
-  if all then first, last = 1, #KEYS end \
+for i = 4, #ARGV, 4 do \
+  local set, member, found = KEYS[tonumber(ARGV[i])], ARGV[i + 2], nil \
   for form = i + 2, i + 3 do \
-    for k = first, last do \
+    for k = 1, #KEYS do \
       local score = ARGV[form] ~= '' and score_of(KEYS[k], ARGV[form]) \
       if score and not found then \
         set, member, found = KEYS[k], ARGV[form], score \
@@ -94,18 +91,16 @@ for set, list in pairs(adds) do redis.call('ZADD', set, unpack(list)) end \
 for set in pairs(removes) do redis.call('ZREMRANGEBYSCORE', set, REMOVED, REMOVED) end \
 return out";
 
-/// Removes entries. KEYS: the sets. ARGV: the lowest score that is removed; `all` or `home`; then for each entry its
-/// home, the highest score that is removed, its member and another form of the member or an empty text.
+/// Removes entries. KEYS: the sets. ARGV: the lowest score that is removed; then for each entry the highest score that
+/// is removed, its member and another form of the member or an empty text.
 ///
 /// Returns the number of entries removed.
 const REMOVE: &str = "\
-local own, all, count, adds = tonumber(ARGV[1]), ARGV[2] == 'all', 0, {} \
-for i = 3, #ARGV, 4 do \
-  local home, highest = tonumber(ARGV[i]), tonumber(ARGV[i + 1]) \
-  local first, last = home, home \
-  if all then first, last = 1, #KEYS end \
-  for form = i + 2, i + 3 do \
-    for k = first, last do \
+local own, count, adds = tonumber(ARGV[1]), 0, {} \
+for i = 2, #ARGV, 3 do \
+  local highest = tonumber(ARGV[i]) \
+  for form = i + 1, i + 2 do \
+    for k = 1, #KEYS do \
       local score = ARGV[form] ~= '' and redis.pcall('ZSCORE', KEYS[k], ARGV[form]) \
       score = type(score) == 'string' and tonumber(score) \
       if score and score >= own and score <= highest then \
@@ -140,19 +135,10 @@ const MARK_PREFIX: &str = "#lapsed:";
 /// Most members with the score of a mark that are read.
 const MARKS_MAX: usize = 16;
 
-/// Where an entry may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// In any of the sets. A new entry is written into its home.
-    AnySet,
-    /// In its home only.
-    Home,
-}
-
 /// An entry of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoredEntry {
-    /// Index of its set.
+    /// Index of the set in which it is written if it is in none.
     pub home: usize,
     /// Its member.
     pub member: String,
@@ -226,7 +212,6 @@ impl ScoredSets {
         &self,
         sets: &[String],
         entries: &[ScoredEntry],
-        place: Place,
         mode: WriteMode,
     ) -> Result<Vec<EntryAnswer>, RedisError> {
         let (word, now) = match mode {
@@ -238,7 +223,7 @@ impl ScoredSets {
         for batch in entries.chunks(SCRIPT_BATCH) {
             let mut script = script(WRITE, sets);
             let command = script.arg(text(self.own_from)).arg(word);
-            command.arg(text(now)).arg(place.word());
+            command.arg(text(now));
             for entry in batch {
                 command.arg(entry.home + 1).arg(text(entry.score));
                 command.arg(&entry.member);
@@ -280,9 +265,8 @@ impl ScoredSets {
         &self,
         sets: &[String],
         entries: &[ScoredEntry],
-        place: Place,
     ) -> Result<u64, RedisError> {
-        self.remove_from(self.own_from, sets, entries, place).await
+        self.remove_from(self.own_from, sets, entries).await
     }
 
     /// Removes entries whose score is not higher than the given one, those of programs too. Returns how many were there.
@@ -290,10 +274,8 @@ impl ScoredSets {
         &self,
         sets: &[String],
         entries: &[ScoredEntry],
-        place: Place,
     ) -> Result<u64, RedisError> {
-        self.remove_from(f64::NEG_INFINITY, sets, entries, place)
-            .await
+        self.remove_from(f64::NEG_INFINITY, sets, entries).await
     }
 
     async fn remove_from(
@@ -301,15 +283,13 @@ impl ScoredSets {
         lowest: f64,
         sets: &[String],
         entries: &[ScoredEntry],
-        place: Place,
     ) -> Result<u64, RedisError> {
         let mut removed = 0;
         for batch in entries.chunks(SCRIPT_BATCH) {
             let mut script = script(REMOVE, sets);
-            let command = script.arg(text(lowest)).arg(place.word());
+            let command = script.arg(text(lowest));
             for entry in batch {
-                command.arg(entry.home + 1).arg(text(entry.score));
-                command.arg(&entry.member);
+                command.arg(text(entry.score)).arg(&entry.member);
                 command.arg(entry.other.as_deref().unwrap_or_default());
             }
             let (count,): (u64,) = self.send(script).await?;
@@ -397,15 +377,6 @@ impl ScoredSets {
 
     async fn send<T: redis::FromRedisValue>(&self, script: Pipeline) -> Result<T, RedisError> {
         self.commands.send("EVAL", &script).await
-    }
-}
-
-impl Place {
-    fn word(self) -> &'static str {
-        match self {
-            Self::AnySet => "all",
-            Self::Home => "home",
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::score::{OWN_FROM, Score};
 use crate::config::{RedisConfig, SortedSetConfig};
 use crate::redis::{
-    Commands, EntryAnswer, Place, RedisError, ScoreChange, ScoredEntry, ScoredSets, WriteMode,
+    Commands, EntryAnswer, RedisError, ScoreChange, ScoredEntry, ScoredSets, WriteMode,
 };
 use crate::task::{Foreign, KeyBucket, TaskKey, UnixMs};
 use crate::timer::Alarm;
@@ -77,7 +77,7 @@ impl Entries {
             self.entry(&alarm.key, Score::own(due))
         });
         let entries: Vec<ScoredEntry> = entries.collect();
-        let written = self.scored.write(&self.sets, &entries, Place::AnySet, mode);
+        let written = self.scored.write(&self.sets, &entries, mode);
         written.await
     }
 
@@ -95,7 +95,7 @@ impl Entries {
             .iter()
             .map(|alarm| self.entry(&alarm.key, Score::own(alarm.due)))
             .collect();
-        let settled = self.scored.settle(&self.sets, &entries, Place::AnySet);
+        let settled = self.scored.settle(&self.sets, &entries);
         settled.await.map(drop)
     }
 
@@ -105,7 +105,7 @@ impl Entries {
             .iter()
             .map(|key| self.entry(key, f64::INFINITY))
             .collect();
-        let removed = self.scored.remove(&self.sets, &entries, Place::AnySet);
+        let removed = self.scored.remove(&self.sets, &entries);
         removed.await.map(drop)
     }
 

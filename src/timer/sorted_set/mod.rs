@@ -143,7 +143,7 @@ impl Timer for SortedSet {
     }
 
     async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
-        let settled = self.state.entries.settle(ended).await;
+        let settled = self.state.settle(ended).await;
         settled.map_err(|error| failed("cannot remove entries of ended tasks", error))
     }
 

@@ -214,6 +214,10 @@ impl Sessions {
         loop {
             sleep(CHECK_EVERY).await;
             self.check(sink).await?;
+            if let Err(error) = self.state.settle_rest().await {
+                self.state
+                    .warn("cannot remove the entries of ended tasks", &error);
+            }
             self.state.requests().shrink();
             if audited.elapsed() >= AUDIT_EVERY {
                 audited = Instant::now();

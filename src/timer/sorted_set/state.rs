@@ -13,8 +13,8 @@ use crate::clock::LedgerClock;
 use crate::redis::{Keyspace, RedisError};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::LogLimiter;
-use crate::timer::SignalSink;
 use crate::timer::due_signals::DueSignals;
+use crate::timer::{Alarm, SignalSink};
 
 /// State of the timer.
 pub(super) struct State {
@@ -29,6 +29,8 @@ pub(super) struct State {
     /// Requests a look at the sets.
     pub(super) changed: Notify,
     requests: Mutex<Requests>,
+    /// Ended tasks whose entries could not be removed.
+    unsettled: Mutex<Vec<Alarm>>,
     /// The engine, while the timer runs.
     sink: Mutex<Option<Arc<dyn SignalSink>>>,
     /// Limits log lines.
@@ -52,6 +54,7 @@ impl State {
             marks: Marks::default(),
             changed: Notify::new(),
             requests: Mutex::default(),
+            unsettled: Mutex::default(),
             sink: Mutex::default(),
             warnings: LogLimiter::every(Duration::from_secs(30)),
         }
@@ -62,6 +65,13 @@ impl State {
         self.requests
             .lock()
             .expect("nothing panics while holding the requests")
+    }
+
+    /// Ended tasks whose entries could not be removed.
+    pub(super) fn unsettled(&self) -> MutexGuard<'_, Vec<Alarm>> {
+        self.unsettled
+            .lock()
+            .expect("nothing panics while holding the ended tasks")
     }
 
     /// The engine; `None` if the timer does not run in this process.

@@ -10,6 +10,9 @@ use crate::timer::{Acknowledgement, Alarm, Standing};
 /// Tasks due within this are expected at once: the look-ahead may find them too late.
 const SOON: Duration = Duration::from_secs(2);
 
+/// Most ended tasks that are remembered while their entries cannot be removed. An audit finds the others.
+const UNSETTLED_MAX: usize = 65_536;
+
 impl State {
     /// Writes entries over any that exist. Returns how many were written.
     pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
@@ -67,6 +70,23 @@ impl State {
             .iter()
             .filter(|answer| **answer == EntryAnswer::Written);
         Ok(written + restored.count())
+    }
+
+    /// Removes the entries of ended tasks. Those that could not be removed are remembered, as far as there is room.
+    pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
+        let settled = self.entries.settle(ended).await;
+        if settled.is_err() {
+            let mut unsettled = self.unsettled();
+            let room = UNSETTLED_MAX.saturating_sub(unsettled.len());
+            unsettled.extend(ended.iter().take(room).cloned());
+        }
+        settled
+    }
+
+    /// Tries again to remove the entries of ended tasks.
+    pub(super) async fn settle_rest(&self) -> Result<(), RedisError> {
+        let rest = std::mem::take(&mut *self.unsettled());
+        self.settle(&rest).await
     }
 
     /// Answers requests of programs.
