@@ -1,33 +1,20 @@
-//! Absences: entries of pending tasks that are not in their sets. A program cancels a task by removing its entry.
-//!
-//! An expected task is checked shortly before it is due. If its entry is gone, or a program has moved it, the signal
-//! waits a moment, so that the engine can cancel or move the task first.
+//! Absences: entries of pending tasks that are not in their sets, and the times at which entries are checked.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::score::Score;
-use super::state::State;
 use crate::clock::LedgerClock;
-use crate::redis::RedisError;
 use crate::task::{TaskKey, UnixMs};
 use crate::timer::{AdoptionCandidate, Alarm, AlarmClock, DueQueue, Seen, SignalSink};
 
 /// Most alarms that wait for their check.
 const CAPACITY: usize = 200_000;
 
-/// Most alarms of one check.
-const BATCH: usize = 1000;
-
 /// How long before the due time the entry is looked for.
 const CHECK_AHEAD_MS: i64 = 50;
-
-/// How long the signal of a task without an entry waits.
-const CONTESTED_FOR: Duration = Duration::from_millis(250);
 
 /// An entry that is still missing this long after it was reported belongs to a task that no program may cancel. It is
 /// written again.
@@ -69,6 +56,22 @@ impl Absences {
         };
         let ahead = alarms.iter().filter(|alarm| alarm.due > now).map(check);
         self.checks.insert(ahead);
+    }
+
+    /// Waits until checks are due, and returns their alarms.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. One caller at a time.
+    pub(super) async fn due_checks(
+        &self,
+        clock: &LedgerClock,
+        alarm_clock: &mut AlarmClock,
+    ) -> Vec<Alarm> {
+        let mut near = self.checks.due(clock, alarm_clock).await;
+        for alarm in &mut near {
+            alarm.due = UnixMs(alarm.due.0 + CHECK_AHEAD_MS);
+        }
+        near
     }
 
     pub(super) fn forget(&self, keys: &[TaskKey]) {
@@ -114,56 +117,5 @@ impl Absences {
         self.reported
             .lock()
             .expect("nothing panics while holding the missing entries")
-    }
-}
-
-impl State {
-    /// Raises signals for these alarms when they are due, and checks their entries before.
-    pub(super) fn expect(&self, alarms: Vec<Alarm>) {
-        self.absences.check_before_due(&alarms, &self.clock);
-        self.signals.expect(alarms);
-    }
-
-    /// Checks the entries of expected tasks, forever.
-    pub(super) async fn check_entries(&self, sink: &dyn SignalSink) -> Infallible {
-        let mut alarm_clock = AlarmClock::of_the_runtime();
-        loop {
-            let checks = &self.absences.checks;
-            let mut near = checks.due(&self.clock, &mut alarm_clock).await;
-            for alarm in &mut near {
-                alarm.due = UnixMs(alarm.due.0 + CHECK_AHEAD_MS);
-            }
-            for batch in near.chunks(BATCH) {
-                // Without an answer the signals are raised: the row decides.
-                let _ = self.check_batch(batch, sink).await;
-            }
-        }
-    }
-
-    async fn check_batch(&self, batch: &[Alarm], sink: &dyn SignalSink) -> Result<(), RedisError> {
-        let keys: Vec<TaskKey> = batch.iter().map(|alarm| alarm.key.clone()).collect();
-        let asked = self.clock.now();
-        let found = self.entries.find(&keys).await?;
-        let (mut missing, mut contested) = (Vec::new(), Vec::new());
-        for (alarm, found) in batch.iter().zip(found) {
-            match found {
-                None => missing.push(alarm.clone()),
-                Some(Score::Request(due)) if due > alarm.due.plus(CONTESTED_FOR) => {
-                    contested.push(alarm.clone());
-                }
-                Some(_) => {}
-            }
-        }
-        if !missing.is_empty() && self.absence_counts().await? {
-            contested.extend(missing.iter().cloned());
-            // A task that no program may cancel runs without its entry.
-            let _ = self.absences.report(missing, asked, sink);
-        }
-        let later = contested.into_iter().map(|alarm| Alarm {
-            due: alarm.due.plus(CONTESTED_FOR),
-            ..alarm
-        });
-        self.signals.postpone(later);
-        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! So new requests are found by their scores, however many entries wait. Signals are raised from memory.
 
 mod absence;
+mod checks;
 mod entries;
 mod inbox;
 mod mark;
@@ -22,11 +23,14 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::checks::EntryChecks;
 use self::entries::Entries;
+use self::overdue::Pages;
 pub(crate) use self::score::OWN_FROM;
 use self::score::Score;
 use self::session::Sessions;
 use self::state::State;
+use self::writing::Writing;
 use super::{
     Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Timer, TimerError,
 };
@@ -73,7 +77,7 @@ impl Timer for SortedSet {
         let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
         parts.spawn(async move { match state.signals.raise(to.as_ref()).await {} });
         let (state, to) = (Arc::clone(&self.state), Arc::clone(&sink));
-        parts.spawn(async move { match state.check_entries(to.as_ref()).await {} });
+        parts.spawn(async move { match EntryChecks::new(state).run(to.as_ref()).await {} });
         let sessions = Arc::clone(&self.sessions);
         parts.spawn(async move { sessions.run(sink.as_ref()).await });
         if let Some(Some(Err(ended))) = stop.run_until_cancelled(parts.join_next()).await
@@ -88,8 +92,8 @@ impl Timer for SortedSet {
 
     async fn arm(&self, alarms: &[Alarm], mode: ArmMode) -> Result<Armed, TimerError> {
         let written = match mode {
-            ArmMode::Replace => self.state.replace(alarms).await,
-            ArmMode::IfMissing => self.state.repair(alarms).await,
+            ArmMode::Replace => Writing(&self.state).replace(alarms).await,
+            ArmMode::IfMissing => Writing(&self.state).repair(alarms).await,
         };
         let written = written.map_err(|error| failed("cannot write entries", error))?;
         Ok(Armed {
@@ -133,17 +137,17 @@ impl Timer for SortedSet {
         cursor: Option<u64>,
         wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<ArmedPage, TimerError> {
-        let page = self.state.scan(cursor, wants).await;
+        let page = Pages(&self.state).read(cursor, wants).await;
         page.map_err(|error| failed("cannot read entries", error))
     }
 
     async fn acknowledge(&self, entries: &[Acknowledgement]) -> Result<(), TimerError> {
-        let acknowledged = self.state.acknowledge(entries).await;
+        let acknowledged = Writing(&self.state).acknowledge(entries).await;
         acknowledged.map_err(|error| failed("cannot acknowledge entries", error))
     }
 
     async fn settle(&self, ended: &[Alarm]) -> Result<(), TimerError> {
-        let settled = self.state.settle(ended).await;
+        let settled = Writing(&self.state).settle(ended).await;
         settled.map_err(|error| failed("cannot remove entries of ended tasks", error))
     }
 

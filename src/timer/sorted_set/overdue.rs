@@ -52,14 +52,17 @@ impl Cursor {
     }
 }
 
-impl State {
-    /// Reads a page for an audit.
-    pub(super) async fn scan(
+/// Reads the pages of an audit.
+pub(super) struct Pages<'a>(pub(super) &'a State);
+
+impl Pages<'_> {
+    /// Reads a page.
+    pub(super) async fn read(
         &self,
         cursor: Option<u64>,
         wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<ArmedPage, RedisError> {
-        let first = match self.sink() {
+        let first = match self.0.sink() {
             // A running daemon proposes requests itself.
             Some(_) => Cursor::Overdue(0, UnixMs(0)),
             None => Cursor::Requests(0, 0),
@@ -82,15 +85,15 @@ impl State {
         skip: u64,
         wants: &(dyn for<'a> Fn(&'a TaskKey) -> bool + Send + Sync),
     ) -> Result<(ArmedPage, Option<Cursor>), RedisError> {
-        let sets = self.entries.sets();
+        let sets = self.0.entries.sets();
         let offset = usize::try_from(skip).unwrap_or(usize::MAX);
         let asked = Instant::now();
-        let entries = self.entries.scored();
+        let entries = self.0.entries.scored();
         let entries = entries
             .range(&sets[set], f64::NEG_INFINITY, OWN_FROM, offset, PAGE)
             .await?;
         let is_last = entries.len() < PAGE;
-        let reader = Reader::new(self, wants, &|_| true, asked);
+        let reader = Reader::new(self.0, wants, &|_| true, asked);
         let (mut page, mut stay, mut dated) = (ArmedPage::default(), 0, Vec::new());
         for (member, score) in entries {
             let entry = (set, member);
@@ -101,7 +104,7 @@ impl State {
             }
         }
         let is_dated = !dated.is_empty();
-        self.entries.change(&dated).await?;
+        self.0.entries.change(&dated).await?;
         let next = match is_last && !is_dated {
             false => Cursor::Requests(set, skip + stay),
             true if set + 1 < sets.len() => Cursor::Requests(set + 1, 0),
@@ -116,17 +119,17 @@ impl State {
         set: usize,
         from: UnixMs,
     ) -> Result<(ArmedPage, Option<Cursor>), RedisError> {
-        let sets = self.entries.sets();
-        let until = UnixMs(self.clock.now().0 - OVERDUE.as_millis() as i64);
+        let sets = self.0.entries.sets();
+        let until = UnixMs(self.0.clock.now().0 - OVERDUE.as_millis() as i64);
         let (from, until) = (Score::own(from), Score::own(until));
-        let entries = self.entries.scored();
+        let entries = self.0.entries.scored();
         let entries = entries.range(&sets[set], from, until, 0, PAGE).await?;
         let is_last = entries.len() < PAGE;
         let overdue = entries.into_iter().filter_map(|(member, score)| {
-            let Score::Own(due) = self.entries.read_score(score) else {
+            let Score::Own(due) = self.0.entries.read_score(score) else {
                 return None;
             };
-            let key = self.entries.key_of(&member).ok()?;
+            let key = self.0.entries.key_of(&member).ok()?;
             Some(Alarm {
                 key,
                 due,

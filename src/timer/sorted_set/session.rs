@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::inbox::Inbox;
 use super::near::Near;
 use super::state::State;
+use super::writing::Writing;
 use crate::redis::{Connected, Loss, NotifyFlags, RedisError, Role, Subscription, notify_flags};
 use crate::task::{Backoff, RetryPolicy};
 use crate::timer::{Cause, SignalSink};
@@ -214,7 +215,7 @@ impl Sessions {
         loop {
             sleep(CHECK_EVERY).await;
             self.check(sink).await?;
-            if let Err(error) = self.state.settle_rest().await {
+            if let Err(error) = Writing(&self.state).settle_rest().await {
                 self.state
                     .warn("cannot remove the entries of ended tasks", &error);
             }

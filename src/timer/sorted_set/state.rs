@@ -94,6 +94,12 @@ impl State {
         self.marks.are_kept(&self.entries, &self.keyspace).await
     }
 
+    /// Raises signals for these alarms when they are due, and has their entries checked before.
+    pub(super) fn expect(&self, alarms: Vec<Alarm>) {
+        self.absences.check_before_due(&alarms, &self.clock);
+        self.signals.expect(alarms);
+    }
+
     pub(super) fn node(&self) -> &str {
         self.keyspace.commands().endpoint().node()
     }

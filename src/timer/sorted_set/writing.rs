@@ -13,12 +13,16 @@ const SOON: Duration = Duration::from_secs(2);
 /// Most ended tasks that are remembered while their entries cannot be removed. An audit finds the others.
 const UNSETTLED_MAX: usize = 65_536;
 
-impl State {
+/// Writes, acknowledges and removes entries.
+pub(super) struct Writing<'a>(pub(super) &'a State);
+
+impl Writing<'_> {
     /// Writes entries over any that exist. Returns how many were written.
     pub(super) async fn replace(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
         let written = self
+            .0
             .entries
-            .write(alarms.iter(), WriteMode::Replace, self.clock.now())
+            .write(alarms.iter(), WriteMode::Replace, self.0.clock.now())
             .await;
         // Not before: the task would end, and its entry would be written after that.
         self.expect_soon(alarms);
@@ -27,22 +31,23 @@ impl State {
 
     /// Has the signals of tasks that this process creates and runs raised when they are due, however short their delay.
     fn expect_soon(&self, alarms: &[Alarm]) {
-        let Some(sink) = self.sink() else { return };
-        let soon = self.clock.now().plus(SOON);
+        let Some(sink) = self.0.sink() else { return };
+        let soon = self.0.clock.now().plus(SOON);
         let ours =
             |alarm: &&Alarm| alarm.due <= soon && sink.wants(&alarm.key) && sink.owns(&alarm.key);
         let ours: Vec<Alarm> = alarms.iter().filter(ours).cloned().collect();
         if !ours.is_empty() {
-            self.expect(ours);
+            self.0.expect(ours);
         }
     }
 
     /// Writes entries that are missing, and moves those whose time has passed. Returns how many were written. While
     /// absence is evidence, a missing entry is reported first.
     pub(super) async fn repair(&self, alarms: &[Alarm]) -> Result<usize, RedisError> {
-        let heard = self.clock.now();
+        let heard = self.0.clock.now();
         let now = Score::own(heard);
         let answers = self
+            .0
             .entries
             .write(alarms.iter(), WriteMode::Move { now }, heard)
             .await?;
@@ -56,16 +61,16 @@ impl State {
         if missing.is_empty() {
             return Ok(written);
         }
-        let lost = match self.absence_counts().await? {
+        let lost = match self.0.absence_counts().await? {
             false => missing,
-            true => match self.sink() {
-                Some(sink) => self.absences.report(missing, heard, sink.as_ref()),
+            true => match self.0.sink() {
+                Some(sink) => self.0.absences.report(missing, heard, sink.as_ref()),
                 // A daemon has to decide.
                 None => Vec::new(),
             },
         };
         let mode = WriteMode::Keep { now };
-        let answers = self.entries.write(lost.iter(), mode, heard).await?;
+        let answers = self.0.entries.write(lost.iter(), mode, heard).await?;
         let restored = answers
             .iter()
             .filter(|answer| **answer == EntryAnswer::Written);
@@ -74,9 +79,9 @@ impl State {
 
     /// Removes the entries of ended tasks. Those that could not be removed are remembered, as far as there is room.
     pub(super) async fn settle(&self, ended: &[Alarm]) -> Result<(), RedisError> {
-        let settled = self.entries.settle(ended).await;
+        let settled = self.0.entries.settle(ended).await;
         if settled.is_err() {
-            let mut unsettled = self.unsettled();
+            let mut unsettled = self.0.unsettled();
             let room = UNSETTLED_MAX.saturating_sub(unsettled.len());
             unsettled.extend(ended.iter().take(room).cloned());
         }
@@ -85,7 +90,7 @@ impl State {
 
     /// Tries again to remove the entries of ended tasks.
     pub(super) async fn settle_rest(&self) -> Result<(), RedisError> {
-        let rest = std::mem::take(&mut *self.unsettled());
+        let rest = std::mem::take(&mut *self.0.unsettled());
         self.settle(&rest).await
     }
 
@@ -93,7 +98,7 @@ impl State {
     pub(super) async fn acknowledge(&self, answers: &[Acknowledgement]) -> Result<(), RedisError> {
         let (mut changes, mut asked) = (Vec::new(), Vec::new());
         {
-            let mut requests = self.requests();
+            let mut requests = self.0.requests();
             for Acknowledgement {
                 key,
                 requested,
@@ -120,11 +125,11 @@ impl State {
                 asked.push((key, *requested, entry, score));
             }
         }
-        let heard = self.clock.now();
-        let answers = self.entries.change(&changes).await?;
+        let heard = self.0.clock.now();
+        let answers = self.0.entries.change(&changes).await?;
         let mut missing = Vec::new();
         {
-            let mut requests = self.requests();
+            let mut requests = self.0.requests();
             for ((key, due, entry, score), answer) in asked.into_iter().zip(answers) {
                 match answer {
                     EntryAnswer::Written => requests.answered(&entry, score),
@@ -142,10 +147,10 @@ impl State {
         }
         // A program has removed them meanwhile.
         if !missing.is_empty()
-            && let Some(sink) = self.sink()
-            && self.absence_counts().await?
+            && let Some(sink) = self.0.sink()
+            && self.0.absence_counts().await?
         {
-            let _ = self.absences.report(missing, heard, sink.as_ref());
+            let _ = self.0.absences.report(missing, heard, sink.as_ref());
         }
         Ok(())
     }
