@@ -105,8 +105,11 @@ async fn examine_server(
         runner.add([version(info), role(info), cluster(info)]);
     }
 
-    if config.timer == TimerKind::SortedSet {
-        sorted_sets::examine(config, &endpoint, runner).await?;
+    if config.timer != TimerKind::KeyExpiry {
+        // The wheel needs no events.
+        if config.timer == TimerKind::SortedSet {
+            sorted_sets::examine(config, &endpoint, runner).await?;
+        }
         let members = runner.query(&[DAEMONS], members(config, &server)).await?;
         if let Some(members) = members {
             runner.add([listeners::daemons(members.as_deref())]);

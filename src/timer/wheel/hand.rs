@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::Ahead;
 use super::dial::{Dial, Tick};
 use super::inbox::Inbox;
+use super::{Ahead, LEFT_BEHIND};
 use crate::clock::LedgerClock;
 use crate::redis::{Keyspace, RedisError, Role, SlotEntry, WheelKeys};
 use crate::task::{Backoff, RetryPolicy, TaskKey};
@@ -46,6 +46,9 @@ const PAGES_MAX: usize = 20;
 /// Overdue entries of one slot read when ticks were missed. The sweep finds what is left out.
 const MISSED_LIMIT: usize = 10_000;
 
+/// Slots of so many ticks before the last one are read again after a pause of the wheel.
+const READ_AGAIN: i64 = 2;
+
 /// With more ticks to handle than this, they are handled together.
 const BEHIND_MAX: i64 = 2;
 
@@ -67,6 +70,8 @@ pub(super) struct Hand {
     run_id: Mutex<Option<String>>,
     turns: AtomicBool,
     failures: LogLimiter,
+    /// Limits audits for the sake of entries that were left behind.
+    leftovers: LogLimiter,
 }
 
 impl Hand {
@@ -89,6 +94,7 @@ impl Hand {
             run_id: Mutex::default(),
             turns: AtomicBool::new(false),
             failures: LogLimiter::every(Duration::from_secs(30)),
+            leftovers: LogLimiter::every(Duration::from_secs(3_600)),
         }
     }
 
@@ -199,22 +205,26 @@ impl Hand {
             Some(last) => Some(last),
             None => self.keys.last_tick().await?.map(Tick),
         };
-        // An unknown wheel begins to turn now. A later tick means that the clock was set back.
+        // Entries may have been written into slots that were just visited. Before the first tick, all slots may have some.
+        let known = match last {
+            Some(last) => Tick(last.0 - READ_AGAIN),
+            None => Tick(current.0 - i64::from(self.dial.slots())),
+        };
+        // A wheel of programs begins to turn now. A later tick means that the clock was set back.
         let last = last.map_or(current, |last| last.min(current));
         if let Some(inbox) = &self.inbox {
             inbox.begin_after(last).await;
         }
-        let missed: Vec<Tick> = self.dial.missed(last, current).collect();
-        let slots: Vec<u32> = missed.iter().map(|tick| self.dial.slot_of(*tick)).collect();
+        let slots = self.dial.missed(known, current);
+        let slots: Vec<u32> = slots.map(|tick| self.dial.slot_of(tick)).collect();
         let end = self.dial.start_of(current.next());
         let found = self.keys.due_in(&slots, None, end, 0..MISSED_LIMIT).await?;
         self.expect(found, sink);
         if let Some(inbox) = &self.inbox {
-            for (ticks, slots) in missed
-                .chunks(SLOTS_AT_ONCE)
-                .zip(slots.chunks(SLOTS_AT_ONCE))
-            {
-                if self.keys.count_lists(slots).await? > 0 {
+            let missed: Vec<Tick> = self.dial.missed(last, current).collect();
+            for ticks in missed.chunks(SLOTS_AT_ONCE) {
+                let slots = ticks.iter().map(|tick| self.dial.slot_of(*tick));
+                if self.keys.count_lists(&slots.collect::<Vec<_>>()).await? > 0 {
                     for tick in ticks {
                         inbox.visit_missed(*tick, last, sink).await?;
                     }
@@ -222,8 +232,8 @@ impl Hand {
             }
             inbox.begin_after(current).await;
         }
-        if missed.len() > 1 {
-            tracing::info!(ticks = missed.len(), "caught up with missed ticks");
+        if current.0 > last.0 + 1 {
+            tracing::info!(ticks = current.0 - last.0, "caught up with missed ticks");
         }
         self.handled(current, sink).await
     }
@@ -279,6 +289,12 @@ impl Hand {
 
     /// Expects the tasks that this daemon owns and can run.
     fn expect(&self, entries: Vec<SlotEntry>, sink: &dyn SignalSink) {
+        let long_ago = self.clock.now().minus(LEFT_BEHIND);
+        if entries.iter().any(|(_, due)| *due < long_ago)
+            && self.leftovers.admit("left behind").is_some()
+        {
+            sink.audit(Cause::Interval);
+        }
         let alarms = entries.into_iter().filter_map(alarm);
         let ours = alarms.filter(|alarm| sink.wants(&alarm.key) && sink.owns(&alarm.key));
         self.ahead.expect_new(ours);

@@ -53,9 +53,9 @@ async fn missed_ticks_are_caught_up() {
     rig.push((second + 4) % 3_600, "one", 0).await;
     rig.push((second + 5) % 3_600, "two", 0).await;
     let last = receipts.last().unwrap().due();
-    rig.until_clock(UnixMs(last.0.max((second + 7) * 1_000)))
+    rig.until_clock(UnixMs(last.0.max((second + 8) * 1_000)))
         .await;
-    let behind = rig.now_ms().await / 1_000 - 2;
+    let behind = rig.now_ms().await / 1_000 - 1;
     rig.push(behind % 3_600, "behind", 0).await;
     let _daemon = rig.turning().await;
     rig.until_rows(33).await;
