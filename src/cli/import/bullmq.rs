@@ -12,7 +12,7 @@ use super::sets::{Page, Sets, groups};
 use super::source::Source;
 use super::store::{Entry, Field, Store, Taker};
 
-/// Fields of a job's hash. `attemptsMade` is the name of `atm` in versions before 5.
+/// Fields of a job's hash. `attemptsMade` is the name of `atm` in older versions.
 const FIELDS: [&str; 7] = [
     "data",
     "name",
