@@ -274,7 +274,10 @@ mod tests {
             ..alarm("a", 100)
         };
         queue.insert([known.clone(), alarm("a", 100)]);
-        assert_eq!(queue.held().take_until(UnixMs(100)), [known.clone()]);
+        assert_eq!(
+            queue.held().take_until(UnixMs(100)),
+            std::slice::from_ref(&known)
+        );
         queue.insert([known, alarm("a", 200)]);
         assert_eq!(queue.held().take_until(UnixMs(200)), [alarm("a", 200)]);
     }

@@ -7,6 +7,9 @@ use super::{PIPELINE_BATCH, SCRIPT_BATCH, WheelKeys};
 use crate::redis::RedisError;
 use crate::task::{TaskKey, UnixMs};
 
+/// Answer of `HSCAN`: the next cursor, and pairs of field and value.
+type Hscan = (u64, Vec<(Vec<u8>, Vec<u8>)>);
+
 /// A page ends after this many bytes.
 const PAGE_BYTES: usize = 1024 * 1024;
 
@@ -163,8 +166,8 @@ impl WheelKeys {
         let mut scan = redis::pipe();
         scan.cmd("HSCAN").arg(self.own("taken")).arg(cursor);
         scan.arg("COUNT").arg(TAKEN_PAGE);
-        let ((next, pairs),): ((u64, Vec<(Vec<u8>, Vec<u8>)>),) =
-            self.commands.send("HSCAN", &scan).await?;
+        let (page,): (Hscan,) = self.commands.send("HSCAN", &scan).await?;
+        let (next, pairs) = page;
         Ok(TakenPage {
             entries: pairs
                 .iter()

@@ -145,7 +145,7 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
         let _ = stopped.await;
     }));
 
-    let mut answered = vec![answers.recv().await.unwrap(), answers.recv().await.unwrap()];
+    let mut answered = [answers.recv().await.unwrap(), answers.recv().await.unwrap()];
     answered.sort_by(|a, b| a.key.cmp(&b.key));
     let answer = |key: &TaskKey, due| Acknowledgement {
         key: key.clone(),
@@ -156,7 +156,7 @@ async fn entries_of_programs_are_answered_and_those_of_ended_tasks_removed() {
         answered,
         [answer(&known, due(900_001)), answer(&new, due(-5_000))]
     );
-    let mut settled = vec![removed.recv().await.unwrap(), removed.recv().await.unwrap()];
+    let mut settled = [removed.recv().await.unwrap(), removed.recv().await.unwrap()];
     settled.sort_by(|a, b| a.key.cmp(&b.key));
     let gone: Vec<(&TaskKey, UnixMs)> = settled
         .iter()
