@@ -128,6 +128,14 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
+    /// Every timer.
+    pub const ALL: [Self; 4] = [
+        Self::KeyExpiry,
+        Self::SortedSet,
+        Self::Wheel,
+        Self::LedgerPoll,
+    ];
+
     /// The name in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -355,3 +355,38 @@ fn wrong_usage_is_refused_with_its_reason() {
         assert!(errors.contains(reason), "{arguments}: {errors}");
     }
 }
+
+#[test]
+fn a_comparison_has_a_row_for_each_timer_and_loses_nothing() {
+    let document = measure(
+        "compare --timers sorted_set,ledger_poll --pending 500 --rate 20 --duration 1s --burst 100",
+    );
+    let [set, poll] = rows(&document).as_slice() else {
+        panic!("{document}");
+    };
+    assert_eq!(
+        (&set["label"], &poll["label"]),
+        (&"sorted_set".into(), &"ledger_poll".into())
+    );
+    for row in [set, poll] {
+        for name in [
+            "early",
+            "lost",
+            "duplicates",
+            "burst_lost",
+            "burst_duplicates",
+        ] {
+            assert_eq!(row[name], 0, "{row}");
+        }
+        for name in [
+            "p99_ms",
+            "due_now_p99_ms",
+            "burst_settled_ms",
+            "sql_per_task",
+        ] {
+            assert!(number(row, name) > 0.0, "{row}");
+        }
+    }
+    assert!(number(set, "redis_bytes_per_task") > 0.0, "{set}");
+    assert_eq!(poll["redis_bytes_per_task"], Value::Null, "{poll}");
+}

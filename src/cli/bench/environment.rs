@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use lapsed::clock::wall_micros;
 use lapsed::compose::Adapters;
-use lapsed::config::Secret;
+use lapsed::config::{Secret, TimerKind};
 use lapsed::ledger::Ledger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::{Config, TaskClient, TaskKey};
@@ -142,6 +142,48 @@ impl Environment {
             writers: TaskTracker::new(),
             stop: CancellationToken::new(),
         })
+    }
+
+    /// Empties the table and the keys, and goes on with another timer.
+    pub async fn switch_timer(&mut self, timer: TimerKind) -> anyhow::Result<()> {
+        let mut sql = self.sql().await?;
+        let empty = format!("TRUNCATE TABLE `{}`", self.config.ledger.table);
+        sqlx::query(AssertSqlSafe(empty))
+            .execute(&mut sql)
+            .await
+            .context("empty the table of this measurement")?;
+        self.start_redis().await?;
+        if let Some(mut redis) = self.redis().await {
+            delete_keys(&mut redis, &self.config.redis.key_prefix)
+                .await
+                .context("delete the keys of this measurement")?;
+        }
+        self.config.timer = timer;
+        let before = std::mem::replace(&mut self.adapters, Adapters::new(&self.config)?);
+        before.ledger.close().await;
+        self.client = self.adapters.client().into();
+        self.client.now().await.context("read the ledger's clock")?;
+        let name = "LAPSED__TIMER";
+        self.settings.retain(|(setting, _)| setting != name);
+        self.settings
+            .push((name.to_owned(), timer.as_str().to_owned()));
+        Ok(())
+    }
+
+    /// Memory that Redis uses for its data, in bytes; `None` if it is not used.
+    pub async fn redis_memory(&self) -> anyhow::Result<Option<u64>> {
+        let Some(mut redis) = self.redis().await else {
+            return Ok(None);
+        };
+        let info: String = redis::cmd("INFO")
+            .arg("memory")
+            .query_async(&mut redis)
+            .await
+            .context("read the memory of redis")?;
+        let used = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        Ok(used.and_then(|used| used.trim().parse().ok()))
     }
 
     /// Whether the servers are private.

@@ -7,6 +7,7 @@
 mod adopt;
 mod burst;
 mod cancel;
+mod compare;
 mod counters;
 mod daemon;
 mod daemons;

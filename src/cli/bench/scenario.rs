@@ -5,6 +5,7 @@ use clap::Subcommand;
 use super::adopt::Adopt;
 use super::burst::Burst;
 use super::cancel::Cancel;
+use super::compare::Compare;
 use super::daemons::Daemons;
 use super::enqueue::Enqueue;
 use super::environment::Environment;
@@ -41,6 +42,11 @@ pub enum Scenario {
     Kill(Kill),
     /// Adoption of bare SETEX keys at a steady rate
     Adopt(Adopt),
+    /// The same work with each timer: lateness, burst, memory and cost
+    ///
+    /// For each timer: writes the pending tasks and measures the memory that Redis needs for them; runs tasks at a steady
+    /// rate; creates tasks that are due at once, from another process; runs a burst; and watches an idle daemon.
+    Compare(Compare),
 }
 
 /// The table of scenarios: evaluates an expression with the name and the options of any of them.
@@ -67,6 +73,7 @@ macro_rules! with_options {
             Cancel "cancel",
             Kill "kill",
             Adopt "adopt",
+            Compare "compare",
         )
     };
 }
@@ -88,7 +95,11 @@ impl Scenario {
 
     /// Number of pending tasks, and the maximum number of rows in all.
     pub fn workload(&self) -> (u32, u64) {
-        let pending = with_options!(self, |_, options| options.pending);
+        let pending = match self {
+            // Each timer writes its own.
+            Self::Compare(_) => 0,
+            _ => with_options!(self, |_, options| options.pending),
+        };
         let rows = match self {
             Self::Lateness(it) => {
                 it.nets.len() as u64 * arriving(it.rate, it.warm_up + it.duration)
@@ -104,6 +115,10 @@ impl Scenario {
             Self::Cancel(it) => u64::from(it.tasks),
             Self::Kill(it) => u64::from(it.tasks),
             Self::Adopt(it) => arriving(it.rate, it.duration),
+            Self::Compare(it) => {
+                let one = u64::from(it.pending) + u64::from(it.burst);
+                it.timers().len() as u64 * (one + 3 * arriving(it.rate, it.duration))
+            }
         };
         let runs = u64::from(self.common().runs);
         (pending, u64::from(pending) + runs * rows)
