@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::probe::Probing;
 use crate::engine::deps::Deps;
 use crate::engine::undelete;
 use crate::ledger::{DueScan, LedgerError, Upcoming, Window};
@@ -48,7 +47,7 @@ struct Ahead {
     /// When the division or the routes changed last.
     changed: Instant,
     /// When tasks due now are looked for next.
-    probing: Probing,
+    probe_at: Instant,
 }
 
 /// A known row.
@@ -238,7 +237,7 @@ impl Default for Ahead {
             division: OwnerSet::default(),
             reloads: 0,
             changed: Instant::now(),
-            probing: Probing::default(),
+            probe_at: Instant::now(),
         }
     }
 }

@@ -24,20 +24,6 @@ const ENTRIES: u32 = 512;
 /// Pause after a probe that failed.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// When to probe next.
-#[derive(Debug)]
-pub(super) struct Probing {
-    next: Instant,
-}
-
-impl Default for Probing {
-    fn default() -> Self {
-        Self {
-            next: Instant::now(),
-        }
-    }
-}
-
 impl LookAhead {
     /// How long rows stay known after they fell due, so that no probe reads them again.
     pub(super) fn known_back(&self) -> Duration {
@@ -49,7 +35,7 @@ impl LookAhead {
         let activity = &self.deps.background.look_ahead;
         loop {
             let wake = match self.deps.probe {
-                Some(_) => pass_at.min(ahead.probing.next),
+                Some(_) => pass_at.min(ahead.probe_at),
                 None => pass_at,
             };
             let rest = wake.saturating_duration_since(Instant::now());
@@ -65,11 +51,11 @@ impl LookAhead {
     /// one took: a slow ledger is asked less often.
     pub(super) async fn probe_if_due(&self, ahead: &mut Ahead) {
         let began = Instant::now();
-        let Some(interval) = self.deps.probe.filter(|_| began >= ahead.probing.next) else {
+        let Some(interval) = self.deps.probe.filter(|_| began >= ahead.probe_at) else {
             return;
         };
         let probed = self.probe(ahead, interval).await;
-        ahead.probing.next = match probed {
+        ahead.probe_at = match probed {
             Ok(()) => began + interval.max(began.elapsed() * 2),
             Err(error) => {
                 self.deps.ledger_failed("look for tasks due now", &error);
