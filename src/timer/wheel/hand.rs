@@ -36,6 +36,9 @@ const AHEAD_MAX: Duration = Duration::from_millis(250);
 /// Interval of the look for entries that were written after their slot was read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How far back such a look reads: a task may be due already when its entry is written.
+const LOOK_BACK: Duration = Duration::from_secs(1);
+
 /// Entries of one slot read by such a look. The look-ahead finds what is left out.
 const LOOK_LIMIT: usize = 500;
 
@@ -276,11 +279,10 @@ impl Hand {
             sleep(LOOK_EVERY).await;
             let now = self.clock.now();
             let current = self.dial.tick_at(now);
-            let ticks = [current.before(), current, current.next()];
-            let mut slots = ticks.map(|tick| self.dial.slot_of(tick)).to_vec();
-            slots.sort_unstable();
-            slots.dedup();
-            let from = now.minus(2 * LOOK_EVERY);
+            let from = now.minus(LOOK_BACK);
+            let before = self.dial.tick_at(from).before();
+            let ticks = self.dial.missed(before, current.next());
+            let slots: Vec<u32> = ticks.map(|tick| self.dial.slot_of(tick)).collect();
             let end = self.dial.start_of(current.next()).plus(LOOK_EVERY);
             let found = self.keys.due_in(&slots, Some(from), end, 0..LOOK_LIMIT);
             self.expect(found.await?, sink);

@@ -150,7 +150,7 @@ impl Timer for Wheel {
             ArmMode::IfMissing => (Some(now), now.plus(ABOUT_TO_START)),
         };
         let entries = alarms.iter().filter(|alarm| alarm.due > begin);
-        let entries = entries.map(|alarm| (&alarm.key, alarm.due));
+        let entries = entries.map(|alarm| (&alarm.key, entry_due(alarm, now)));
         let entries: Vec<(&TaskKey, UnixMs)> = entries.collect();
         let written = self.keys.arm(&entries, keep).await;
         // Afterwards: an entry that is written when its task has ended would stay.
@@ -235,6 +235,15 @@ impl Timer for Wheel {
 
     fn is_listening(&self) -> Option<bool> {
         Some(self.hand.is_listening())
+    }
+}
+
+/// The due time of an entry: that of the row, by which `settle` removes it. The alarm of a task that is due already may say
+/// a little later.
+fn entry_due(alarm: &Alarm, now: UnixMs) -> UnixMs {
+    match alarm.arming {
+        Some(arming) if alarm.due <= now => arming.due.min(alarm.due),
+        _ => alarm.due,
     }
 }
 

@@ -24,6 +24,7 @@ async fn an_entry_taken_by_a_daemon_that_died_runs_once() {
     // It died before the adoption.
     leave().await;
     let daemon = rig.turning().await;
+    rig.until_rows(1).await;
     rig.until_state(name, State::Done).await;
     rig.until_empty().await;
     assert_eq!(rig.payloads().await, [Some(r#"{"uid":7}"#.to_owned())]);
