@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::ahead::Ahead;
 use super::dial::{Dial, Tick};
 use super::inbox::Inbox;
-use super::{Ahead, LEFT_BEHIND};
 use crate::clock::LedgerClock;
 use crate::redis::{Keyspace, RedisError, Role, SlotEntry, WheelKeys};
 use crate::task::{Backoff, RetryPolicy, TaskKey};
 use crate::telemetry::log::LogLimiter;
 use crate::timer::{Alarm, AlarmClock, Cause, SignalSink};
+
+/// An entry that stays this long after its due time may have been left behind.
+pub(super) const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// Pause after a failed session: 100 ms, then up to 2 s.
 const AGAIN: RetryPolicy = RetryPolicy {

@@ -4,6 +4,7 @@
 //! memory raises each at its millisecond. The *inbox* takes entries of programs from the lists of the slots, and proposes
 //! them for adoption. The ledger decides what is true: an entry that is missing is written again by an audit.
 
+mod ahead;
 mod dial;
 mod entry;
 mod hand;
@@ -19,11 +20,10 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::ahead::Ahead;
 use self::dial::Dial;
-use self::hand::Hand;
+use self::hand::{Hand, LEFT_BEHIND};
 use self::inbox::Inbox;
-use self::recent::Recent;
-use super::due_signals::DueSignals;
 use super::{
     Acknowledgement, Alarm, ArmMode, Armed, ArmedPage, Remaining, SignalSink, Standing, Timer,
     TimerError,
@@ -37,9 +37,6 @@ use crate::telemetry::Metrics;
 /// Slots of one page of the audit, and entries of each of them.
 const AUDIT_SLOTS: u32 = 100;
 const AUDIT_ENTRIES: usize = 100;
-
-/// An entry that stays this long after its due time may have been left behind.
-const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// An audit writes no entry that is due within this time. The look-ahead and the sweep find such tasks.
 const ABOUT_TO_START: Duration = Duration::from_secs(1);
@@ -55,14 +52,6 @@ pub struct Wheel {
     inbox: Arc<Inbox>,
     /// False in a process that only produces tasks.
     runs: AtomicBool,
-}
-
-/// The alarms of the next ticks.
-#[derive(Debug)]
-struct Ahead {
-    due: DueSignals,
-    /// Those read of late, so that no entry is raised each time that it is read.
-    recent: Recent,
 }
 
 impl Wheel {
@@ -87,10 +76,7 @@ impl Wheel {
         let dial = Dial::new(*slots, *tick);
         let key = format!("{}{key}", redis.key_prefix);
         let keys = WheelKeys::new(commands.clone(), key, dial.slots(), dial.tick_ms());
-        let ahead = Arc::new(Ahead {
-            due: DueSignals::new(clock.clone()),
-            recent: Recent::new(*tick),
-        });
+        let ahead = Arc::new(Ahead::new(clock.clone(), *tick));
         let inbox = Inbox::new(keys.clone(), dial, clock.clone(), class, metrics);
         let inbox = Arc::new(inbox);
         let hand = Hand::new(
@@ -244,14 +230,5 @@ fn entry_due(alarm: &Alarm, now: UnixMs) -> UnixMs {
     match alarm.arming {
         Some(arming) if alarm.due <= now => arming.due.min(alarm.due),
         _ => alarm.due,
-    }
-}
-
-impl Ahead {
-    /// Accepts alarms, except those that it has had of late.
-    fn expect_new(&self, alarms: impl IntoIterator<Item = Alarm>) {
-        let alarms = alarms.into_iter();
-        self.due
-            .expect(alarms.filter(|alarm| self.recent.insert(alarm)));
     }
 }
