@@ -76,7 +76,8 @@ async fn a_near_scan_asks_once_about_each_entry(ledger: &impl Ledger) {
         let times = asked.iter().filter(|asked| *asked == row).count();
         assert_eq!(times, 1, "{row}");
     }
-    // The entries with the latest due times, whichever they are.
-    let (names, asked) = found(ledger, RULE, &all, 1, |_| false).await;
-    assert_eq!((names, asked), (vec!["c".to_owned()], vec![rows[2]]));
+    // The entry with the latest due time: "c", or a row of another rule.
+    let (_, asked) = found(ledger, RULE, &all, 1, |_| false).await;
+    assert_eq!(asked.len(), 1);
+    assert!(!rows[..2].contains(&asked[0]), "{asked:?} of {rows:?}");
 }
