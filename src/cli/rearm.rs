@@ -42,7 +42,7 @@ impl Rearm {
         let pending = count(&adapters, span).await?;
         if self.dry_run {
             let value = json!({ "pending": pending, "dry_run": true });
-            output.print(&value, format!("{pending} tasks would be armed"))?;
+            output.print(&value, format!("tasks to arm: {pending}"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let progress = Progress::new(Some(pending));
@@ -64,7 +64,7 @@ impl Rearm {
         output.print(
             &value,
             format!(
-                "{} pending tasks: {} armed, {} were armed already",
+                "pending tasks: {}, armed now: {}, armed before: {}",
                 progress.count(),
                 armed.written,
                 armed.present
