@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::checks::EntryChecks;
 use self::entries::Entries;
 use self::overdue::Pages;
+#[cfg(feature = "cli")]
 pub(crate) use self::score::OWN_FROM;
 use self::score::Score;
 use self::session::Sessions;
