@@ -51,6 +51,11 @@ impl Pace {
         let ends = Instant::now() + rest_after(self.began.elapsed() + self.late);
         sleep_until(ends).await;
         self.late = ends.elapsed().saturating_sub(TICK);
+        self.next_step();
+    }
+
+    /// Begins the next step: the time since the last rest was no work.
+    pub fn next_step(&mut self) {
         self.began = Instant::now();
     }
 }

@@ -7,13 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::activity::Activity;
 use crate::engine::background::adoption::Adopter;
 use crate::engine::background::audit_lock::{AUDIT_EVERY, AuditLock};
 use crate::engine::deps::Deps;
 use crate::engine::pace::Pace;
+use crate::engine::queue::SignalQueue;
+use crate::engine::queue::class::SignalClass;
 use crate::engine::reports::AuditSkipped;
 use crate::engine::undelete;
 use crate::ledger::{DuePage, DueScan, LedgerError, Window};
@@ -34,6 +36,12 @@ const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Tasks due within this are checked before the keys.
 const SOON: Duration = Duration::from_secs(3600);
+
+/// Maximum time that a step waits for due tasks to be claimed. An audit ends however many there are.
+const YIELD_MAX: Duration = Duration::from_millis(100);
+
+/// Interval of the check whether due tasks still wait.
+const YIELD_CHECK: Duration = Duration::from_millis(10);
 
 /// Rows of one step. A step is short, so that a task that falls due meanwhile is hardly delayed.
 const PAGE: u32 = 250;
@@ -147,6 +155,7 @@ impl Request {
 /// Compares the armed keys with the ledger.
 pub struct Audit {
     pub deps: Arc<Deps>,
+    pub queue: Arc<SignalQueue>,
     pub adopter: Arc<Adopter>,
     pub lock: AuditLock,
 }
@@ -185,7 +194,7 @@ impl Audit {
                     progress.break_off();
                     self.deps.ledger_failed("audit", &error);
                     self.activity().activate(cause);
-                    tokio::time::sleep(OUTAGE_PAUSE).await;
+                    sleep(OUTAGE_PAUSE).await;
                 }
             }
         }
@@ -274,6 +283,8 @@ impl Audit {
             }
             pace.rest().await;
             if cause != Cause::Asked {
+                self.yield_to_due().await;
+                pace.next_step();
                 self.lock.renew(&mut renewed).await;
             }
         }
@@ -286,6 +297,14 @@ impl Audit {
             .metrics
             .audited(cause.as_str(), progress.report.rearmed as u64);
         Ok(())
+    }
+
+    /// Waits while tasks that have just fallen due wait to be claimed, up to [`YIELD_MAX`].
+    async fn yield_to_due(&self) {
+        let until = Instant::now() + YIELD_MAX;
+        while self.queue.waiting(SignalClass::Fresh) > 0 && Instant::now() < until {
+            sleep(YIELD_CHECK).await;
+        }
     }
 
     /// Checks a page of the tasks due within `span`, and arms those that the timer has lost.

@@ -86,6 +86,7 @@ impl Background {
             },
             audit: Audit {
                 deps: deps(),
+                queue: queue(),
                 adopter: Arc::clone(&adopter),
                 lock: AuditLock { deps: deps() },
             },

@@ -111,6 +111,11 @@ impl SignalQueue {
         }
     }
 
+    /// Number of signals of this class that wait, startable or not.
+    pub fn waiting(&self, class: SignalClass) -> usize {
+        self.current_queues().route_queues.waiting(class)
+    }
+
     /// True if some signals wait only for slots that are reserved for other routes.
     pub fn is_crowded(&self) -> bool {
         let queues = self.queues();

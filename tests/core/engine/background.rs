@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use lapsed::Handlers;
 use lapsed::engine::BackgroundStatus;
-use lapsed::ledger::Pauses as _;
 use lapsed::ledger::memory::MemoryLedger;
-use lapsed::task::Scope;
+use lapsed::ledger::{NewTask, Pauses as _, Producer as _};
+use lapsed::task::{Scope, TaskKey, UnixMs};
 use lapsed::timer::Cause;
 
 use crate::engine::faulty::Faults;
@@ -76,4 +78,42 @@ async fn a_failing_pass_is_reported_until_one_succeeds() {
     faults.pauses_fail.store(false, Ordering::SeqCst);
     until("it has recovered", async || error().is_none()).await;
     rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_yields_to_due_tasks_and_ends() {
+    /// Time that the first audit takes on 2,500 future tasks, while `due` tasks are due and one can run.
+    async fn audit_beside(due: u64) -> Duration {
+        let ledger = Arc::new(MemoryLedger::new(START));
+        let far = (0..2_500).map(|n: i64| {
+            let key = TaskKey::build("Job", "held", [n.to_string()]).unwrap();
+            NewTask::new(key, UnixMs(START.0 + 86_400_000 + n))
+        });
+        ledger.create(&far.collect::<Vec<_>>()).await.unwrap();
+        let mut handlers = Handlers::new();
+        handlers.on(("Job", "held"), |_: u64| std::future::pending());
+        let config = "engine.concurrency = 1\nengine.drain_timeout = '0s'";
+        let faults = Arc::new(Faults::default());
+        *faults.scan_ahead_takes.lock().unwrap() = Duration::from_millis(200);
+        let rig = start_with(ledger, faults, config, handlers);
+        for n in 0..due {
+            let key = ("Job", "held", [100_000 + n]);
+            rig.tasks.create(key, Duration::ZERO).await.unwrap();
+        }
+        let audited = async || status(&rig, "audit").passes > 0;
+        until("it has audited", audited).await;
+        let took = status(&rig, "audit").took.unwrap();
+        rig.stop().await;
+        took
+    }
+
+    let (alone, beside) = (audit_beside(1).await, audit_beside(20).await);
+    let pages = 2_500 / 250;
+    let (least, most) = (pages - 5, pages + 5);
+    let extra = beside.saturating_sub(alone);
+    let per_page = Duration::from_millis(100);
+    assert!(
+        (least * per_page..most * per_page).contains(&extra),
+        "{alone:?} {beside:?}"
+    );
 }

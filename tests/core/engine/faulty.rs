@@ -50,6 +50,8 @@ pub struct Faults {
     pub clock_ahead: Mutex<Duration>,
     /// Number of scans.
     pub scans: AtomicU32,
+    /// Time that a scan for future rows takes.
+    pub scan_ahead_takes: Mutex<Duration>,
     /// Number of scans for overdue rows.
     pub overdue_scans: AtomicU32,
     /// Number of scans for leases.
@@ -195,6 +197,10 @@ impl Scans for Faulty {
     async fn scan(&self, scan: DueScan) -> Result<DuePage, LedgerError> {
         self.faults.connection().await;
         self.faults.count_scan(&scan);
+        if let Window::Ahead(_) = scan.window {
+            let takes = *self.faults.scan_ahead_takes.lock().unwrap();
+            tokio::time::sleep(takes).await;
+        }
         self.inner.scan(scan).await
     }
 
