@@ -20,10 +20,12 @@ mod support {
     pub mod handlers;
     pub mod maria;
     pub mod metrics;
+    pub mod not_tried;
     pub mod process;
     pub mod program;
     pub mod redis_commands;
     pub mod redis_stats;
+    pub mod registry;
     pub mod rig;
     pub mod setup;
     pub mod shell;

@@ -1,6 +1,5 @@
 //! What a dead daemon was running: when it runs again, and that it does not while the daemon lives.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use lapsed::client::Pace;
@@ -12,23 +11,13 @@ use rustix::process::Signal;
 use crate::support::daemon::Daemon;
 use crate::support::handlers::write_down;
 use crate::support::maria::numbers;
+use crate::support::not_tried::not_tried;
 use crate::support::process::Process;
 use crate::support::rig::Rig;
 use crate::support::tasks::create;
 use crate::support::wait::{until, until_within};
 
 const LEASED: &str = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0 AND lease_until > UNIX_TIMESTAMP(NOW(3))";
-
-/// Says what a test could not try on this machine: on standard error, which is not captured, and in the file that
-/// `make test` prints at its end.
-fn not_tried(test: &str, what: &str) {
-    let line = format!("NOT TRIED: {test}: {what}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = std::env::var_os("LAPSED_TEST_NOT_TRIED") {
-        let notes = std::fs::OpenOptions::new().append(true).open(path);
-        notes.unwrap().write_all(line.as_bytes()).unwrap();
-    }
-}
 
 /// When the first lease runs out.
 async fn lease_ends_ms(rig: &Rig) -> i64 {

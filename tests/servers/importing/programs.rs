@@ -1,12 +1,12 @@
 //! Runs the programs that write jobs.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use crate::support::registry;
 use crate::support::rig::Rig;
 
 const PROGRAMS: &str = concat!(
@@ -59,7 +59,7 @@ pub fn sidekiq(rig: &Rig) -> Vec<Value> {
 
 /// Adds jobs with BullMQ. Returns the queue, id and due time of each.
 pub fn bullmq(rig: &Rig, jobs: &Value) -> Vec<Value> {
-    let installed = installed_bullmq();
+    let installed = registry::npm(&Path::new(PROGRAMS).join("bullmq"));
     let input = serde_json::json!({ "port": rig.redis.port(), "prefix": "bull", "jobs": jobs });
     let mut command = Command::new("node");
     command
@@ -73,53 +73,4 @@ fn written(value: Value) -> Vec<Value> {
         panic!("expected an array: {value}");
     };
     written
-}
-
-/// BullMQ from the npm registry, in the version of `package.json`. Installed once, below `target`.
-fn installed_bullmq() -> PathBuf {
-    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
-    let install = || {
-        let source = Path::new(PROGRAMS).join("bullmq");
-        let file = |name: &str| std::fs::read(source.join(name)).unwrap();
-        let mut marks: Vec<u8> = file("package.json");
-        marks.extend(file("add.mjs"));
-        let mark = marks.iter().fold(0u64, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add((*byte).into())
-        });
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let home = target.join(format!("bullmq-{mark:016x}"));
-        if home.join("node_modules").exists() {
-            return home;
-        }
-        // Complete, or not there: another run of the tests may be installing it as well.
-        let fresh = tempfile::tempdir_in(target).unwrap().keep();
-        for name in ["package.json", "add.mjs"] {
-            std::fs::write(fresh.join(name), file(name)).unwrap();
-        }
-        let mut npm = Command::new("npm");
-        npm.args([
-            "install",
-            "--no-package-lock",
-            "--omit=optional",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-        ]);
-        let output = npm.current_dir(&fresh).stdin(Stdio::null()).output();
-        let output = output.expect("`npm` was not found; run `scripts/install-servers --tests`");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "`npm install` of BullMQ failed: {errors}"
-        );
-        if std::fs::rename(&fresh, &home).is_err() {
-            assert!(
-                home.join("node_modules").exists(),
-                "cannot rename {fresh:?}"
-            );
-            let _ = std::fs::remove_dir_all(&fresh);
-        }
-        home
-    };
-    INSTALLED.get_or_init(install).clone()
 }
