@@ -7,6 +7,8 @@ mod key_expiry;
 mod ledger_conformance;
 mod migrate;
 mod mysql;
+mod resp_clients;
+mod resp_differential;
 mod sandbox;
 mod server_defaults;
 mod sorted_set;
@@ -26,6 +28,7 @@ mod support {
     pub mod redis_commands;
     pub mod redis_stats;
     pub mod registry;
+    pub mod resp_wire;
     pub mod rig;
     pub mod setup;
     pub mod shell;

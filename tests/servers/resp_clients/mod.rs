@@ -1,0 +1,96 @@
+//! Redis clients in their default configuration. Each runs the same steps, and gets the replies that a Redis server gives.
+
+mod programs;
+mod redis_rs;
+
+use lapsed::sandbox::PrivateRedis;
+
+use self::programs::Client;
+
+/// What a client prints: the step, and what it was answered. `<= n` is a number that a few minutes may have lowered.
+const EXPECTED: [(&str, &str); 15] = [
+    ("setex", "OK"),
+    ("set px", "OK"),
+    ("ttl", "<= 1000"),
+    ("pttl", "<= 2000500"),
+    ("get", r#"{"order":42}"#),
+    ("get missing", "nil"),
+    ("exists", "2"),
+    ("expire", "1"),
+    ("ttl moved", "<= 3000"),
+    ("del", "1"),
+    ("del again", "0"),
+    ("pipeline", "OK OK 1 1 -2"),
+    ("multi", "OK 1 -2"),
+    (
+        "unknown",
+        "unknown command 'NOSUCH', with args beginning with: '{key}1' '7'",
+    ),
+    ("arity", "wrong number of arguments for 'setex' command"),
+];
+
+macro_rules! clients {
+    ($($name:ident: $client:expr;)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            let redis = PrivateRedis::start().await.unwrap();
+            check($client, redis.port());
+        }
+    )*};
+}
+
+clients! {
+    redis_cli: Client::RedisCli;
+    redis_cli_with_resp3: Client::RedisCliResp3;
+    hiredis: Client::Hiredis;
+    redis_py: Client::RedisPy;
+    node_redis: Client::NodeRedis;
+    ioredis: Client::Ioredis;
+    phpredis: Client::Phpredis;
+    predis: Client::Predis;
+    redis_rb: Client::RedisRb;
+    go_redis_5: Client::GoRedis5;
+}
+
+#[tokio::test]
+async fn redis_rs() {
+    let redis = PrivateRedis::start().await.unwrap();
+    for protocol in ["resp2", "resp3"] {
+        let said = redis_rs::run(redis.port(), protocol, KEY).await;
+        assert_expected(protocol, &said);
+    }
+}
+
+/// What all keys begin with.
+const KEY: &str = "Order@close@1";
+
+/// Runs the program of a client and compares what it prints.
+fn check(client: Client, port: u16) {
+    assert_expected(&format!("{client:?}"), &client.run(port, KEY));
+}
+
+fn assert_expected(client: &str, printed: &str) {
+    let lines: Vec<(&str, &str)> = printed
+        .lines()
+        .map(|line| line.split_once(": ").unwrap_or((line, "")))
+        // Some clients show `ERR`, some do not; and Redis leaves a space at the end of one error.
+        .map(|(step, answer)| (step, answer.trim_start_matches("ERR ").trim_end()))
+        .collect();
+    let steps: Vec<&str> = lines.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, EXPECTED.map(|(step, _)| step), "{client}: {printed}");
+    for ((step, expected), (_, found)) in EXPECTED.iter().zip(lines) {
+        let expected = expected.replace("{key}", KEY);
+        let is_right = match expected.strip_prefix("<= ") {
+            Some(most) => {
+                let (most, found): (i64, i64) =
+                    (most.parse().unwrap(), found.parse().unwrap_or(-9));
+                found <= most && found > most / 10 * 9
+            }
+            None => found == expected,
+        };
+        assert!(
+            is_right,
+            "{client}: `{step}` answers `{found}`, expected `{expected}`"
+        );
+    }
+}
