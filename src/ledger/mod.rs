@@ -43,6 +43,7 @@ mod record;
 #[doc(hidden)] // for the tests
 pub mod recurring;
 mod retention;
+mod row;
 mod scans;
 mod series;
 mod settlement;

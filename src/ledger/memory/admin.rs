@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::row::{NEVER, Row, Status};
 use super::table::Table;
+use crate::ledger::row::{Row, Status};
 use crate::ledger::{
     Admin, DetailedStats, DetailedStatsLimits, LedgerError, ListCursor, ListFilter, ListOrder,
     ListPage, Picked, RunNowAnswer, StateFilter, TaskRecord,
 };
-use crate::task::{Origin, Paused, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{Paused, State, TaskKey, UnixMs};
 
 #[async_trait]
 impl Admin for MemoryLedger {
@@ -45,27 +45,7 @@ impl Admin for MemoryLedger {
 
     async fn run_now(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {
         let held_before = Paused::of(&self.table().pauses).held_before_of(key);
-        Ok(self.make_due(key, |row, now| {
-            let pending = matches!(row.state(now), State::Pending | State::Waiting);
-            if pending {
-                row.changed_at = now;
-                if row.recurrence.is_some() {
-                    row.start_time = now;
-                }
-                if row.end_time > now {
-                    let before = UnixMs(row.end_time.0 - 1);
-                    let one_more = |recurrence: Recurrence| recurrence.moved(before);
-                    row.recurrence = row.recurrence.take().map(one_more);
-                }
-                let held = held_before.is_some_and(|before| row.end_time < before);
-                if row.end_time > now || held {
-                    row.origin = Origin::Row;
-                    row.end_time = now;
-                }
-                row.retry_at = NEVER;
-            }
-            pending
-        }))
+        Ok(self.make_due(key, |row, now| row.run_now(held_before, now)))
     }
 
     async fn redrive(&self, key: &TaskKey) -> Result<RunNowAnswer, LedgerError> {

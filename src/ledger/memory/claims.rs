@@ -1,6 +1,5 @@
 //! Claims in memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +10,7 @@ use crate::ledger::{
     Claim, Claimant, Claims, FoundLease, Lease, LedgerError, Lookup, Owner, Renewal, Settled,
     Settlement,
 };
-use crate::task::{Arming, Attempt, TaskKey};
+use crate::task::{Arming, TaskKey};
 
 #[async_trait]
 impl Claims for MemoryLedger {
@@ -34,27 +33,7 @@ impl Claims for MemoryLedger {
                 continue;
             }
             row.claim(by, owner, now);
-            claims.push(Claim {
-                lease: Lease {
-                    arming: row.arming(),
-                    owner,
-                },
-                key: row.key.clone(),
-                attempt: Attempt {
-                    number: row.attempt,
-                    crashes: row.crashes,
-                    max_attempts: row.max_attempts,
-                    since: row.end_time.max(row.start_time),
-                    snoozes: row.snoozes(),
-                },
-                created: row.start_time,
-                due_at: row.due_at(),
-                payload: row.readable_payload().cloned(),
-                oversize: row.oversize(),
-                tag: row.tag.clone(),
-                recurrence: row.recurrence.clone().map(|known| Arc::new(Ok(known))),
-                claimed,
-            });
+            claims.push(row.claimed(owner, claimed));
         }
         Ok(claims)
     }
@@ -63,11 +42,8 @@ impl Claims for MemoryLedger {
         let now = self.clock.now();
         let mut table = self.table();
         let mut renew = |lease: &Lease| match table.rows.get_mut(&lease.arming.row) {
-            Some(row) if row.owner == Some(lease.owner) && row.leased(now) => {
-                row.lease_until = now.plus(length);
-                Renewal::Held
-            }
-            _ => Renewal::Lost,
+            Some(row) => row.renew(lease.owner, length, now),
+            None => Renewal::Lost,
         };
         Ok(leases.iter().map(&mut renew).collect())
     }

@@ -1,7 +1,7 @@
 //! Detailed statistics, counted over all rows.
 
 use super::MemoryLedger;
-use super::row::Status;
+use crate::ledger::row::Status;
 use crate::ledger::stats::MethodCollector;
 use crate::ledger::{DetailedStats, RECENT, Stats};
 use crate::task::State;

@@ -9,7 +9,6 @@ mod detailed_stats;
 mod pauses;
 mod producer;
 mod retention;
-mod row;
 mod scans;
 mod table;
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::row::Status;
 use crate::ledger::pauses::{check_reason, cut_by};
+use crate::ledger::row::Status;
 use crate::ledger::{LedgerError, PauseAnswer, Pauses, ReleaseAnswer};
 use crate::task::{Pause, PauseKind, Scope, UnixMs};
 

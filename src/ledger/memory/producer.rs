@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::row::{NEVER, Row, Status};
+use crate::ledger::row::{Row, Status};
 use crate::ledger::{
     CancelAnswer, CancelCursor, CancelFilter, CancelPage, Created, IfPending, LedgerError, NewTask,
-    Producer, RescheduleAnswer, SeriesRow, Stands,
+    Producer, RescheduleAnswer, SeriesRow,
 };
-use crate::task::{Arming, Origin, Recurrence, State, TaskKey, UnixMs};
+use crate::task::{Arming, TaskKey, UnixMs};
 
 #[async_trait]
 impl Producer for MemoryLedger {
@@ -20,16 +20,12 @@ impl Producer for MemoryLedger {
                 table.create(task, now);
             }
         }
-        let answer = |row: &Row, asked: &NewTask| Created {
-            arming: row.arming(),
-            state: row.state(now),
-            older_run: row.leased(now) && !row.has_run(),
-            since: row.start_time,
-            stands: Stands::after(asked, row.end_time),
-        };
         Ok(tasks
             .iter()
-            .map(|task| answer(table.of_key(&task.key).expect("just created"), task))
+            .map(|task| {
+                let row = table.of_key(&task.key).expect("just created");
+                row.created(task, now)
+            })
             .collect())
     }
 
@@ -65,25 +61,9 @@ impl Producer for MemoryLedger {
     ) -> Result<RescheduleAnswer, LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();
-        let Some(row) = table.of_key(key) else {
-            return Ok(RescheduleAnswer::Unknown);
-        };
-        Ok(match row.state(now) {
-            State::Pending | State::Waiting => {
-                let moved = |recurrence: Recurrence| recurrence.moved(row.end_time);
-                row.recurrence = row.recurrence.take().map(moved);
-                row.end_time = due;
-                row.changed_at = now;
-                row.run_end = NEVER;
-                row.last_error = None;
-                row.history.clear();
-                row.origin = Origin::Row;
-                RescheduleAnswer::Moved(row.arming())
-            }
-            State::Running => RescheduleAnswer::Running,
-            state @ (State::Done | State::Dead | State::Cancelled) => {
-                RescheduleAnswer::Finished(state)
-            }
+        Ok(match table.of_key(key) {
+            Some(row) => row.reschedule(due, now),
+            None => RescheduleAnswer::Unknown,
         })
     }
 

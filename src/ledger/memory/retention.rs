@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::row::{Row, Status};
+use crate::ledger::row::{Row, Status};
 use crate::ledger::{LedgerError, Prune, PruneCursor, Pruned, Retention};
 use crate::task::{State, UnixMs};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLedger;
-use super::row::{NEVER, Row, Status};
+use crate::ledger::row::{NEVER, Row, Status};
 use crate::ledger::{
     DuePage, DuePlace, DueScan, FoundLease, Known, LeasePage, LedgerError, NearScan, Scans,
     Upcoming, Window,

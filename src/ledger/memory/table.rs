@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::row::Row;
 use crate::ledger::pauses::check_room;
-use crate::ledger::{LedgerError, NewTask, PauseAnswer};
+use crate::ledger::row::Row;
+use crate::ledger::{AdoptionRequest, LedgerError, NewTask, PauseAnswer};
 use crate::task::{Pause, PauseKind, Scope, TaskKey, UnixMs};
 
 #[derive(Debug, Default)]
@@ -32,6 +32,14 @@ impl Table {
             .entry(id)
             .and_modify(|row| row.create_over(task, now));
         row.or_insert_with(|| Row::new(id, task, now))
+    }
+
+    /// Writes the row of an armed key that has none.
+    pub(super) fn adopt(&mut self, found: &AdoptionRequest) -> &Row {
+        self.latest += 1;
+        self.by_key.insert(found.key.clone(), self.latest);
+        let row = self.rows.entry(self.latest);
+        row.or_insert(Row::adopted(self.latest, found))
     }
 
     /// Deletes a row. Returns false if there is none.

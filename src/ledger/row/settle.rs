@@ -105,7 +105,10 @@ impl Row {
 
     /// Moves the row to the next occurrence, or applies a cancellation that waited for the end of the run.
     fn advance(&mut self, next: UnixMs, failed: bool, now: UnixMs) -> Settled {
-        self.recurrence = self.recurrence.take().map(Recurrence::settled);
+        self.recurrence = self
+            .recurrence
+            .take()
+            .map(|stored| stored.changed(Recurrence::settled));
         if self.deleted {
             let (status, settled) = match failed {
                 false => (Status::Processed, Settled::Ended),

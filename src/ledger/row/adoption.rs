@@ -1,0 +1,97 @@
+//! Adoption of a row: on behalf of a key that another program arms or deletes.
+
+use std::time::Duration;
+
+use super::{Row, Status};
+use crate::ledger::{AdoptionRequest, Lookup, NewTask};
+use crate::task::{Arming, Origin, State, UnixMs};
+
+impl Row {
+    /// Creates the row of a key without one.
+    pub fn adopted(id: u64, found: &AdoptionRequest) -> Self {
+        let task = NewTask {
+            payload: found.payload.clone(),
+            ..NewTask::new(found.key.clone(), found.due)
+        };
+        Self {
+            origin: Origin::Key,
+            ..Self::new(id, &task, found.heard.min(found.due))
+        }
+    }
+
+    /// True if the row has not changed since `seen`. A retry may have become due since.
+    pub fn is_unchanged_since(&self, seen: &Lookup, now: UnixMs) -> bool {
+        let pending = |state| match state {
+            State::Waiting => State::Pending,
+            state => state,
+        };
+        let present = self.lookup(now);
+        present.arming == seen.arming
+            && pending(present.state) == pending(seen.state)
+            && present.deleted == seen.deleted
+            && present.cancelling == seen.cancelling
+            && present.stamp.changed == seen.stamp.changed
+            && present.stamp.created == seen.stamp.created
+    }
+
+    /// Turns the row into another arming, on behalf of a key. A task that has not finished keeps payload, tag, limit and
+    /// recurrence.
+    pub fn adopt(&mut self, found: &AdoptionRequest) {
+        let (due, payload) = (found.due, found.payload.clone());
+        let keeps = self.status == Status::Unprocessed;
+        let before = self.clone();
+        *self = Self {
+            owner: before.owner,
+            lease_until: before.lease_until,
+            daemon: before.daemon,
+            origin: match found.from_key {
+                true => Origin::Key,
+                false => before.origin,
+            },
+            ..Self::new(
+                self.id,
+                &NewTask::new(before.key, due),
+                found.heard.min(due),
+            )
+        };
+        if keeps {
+            self.payload = before.payload;
+            self.tag = before.tag;
+            self.max_attempts = before.max_attempts;
+            self.recurrence = before.recurrence;
+        }
+        if payload.is_some() {
+            self.payload = payload;
+        }
+    }
+
+    /// Cancels the task because its key was deleted. Returns false if it does not apply to the row.
+    pub fn withdraw(&mut self, seen: &Lookup, heard: UnixMs, ahead: Duration, now: UnixMs) -> bool {
+        let applies = self.is_unchanged_since(seen, now)
+            && self.origin == Origin::Key
+            && self.recurrence.is_none()
+            && self.status == Status::Unprocessed
+            && !self.deleted
+            && self.due_at() > now.plus(ahead);
+        if applies {
+            self.cancel(now);
+            self.changed_at = heard.max(seen.stamp.changed);
+            self.finished_at = Some(self.changed_at);
+            self.origin = Origin::DeletedKey;
+        }
+        applies
+    }
+
+    /// Reverts a deletion by a legacy program. Returns false if there is none.
+    pub fn undelete(&mut self, arming: Arming) -> bool {
+        let by_lapsed = self.finished_at.is_some_and(|at| at >= self.start_time);
+        let applies = self.arming() == arming
+            && self.status == Status::Unprocessed
+            && self.deleted
+            && !by_lapsed;
+        if applies {
+            self.deleted = false;
+        }
+        applies
+    }
+}

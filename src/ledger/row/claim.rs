@@ -1,0 +1,92 @@
+//! Claims of a row: claim, renew, end the lease of a dead daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{NEVER, Row, Status};
+use crate::ledger::{Claim, Claimant, FoundLease, Lease, Owner, Renewal};
+use crate::task::{Attempt, How, PAYLOAD_READ_MAX, UnixMs};
+
+impl Row {
+    pub fn claim(&mut self, by: &Claimant, owner: Owner, now: UnixMs) {
+        let counts = self.has_run();
+        self.attempt = if counts { self.attempt } else { 0 }.saturating_add(1);
+        self.crashes = if counts {
+            self.crashes
+                .saturating_add(u8::from(self.lease_until > NEVER))
+        } else {
+            0
+        };
+        self.retry_at = if counts { self.retry_at } else { NEVER };
+        self.run_end = self.end_time;
+        self.owner = Some(owner);
+        self.daemon.clone_from(&by.daemon);
+        self.lease_until = now.plus(by.lease);
+    }
+
+    /// Ends the lease of a dead daemon. Returns false if that lease no longer holds.
+    pub fn end_lease(&mut self, lease: &FoundLease, now: UnixMs) -> bool {
+        let holds = self.status == Status::Unprocessed
+            && self.leased(now)
+            && self.owner == Some(lease.owner)
+            && self.daemon == lease.daemon;
+        if holds {
+            self.lease_until = UnixMs(now.0 - 1);
+        }
+        holds
+    }
+
+    /// Returns the claim that [`claim`](Self::claim) has just made.
+    pub fn claimed(&self, owner: Owner, claimed: Instant) -> Claim {
+        let recurrence = self.recurrence.clone();
+        Claim {
+            lease: Lease {
+                arming: self.arming(),
+                owner,
+            },
+            key: self.key.clone(),
+            attempt: Attempt {
+                number: self.attempt,
+                crashes: self.crashes,
+                max_attempts: self.max_attempts,
+                since: self.end_time.max(self.start_time),
+                snoozes: self.snoozes(),
+            },
+            created: self.start_time,
+            due_at: self.due_at(),
+            payload: self.readable_payload().cloned(),
+            oversize: self.oversize(),
+            tag: self.tag.clone(),
+            recurrence: recurrence.map(|stored| Arc::new(stored.parsed())),
+            claimed,
+        }
+    }
+
+    pub fn renew(&mut self, owner: Owner, length: Duration, now: UnixMs) -> Renewal {
+        if self.owner != Some(owner) || !self.leased(now) {
+            return Renewal::Lost;
+        }
+        self.lease_until = now.plus(length);
+        Renewal::Held
+    }
+
+    pub fn readable_payload(&self) -> Option<&String> {
+        let payload = self.payload.as_ref();
+        payload.filter(|payload| payload.len() <= PAYLOAD_READ_MAX)
+    }
+
+    pub fn oversize(&self) -> Option<u64> {
+        let bytes = self.payload.as_ref()?.len();
+        (bytes > PAYLOAD_READ_MAX).then_some(bytes as u64)
+    }
+
+    /// Returns the number of snoozes in a row.
+    pub fn snoozes(&self) -> u16 {
+        match self.history.first() {
+            Some(latest) if latest.how == How::Snoozed => latest.snoozes,
+            _ => 0,
+        }
+    }
+}
