@@ -10,8 +10,8 @@ use super::reader::{Problems, Reader};
 use super::retry::RetryKeys;
 #[cfg(feature = "webhook")]
 use super::webhook::{self, WebhookConfig};
-use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, Secret};
-use super::{delivery, limits, retry as retry_section};
+use super::{DeliveryConfig, EXEC_ENV, ExecArg, ExecConfig, PullConfig, Secret};
+use super::{delivery, limits, pull, retry as retry_section};
 use crate::task::{Limits, RetryPolicy, SECRET_BYTES_MIN, TaskKey};
 
 /// One entry of `[[routes]]`.
@@ -52,6 +52,8 @@ pub enum TargetConfig {
     Webhook(Box<WebhookConfig>),
     /// A stream, a list or a channel in Redis.
     Delivery(DeliveryConfig),
+    /// Workers that ask for tasks.
+    Pull(PullConfig),
     /// A log line.
     Log,
 }
@@ -64,6 +66,7 @@ impl std::fmt::Display for TargetConfig {
             #[cfg(feature = "webhook")]
             Self::Webhook(webhook) => write!(f, "webhook {}, {}", webhook.url, webhook.signed()),
             Self::Delivery(delivery) => delivery.fmt(f),
+            Self::Pull(pull) => pull.fmt(f),
             Self::Log => f.write_str("log"),
         }
     }
@@ -78,7 +81,9 @@ enum OneOrMany {
 }
 
 /// Keys of the targets; a route has exactly one.
-const TARGETS: [&str; 6] = ["exec", "webhook", "stream", "list", "publish", "log"];
+const TARGETS: [&str; 7] = [
+    "exec", "webhook", "stream", "list", "publish", "log", "pull",
+];
 
 /// Keys that belong to certain targets.
 const BESIDE: [(&str, &[&str]); 3] = [
@@ -123,6 +128,9 @@ fn route(
             None
         }
     });
+    if section.table.contains_key("pull") {
+        pull::refuse_run_keys(&mut section, p);
+    }
     let limits = limits::limits(&mut section, p);
     let retry = match section.table.contains_key("retry") {
         true => {
@@ -253,6 +261,7 @@ fn target_of(
             section.section("log", p).done(p);
             Some(TargetConfig::Log)
         }
+        "pull" => pull::pull(section.section("pull", p), p).map(TargetConfig::Pull),
         #[cfg(not(feature = "webhook"))]
         "webhook" => {
             p.add(

@@ -13,6 +13,7 @@ mod log_target;
 mod middleware;
 mod options;
 mod output;
+mod pull_target;
 mod registry;
 mod router;
 mod signature;

@@ -9,10 +9,11 @@ use regex::Regex;
 
 use super::middleware::{Layer, Layers};
 use super::options::Options;
+use super::pull_target::Pull;
 use super::registry::{Registered, Registry};
 use super::targets::Targets;
 use super::{Handler, Handlers, SlowLog, VerifyPayload};
-use crate::config::{Config, RouteConfig};
+use crate::config::{Config, PullConfig, RouteConfig, TargetConfig};
 use crate::task::{Limits, RetryPolicy, TaskKey};
 
 /// A handler and its limits.
@@ -34,6 +35,8 @@ pub struct Route {
     pub adopts: bool,
     /// How late a task may start.
     pub expire_after: Option<Duration>,
+    /// The queue from which workers take the tasks; `None` if this process runs them.
+    pub pull: Option<PullConfig>,
 }
 
 /// Finds the route of a key: the registered handler of its class and method, else the first configured route whose
@@ -52,6 +55,8 @@ struct Table {
     handlers: HashMap<String, Route>,
     routes: Vec<(Regex, Route)>,
     adopts: bool,
+    /// Settles the tasks whose route was removed while a worker had them.
+    removed: Route,
 }
 
 impl Router {
@@ -96,6 +101,22 @@ impl Router {
             return Some(route.clone());
         }
         table.route_of(key).cloned()
+    }
+
+    /// Returns the route that settles a pulled task: that of its key, else one with the policy of `[retry]`, since a
+    /// reload may have removed it.
+    pub(crate) fn settling(&self, key: &TaskKey) -> Route {
+        let found = self.find(key);
+        found.unwrap_or_else(|| self.table().removed.clone())
+    }
+
+    /// Returns the configured routes with a pull queue: their positions and their queues.
+    pub fn pull_queues(&self) -> Vec<(usize, PullConfig)> {
+        let table = self.table();
+        let routes = table.routes.iter().enumerate();
+        routes
+            .filter_map(|(at, (_, route))| Some((at, route.pull.clone()?)))
+            .collect()
     }
 
     /// Returns the middleware of a run: that of the configuration, and inside it that of the program.
@@ -172,6 +193,7 @@ impl Table {
                 retry: own_retry.unwrap_or_else(|| Arc::clone(&retry)),
                 adopts: config.adopt.enabled,
                 expire_after,
+                pull: None,
             };
             (class_method.clone(), route)
         };
@@ -193,6 +215,17 @@ impl Table {
             handlers,
             routes,
             adopts: config.adopt.enabled,
+            removed: Route {
+                name: Arc::from("removed"),
+                handler: Arc::new(Pull),
+                layers: Layers::default(),
+                timeout,
+                limits: Limits::default(),
+                retry,
+                adopts: false,
+                expire_after: None,
+                pull: None,
+            },
         }
     }
 
@@ -210,7 +243,7 @@ impl Table {
     ) -> Route {
         let RouteConfig {
             matches,
-            target: _,
+            target,
             limits,
             retry: own_retry,
             adopt,
@@ -239,6 +272,10 @@ impl Table {
             // A key that another program armed is not signed.
             adopts: adopt.unwrap_or(adopts && payload_secrets.is_empty()),
             expire_after: *expire_after,
+            pull: match target {
+                TargetConfig::Pull(pull) => Some(pull.clone()),
+                _ => None,
+            },
         }
     }
 }

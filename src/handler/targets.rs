@@ -11,6 +11,7 @@ use super::Handler;
 use super::delivery::Delivery;
 use super::exec::Exec;
 use super::log_target::Log;
+use super::pull_target::Pull;
 #[cfg(feature = "webhook")]
 use super::webhook::{ClientKey, Webhook};
 use crate::config::{Config, RedisConfig, TargetConfig};
@@ -44,6 +45,7 @@ impl Targets {
         match target {
             TargetConfig::Exec(exec) => Arc::new(Exec::new(exec.clone())),
             TargetConfig::Log => Arc::new(Log),
+            TargetConfig::Pull(_) => Arc::new(Pull),
             #[cfg(feature = "webhook")]
             TargetConfig::Webhook(webhook) => {
                 let key = ClientKey::of(webhook);
