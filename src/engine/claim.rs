@@ -17,8 +17,9 @@ use super::queue::class::SignalClass;
 use super::queue::route_load::RoutePermit;
 use super::queue::route_queue::Taken;
 use super::undelete;
+use crate::config::PullConfig;
 use crate::handler::Route;
-use crate::ledger::{Claim, LedgerError, Lookup};
+use crate::ledger::{Claim, Claimant, LedgerError, Lookup};
 use crate::task::{Arming, Countdown, State, TaskKey, UnixMs};
 use crate::telemetry::DropReason;
 use crate::timer::{AdoptionCandidate, Alarm, Cause, Seen, Signal, Source};
@@ -61,6 +62,14 @@ pub struct Claimed {
     pub route: Route,
     /// The route's permit for the run.
     pub permit: RoutePermit,
+}
+
+/// The claimant of pulled tasks. It does not name this process: the worker keeps its claim when the process ends.
+fn pull_claimant(pull: &PullConfig) -> Claimant {
+    Claimant {
+        daemon: format!("pull:{}", pull.queue),
+        lease: pull.visibility,
+    }
 }
 
 impl Claimer {
@@ -111,19 +120,14 @@ impl Claimer {
         );
         // Only after the look-up: a key without a row is adopted, paused or not.
         self.drop_paused(&mut due);
-        let armings: Vec<Arming> = due.iter().filter_map(|signal| signal.arming).collect();
-        if armings.is_empty() {
+        if due.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
-        let claims = self
-            .deps
-            .ledger
-            .claim(&armings, &self.deps.claimant)
-            .await?;
+        let claims = self.claim_due(&due, &routes).await?;
         self.deps.metrics.claimed("won", claims.len() as u64);
         self.deps
             .metrics
-            .claimed("missed", (armings.len() - claims.len()) as u64);
+            .claimed("missed", (due.len() - claims.len()) as u64);
         let claims: Vec<Claimed> = claims
             .into_iter()
             .filter_map(|claim| {
@@ -137,6 +141,41 @@ impl Claimer {
             .collect();
         due.retain(|signal| routes.contains_key(&signal.key));
         Ok((claims, due))
+    }
+
+    /// Claims the tasks of these signals, in one statement for this process and one for each pull queue.
+    async fn claim_due(
+        &self,
+        due: &[Signal],
+        routes: &HashMap<TaskKey, (Route, RoutePermit)>,
+    ) -> Result<Vec<Claim>, LedgerError> {
+        let mut batches: HashMap<Option<&PullConfig>, Vec<Arming>> = HashMap::new();
+        for signal in due {
+            let route = routes.get(&signal.key);
+            let pull = route.and_then(|(route, _)| route.pull.as_ref());
+            let batch = batches.entry(pull).or_default();
+            batch.extend(signal.arming);
+        }
+        let (mut claims, mut failed) = (Vec::with_capacity(due.len()), None);
+        for (pull, armings) in batches {
+            let claimant = match pull {
+                None => self.deps.claimant.clone(),
+                Some(pull) => pull_claimant(pull),
+            };
+            match self.deps.ledger.claim(&armings, &claimant).await {
+                Ok(claimed) => claims.extend(claimed),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if claims.is_empty() => Err(error),
+            Some(error) => {
+                // The others count as missed, and are checked again.
+                self.deps.ledger_failed("claim tasks", &error);
+                Ok(claims)
+            }
+            None => Ok(claims),
+        }
     }
 
     /// Returns the route and permit of each key. Leaves out keys that are known to have no row.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use super::pauses::PauseWatch;
 use super::queue::permits::Permits;
 use super::reports::RunStarted;
 use crate::handler::{HandlerError, Layers, Route, TaskContext};
-use crate::ledger::Claim;
+use crate::ledger::{Claim, Settled};
 use crate::task::{Outcome, PAYLOAD_BYTES_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::telemetry::DropReason;
 use crate::trace;
@@ -33,6 +33,16 @@ pub struct Ended {
     pub outcome: Outcome,
     /// The handler's result to be stored, as JSON.
     pub result: Option<String>,
+    /// The worker that reports the end of a pulled task; `None` for a run of this process.
+    pub reported: Option<Reported>,
+}
+
+/// The worker that ran a pulled task, as it reports how the run ended.
+pub struct Reported {
+    /// Its name, for the history of the task.
+    pub worker: String,
+    /// Receives the result of the settlement. Dropped if the ledger refuses the data for good.
+    pub answer: oneshot::Sender<Settled>,
 }
 
 /// The execute stage: runs claimed tasks.
@@ -62,10 +72,9 @@ impl Executor {
         mut permits: Permits,
         ended: mpsc::Sender<Ended>,
     ) {
-        let (outcome, result) = match (claim.oversize, claim.attempt.crashes) {
-            (Some(bytes), _) => (too_long(bytes), None),
-            (None, POISON_CRASHES..) => (Outcome::Poisoned, None),
-            (None, _) => match self.instead_of_running(&claim).await {
+        let (outcome, result) = match unfit(&claim) {
+            Some(outcome) => (outcome, None),
+            None => match self.instead_of_running(&claim).await {
                 Some(outcome) => {
                     permits.give_start_back();
                     (outcome, None)
@@ -80,6 +89,7 @@ impl Executor {
                 route,
                 outcome,
                 result,
+                reported: None,
             })
             .await;
         drop(permits);
@@ -125,18 +135,10 @@ impl Executor {
         route: &Route,
         ended: &CancellationToken,
     ) -> (Outcome, Option<String>) {
-        if self.deps.lifecycle.stopping.is_cancelled() {
-            return (Outcome::Interrupted, None);
+        if let Some(outcome) = self.too_late(claim, route) {
+            return (outcome, None);
         }
-        if let Some(limit) = route.expire_after {
-            let late = self.deps.ledger.clock().now().since(claim.attempt.since);
-            if late > limit {
-                return (Outcome::Expired { late, limit }, None);
-            }
-        }
-        let due = claim.due_at.max(claim.created);
-        let lateness_ms = u64::try_from(self.deps.ledger.clock().now().since(due).as_millis())
-            .unwrap_or(u64::MAX);
+        let lateness_ms = self.lateness_ms(claim);
         RunStarted {
             claim,
             route: &route.name,
@@ -160,6 +162,65 @@ impl Executor {
             .metrics
             .ran(&route.name, outcome.as_str(), started.elapsed());
         (outcome, context.result())
+    }
+
+    /// Outcome of a claim that a worker must not get, else its run for the worker. Runs the middleware of the route
+    /// without a handler: it may refuse the task.
+    pub async fn prepare(
+        &self,
+        claim: &Claim,
+        route: &Route,
+        permits: &mut Permits,
+    ) -> Result<TaskContext, Outcome> {
+        if let Some(outcome) = unfit(claim) {
+            return Err(outcome);
+        }
+        if let Some(outcome) = self.instead_of_running(claim).await {
+            permits.give_start_back();
+            return Err(outcome);
+        }
+        if let Some(outcome) = self.too_late(claim, route) {
+            return Err(outcome);
+        }
+        let lateness_ms = self.lateness_ms(claim);
+        let never = CancellationToken::new();
+        let ledger = Arc::clone(&self.deps.ledger);
+        let context = TaskContext::new(claim.clone(), lateness_ms, ledger, never.clone());
+        let layers = self.deps.router.around(&claim.key, route);
+        if !layers.is_empty() {
+            let accepted = supervise(&context, route, &layers, &never).await;
+            if accepted != Outcome::Succeeded {
+                layers.ended(&context, &accepted);
+                return Err(accepted);
+            }
+        }
+        Ok(context)
+    }
+
+    /// Outcome of a claim that comes too late for its route, or for this process.
+    fn too_late(&self, claim: &Claim, route: &Route) -> Option<Outcome> {
+        if self.deps.lifecycle.stopping.is_cancelled() {
+            return Some(Outcome::Interrupted);
+        }
+        let limit = route.expire_after?;
+        let late = self.deps.ledger.clock().now().since(claim.attempt.since);
+        (late > limit).then_some(Outcome::Expired { late, limit })
+    }
+
+    /// Milliseconds from when the run could start until now.
+    pub fn lateness_ms(&self, claim: &Claim) -> u64 {
+        let due = claim.due_at.max(claim.created);
+        let late = self.deps.ledger.clock().now().since(due);
+        u64::try_from(late.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Outcome of a claim whose task must not run: its payload is too long, or its leases ran out too often.
+fn unfit(claim: &Claim) -> Option<Outcome> {
+    match (claim.oversize, claim.attempt.crashes) {
+        (Some(bytes), _) => Some(too_long(bytes)),
+        (None, POISON_CRASHES..) => Some(Outcome::Poisoned),
+        (None, _) => None,
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::activity::BackgroundStatus;
 use super::deps::Deps;
 use super::lease::Leases;
+use super::pull::PullQueues;
 use crate::config::{RecurringConfig, RetentionConfig};
 
 /// Handle to a running engine, for health checks and changes of its configuration. Cheap to clone.
@@ -15,6 +16,7 @@ use crate::config::{RecurringConfig, RetentionConfig};
 pub struct Handle {
     pub(super) deps: Arc<Deps>,
     pub(super) leases: Arc<Leases>,
+    pub(super) pull: PullQueues,
     pub(super) recurring: watch::Sender<Vec<RecurringConfig>>,
     pub(super) retention: watch::Sender<RetentionConfig>,
 }
@@ -41,6 +43,11 @@ impl Handle {
         while !self.ledger_answers() || self.is_listening() == Some(false) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// The pull queues, from which workers take tasks.
+    pub fn pull(&self) -> PullQueues {
+        self.pull.clone()
     }
 
     /// Status of the engine's background tasks, by name.

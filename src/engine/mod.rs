@@ -27,6 +27,7 @@ mod occurrence;
 mod pace;
 mod pauses;
 mod pipeline;
+mod pull;
 mod queue;
 mod reports;
 mod settle;
@@ -56,6 +57,7 @@ use self::lease_watch::LeaseWatch;
 use self::lifecycle::Lifecycle;
 use self::pauses::PauseWatch;
 use self::pipeline::Pipeline;
+use self::pull::hand_over::HandOver;
 use self::queue::SignalQueue;
 use self::settle::Settler;
 use crate::config::Config;
@@ -70,6 +72,9 @@ pub use self::activity::BackgroundStatus;
 pub use self::background::audit::AuditReport;
 pub use self::background::sweep::SweepReport;
 pub use self::handle::Handle;
+pub use self::pull::{
+    ClaimToken, Leased, PullError, PullQueues, Report, TAKE_MAX, TakenTasks, TokenError,
+};
 pub(crate) use self::stepper::Stepper;
 pub use self::taker::{TakeReport, TakenTask, Taker};
 pub use crate::telemetry::{DropReason, Metrics};
@@ -163,7 +168,9 @@ impl Engine {
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
         let Wired {
             parts: _,
-            handle: Handle { deps, leases, .. },
+            handle: Handle {
+                deps, leases, pull, ..
+            },
             pipeline,
             background,
         } = self.wired;
@@ -172,6 +179,7 @@ impl Engine {
 
         let tasks = TaskTracker::new();
         let (ended, unsettled) = pipeline.settlements();
+        pull.start(&ended);
         let settling = Arc::clone(&pipeline.settler).run(unsettled);
         let settler = tokio::spawn(lifecycle.watched(settling));
         let _stop_settler = AbortOnDrop(settler.abort_handle());
@@ -271,6 +279,8 @@ impl Wired {
         let candidates = Arc::new(Candidates::new(clock));
         let leases = Arc::new(Leases::new(lease));
         let lease_watch = Arc::<LeaseWatch>::default();
+        let executor = Arc::new(Executor::new(Arc::clone(&deps), Arc::clone(&pauses)));
+        let pull = PullQueues::new(Arc::clone(&deps), Arc::clone(&queue));
         let pipeline = Arc::new(Pipeline {
             claimer: Arc::new(Claimer::new(
                 Arc::clone(&deps),
@@ -279,7 +289,11 @@ impl Wired {
                 Arc::clone(&candidates),
                 Arc::clone(&lease_watch),
             )),
-            executor: Arc::new(Executor::new(Arc::clone(&deps), Arc::clone(&pauses))),
+            hand_over: Arc::new(HandOver {
+                executor: Arc::clone(&executor),
+                queues: pull.clone(),
+            }),
+            executor,
             settler: Arc::new(Settler::new(
                 Arc::clone(&deps),
                 Arc::clone(&queue),
@@ -293,6 +307,7 @@ impl Wired {
         let handle = Handle {
             deps,
             leases,
+            pull,
             recurring: watch::Sender::new(config.recurring.clone()),
             retention: watch::Sender::new(config.retention),
         };

@@ -12,6 +12,7 @@ use super::deps::Deps;
 use super::execute::{Ended, Executor};
 use super::lease::Leases;
 use super::pauses::PauseWatch;
+use super::pull::hand_over::{HandOver, PulledClaim};
 use super::queue::SignalQueue;
 use super::queue::class::SignalClass;
 use super::queue::permits::Permits;
@@ -27,7 +28,7 @@ const WORKERS: [SignalClass; 3] = [SignalClass::Fresh, SignalClass::Fresh, Signa
 /// Maximum number of ended runs that wait to be settled, per slot.
 const UNSETTLED_PER_SLOT: usize = 4;
 
-/// The four stages of the main path.
+/// The stages of the main path.
 pub struct Pipeline {
     pub deps: Arc<Deps>,
     pub queue: Arc<SignalQueue>,
@@ -35,6 +36,7 @@ pub struct Pipeline {
     pub leases: Arc<Leases>,
     pub claimer: Arc<Claimer>,
     pub executor: Arc<Executor>,
+    pub hand_over: Arc<HandOver>,
     pub settler: Arc<Settler>,
 }
 
@@ -78,7 +80,7 @@ impl Pipeline {
         }
     }
 
-    /// Starts a run for each claim. Marks the other keys as no longer in flight.
+    /// Starts a run for each claim, or hands it over to a worker. Marks the other keys as no longer in flight.
     fn execute(
         &self,
         claims: Vec<Claimed>,
@@ -89,6 +91,7 @@ impl Pipeline {
         let claimed: HashSet<&TaskKey> = claims.iter().map(|claimed| &claimed.claim.key).collect();
         keys.retain(|key| !claimed.contains(key));
         self.queue.finish(&keys);
+        let mut pulled = Vec::new();
         for Claimed {
             claim,
             route,
@@ -98,10 +101,23 @@ impl Pipeline {
             let permits = permits
                 .split(permit)
                 .expect("at most as many claims as signals, and as many signals as slots");
+            if let Some(pull) = route.pull.clone() {
+                pulled.push(PulledClaim {
+                    claim,
+                    route,
+                    pull,
+                    permits,
+                });
+                continue;
+            }
             let interrupted = self.leases.add(&claim);
             let executor = Arc::clone(&self.executor);
             let run = executor.run(claim, route, interrupted, permits, ended.clone());
             self.deps.lifecycle.spawn(run);
+        }
+        if !pulled.is_empty() {
+            let handing_over = Arc::clone(&self.hand_over).run(pulled, ended.clone());
+            self.deps.lifecycle.spawn(handing_over);
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::deps::Deps;
-use super::execute::Ended;
+use super::execute::{Ended, Reported};
 use super::lease::Leases;
 use super::queue::SignalQueue;
 use super::reports::{OccurrenceDied, OccurrencesSkipped, ResultDiscarded, TaskDied};
@@ -80,12 +80,14 @@ impl Settler {
             route,
             outcome,
             result,
+            reported,
         } = ended;
+        let worker = reported.as_ref().map(|reported| reported.worker.as_str());
         let run = EndedRun {
             outcome: outcome.clone(),
             result: result.clone(),
             attempt: claim.attempt,
-            daemon: &self.deps.claimant.daemon,
+            daemon: worker.unwrap_or(&self.deps.claimant.daemon),
         };
         let verdict = judge(run, &route.retry, now, rand::random())?;
         Some(match claim.occurrence(now) {
@@ -158,7 +160,10 @@ impl Settler {
                 ended_tasks.push(entry_of(&ended.claim));
             }
             alarms.extend(alarm);
-            finished.push((ended, verdict));
+            match ended.reported {
+                Some(reported) => self.answer(reported, &ended.claim, wrote),
+                None => finished.push((ended, verdict)),
+            }
         }
         self.finish(finished);
         self.deps.rearm(alarms);
@@ -168,6 +173,16 @@ impl Settler {
             waiting.extend(Box::pin(self.settle_batch(repeats)).await);
         }
         waiting
+    }
+
+    /// Tells the worker of a pulled task how its run was settled. The key is not in flight here: it was handed over,
+    /// perhaps by another daemon.
+    fn answer(&self, reported: Reported, claim: &Claim, wrote: Option<Settled>) {
+        self.queue.forget_echoes([&claim.key]);
+        if let Some(settled) = wrote {
+            // The worker may have gone away: its run is settled all the same.
+            let _ = reported.answer.send(settled);
+        }
     }
 
     /// Removes the runs that were ended because of a locked row twice in a row. Their leases expire, which counts as a
@@ -303,6 +318,15 @@ impl Settler {
                 Verdict::NextOccurrence { next, .. } => {
                     let row = claim.lease.arming.row;
                     alarm(*next, Some(Arming { row, due: *next }))
+                }
+                Verdict::Release if ended.reported.is_some() => {
+                    self.queue.forget_echoes([&claim.key]);
+                    self.queue.push(Signal {
+                        key: claim.key.clone(),
+                        source: Source::Direct,
+                        arming: same,
+                    });
+                    None
                 }
                 // The other daemons hear of the task by its event, without waiting for their sweeps.
                 Verdict::Release if self.deps.lifecycle.stopping.is_cancelled() => {

@@ -48,9 +48,11 @@ impl Stepper {
             leases,
             claimer,
             executor,
+            hand_over: _,
             settler,
         } = &*self.pipeline;
-        let Some(route) = deps.router.find(&key) else {
+        // A pulled task waits for a worker, and there is none.
+        let Some(route) = deps.router.find(&key).filter(|route| route.pull.is_none()) else {
             return Ok(None);
         };
         let mut permits = queue.permits(SignalClass::Fresh, 1).await;
@@ -88,6 +90,7 @@ impl Stepper {
             route,
             outcome,
             result: _,
+            reported: _,
         } = &ended;
         let driven = Driven {
             claim: claim.clone(),

@@ -91,6 +91,8 @@ struct Written {
     forwards: bool,
     handlers: Vec<String>,
     routes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    idle: Vec<u16>,
 }
 
 impl Heartbeat {
@@ -106,6 +108,7 @@ impl Heartbeat {
             forwards: self.forwards,
             handlers: self.capabilities.handlers.clone(),
             routes: self.capabilities.routes.clone(),
+            idle: self.capabilities.idle.clone(),
         };
         serde_json::to_string(&written).expect("texts and numbers are JSON")
     }
@@ -127,6 +130,7 @@ impl Heartbeat {
             forwards,
             handlers,
             routes,
+            idle,
         } = written;
         let printable = name.chars().filter(char::is_ascii_graphic);
         (v == VERSION).then(|| Self {
@@ -137,7 +141,11 @@ impl Heartbeat {
             readiness,
             listening,
             forwards,
-            capabilities: Capabilities { handlers, routes },
+            capabilities: Capabilities {
+                handlers,
+                routes,
+                idle,
+            },
         })
     }
 }
@@ -159,6 +167,7 @@ mod tests {
             capabilities: Capabilities {
                 handlers: vec!["Order@close".into()],
                 routes: vec!["^Shop@".into()],
+                idle: Vec::new(),
             },
         }
     }
@@ -175,6 +184,16 @@ mod tests {
             Heartbeat::read(id.as_bytes(), json.as_bytes()),
             Some(heartbeat())
         );
+    }
+
+    #[test]
+    fn idle_routes_are_read_back() {
+        let mut idle = heartbeat();
+        idle.capabilities.idle = vec![0, 3];
+        let json = idle.to_json();
+        assert!(json.ends_with(r#","idle":[0,3]}"#), "{json}");
+        let id = idle.id.to_string();
+        assert_eq!(Heartbeat::read(id.as_bytes(), json.as_bytes()), Some(idle));
     }
 
     #[test]

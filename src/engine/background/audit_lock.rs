@@ -132,7 +132,12 @@ impl AuditLock {
         let (handlers, routes) = self.deps.router.skills();
         Audit {
             began,
-            capabilities: Capabilities { handlers, routes }.digest(),
+            capabilities: Capabilities {
+                handlers,
+                routes,
+                idle: Vec::new(),
+            }
+            .digest(),
         }
     }
 

@@ -61,7 +61,11 @@ impl MembershipTask {
             readiness,
             listening: hearing.all,
             forwards: hearing.forwards,
-            capabilities: Capabilities { handlers, routes },
+            capabilities: Capabilities {
+                handlers,
+                routes,
+                idle: self.idle_routes(),
+            },
         };
         let asked = Instant::now();
         let exchange = timeout(TIMEOUT, self.deps.membership.exchange(&own, now));
@@ -70,6 +74,15 @@ impl MembershipTask {
             .unwrap_or_else(|late| Err(MembershipError::new("no answer in time", true, late)))?;
         self.apply_change(self.deps.ownership.update(&own, heartbeats, asked));
         Ok(())
+    }
+
+    /// Positions of the pull routes for which no worker asks this daemon.
+    fn idle_routes(&self) -> Vec<u16> {
+        let demands = self.queue.demands();
+        let pulls = self.deps.router.pull_queues().into_iter();
+        let idle = pulls.filter(|(_, pull)| !demands.of(&pull.queue).is_active());
+        // More routes than that do not fit in a heartbeat.
+        idle.filter_map(|(at, _)| u16::try_from(at).ok()).collect()
     }
 
     fn log_failure(&self, error: &MembershipError) {

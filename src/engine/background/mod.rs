@@ -14,6 +14,7 @@ pub mod recovery;
 pub mod recurring;
 pub mod retention;
 pub mod sweep;
+pub mod unarmed;
 
 use std::sync::Arc;
 
@@ -34,11 +35,14 @@ use self::recovery::Recovery;
 use self::recurring::Recurring;
 use self::retention::Retention;
 use self::sweep::Sweep;
+use self::unarmed::Unarmed;
 use super::candidates::Candidates;
 use super::claimant::Processes;
 use super::handle::Handle;
 use super::lease_watch::LeaseWatch;
 use super::pipeline::Pipeline;
+use super::pull::PullQueues;
+use super::pull::idle::IdleWatch;
 use super::sink::TimerSink;
 use crate::config::{RecurringConfig, RetentionConfig};
 
@@ -55,6 +59,7 @@ pub struct Background {
     candidates: Arc<Candidates>,
     lease_watch: Arc<LeaseWatch>,
     processes: Processes,
+    pull: PullQueues,
     recurring: watch::Receiver<Vec<RecurringConfig>>,
     retention: watch::Receiver<RetentionConfig>,
 }
@@ -95,6 +100,7 @@ impl Background {
             candidates,
             lease_watch,
             processes,
+            pull: handle.pull(),
             recurring: handle.recurring.subscribe(),
             retention: handle.retention.subscribe(),
         }
@@ -143,7 +149,12 @@ impl Background {
         });
 
         // A panic in one of these ends the engine.
-        let vital: [BoxFuture<'static, ()>; 8] = [
+        let unarmed = Unarmed {
+            claimer: Arc::clone(&self.pipeline.claimer),
+            pauses: pauses(),
+            signals: self.pipeline.queue.take_unarmed(),
+        };
+        let vital: [BoxFuture<'static, ()>; 10] = [
             Box::pin(self.pauses.run()),
             Box::pin(sweep.run()),
             Box::pin(recovery.run()),
@@ -152,6 +163,8 @@ impl Background {
             Box::pin(ArmHorizon { deps: deps() }.run()),
             Box::pin(recurring.run()),
             Box::pin(rate_limits.run()),
+            Box::pin(IdleWatch(self.pull).run()),
+            Box::pin(unarmed.run()),
         ];
         // A panic in one of these does not: they only count or prune.
         let expendable: [BoxFuture<'static, ()>; 3] = [

@@ -251,6 +251,11 @@ impl Sweep {
                 self.queue.unroutable(&key);
                 continue;
             };
+            if self.queue.is_idle(&route) {
+                // Signalled when a worker asks.
+                findings.skipped += 1;
+                continue;
+            }
             let late = now.since(due_at);
             let class = SignalClass::of_overdue(late);
             let rank = self.deps.ownership.rank(&key);

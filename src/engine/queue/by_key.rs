@@ -213,6 +213,16 @@ impl CoalescingQueue {
         self.settled_order.push_back((now, key.clone()));
     }
 
+    /// Forgets that an arming of this key was settled or handed over: its signals are no echoes.
+    pub fn forget_echo(&mut self, key: &TaskKey) {
+        self.settled.remove(key);
+    }
+
+    /// Marks the key of a signal as in flight that is looked up before it may wait.
+    pub fn look_up_first(&mut self, signal: &Signal) {
+        self.mark_in_flight([signal]);
+    }
+
     /// True if a signal repeats a recently settled arming. An event that does not name its arming is an echo only for
     /// [`ECHO_OF_KEY`]: the key may have been created again.
     fn is_echo(&self, signal: &Signal) -> bool {

@@ -1,13 +1,14 @@
 //! Fair queueing: one queue per route, so that a burst on one route does not delay the others.
 //!
 //! [`RouteQueues::held`] is the only place that decides whether a route may start a run now. It checks the route's
-//! concurrency limit, the slots that the route must leave to others, and its rate limit.
+//! concurrency limit, the slots that the route must leave to others, the demand of pull workers, and its rate limit.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::class::SignalClass;
+use super::demand::Demands;
 use super::route_load::{RouteLoad, Wakeups};
 use super::route_queue::{RouteQueue, Taken};
 use crate::handler::{Route, Router};
@@ -41,6 +42,7 @@ pub struct RouteQueues {
     /// The number of the reload that the routes come from.
     reloads: u64,
     wakeups: Arc<Wakeups>,
+    demands: Arc<Demands>,
 }
 
 /// Why a route may not start a run now.
@@ -52,6 +54,8 @@ pub enum Held {
     Slots,
     /// The route's rate limit allows no start at present.
     Rate,
+    /// No worker asks for the tasks of a pull route.
+    Demand,
 }
 
 /// State of the waiting signals of one class.
@@ -96,7 +100,7 @@ pub struct SetAside {
 
 impl RouteQueues {
     /// Creates empty queues for the current routes of `router`.
-    pub fn new(router: &Router, wakeups: Arc<Wakeups>) -> Self {
+    pub fn new(router: &Router, wakeups: Arc<Wakeups>, demands: Arc<Demands>) -> Self {
         Self {
             queues: Vec::new(),
             by_name: HashMap::new(),
@@ -106,6 +110,7 @@ impl RouteQueues {
             multiple_routes: router.len() > 1,
             reloads: router.reloads(),
             wakeups,
+            demands,
         }
     }
 
@@ -136,6 +141,9 @@ impl RouteQueues {
         let index = self.index_of(route);
         let at = class as usize;
         let queue = &self.queues[index];
+        if queue.is_idle() {
+            return Err(Refused::Held);
+        }
         if queue.signals[at].len() >= self.capacity(class) {
             // A rate-limited route has no room as long as its backlog lasts. A route that uses all the slots it may has
             // no room until its runs end.
@@ -228,7 +236,12 @@ impl RouteQueues {
         {
             return Some(Held::Concurrency);
         }
-        if self.multiple_routes && running >= SLOTS_SHARE * free.max(1) {
+        if let Some(demand) = &queue.demand {
+            // A task that a worker has takes no slot.
+            if demand.open() == 0 {
+                return Some(Held::Demand);
+            }
+        } else if self.multiple_routes && running >= SLOTS_SHARE * free.max(1) {
             return Some(Held::Slots);
         }
         if limits.rate.is_some() && queue.load.starts() == 0 {
@@ -329,8 +342,18 @@ impl RouteQueues {
                 });
             }
         }
-        aside.startable = aside.startable.min(self.queues[index].concurrency_room());
+        aside.startable = aside.startable.min(self.queues[index].places());
         aside
+    }
+
+    /// Names of the routes with signals whose workers take from this pull queue.
+    pub fn pulled_from(&self, pull_queue: &str) -> Vec<Arc<str>> {
+        let queues = self.queues.iter().filter(|queue| !queue.is_empty());
+        let pulled = queues.filter(|queue| {
+            let pull = queue.route.pull.as_ref();
+            pull.is_some_and(|pull| *pull.queue == *pull_queue)
+        });
+        pulled.map(|queue| Arc::clone(&queue.route.name)).collect()
     }
 
     /// Grants a route a number of starts.
@@ -359,8 +382,10 @@ impl RouteQueues {
     /// Adopts the current routes of `router`. Returns all waiting signals, which the caller pushes again. The loads of
     /// all routes are kept until [`forget_loads`](Self::forget_loads).
     pub fn reroute(&mut self, router: &Router) -> Vec<(SignalClass, Signal)> {
-        let Self { queues, loads, .. } =
-            std::mem::replace(self, Self::new(router, Arc::clone(&self.wakeups)));
+        let Self { queues, loads, .. } = std::mem::replace(
+            self,
+            Self::new(router, Arc::clone(&self.wakeups), Arc::clone(&self.demands)),
+        );
         self.loads = loads;
         let waiting = queues.into_iter().flat_map(|queue| {
             let classes = [SignalClass::Fresh, SignalClass::Backlog]
@@ -390,8 +415,10 @@ impl RouteQueues {
             .or_insert_with(new);
         let index = self.queues.len();
         self.by_name.insert(Arc::clone(&route.name), index);
+        let demand = route.pull.as_ref();
         self.queues.push(RouteQueue {
             load: Arc::clone(load),
+            demand: demand.map(|pull| self.demands.of(&pull.queue)),
             route,
             signals: Default::default(),
             requested: false,

@@ -2,6 +2,7 @@
 
 pub mod by_key;
 pub mod class;
+pub mod demand;
 pub mod fair;
 pub mod permits;
 pub mod route_load;
@@ -11,20 +12,24 @@ pub mod unroutable;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 
 use self::by_key::CoalescingQueue;
 use self::class::SignalClass;
+use self::demand::Demands;
 use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
 use self::route_load::Wakeups;
 use self::route_queue::Taken;
 use self::unroutable::Unroutable;
-use crate::handler::Router;
+use crate::handler::{Route, Router};
 use crate::membership::Ownership;
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::{DropReason, Metrics};
 use crate::timer::{Signal, Source};
+
+/// Maximum number of signals without an arming that wait to be looked up because no worker asks for their tasks.
+const UNARMED_MAX: usize = 65_536;
 
 /// Bounded queue of signals that wait to be claimed, and of the keys in flight.
 ///
@@ -43,6 +48,10 @@ pub struct SignalQueue {
     slots: Arc<Semaphore>,
     /// The share of the slots that the backlog may take.
     backlog_slots: Arc<Semaphore>,
+    demands: Arc<Demands>,
+    /// Signals of pull routes without an arming, while no worker asks: their keys may need rows.
+    unarmed: mpsc::Sender<Signal>,
+    unarmed_receiver: Mutex<Option<mpsc::Receiver<Signal>>>,
 }
 
 impl SignalQueue {
@@ -54,7 +63,9 @@ impl SignalQueue {
         concurrency: usize,
     ) -> Self {
         let wakeups = Arc::<Wakeups>::default();
-        let route_queues = RouteQueues::new(&router, Arc::clone(&wakeups));
+        let demands = Arc::<Demands>::default();
+        let route_queues = RouteQueues::new(&router, Arc::clone(&wakeups), Arc::clone(&demands));
+        let (unarmed, unarmed_receiver) = mpsc::channel(UNARMED_MAX);
         Self {
             queues: Mutex::new(CoalescingQueue::new(route_queues)),
             wakeups,
@@ -65,7 +76,64 @@ impl SignalQueue {
             concurrency,
             slots: Arc::new(Semaphore::new(concurrency)),
             backlog_slots: Arc::new(Semaphore::new((concurrency * 3 / 4).max(1))),
+            demands,
+            unarmed,
+            unarmed_receiver: Mutex::new(Some(unarmed_receiver)),
         }
+    }
+
+    /// The demand for pull queues.
+    pub fn demands(&self) -> &Arc<Demands> {
+        &self.demands
+    }
+
+    /// Has the workers and the rate limits look again after the demand for a pull queue has grown.
+    pub fn demand_grew(&self) {
+        self.wakeups.starved.notify_one();
+        self.wakeups.wake_all();
+    }
+
+    /// Returns the signals of pull routes that have to be looked up before they may wait. `None` if they were taken.
+    pub fn take_unarmed(&self) -> Option<mpsc::Receiver<Signal>> {
+        let mut receiver = self.unarmed_receiver.lock();
+        receiver
+            .as_mut()
+            .expect("nothing panics while holding it")
+            .take()
+    }
+
+    /// True if this is a pull route for which no worker has asked for a while.
+    pub fn is_idle(&self, route: &Route) -> bool {
+        let pull = route.pull.as_ref();
+        pull.is_some_and(|pull| !self.demands.of(&pull.queue).is_active())
+    }
+
+    /// True if signals for this pull queue wait or are being claimed.
+    pub fn has_pulled(&self, pull_queue: &str) -> bool {
+        !self
+            .current_queues()
+            .route_queues
+            .pulled_from(pull_queue)
+            .is_empty()
+    }
+
+    /// Drops the waiting signals for this pull queue. The sweep finds their tasks when workers ask again.
+    pub fn drop_pulled(&self, pull_queue: &str) {
+        let mut queues = self.current_queues();
+        let mut dropped = Vec::new();
+        for route in queues.route_queues.pulled_from(pull_queue) {
+            let aside = queues.set_aside(&route, usize::MAX, |_| true);
+            dropped.extend(aside.signals);
+        }
+        drop(queues);
+        self.metrics.dropped(DropReason::Held, dropped.len() as u64);
+        self.finish(dropped.iter().map(|signal| &signal.key));
+    }
+
+    /// Signals of these keys are no echoes: their tasks are pending again.
+    pub fn forget_echoes<'a>(&self, keys: impl IntoIterator<Item = &'a TaskKey>) {
+        let mut queues = self.queues();
+        keys.into_iter().for_each(|key| queues.forget_echo(key));
     }
 
     /// Waits until signals of this class may start, and returns their number. Another worker may take them first.
@@ -311,6 +379,11 @@ impl SignalQueue {
         let Some(signal) = queues.deduplicate(signal, &self.metrics) else {
             return Ok(());
         };
+        if signal.arming.is_none() && self.needs_row_first(&route) {
+            queues.look_up_first(&signal);
+            drop(queues);
+            return self.look_up_later(signal);
+        }
         let pushed = queues.push(class, route, signal, self.slots.available_permits());
         drop(queues);
         if let Err(refused) = pushed {
@@ -327,6 +400,20 @@ impl SignalQueue {
         }
         self.wakeups.arrived(class).notify_one();
         Ok(())
+    }
+
+    /// True if a signal without an arming might wait long for a worker: its key may have no row yet.
+    fn needs_row_first(&self, route: &Route) -> bool {
+        let pull = route.pull.as_ref();
+        pull.is_some_and(|pull| self.demands.of(&pull.queue).open() == 0)
+    }
+
+    fn look_up_later(&self, signal: Signal) -> Result<(), Refused> {
+        self.unarmed.try_send(signal).map_err(|refused| {
+            self.metrics.dropped(DropReason::Overflow, 1);
+            self.finish([&refused.into_inner().key]);
+            Refused::Full
+        })
     }
 
     /// Locks the queues, and adopts the current routes after a reload.

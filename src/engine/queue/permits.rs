@@ -86,6 +86,13 @@ impl Permits {
         }
     }
 
+    /// Gives the slot back, since the run goes on in another process. Returns the permit of the route.
+    pub fn into_route_permit(self) -> Option<RoutePermit> {
+        let mut route = self.route?;
+        route.end_reservation();
+        Some(route)
+    }
+
     /// Splits off the permit for one run of this route; `None` if none is left.
     pub fn split(&mut self, mut route: RoutePermit) -> Option<Self> {
         let backlog = match &mut self.backlog {

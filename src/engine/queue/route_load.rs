@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::class::SignalClass;
+use super::demand::Reservation;
 
 /// Lifetime of granted starts. Unused starts expire, so that a route that starts late does not start more runs at once
 /// than its rate allows.
@@ -107,6 +108,7 @@ impl RouteLoad {
             load: Arc::clone(self),
             is_counted,
             is_unused: is_counted,
+            reservation: None,
         }
     }
 
@@ -134,9 +136,22 @@ pub struct RoutePermit {
     is_counted: bool,
     /// True if the permit took a granted start and no run has used it.
     is_unused: bool,
+    /// The demand of pull workers that the claim is made for.
+    reservation: Option<Reservation>,
 }
 
 impl RoutePermit {
+    /// Adds the demand that the claim is made for.
+    pub fn reserving(mut self, reservation: Option<Reservation>) -> Self {
+        self.reservation = reservation;
+        self
+    }
+
+    /// Frees the demand that the claim was made for.
+    pub fn end_reservation(&mut self) {
+        self.reservation = None;
+    }
+
     /// Uses the permit's start for a run.
     pub fn start(&mut self) {
         self.is_unused = false;
@@ -155,6 +170,7 @@ impl Drop for RoutePermit {
             let mut granted = self.load.granted();
             granted.starts = granted.usable().saturating_add(1);
         }
+        self.end_reservation();
         self.load.running.fetch_sub(1, Ordering::SeqCst);
         self.load.wakeups.run_ended();
     }

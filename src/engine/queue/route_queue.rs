@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::demand::Demand;
 use super::route_load::{RouteLoad, RoutePermit};
 use crate::handler::Route;
 use crate::timer::Signal;
@@ -14,6 +15,8 @@ pub struct RouteQueue {
     pub signals: [VecDeque<Signal>; 2],
     /// True while starts are being requested, or until the next request is allowed.
     pub requested: bool,
+    /// The demand of the workers of a pull route: without it, nothing starts.
+    pub demand: Option<Arc<Demand>>,
 }
 
 /// A signal taken from the queue, with its route and its permit.
@@ -41,14 +44,23 @@ impl RouteQueue {
             && !self.requested
             && !self.is_empty()
             && self.load.starts() == 0
-            && self.concurrency_room() > 0
+            && self.places() > 0
     }
 
-    pub fn concurrency_room(&self) -> usize {
+    /// Number of runs for which there is room in the route's concurrency and in the demand of its workers.
+    pub fn places(&self) -> usize {
         let limit = self.route.limits.concurrency;
-        limit.map_or(usize::MAX, |limit| {
+        let places = limit.map_or(usize::MAX, |limit| {
             (limit.get() as usize).saturating_sub(self.load.running())
-        })
+        });
+        let demand = self.demand.as_ref();
+        places.min(demand.map_or(usize::MAX, |demand| demand.open()))
+    }
+
+    /// True if this is a pull route for which no worker has asked for a while.
+    pub fn is_idle(&self) -> bool {
+        let demand = self.demand.as_ref();
+        demand.is_some_and(|demand| !demand.is_active())
     }
 
     /// Number of runs that could start now.
@@ -57,7 +69,7 @@ impl RouteQueue {
             Some(_) => self.load.starts() as usize,
             None => usize::MAX,
         };
-        starts.min(self.concurrency_room())
+        starts.min(self.places())
     }
 
     pub fn take_first(&mut self, at: usize) -> Taken {
@@ -67,7 +79,10 @@ impl RouteQueue {
         Taken {
             signal,
             route: self.route.clone(),
-            permit: self.load.permit(self.route.limits.rate.is_some()),
+            permit: self
+                .load
+                .permit(self.route.limits.rate.is_some())
+                .reserving(self.demand.as_ref().map(Demand::reserve)),
         }
     }
 }

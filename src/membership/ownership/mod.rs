@@ -27,8 +27,9 @@ pub struct Ownership {
 /// The members that share the tasks. While it stays equal, every task keeps its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnerSet {
-    ours: Option<Readiness>,
-    others: BTreeMap<MemberId, Readiness>,
+    ours: Option<(Readiness, Vec<u16>)>,
+    /// Readiness and idle routes.
+    others: BTreeMap<MemberId, (Readiness, Vec<u16>)>,
 }
 
 /// A more senior member that receives an event and acts on it before we do.
@@ -73,7 +74,8 @@ impl Ownership {
         self.rank(key) == 0
     }
 
-    /// Returns how many members come before us as owners of a task that we can run. 0: we own it.
+    /// Returns how many members come before us as owners of a task that we can run. 0: we own it. A member that cannot
+    /// start the task comes after those that can.
     pub fn rank(&self, key: &TaskKey) -> usize {
         let view = self.view();
         if view.others.is_empty() {
@@ -81,8 +83,9 @@ impl Ownership {
         }
         let hash = BucketHash::of(KeyBucket::of(key));
         let ours = view.own_claim(self.me, hash);
+        let ours = view.can_start(key).then_some(ours);
         view.owners(self.clock.now())
-            .filter(|peer| peer.claim(hash) > ours && peer.can_run(key))
+            .filter(|peer| Some(peer.claim(hash)) > ours && peer.can_start(key))
             .count()
     }
 
@@ -90,7 +93,7 @@ impl Ownership {
     pub fn own_buckets(&self) -> KeyBuckets {
         let view = self.view();
         let others: Vec<&Peer> = view.owners(self.clock.now()).collect();
-        if others.is_empty() || others.iter().any(|peer| !peer.has_our_capabilities()) {
+        if others.is_empty() || others.iter().any(|peer| !peer.has_our_capabilities) {
             return KeyBuckets::all();
         }
         let is_ours = |bucket: &KeyBucket| {
@@ -125,9 +128,10 @@ impl Ownership {
         let view = self.view();
         let now = self.clock.now();
         let hash = BucketHash::of(KeyBucket::of(key));
-        let able = view.owners(now).filter(|peer| peer.can_run(key));
+        let able = view.owners(now).filter(|peer| peer.can_start(key));
         let owner = able.max_by_key(|peer| peer.claim(hash))?;
-        let is_behind_us = owner.claim(hash) < view.own_claim(self.me, hash);
+        let ours = view.own_claim(self.me, hash);
+        let is_behind_us = view.can_start(key) && owner.claim(hash) < ours;
         let mut senior = view.senior_listeners(self.me, now);
         let is_informed = owner.listening || is_behind_us || senior.any(|peer| peer.can_run(key));
         (!is_informed).then_some(owner.id)
@@ -137,7 +141,7 @@ impl Ownership {
     pub fn may_stop_listening(&self) -> bool {
         let view = self.view();
         let senior = view.senior_listeners(self.me, self.clock.now());
-        let equals = senior.filter(|peer| peer.has_our_capabilities() && peer.forwards);
+        let equals = senior.filter(|peer| peer.has_our_routes && peer.forwards);
         equals.count() >= LISTENERS
     }
 
@@ -145,9 +149,12 @@ impl Ownership {
     pub fn owner_set(&self) -> OwnerSet {
         let view = self.view();
         let others = view.owners(self.clock.now());
-        let others: BTreeMap<_, _> = others.map(|peer| (peer.id, peer.readiness)).collect();
+        let others: BTreeMap<_, _> = others
+            .map(|peer| (peer.id, (peer.readiness, peer.idle.clone())))
+            .collect();
         // A single member owns all tasks at any readiness.
         let ours = view.readiness.filter(|_| !others.is_empty());
+        let ours = ours.map(|readiness| (readiness, view.idle.clone()));
         OwnerSet { ours, others }
     }
 
@@ -179,9 +186,15 @@ impl Ownership {
     pub fn update(&self, own: &Heartbeat, heartbeats: Vec<Heartbeat>, asked: Instant) -> Change {
         let known = std::mem::take(&mut self.view_mut().compiled);
         // Compiles outside the lock, because every signal needs the lock.
-        let Peers { others, compiled } = Peers::new(own, heartbeats, self.clock.now(), &known);
+        let Peers {
+            own: able,
+            others,
+            compiled,
+        } = Peers::new(own, heartbeats, self.clock.now(), &known);
         let mut view = self.view_mut();
         let before = view.named_owners();
+        let idle_before = std::mem::replace(&mut view.idle, own.capabilities.idle.clone());
+        view.own = able;
         let published = view
             .published
             .filter(|(at, _)| asked.duration_since(*at) < LIFETIME);
@@ -197,7 +210,7 @@ impl Ownership {
             joined: names_missing(&after, &before),
             left: names_missing(&before, &after),
             vanished: !before.keys().all(is_listed),
-            owners: after != before,
+            owners: after != before || (idle_before != view.idle && !view.others.is_empty()),
         }
     }
 
@@ -213,5 +226,5 @@ impl Ownership {
 /// Returns the names of the members in `of` that are missing in `from`.
 fn names_missing(of: &NamedOwners, from: &NamedOwners) -> Vec<String> {
     let missing = of.iter().filter(|(id, _)| !from.contains_key(id));
-    missing.map(|(_, (name, _))| name.clone()).collect()
+    missing.map(|(_, (name, ..))| name.clone()).collect()
 }

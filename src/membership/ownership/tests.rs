@@ -17,6 +17,7 @@ fn member(id: u64, readiness: Readiness, handlers: &[&str]) -> Heartbeat {
         capabilities: Capabilities {
             handlers: handlers.iter().map(|name| (*name).to_owned()).collect(),
             routes: Vec::new(),
+            idle: Vec::new(),
         },
     }
 }

@@ -25,6 +25,10 @@ pub(super) struct View {
     pub(super) readiness: Option<Readiness>,
     /// When we joined.
     pub(super) since: UnixMs,
+    /// Our capabilities, if a route of ours is idle.
+    pub(super) own: Option<Arc<CapabilityMatcher>>,
+    /// Positions of our idle routes.
+    pub(super) idle: Vec<u16>,
     pub(super) others: Vec<Peer>,
     pub(super) compiled: Compiled,
 }
@@ -35,12 +39,17 @@ pub(super) type Compiled = HashMap<Capabilities, Arc<CapabilityMatcher>>;
 /// Decides the owner of a bucket: the greatest claim owns it.
 pub(super) type Claim = (Option<Readiness>, Weight);
 
-/// Owners by id, with name and readiness.
-pub(super) type NamedOwners = BTreeMap<MemberId, (String, Readiness)>;
+/// Owners by id, with name and what decides about their tasks.
+pub(super) type NamedOwners = BTreeMap<MemberId, (String, Readiness, Vec<u16>)>;
 
 impl View {
     pub(super) fn own_claim(&self, me: MemberId, hash: BucketHash) -> Claim {
         (self.readiness, hash.weight_for(me))
+    }
+
+    /// True if we can start the task, as far as workers are needed for it.
+    pub(super) fn can_start(&self, key: &TaskKey) -> bool {
+        self.own.as_ref().is_none_or(|own| own.can_start(key))
     }
 
     /// The others that own tasks now.
@@ -70,7 +79,15 @@ impl View {
         let others = self.others.iter();
         let owners = others.filter(|peer| peer.readiness > Readiness::Away);
         owners
-            .map(|peer| (peer.id, (peer.name.clone(), peer.readiness)))
+            .map(|peer| {
+                let Peer {
+                    name,
+                    readiness,
+                    idle,
+                    ..
+                } = peer;
+                (peer.id, (name.clone(), *readiness, idle.clone()))
+            })
             .collect()
     }
 }
@@ -85,7 +102,13 @@ pub(super) struct Peer {
     pub(super) readiness: Readiness,
     pub(super) listening: bool,
     pub(super) forwards: bool,
-    /// `None`: the same as ours.
+    /// Positions of its idle routes.
+    pub(super) idle: Vec<u16>,
+    /// True if it has our handlers and routes, idle or not.
+    pub(super) has_our_routes: bool,
+    /// True if they are also idle where ours are.
+    pub(super) has_our_capabilities: bool,
+    /// `None`: the same as ours, and no route is idle.
     capabilities: Option<Arc<CapabilityMatcher>>,
 }
 
@@ -95,8 +118,9 @@ impl Peer {
         capabilities.is_none_or(|matcher| matcher.can_run(key))
     }
 
-    pub(super) fn has_our_capabilities(&self) -> bool {
-        self.capabilities.is_none()
+    pub(super) fn can_start(&self, key: &TaskKey) -> bool {
+        let capabilities = self.capabilities.as_ref();
+        capabilities.is_none_or(|matcher| matcher.can_start(key))
     }
 
     pub(super) fn claim(&self, hash: BucketHash) -> Claim {
@@ -104,8 +128,10 @@ impl Peer {
     }
 }
 
-/// The other members of one exchange.
+/// The members of one exchange.
 pub(super) struct Peers {
+    /// Our capabilities, if a route of ours is idle.
+    pub(super) own: Option<Arc<CapabilityMatcher>>,
     pub(super) others: Vec<Peer>,
     pub(super) compiled: Compiled,
 }
@@ -127,6 +153,13 @@ impl Peers {
         heartbeats.sort_by_key(|heartbeat| heartbeat.id);
         heartbeats.truncate(MEMBERS_MAX - 1);
         let mut compiled = Compiled::new();
+        let own_idle = (!own.capabilities.idle.is_empty()).then(|| {
+            let known = known.get(&own.capabilities).cloned();
+            let matcher =
+                known.unwrap_or_else(|| Arc::new(CapabilityMatcher::new(&own.capabilities)));
+            compiled.insert(own.capabilities.clone(), Arc::clone(&matcher));
+            matcher
+        });
         let mut to_compile = COMPILED_AT_ONCE;
         let mut others = Vec::with_capacity(heartbeats.len());
         for heartbeat in heartbeats {
@@ -140,7 +173,11 @@ impl Peers {
                 forwards,
                 capabilities,
             } = heartbeat;
-            let capabilities = if capabilities == own.capabilities {
+            let idle = capabilities.idle.clone();
+            let has_our_routes = capabilities.handlers == own.capabilities.handlers
+                && capabilities.routes == own.capabilities.routes;
+            let has_our_capabilities = capabilities == own.capabilities;
+            let capabilities = if has_our_capabilities && idle.is_empty() {
                 None
             } else if let Some(matcher) = compiled.get(&capabilities).or(known.get(&capabilities)) {
                 let matcher = Arc::clone(matcher);
@@ -163,9 +200,16 @@ impl Peers {
                 readiness,
                 listening,
                 forwards,
+                idle,
+                has_our_routes,
+                has_our_capabilities,
                 capabilities,
             });
         }
-        Self { others, compiled }
+        Self {
+            own: own_idle,
+            others,
+            compiled,
+        }
     }
 }

@@ -48,6 +48,7 @@ fn capabilities(handler: &str) -> Capabilities {
     Capabilities {
         handlers: vec![handler.to_owned()],
         routes: Vec::new(),
+        idle: Vec::new(),
     }
 }
 

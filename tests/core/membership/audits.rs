@@ -144,6 +144,7 @@ fn audit_by(handler: &str, began: UnixMs) -> Audit {
     let capabilities = Capabilities {
         handlers: vec![handler.to_owned()],
         routes: Vec::new(),
+        idle: Vec::new(),
     };
     Audit {
         began,

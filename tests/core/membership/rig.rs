@@ -169,6 +169,7 @@ impl Ground {
             capabilities: Capabilities {
                 handlers: vec![handler.to_owned()],
                 routes: Vec::new(),
+                idle: Vec::new(),
             },
         };
         self.membership.exchange(&note, now).await.unwrap();

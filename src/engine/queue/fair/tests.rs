@@ -15,7 +15,7 @@ struct Fixture {
 impl Fixture {
     fn new(routes: &[(&str, &str)]) -> Self {
         let router = Router::new(Handlers::new(), &config(routes));
-        let queues = RouteQueues::new(&router, Arc::default());
+        let queues = RouteQueues::new(&router, Arc::default(), Arc::default());
         let free = 1_000;
         Self {
             router,

@@ -1,0 +1,172 @@
+//! Hand-over: gives claimed tasks to the workers that wait, in order of arrival.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::takers::{Takers, Ticket};
+use super::{ClaimToken, Leased, PullQueues, TakenTasks};
+use crate::config::PullConfig;
+use crate::engine::execute::{Ended, Executor};
+use crate::engine::queue::permits::Permits;
+use crate::engine::reports::RunStarted;
+use crate::handler::{Route, TaskContext};
+use crate::ledger::Claim;
+use crate::task::SUSPECT_CRASHES;
+
+/// The hand-over stage of pull routes: takes the place of the execute stage.
+pub struct HandOver {
+    pub executor: Arc<Executor>,
+    pub queues: PullQueues,
+}
+
+/// A claim of a pull route, with the permits it was made with.
+pub struct PulledClaim {
+    pub claim: Claim,
+    pub route: Route,
+    pub pull: PullConfig,
+    pub permits: Permits,
+}
+
+/// A task that can be handed over.
+struct Ready {
+    pulled: PulledClaim,
+    context: TaskContext,
+}
+
+impl HandOver {
+    /// Hands tasks over to workers. Tasks that must not run are settled instead, and those for which no worker waits any
+    /// more go back to the queue.
+    pub async fn run(self: Arc<Self>, claims: Vec<PulledClaim>, ended: mpsc::Sender<Ended>) {
+        let mut by_queue: HashMap<Arc<str>, VecDeque<Ready>> = HashMap::new();
+        for mut pulled in claims {
+            let PulledClaim {
+                claim,
+                route,
+                pull: _,
+                permits,
+            } = &mut pulled;
+            match self.executor.prepare(claim, route, permits).await {
+                Ok(context) => {
+                    let ready = by_queue.entry(Arc::clone(&pulled.pull.queue));
+                    ready.or_default().push_back(Ready { pulled, context });
+                }
+                Err(outcome) => {
+                    let PulledClaim { claim, route, .. } = pulled;
+                    let unrun = Ended {
+                        claim,
+                        route,
+                        outcome,
+                        result: None,
+                        reported: None,
+                    };
+                    if ended.send(unrun).await.is_err() {
+                        tracing::debug!(
+                            "stopped before a claim was settled; its lease will expire"
+                        );
+                    }
+                }
+            }
+        }
+        for (queue, mut ready) in by_queue {
+            // The queue has takers: they brought the demand for these claims.
+            if let Ok(takers) = self.queues.takers_of(&queue) {
+                self.hand_over(&takers, &mut ready);
+            }
+            self.give_back(ready);
+        }
+    }
+
+    /// Hands tasks to takers until either run out.
+    fn hand_over(&self, takers: &Takers, ready: &mut VecDeque<Ready>) {
+        while !ready.is_empty()
+            && let Some(Ticket {
+                count,
+                worker,
+                give,
+            }) = takers.next()
+        {
+            let batch = first_batch(ready, count);
+            let now = self.queues.0.deps.ledger.clock().now();
+            let leased = |ready: &Ready| {
+                let PulledClaim { claim, pull, .. } = &ready.pulled;
+                Leased {
+                    claim: ClaimToken::new(claim, &worker, now, pull.visibility),
+                    task: ready.context.clone(),
+                }
+            };
+            let taken = TakenTasks {
+                tasks: ready.range(..batch).map(leased).collect(),
+                queues: self.queues.clone(),
+            };
+            // Before the worker knows of them: it may report at once.
+            let places: Vec<(Claim, Route, PullConfig, Permits)> = ready
+                .drain(..batch)
+                .map(|ready| {
+                    let PulledClaim {
+                        claim,
+                        route,
+                        pull,
+                        permits,
+                    } = ready.pulled;
+                    (claim, route, pull, permits)
+                })
+                .collect();
+            self.record(places);
+            // If the worker is gone, dropping the tasks gives them back.
+            let _ = give.send(taken);
+        }
+    }
+
+    /// Counts and logs the starts, and keeps the places of tasks whose route limits their number. The keys are no longer
+    /// in flight here: any daemon may settle them.
+    fn record(&self, handed: Vec<(Claim, Route, PullConfig, Permits)>) {
+        let shared = &self.queues.0;
+        let armings = handed
+            .iter()
+            .map(|(claim, ..)| (&claim.key, claim.lease.arming));
+        shared.queue.finish_settled(armings);
+        for (claim, route, pull, permits) in handed {
+            RunStarted {
+                claim: &claim,
+                route: &route.name,
+                lateness_ms: self.executor.lateness_ms(&claim),
+            }
+            .emit(&shared.deps);
+            let permit = permits.into_route_permit();
+            if let Some(permit) = permit.filter(|_| route.limits.concurrency.is_some()) {
+                let outstanding = &shared.outstanding;
+                outstanding.keep(claim.lease, permit, pull.visibility);
+            }
+        }
+    }
+
+    /// Releases the claims for which no worker waits any more.
+    fn give_back(&self, ready: VecDeque<Ready>) {
+        if ready.is_empty() {
+            return;
+        }
+        let keys = ready.iter().map(|ready| &ready.pulled.claim.key);
+        self.queues.0.queue.finish(keys);
+        let tasks = ready.iter().map(|ready| {
+            let PulledClaim { claim, pull, .. } = &ready.pulled;
+            Leased {
+                claim: ClaimToken::new(claim, "", claim.due_at, pull.visibility),
+                task: ready.context.clone(),
+            }
+        });
+        self.queues.give_back(tasks.collect());
+    }
+}
+
+/// Number of tasks that a taker of `count` gets. A task that may have killed its worker twice goes alone: at worst it
+/// takes the next one down, and no other task with it.
+fn first_batch(ready: &VecDeque<Ready>, count: usize) -> usize {
+    let is_suspect = |ready: &&Ready| ready.pulled.claim.attempt.crashes >= SUSPECT_CRASHES;
+    if ready.front().as_ref().is_some_and(is_suspect) {
+        return 1;
+    }
+    let innocent = ready.iter().take_while(|ready| !is_suspect(ready));
+    innocent.take(count).count()
+}

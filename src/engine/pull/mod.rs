@@ -1,0 +1,395 @@
+//! Pull queues: workers ask for tasks, and report how they ended.
+//!
+//! A pull route starts tasks only for workers that wait: their demand bounds what the claim stage takes from the
+//! route's queue. The claimed tasks go to the workers in order of arrival. What a worker presents to settle its task, a
+//! [`ClaimToken`], holds everything, so that any daemon of the ledger settles it.
+
+mod error;
+pub mod hand_over;
+pub mod idle;
+mod outstanding;
+mod takers;
+mod token;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use serde::de::IgnoredAny;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
+
+use self::outstanding::Outstanding;
+use self::takers::{Takers, Ticket};
+use super::deps::Deps;
+use super::execute::{Ended, Reported};
+use super::queue::SignalQueue;
+use crate::handler::{Route, TaskContext};
+use crate::ledger::{Claim, Lease, Renewal, Settled};
+use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
+use crate::timer::Cause;
+
+pub use self::error::PullError;
+pub use self::token::{ClaimToken, TokenError};
+
+/// Maximum number of tasks that a worker takes at once.
+pub const TAKE_MAX: usize = 512;
+
+/// Longest name of a worker, in characters, as the ledger stores it.
+const WORKER_CHARS_MAX: usize = 64;
+
+/// How long a take that does not block waits for tasks that are being signalled and claimed.
+const UNDER_WAY: Duration = Duration::from_millis(500);
+
+/// How long a settlement waits for the ledger before it answers [`PullError::NotYet`].
+const SETTLE_WAIT: Duration = Duration::from_secs(10);
+
+/// The pull queues of a daemon. Cheap to clone.
+#[derive(Clone)]
+pub struct PullQueues(Arc<Shared>);
+
+struct Shared {
+    deps: Arc<Deps>,
+    queue: Arc<SignalQueue>,
+    /// By name of the queue.
+    takers: Mutex<HashMap<Arc<str>, Arc<Takers>>>,
+    outstanding: Arc<Outstanding>,
+    /// The channel to the settle stage, from the start of the engine until its drain.
+    settlements: OnceLock<mpsc::WeakSender<Ended>>,
+    /// Notified when the last taker of a queue has left.
+    last_left: Notify,
+}
+
+/// A task that a worker has.
+#[derive(Debug, Clone)]
+pub struct Leased {
+    /// What settles and renews it.
+    pub claim: ClaimToken,
+    /// The task.
+    pub task: TaskContext,
+}
+
+/// How a run ended, as its worker reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// It succeeded. A result is JSON.
+    Done {
+        /// Stored with the task.
+        result: Option<String>,
+    },
+    /// It failed.
+    Failed {
+        /// For people.
+        error: String,
+        /// Whether and when to try again.
+        advice: RetryAdvice,
+    },
+    /// To be given out again after a delay. Not a failure.
+    Snoozed(Duration),
+    /// Given back unused: no attempt is counted.
+    Released,
+}
+
+/// Tasks that were handed to a worker. Unless they are [kept](Self::keep), dropping them gives them back: the worker has
+/// not received them.
+pub struct TakenTasks {
+    tasks: Vec<Leased>,
+    queues: PullQueues,
+}
+
+impl PullQueues {
+    pub(super) fn new(deps: Arc<Deps>, queue: Arc<SignalQueue>) -> Self {
+        Self(Arc::new(Shared {
+            deps,
+            queue,
+            takers: Mutex::default(),
+            outstanding: Arc::default(),
+            settlements: OnceLock::new(),
+            last_left: Notify::new(),
+        }))
+    }
+
+    /// Accepts settlements from now on, until the last of the other senders is dropped.
+    pub(super) fn start(&self, ended: &mpsc::Sender<Ended>) {
+        // The engine starts once.
+        let _ = self.0.settlements.set(ended.downgrade());
+    }
+
+    /// Takes up to `count` tasks that are due. If there are none, waits for `block`; `None` waits only for tasks that
+    /// are being claimed. Takers of a queue get tasks in order of arrival. Returns no task when the time is up, and when
+    /// the daemon stops.
+    ///
+    /// # Errors
+    /// [`PullError`]: an unknown queue, a bad count or name.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: tasks that were claimed for this taker go to another one.
+    pub async fn take(
+        &self,
+        queue: &str,
+        count: usize,
+        block: Option<Duration>,
+        worker: &str,
+    ) -> Result<TakenTasks, PullError> {
+        if !(1..=TAKE_MAX).contains(&count) {
+            return Err(PullError::Count {
+                found: count,
+                max: TAKE_MAX,
+            });
+        }
+        if worker.chars().count() > WORKER_CHARS_MAX || worker.chars().any(char::is_control) {
+            return Err(PullError::Worker);
+        }
+        let takers = self.takers_of(queue)?;
+        let lifecycle = &self.0.deps.lifecycle;
+        if lifecycle.leaving.is_cancelled() || lifecycle.stopping.is_cancelled() {
+            return Ok(self.nothing());
+        }
+        let (give, mut given) = oneshot::channel();
+        let place = takers.join(Ticket {
+            count,
+            worker: Arc::from(worker),
+            give,
+        });
+        let _check = NotifyOnDrop(&self.0.last_left);
+        let was_active = takers.demand.set_active(true);
+        if !was_active {
+            // Tasks that fell due while no worker asked are found by a sweep, and the other daemons leave ours to us.
+            self.0.deps.background.sweep.activate(Cause::Asked);
+            self.0.deps.background.membership.activate(Cause::Asked);
+        }
+        let block = match block {
+            Some(block) => block,
+            None if was_active && !self.0.queue.has_pulled(queue) => Duration::ZERO,
+            None => UNDER_WAY,
+        };
+        self.0.queue.demand_grew();
+        tokio::select! {
+            biased;
+            taken = &mut given => return Ok(taken.unwrap_or_else(|_| self.nothing())),
+            () = lifecycle.leaving.cancelled() => {}
+            () = lifecycle.stopping.cancelled() => {}
+            () = tokio::time::sleep(block) => {}
+        }
+        drop(place);
+        // Tasks may have been handed over until the place was given up.
+        Ok(given.try_recv().unwrap_or_else(|_| self.nothing()))
+    }
+
+    /// Settles a task as its worker reports. A report may be repeated: the same answer follows, unless the task was
+    /// claimed again meanwhile.
+    ///
+    /// # Errors
+    /// [`PullError`]: a claim that was lost, data that is refused, a ledger that does not answer.
+    ///
+    /// # Cancel safety
+    /// The settlement is written even if the future is dropped after it was polled to the settle stage.
+    pub async fn settle(&self, claim: &ClaimToken, report: Report) -> Result<Settled, PullError> {
+        let (outcome, result) = report.into_outcome()?;
+        let settlements = self.settlements()?;
+        let deps = &self.0.deps;
+        let now = deps.ledger.clock().now();
+        let held = claim.held(now);
+        let lease = claim.lease;
+        let claimed = claim.claim(now)?;
+        let route = deps.router.settling(&claimed.key);
+        let (name, as_run) = (Arc::clone(&route.name), outcome.as_str());
+        let (answer, settled) = oneshot::channel();
+        let ended = Ended {
+            claim: claimed,
+            route,
+            outcome,
+            result,
+            reported: Some(Reported {
+                worker: claim.worker().to_owned(),
+                answer,
+            }),
+        };
+        let written = timeout(SETTLE_WAIT, async {
+            let sent = settlements.send(ended).await;
+            // The settle stage ends when all senders are dropped.
+            drop(settlements);
+            sent.map_err(|_| PullError::NotRunning)?;
+            settled
+                .await
+                .map_err(|_| match deps.lifecycle.stopping.is_cancelled() {
+                    true => PullError::NotRunning,
+                    false => PullError::Refused,
+                })
+        });
+        let settled = written.await.unwrap_or(Err(PullError::NotYet))?;
+        self.0.outstanding.end(&lease);
+        match settled {
+            Settled::Applied | Settled::Cancelled | Settled::Ended | Settled::ByHandler => {
+                deps.metrics.ran(&name, as_run, held);
+                Ok(settled)
+            }
+            Settled::Superseded | Settled::Fenced | Settled::Locked => {
+                Err(PullError::Fenced(settled))
+            }
+        }
+    }
+
+    /// Extends leases by their visibility from now. Returns the results in the order of `claims`.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn renew(&self, claims: &[ClaimToken]) -> Result<Vec<Renewal>, PullError> {
+        let mut renewed: HashMap<Lease, Renewal> = HashMap::with_capacity(claims.len());
+        let mut by_length: HashMap<Duration, Vec<Lease>> = HashMap::new();
+        for claim in claims {
+            let leases = by_length.entry(claim.visibility()).or_default();
+            leases.push(claim.lease);
+        }
+        for (length, leases) in by_length {
+            let renewals = self.0.deps.ledger.renew(&leases, length).await?;
+            for (lease, renewal) in leases.into_iter().zip(renewals) {
+                if renewal == Renewal::Held {
+                    self.0.outstanding.renew(lease, length);
+                }
+                renewed.insert(lease, renewal);
+            }
+        }
+        let renewal = |claim: &ClaimToken| renewed.get(&claim.lease).copied();
+        Ok(claims
+            .iter()
+            .map(|claim| renewal(claim).unwrap_or(Renewal::Lost))
+            .collect())
+    }
+
+    /// The takers of a queue that a route of this daemon names.
+    fn takers_of(&self, queue: &str) -> Result<Arc<Takers>, PullError> {
+        let routes = self.0.deps.router.pull_queues();
+        let found = routes.into_iter().find(|(_, pull)| *pull.queue == *queue);
+        let Some((_, pull)) = found else {
+            return Err(PullError::UnknownQueue(queue.to_owned()));
+        };
+        let demand = || Arc::new(Takers::new(self.0.queue.demands().of(&pull.queue)));
+        let mut takers = self.takers();
+        let takers = takers.entry(Arc::clone(&pull.queue)).or_insert_with(demand);
+        Ok(Arc::clone(takers))
+    }
+
+    fn settlements(&self) -> Result<mpsc::Sender<Ended>, PullError> {
+        let settlements = self.0.settlements.get();
+        let settlements = settlements.and_then(mpsc::WeakSender::upgrade);
+        settlements.ok_or(PullError::NotRunning)
+    }
+
+    /// Gives tasks back that their worker has not received, without waiting.
+    fn give_back(&self, tasks: Vec<Leased>) {
+        let Ok(settlements) = self.settlements() else {
+            return;
+        };
+        let deps = Arc::clone(&self.0.deps);
+        let now = deps.ledger.clock().now();
+        let outstanding = Arc::clone(&self.0.outstanding);
+        let giving_back = async move {
+            for task in tasks {
+                outstanding.end(&task.claim.lease);
+                let Ok(claim) = task.claim.claim(now) else {
+                    continue;
+                };
+                let route = deps.router.settling(&claim.key);
+                let ended = Ended::released(claim, route);
+                if settlements.send(ended).await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Only a runtime that is shutting down runs no more tasks; the leases expire.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.0.deps.lifecycle.spawn(giving_back);
+        }
+    }
+
+    fn nothing(&self) -> TakenTasks {
+        TakenTasks {
+            tasks: Vec::new(),
+            queues: self.clone(),
+        }
+    }
+
+    fn takers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Takers>>> {
+        let takers = self.0.takers.lock();
+        takers.expect("nothing panics while holding it")
+    }
+}
+
+impl Ended {
+    /// A claim that goes back to pending: no worker has received its task. Another taker gets it.
+    fn released(claim: Claim, route: Route) -> Self {
+        let (answer, _) = oneshot::channel();
+        Self {
+            claim,
+            route,
+            outcome: Outcome::Interrupted,
+            result: None,
+            reported: Some(Reported {
+                worker: String::new(),
+                answer,
+            }),
+        }
+    }
+}
+
+impl Report {
+    fn into_outcome(self) -> Result<(Outcome, Option<String>), PullError> {
+        Ok(match self {
+            Self::Done { result } => {
+                let is_fit = |json: &String| {
+                    json.len() <= RESULT_BYTES_MAX
+                        && serde_json::from_str::<IgnoredAny>(json).is_ok()
+                };
+                if !result.as_ref().is_none_or(is_fit) {
+                    return Err(PullError::Result);
+                }
+                (Outcome::Succeeded, result)
+            }
+            Self::Failed { error, advice } => {
+                let failure = Failure {
+                    message: error,
+                    advice,
+                };
+                (Outcome::Failed(failure), None)
+            }
+            Self::Snoozed(delay) => (Outcome::Snoozed { delay }, None),
+            Self::Released => (Outcome::Interrupted, None),
+        })
+    }
+}
+
+impl TakenTasks {
+    /// The tasks.
+    pub fn tasks(&self) -> &[Leased] {
+        &self.tasks
+    }
+
+    /// Keeps the tasks: the worker has received them.
+    pub fn keep(mut self) -> Vec<Leased> {
+        std::mem::take(&mut self.tasks)
+    }
+}
+
+impl Drop for TakenTasks {
+    fn drop(&mut self) {
+        if !self.tasks.is_empty() {
+            self.queues.give_back(std::mem::take(&mut self.tasks));
+        }
+    }
+}
+
+impl std::fmt::Debug for TakenTasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TakenTasks").field(&self.tasks).finish()
+    }
+}
+
+/// Has the idle watch look when a taker is done, after it has left.
+struct NotifyOnDrop<'a>(&'a Notify);
+
+impl Drop for NotifyOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
