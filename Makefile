@@ -1,4 +1,4 @@
-.PHONY: help demo test soak lint doc clean
+.PHONY: help demo demo-servers test soak lint doc clean
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
@@ -6,11 +6,11 @@ CARGO ?= cargo
 TEST_THREADS ?= $(shell n=$$((3 * $$(nproc))); echo $$((n < 16 ? n : 16)))
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## see it work: an auction closes on time, on a private Redis and MySQL
+demo-servers: ## see it work on a private Redis and MySQL: an auction closes on time
 	@scripts/install-servers
-	$(CARGO) run --locked --release --no-default-features --features demo --bin auction
+	$(CARGO) run --locked --release --no-default-features --features demo-servers --bin auction-servers
 
 test: ## every test, doc tests too
 	@scripts/install-servers --tests

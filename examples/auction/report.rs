@@ -1,14 +1,12 @@
 //! The report: counts the effects that the transactions of the handlers left in the database.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use anyhow::Result;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use lapsed::task::UnixMs;
 
-use crate::market::{AUCTIONS, CLASS, Market, Opened, Producer};
-use crate::worker::MAIL_TAKES;
+use crate::house::{AUCTIONS, CLASS, MAIL_TAKES, Opened};
 
 /// The time without a daemon, by the clock of the database.
 #[derive(Debug, Clone, Copy)]
@@ -18,10 +16,27 @@ pub(crate) struct Outage {
 }
 
 /// A line of `tb_effects`.
-struct Effect {
-    attempt: u16,
-    due_ms: i64,
-    at_ms: i64,
+pub(crate) struct Effect {
+    pub(crate) key: String,
+    pub(crate) attempt: u16,
+    pub(crate) due_ms: i64,
+    pub(crate) at_ms: i64,
+}
+
+/// What there is to count.
+pub(crate) struct Evidence {
+    pub(crate) opened: Vec<Opened>,
+    pub(crate) outages: Vec<Outage>,
+    /// Auctions whose payment deadline was cancelled, and acknowledged to be.
+    pub(crate) cancelled: BTreeSet<u64>,
+    /// What the transactions of the handlers left in the database.
+    pub(crate) effects: Vec<Effect>,
+    /// To be paid, paid, lapsed.
+    pub(crate) orders: [u64; 3],
+    /// Current bids that are still shown: of auctions whose end was not announced.
+    pub(crate) shown_bids: usize,
+    /// Explains `(1)` in the table.
+    pub(crate) note: &'static str,
 }
 
 /// The method, and its producer.
@@ -57,21 +72,14 @@ pub(crate) struct Report {
     stray: usize,
     orders: [u64; 3],
     shown_bids: usize,
+    note: &'static str,
 }
 
 impl Report {
-    pub(crate) async fn of(market: &Market, opened: Vec<Opened>, outage: Outage) -> Result<Self> {
-        let effects: Vec<(String, u16, i64, i64)> =
-            sqlx::query_as("SELECT `key`, attempt, due_ms, at_ms FROM tb_effects ORDER BY id")
-                .fetch_all(&market.db)
-                .await?;
+    pub(crate) fn of(evidence: Evidence) -> Self {
         let mut by_key: HashMap<String, Vec<Effect>> = HashMap::new();
-        for (key, attempt, due_ms, at_ms) in effects {
-            by_key.entry(key).or_default().push(Effect {
-                attempt,
-                due_ms,
-                at_ms,
-            });
+        for effect in evidence.effects {
+            by_key.entry(effect.key.clone()).or_default().push(effect);
         }
         let again = by_key
             .values()
@@ -79,22 +87,22 @@ impl Report {
             .filter(|effect| effect.attempt > 1)
             .count();
         let mut lines: Vec<(Kind, Line)> = Vec::new();
-        for task in scheduled(market, opened) {
+        for task in scheduled(evidence.opened, &evidence.cancelled) {
             let effects = by_key.remove(&task.key).unwrap_or_default();
             if lines.last().is_none_or(|(kind, _)| *kind != task.kind) {
                 lines.push((task.kind, Line::default()));
             }
             let (_, line) = lines.last_mut().expect("there is one now");
-            line.count(&task, &effects, outage);
+            line.count(&task, &effects, &evidence.outages);
         }
-        let (orders, shown_bids) = (market.orders().await?, market.shown_bids().await?);
-        Ok(Self {
+        Self {
             lines,
             again,
             stray: by_key.len(),
-            orders,
-            shown_bids,
-        })
+            orders: evidence.orders,
+            shown_bids: evidence.shown_bids,
+            note: evidence.note,
+        }
     }
 
     /// True if no task was lost, ran twice, ran early, or ran after its cancellation.
@@ -110,16 +118,11 @@ impl Report {
 }
 
 /// All tasks that are expected: the end of each auction, and two follow-up tasks of each end.
-fn scheduled(market: &Market, mut opened: Vec<Opened>) -> Vec<Scheduled> {
-    let cancelled = market.cancelled();
+fn scheduled(mut opened: Vec<Opened>, cancelled: &BTreeSet<u64>) -> Vec<Scheduled> {
     let key = |method: &str, id: u64| format!("{CLASS}@{method}@{id}");
-    opened.sort_by_key(|auction| auction.producer as u8);
+    opened.sort_by_key(|auction| auction.producer);
     let ends = opened.iter().map(|auction| Scheduled {
-        kind: match auction.producer {
-            Producer::Rust => ("auctionEndCutDown", "Rust"),
-            Producer::PhpMillis => ("auctionEndCutDown", "PSETEX"),
-            Producer::PhpSeconds => ("auctionEndCutDown", "SETEX (1)"),
-        },
+        kind: ("auctionEndCutDown", auction.producer),
         key: key("auctionEndCutDown", auction.id),
         due: Some(auction.due),
         cancelled: false,
@@ -140,7 +143,7 @@ fn scheduled(market: &Market, mut opened: Vec<Opened>) -> Vec<Scheduled> {
 }
 
 impl Line {
-    fn count(&mut self, task: &Scheduled, effects: &[Effect], outage: Outage) {
+    fn count(&mut self, task: &Scheduled, effects: &[Effect], outages: &[Outage]) {
         self.scheduled += 1;
         self.twice += effects.len().saturating_sub(1);
         match (task.cancelled, effects.first()) {
@@ -155,7 +158,9 @@ impl Line {
                     self.early += 1;
                 }
                 self.all.push(late_ms);
-                if effect.at_ms < outage.from.0 || due_ms > outage.until.0 {
+                let is_beside =
+                    |outage: &Outage| effect.at_ms < outage.from.0 || due_ms > outage.until.0;
+                if outages.iter().all(is_beside) {
                     self.undisturbed.push(late_ms);
                 }
             }
@@ -202,10 +207,7 @@ impl fmt::Display for Report {
             .iter()
             .map(|(_, line)| line.though_cancelled)
             .sum();
-        writeln!(
-            f,
-            "(1) PHP's time() drops the fraction of a second: such a row falls due up to 1 s before its key"
-        )?;
+        writeln!(f, "(1) {}", self.note)?;
         writeln!(
             f,
             "(2) from due to effect, without the tasks that were due or running while there was no daemon;"

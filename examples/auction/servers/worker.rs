@@ -1,7 +1,6 @@
 //! The daemon: three handlers on a library that calls them on time.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use lapsed::{
@@ -10,7 +9,8 @@ use lapsed::{
 };
 use tokio::io::AsyncReadExt;
 
-use crate::market::{CLASS, CLOSE_DEAL, END};
+use crate::house::{CLASS, MAIL_TAKES, PAY_WITHIN};
+use crate::market::{CLOSE_DEAL, END};
 
 const ANNOUNCE: TaskType<(u64,)> = TaskType::new(CLASS, "announceEnd");
 
@@ -20,12 +20,6 @@ struct House {
     tasks: MysqlTaskClient,
     redis: redis::Client,
 }
-
-/// How long the highest bidder has to pay.
-const PAY_WITHIN: Duration = Duration::from_secs(5);
-
-/// How long it takes to tell the winner.
-pub(crate) const MAIL_TAKES: Duration = Duration::from_millis(40);
 
 /// Runs until standard input is closed; says `ready` once it hears Redis.
 pub(crate) async fn run(config: &Path) -> Result<()> {

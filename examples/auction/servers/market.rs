@@ -14,21 +14,20 @@ use redis::aio::MultiplexedConnection;
 use sqlx::MySqlPool;
 use tokio::time::{Instant, interval, sleep};
 
-pub(crate) const CLASS: &str = "AuctionCutDown";
+use crate::house::{AUCTIONS, CLASS, OPEN_EVERY, Opened, lasts, until_bell};
+use crate::report::Effect;
+
+/// How an auction's end is scheduled: `TaskClient::create`; the base class's `create_ms`, a row and then `PSETEX`; its
+/// `create`, a row of whole seconds and then `SETEX`.
+const RUST: &str = "Rust";
+const PSETEX: &str = "PSETEX";
+const SETEX: &str = "SETEX (1)";
 
 /// Ends an auction. The worker has its handler; PHP schedules it by name.
 pub(crate) const END: TaskType<(u64,)> = TaskType::new(CLASS, "auctionEndCutDown");
 
 /// Closes the deal if the highest bidder has not paid.
 pub(crate) const CLOSE_DEAL: TaskType<(u64,)> = TaskType::new(CLASS, "dealCutDown");
-
-pub(crate) const AUCTIONS: u64 = 60;
-
-/// Interval between openings. Auctions last 4 to 11 s, so their ends spread over some 20 s.
-const OPEN_EVERY: Duration = Duration::from_millis(260);
-
-/// Interval of the moments at which auctions end.
-const BELL: Duration = Duration::from_secs(2);
 
 /// Only ids are unique, so that an effect that happens twice would be seen.
 const TABLES: &str = "
@@ -65,26 +64,6 @@ const TABLES: &str = "
       at_ms   BIGINT NOT NULL
     ) ENGINE=InnoDB;";
 
-/// Which program scheduled the end of an auction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Producer {
-    /// `TaskClient::create`.
-    Rust,
-    /// The base class's `create_ms`: a row, then PSETEX.
-    PhpMillis,
-    /// The base class's `create`: a row of whole seconds, then SETEX.
-    PhpSeconds,
-}
-
-/// An auction whose end is scheduled.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Opened {
-    pub(crate) id: u64,
-    pub(crate) producer: Producer,
-    /// The `end_time` of its task.
-    pub(crate) due: UnixMs,
-}
-
 pub(crate) struct Market {
     pub(crate) db: MySqlPool,
     redis: MultiplexedConnection,
@@ -120,20 +99,14 @@ impl Market {
         for id in 1..=AUCTIONS {
             pace.tick().await;
             self.put_on_sale(id).await?;
-            let lasts = Duration::from_millis(4_000 + id * 1_237 % 5_000);
+            let lasts = lasts(id);
             let (producer, due) = match id % 4 {
-                1 => (
-                    Producer::PhpMillis,
-                    self.schedule_end_like_php_ms(id, lasts).await?,
-                ),
-                3 => (
-                    Producer::PhpSeconds,
-                    self.schedule_end_like_php(id, lasts).await?,
-                ),
+                1 => (PSETEX, self.schedule_end_like_php_ms(id, lasts).await?),
+                3 => (SETEX, self.schedule_end_like_php(id, lasts).await?),
                 _ => {
                     // As people set them: several end at the same time.
                     let lasts = lasts + until_bell(started.elapsed() + lasts);
-                    (Producer::Rust, self.schedule_end(id, lasts).await?)
+                    (RUST, self.schedule_end(id, lasts).await?)
                 }
             };
             opened.push(Opened { id, producer, due });
@@ -245,6 +218,21 @@ impl Market {
             .clone()
     }
 
+    /// What the transactions of the handlers left.
+    pub(crate) async fn effects(&self) -> Result<Vec<Effect>> {
+        let rows: Vec<(String, u16, i64, i64)> =
+            sqlx::query_as("SELECT `key`, attempt, due_ms, at_ms FROM tb_effects ORDER BY id")
+                .fetch_all(&self.db)
+                .await?;
+        let effect = |(key, attempt, due_ms, at_ms)| Effect {
+            key,
+            attempt,
+            due_ms,
+            at_ms,
+        };
+        Ok(rows.into_iter().map(effect).collect())
+    }
+
     /// The database's clock.
     pub(crate) async fn now(&self) -> Result<UnixMs> {
         let now = sqlx::query_scalar("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)");
@@ -279,9 +267,4 @@ impl Market {
         let keys: Vec<String> = self.redis.clone().keys("auction_gid@*@current_bid").await?;
         Ok(keys.len())
     }
-}
-
-fn until_bell(moment: Duration) -> Duration {
-    let strokes = moment.div_duration_f64(BELL).ceil();
-    BELL.mul_f64(strokes) - moment
 }
