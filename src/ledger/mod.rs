@@ -12,6 +12,7 @@
 //! | [`Retention`] | the deletion of finished tasks |
 //! | [`Pauses`] | operators, the pause reader |
 //! | [`Transactions`] | handlers with transactions on the ledger's database |
+//! | [`Transfers`](transfer::Transfers) | the move of tasks to another ledger |
 //!
 //! [`Ledger`] is all of them. It has two adapters, [`MysqlLedger`](mysql::MysqlLedger) and
 //! [`MemoryLedger`](memory::MemoryLedger), which pass the same conformance suite. All seams are object-safe.
@@ -50,6 +51,7 @@ mod settlement;
 mod stats;
 #[cfg(feature = "mysql")]
 mod transactions;
+pub mod transfer;
 
 use async_trait::async_trait;
 

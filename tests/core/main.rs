@@ -8,6 +8,7 @@ mod layers;
 mod membership;
 mod metrics;
 mod middleware;
+mod moving;
 mod series;
 mod source_files;
 mod testing;

@@ -11,6 +11,7 @@ mod producer;
 mod retention;
 mod scans;
 mod table;
+mod transfer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};

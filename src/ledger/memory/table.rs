@@ -42,6 +42,14 @@ impl Table {
         row.or_insert(Row::adopted(self.latest, found))
     }
 
+    /// Writes a whole row over that of its key, or as a new one. `row` gets the id.
+    pub(super) fn put(&mut self, row: impl FnOnce(u64) -> Row, key: &TaskKey) {
+        let next = self.latest + 1;
+        let id = *self.by_key.entry(key.clone()).or_insert(next);
+        self.latest = self.latest.max(id);
+        self.rows.insert(id, row(id));
+    }
+
     /// Deletes a row. Returns false if there is none.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         let row = self.rows.remove(&id);

@@ -6,9 +6,11 @@ mod claim;
 mod recurrence;
 mod series;
 mod settle;
+mod transfer;
 mod view;
 
 pub(super) use self::recurrence::StoredRecurrence;
+pub(super) use self::transfer::Arrival;
 
 use crate::ledger::{CancelAnswer, IfPending, NewTask, Owner, Upcoming};
 use crate::task::{Arming, Mishap, Origin, Reason, State, TaskKey, UnixMs};

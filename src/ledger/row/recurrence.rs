@@ -10,7 +10,7 @@ pub enum StoredRecurrence {
     Known(Recurrence),
     /// A text that this version cannot parse. It stays as it is.
     #[cfg_attr(
-        not(feature = "sqlite"),
+        not(any(feature = "mysql", feature = "sqlite")),
         expect(dead_code, reason = "rows of another program")
     )]
     Unknown(String, RecurrenceError),
@@ -18,7 +18,7 @@ pub enum StoredRecurrence {
 
 impl StoredRecurrence {
     /// Reads the text form.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub fn read(text: &str) -> Self {
         match text.parse() {
             Ok(known) => Self::Known(known),
