@@ -33,6 +33,7 @@ mod search;
 mod series;
 mod settle;
 mod transactions;
+mod transfer;
 mod unpaused;
 
 use std::time::Duration;

@@ -150,6 +150,8 @@ impl Row {
     fn end_hold(&mut self, now: UnixMs) {
         self.lease_until = NEVER;
         if self.deleted {
+            // Not to be taken for a row that was unstaged.
+            self.owner = None;
             self.finish(Status::Cancelled, self.finished_at.unwrap_or(now));
         }
     }
@@ -164,5 +166,16 @@ impl Status {
             Self::Dead => 2,
             Self::Cancelled => 3,
         }
+    }
+
+    /// The status of this value; `None` for a value that lapsed does not write.
+    pub fn of_number(number: i64) -> Option<Self> {
+        Some(match number {
+            0 => Self::Unprocessed,
+            1 => Self::Processed,
+            2 => Self::Dead,
+            3 => Self::Cancelled,
+            _ => return None,
+        })
     }
 }

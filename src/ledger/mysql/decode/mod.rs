@@ -4,6 +4,7 @@
 mod claim;
 mod lookup;
 mod record;
+mod whole;
 
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
@@ -11,6 +12,7 @@ use sqlx::mysql::MySqlRow;
 pub(super) use self::claim::{SettledRow, claim, due_page, found_lease, held};
 pub(super) use self::lookup::{Cancellable, LookupRow, cancel_answer, not_cancelled, series};
 pub(super) use self::record::{Finished, malformed, pause, record};
+pub(super) use self::whole::whole;
 use crate::ledger::Owner;
 use crate::task::{Arming, Origin, State, TaskKey, UnixMs};
 

@@ -25,6 +25,7 @@ mod producer;
 mod rates;
 mod scan;
 mod settle;
+mod transfer;
 
 use crate::ledger::{IfPending, REDRIVEN_AGO};
 use crate::task::{PAYLOAD_READ_MAX, TableName};
@@ -32,6 +33,7 @@ use crate::task::{PAYLOAD_READ_MAX, TableName};
 use self::adoption::ADOPT_ROW;
 use self::pauses::UNPAUSED;
 use self::producer::{DISPLACES_KEPT, DISPLACES_REFUSED, MARKED, MOVES};
+use self::transfer::{HELD, MARK, TOKEN, WHOLE_ROW};
 
 pub use self::admin::{
     COUNT_BEFORE, COUNT_DUE, COUNT_PENDING, COUNT_STATUS, DEAD_KEYS, DISCARD_ROWS, FINISHED,
@@ -60,6 +62,10 @@ pub use self::scan::{
 pub use self::settle::{
     AGAIN_IN, BURY, COMPLETE, COMPLETE_IN, COMPLETE_WITH, GIVE_BACK, NEXT_OCCURRENCE, RELEASE,
     RETRY, SETTLED, SNOOZE, TIDY,
+};
+pub use self::transfer::{
+    END_CANCELLED_HOLD, END_HOLD, END_OTHER_HOLD, FREEZE, GIVE_UP, HELD_KEYS, INSERT_WHOLE, REVIVE,
+    UNSTAGE, UPDATE_WHOLE, WHOLE, WHOLE_KEYS, WHOLE_PAGE,
 };
 
 /// `{now_ns}`: the ledger's clock in nanoseconds, with the precision that the server has.
@@ -94,6 +100,8 @@ impl Queries {
         template
             .replace("{t}", &self.table)
             .replace("{now_ns}", NOW_NS)
+            .replace("{held}", HELD)
+            .replace("{token}", TOKEN)
             .replace("{payload_max}", &PAYLOAD_READ_MAX.to_string())
             .replace("{redriven_s}", &REDRIVEN_AGO.as_secs().to_string())
     }
@@ -114,6 +122,27 @@ impl Queries {
             .replace("{ids}", &list("?", n))
             .replace("{owners}", &list("(?, ?)", n))
             .replace("{fences}", &list("(?, CAST(? AS SIGNED) / 1000, ?)", n))
+    }
+
+    /// Returns [`FREEZE`] for `n` rows.
+    pub fn freeze(&self, n: usize) -> String {
+        self.with_rows(FREEZE, n).replace("{marks}", &list(MARK, n))
+    }
+
+    /// Returns [`INSERT_WHOLE`] for `n` rows.
+    pub fn insert_whole(&self, n: usize) -> String {
+        self.plain(INSERT_WHOLE)
+            .replace("{rows}", &list(WHOLE_ROW, n))
+    }
+
+    /// Returns [`WHOLE`] for a page of rows.
+    pub fn whole_page(&self) -> String {
+        self.plain(WHOLE) + WHOLE_PAGE
+    }
+
+    /// Returns [`WHOLE`] for `n` keys.
+    pub fn whole_keys(&self, n: usize) -> String {
+        self.plain(WHOLE) + &self.with_keys(WHOLE_KEYS, n)
     }
 
     /// Returns [`ADOPT_MANY`] for `n` rows.
