@@ -31,6 +31,7 @@ mod claims;
 mod dead_letters;
 mod history;
 mod leases;
+mod moving;
 mod near_scans;
 mod pauses;
 mod pruning;
@@ -66,5 +67,6 @@ mod in_mysql {
         series_changes::every_rule(ledger).await;
         survey::every_rule(ledger).await;
         pauses::every_rule(ledger).await;
+        moving::every_rule(ledger).await;
     }
 }
