@@ -12,6 +12,7 @@ mod import;
 mod list;
 mod listen;
 mod migrate;
+mod moving;
 mod output;
 mod pauses;
 mod progress;
@@ -166,6 +167,17 @@ enum Command {
     /// so it can be run again at any time. Tasks that are due now need no entry: a daemon finds them in the ledger.
     /// With `redis.arm_horizon`, tasks due later than that are left to the daemon, which arms them when they are near.
     Rearm(rearm::Rearm),
+    /// Move the unfinished tasks to another ledger, while producers and daemons go on
+    ///
+    /// Each task runs in the configured ledger until it is moved, and in the other one from then on: none is lost, and
+    /// none runs twice, whenever this command, a daemon or a server dies. Start it again to continue. A running task is
+    /// moved when its run has ended. A moved task keeps its key, due time, payload, attempts and history, gets a new id,
+    /// and is done here.
+    ///
+    /// Start a daemon on the other ledger before. It must neither adopt keys (`adopt.enabled = false`) nor have the
+    /// tables `[[recurring]]` until no daemon runs on the configured ledger. With --follow, tasks that producers still
+    /// create here are moved as they come, until Ctrl-C: change the producers meanwhile.
+    Move(moving::Move),
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
     /// Benchmark this installation, or private servers started for the run
@@ -198,6 +210,7 @@ impl Command {
                 | Self::Sweep
                 | Self::Rearm(_)
                 | Self::Take(_)
+                | Self::Move(_)
         )
     }
 }
@@ -259,6 +272,7 @@ impl Cli {
             Command::Stats(stats) => stats.run(&config, output).await,
             Command::Sweep => sweep::run(config, output).await,
             Command::Rearm(rearm) => rearm.run(&config, output).await,
+            Command::Move(move_tasks) => move_tasks.run(&config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,

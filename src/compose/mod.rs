@@ -8,6 +8,9 @@ use std::sync::Arc;
 #[cfg(feature = "mysql")]
 pub use self::mysql::Adapters;
 #[cfg(feature = "cli")]
+#[doc(hidden)] // for the program
+pub use self::mysql::ledger_to_move;
+#[cfg(feature = "cli")]
 pub(crate) use self::mysql::name_of;
 use crate::client::TaskClient;
 use crate::config::Config;

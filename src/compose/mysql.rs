@@ -8,6 +8,7 @@ use crate::engine::{Engine, Parts};
 use crate::handler::{Handlers, Router};
 use crate::ledger::Ledger;
 use crate::ledger::mysql::MysqlLedger;
+use crate::ledger::transfer::Transfers;
 use crate::limiter::RateLimiter;
 use crate::limiter::ledger_limiter::LedgerLimiter;
 use crate::limiter::redis_limiter::RedisLimiter;
@@ -113,6 +114,14 @@ impl Adapters {
         };
         Engine::with_parts(parts, config)
     }
+}
+
+/// Creates a ledger alone, for a move.
+///
+/// # Errors
+/// [`ConfigError`] for an invalid URL or table name.
+pub fn ledger_to_move(config: &LedgerConfig) -> Result<Arc<dyn Transfers>, ConfigError> {
+    Ok(Arc::new(MysqlLedger::new(config)?))
 }
 
 /// Database and table. Names a ledger without an identity: daemons may know its server by different addresses, but its

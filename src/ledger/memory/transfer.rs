@@ -10,6 +10,10 @@ use crate::task::TaskKey;
 
 #[async_trait]
 impl Transfers for MemoryLedger {
+    fn identity(&self) -> Option<String> {
+        Some(format!("memory {:p}", &raw const self.table))
+    }
+
     async fn rows(
         &self,
         which: Rows,

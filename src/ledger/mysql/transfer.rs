@@ -19,6 +19,10 @@ const TEXT_MAX: usize = 1 << 20;
 
 #[async_trait]
 impl Transfers for MysqlLedger {
+    fn identity(&self) -> Option<String> {
+        self.identity.get().cloned()
+    }
+
     async fn rows(
         &self,
         which: Rows,

@@ -123,6 +123,9 @@ pub enum GiveUp {
 /// Moves of tasks between ledgers. Called by the [`Mover`](mover::Mover), with at most [`BATCH`](mover::BATCH) tasks.
 #[async_trait]
 pub trait Transfers: Ledger {
+    /// Returns a text that only this ledger has, once it was [checked](Ledger::check). `None` if that is not known.
+    fn identity(&self) -> Option<String>;
+
     /// Reads a page of whole rows.
     async fn rows(
         &self,

@@ -1,0 +1,193 @@
+//! `lapsed move`: moves the unfinished tasks to another ledger.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use lapsed::Config;
+use lapsed::compose::ledger_to_move;
+use lapsed::config::{LedgerConfig, Secret};
+use lapsed::ledger::LedgerError;
+use lapsed::ledger::transfer::mover::{Left, MoveCounts, Mover};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::output::Output;
+use super::progress::Progress;
+use super::{EXIT_FAILED, usage};
+
+/// Rest between two passes.
+const REST: Duration = Duration::from_millis(200);
+
+/// Rest after a ledger did not answer.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub struct Move {
+    /// The ledger that receives the tasks, e.g. mysql://user:password@host/database
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LAPSED_MOVE_TO",
+        hide_env_values = true
+    )]
+    to: String,
+    /// Its table [default: as configured]
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Go on until Ctrl-C, with the tasks that producers still create here
+    #[arg(long)]
+    follow: bool,
+    /// Copy the tasks that are done, dead or cancelled, too
+    #[arg(long)]
+    with_finished: bool,
+    /// Only count the tasks
+    #[arg(long, conflicts_with = "follow")]
+    dry_run: bool,
+}
+
+impl Move {
+    pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        let there = LedgerConfig {
+            url: Secret::from(self.to.clone()),
+            table: self.table.clone().unwrap_or(config.ledger.table.clone()),
+            ..config.ledger.clone()
+        };
+        let (from, to) = (ledger_to_move(&config.ledger)?, ledger_to_move(&there)?);
+        from.check().await.context("check the configured ledger")?;
+        to.check()
+            .await
+            .context("check the ledger that receives the tasks")?;
+        match (from.identity(), to.identity()) {
+            (Some(from), Some(to)) if from != to => {}
+            (Some(_), Some(_)) => return usage("`--to` is the configured ledger"),
+            (None, _) => {
+                return usage("the configured ledger has no identity: run `lapsed migrate`");
+            }
+            (_, None) => {
+                return usage(
+                    "the ledger that receives the tasks has no identity: run `lapsed migrate` with its URL",
+                );
+            }
+        }
+        let note = json!({ "moved_to": there.url.to_string() }).to_string();
+        let mut mover = Mover::new(from.as_ref(), to.as_ref(), note);
+        let plan = mover.plan().await?;
+        if self.dry_run {
+            let value = json!({
+                "tasks": plan.tasks, "running": plan.running, "half_moved": plan.held,
+                "no_tasks": plan.foreign, "dry_run": true,
+            });
+            let text = format!(
+                "unfinished tasks: {}, of which {} are running and {} half moved; rows that are no tasks: {}",
+                plan.tasks, plan.running, plan.held, plan.foreign
+            );
+            output.print(&value, text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let progress = Progress::new(Some(plan.tasks));
+        let left = self.carry(&mut mover, &progress).await;
+        progress.finish();
+        let counts = mover.counts().clone();
+        let left = left.with_context(|| {
+            format!(
+                "stopped after {} tasks: run it again, it continues",
+                counts.moved
+            )
+        })?;
+        self.tell(&counts, &left, progress.is_interrupted(), output)
+    }
+
+    /// Passes until nothing is left to try again, or until Ctrl-C.
+    async fn carry(&self, mover: &mut Mover<'_>, progress: &Progress) -> anyhow::Result<Left> {
+        let show = |counts: &MoveCounts| progress.show(counts.moved + counts.copied);
+        let mut has_tidied = false;
+        let mut has_copied = !self.with_finished;
+        loop {
+            let began = Instant::now();
+            let passed: Result<Left, LedgerError> = async {
+                if !has_tidied {
+                    mover.tidy().await?;
+                    has_tidied = true;
+                }
+                let left = mover.pass(show).await?;
+                if !has_copied && !left.stopped {
+                    mover.copy_finished(show).await?;
+                    has_copied = true;
+                }
+                Ok(left)
+            }
+            .await;
+            let rest = match passed {
+                Ok(left) if progress.is_interrupted() => return Ok(left),
+                Ok(left) if left.later == 0 && !self.follow => return Ok(left),
+                // A pass reads every task that it leaves.
+                Ok(_) => REST.max(began.elapsed()),
+                Err(error) if error.is_transient() && !progress.is_interrupted() => {
+                    progress.line(&format!("waiting for a ledger: {error}"));
+                    RETRY_AFTER
+                }
+                Err(error) => return Err(error.into()),
+            };
+            sleep(rest).await;
+            if show(mover.counts()) == ControlFlow::Break(()) {
+                return Ok(mover.pass(show).await?);
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        counts: &MoveCounts,
+        left: &Left,
+        interrupted: bool,
+        output: Output,
+    ) -> anyhow::Result<ExitCode> {
+        let MoveCounts {
+            moved,
+            known,
+            copied,
+        } = counts;
+        let complete = !interrupted && left.later == 0 && left.unfit_count == 0;
+        let unfit: Vec<_> = left
+            .unfit
+            .iter()
+            .map(|(key, why)| json!({ "key": key.as_str(), "error": why }))
+            .collect();
+        let value = json!({
+            "moved": moved, "known": known, "copied": copied, "running": left.later,
+            "refused": left.unfit_count, "refused_first": unfit, "no_tasks": left.foreign,
+            "complete": complete, "dry_run": false,
+        });
+        let mut text = format!("moved: {moved}, of which {known} were there");
+        if self.with_finished {
+            text += &format!("; finished tasks copied: {copied}");
+        }
+        if left.later > 0 {
+            text += &format!("; running: {}", left.later);
+        }
+        output.print(&value, text)?;
+        for (key, why) in &left.unfit {
+            eprintln!("error: `{key}`: {why}");
+        }
+        if left.unfit_count > 0 {
+            eprintln!(
+                "error: the other ledger refused {} tasks, which stay",
+                left.unfit_count
+            );
+        }
+        if left.foreign > 0 {
+            eprintln!("note: {} rows are no tasks, and stay", left.foreign);
+        }
+        let failed = left.unfit_count > 0 || (interrupted && !self.follow);
+        if interrupted && !self.follow {
+            eprintln!("interrupted: run it again, it continues");
+        }
+        Ok(match failed {
+            true => EXIT_FAILED.into(),
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
