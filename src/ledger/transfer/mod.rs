@@ -92,7 +92,7 @@ pub struct MovePlace {
 pub struct MovePage {
     /// Rows whose key is a task key.
     pub tasks: Vec<MovingTask>,
-    /// Number of rows that are no tasks: their key, or their recurrence, cannot be read.
+    /// Number of rows that are no tasks: their key cannot be read.
     pub foreign: u64,
     /// `after` of the next page; `None` at the end.
     pub next: Option<MovePlace>,

@@ -25,6 +25,7 @@ mod listeners;
 mod membership;
 mod middleware;
 mod model;
+mod moving;
 mod order;
 mod pause_commands;
 mod pausing;

@@ -4,17 +4,13 @@ use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
 use super::{flag, id, key, ms, narrow, origin, owner};
-use crate::ledger::row::{Row, Status};
+use crate::ledger::row::{Row, Status, StoredRecurrence};
 use crate::task::{Mishap, UnixMs};
 
-/// Reads a row of `WHOLE`. `None` if it is no task: its key, status or recurrence cannot be read.
+/// Reads a row of `WHOLE`. `None` if it is no task: its key or its status cannot be read.
 pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
     let status = Status::of_number(row.try_get("status")?);
     let (Some(key), Some(status)) = (key(row)?, status) else {
-        return Ok(None);
-    };
-    let recurrence = row.try_get::<Option<String>, _>("recurrence")?;
-    let Ok(recurrence) = recurrence.map(|text| text.parse()).transpose() else {
         return Ok(None);
     };
     Ok(Some(Row {
@@ -34,7 +30,9 @@ pub fn whole(row: &MySqlRow) -> sqlx::Result<Option<Row>> {
         max_attempts: row.try_get::<Option<i64>, _>("max_attempts")?.map(narrow),
         tag: row.try_get("tag")?,
         payload: row.try_get("payload")?,
-        recurrence,
+        recurrence: row
+            .try_get::<Option<String>, _>("recurrence")?
+            .map(|text| StoredRecurrence::read(&text)),
         last_error: row.try_get("last_error")?,
         reason: row
             .try_get::<Option<String>, _>("reason")?

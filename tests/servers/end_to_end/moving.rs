@@ -1,0 +1,108 @@
+//! `lapsed move`: tasks change their ledger while producers and daemons go on.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::time::Duration;
+
+use lapsed::task::State;
+use lapsed::{Due, Task};
+use tokio::time::{Instant, sleep};
+
+use crate::support::rig::Rig;
+use crate::support::shell::Shell;
+use crate::support::tasks::{create_many, key};
+use crate::support::wait::until;
+
+const SETTINGS: &str = "timer = 'ledger_poll'\nledger.max_connections = 20";
+
+fn url_of(rig: &Rig) -> String {
+    rig.config().ledger.url.expose().to_owned()
+}
+
+#[tokio::test]
+async fn every_task_runs_once_while_movers_are_killed_and_a_producer_goes_on() {
+    const WAVES: i64 = 12;
+    const OF_WAVE: i64 = 50;
+    let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
+    let (here, there) = (from.daemon(), to.daemon());
+    here.status.ready().await;
+    there.status.ready().await;
+    let producer = from.client().await.into();
+    let (shell, url) = (Shell::of(&from), url_of(&to));
+    for wave in 0..WAVES {
+        let prefix = format!("Job@record@{wave}-");
+        create_many(&producer, &prefix, OF_WAVE, 0, 60).await;
+        let mut mover = shell.command(&["move", "--follow", "--to", &url]);
+        let mut mover = mover.stdout(Stdio::null()).spawn().unwrap();
+        // At any instant of its work.
+        let until = Instant::now() + Duration::from_millis(rand::random_range(20..250));
+        while Instant::now() < until {
+            sleep(Duration::from_millis(5)).await;
+        }
+        mover.kill().unwrap();
+        mover.wait().unwrap();
+    }
+    let result = shell.json(&["move", "--to", &url]);
+    assert_eq!(result["complete"], true, "{result}");
+    let count = (WAVES * OF_WAVE) as usize;
+    until("every task has run", async || {
+        from.runs().await.len() + to.runs().await.len() >= count
+    })
+    .await;
+    here.stop().await;
+    there.stop().await;
+    let mut runs: BTreeMap<String, usize> = BTreeMap::new();
+    let (in_source, in_destination) = (from.runs().await, to.runs().await);
+    for run in in_source.iter().chain(&in_destination) {
+        *runs.entry(run.name.clone()).or_default() += 1;
+        assert!(run.at_ms >= run.due_ms, "early: {run:?}");
+    }
+    assert_eq!(runs.len(), count);
+    assert!(runs.values().all(|runs| *runs == 1), "{runs:?}");
+    assert!(!in_source.is_empty() && !in_destination.is_empty());
+    let unfinished = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0";
+    assert_eq!(from.number(unfinished).await, 0);
+    assert_eq!(to.number(unfinished).await, 0);
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_and_a_move_reports() {
+    let (from, to) = (Rig::new(SETTINGS).await, Rig::new(SETTINGS).await);
+    let tasks = from.client().await;
+    let due = || Due::after_ms(60_000).unwrap();
+    let long = Task::from(key("Job@record@1")).payload(format!("\"{}\"", "x".repeat(60_000)));
+    tasks.create(long.tag("eu"), due()).await.unwrap();
+    tasks.create(key("Job@record@2"), due()).await.unwrap();
+    let (shell, url) = (Shell::of(&from), url_of(&to));
+    let plan = shell.json(&["move", "--dry-run", "--to", &url]);
+    assert_eq!(
+        (&plan["tasks"], &plan["dry_run"]),
+        (&2.into(), &true.into())
+    );
+    assert_eq!(from.state("Job@record@1").await, State::Pending);
+    let result = shell.json(&["move", "--to", &url]);
+    assert_eq!((&result["moved"], &result["known"]), (&2.into(), &0.into()));
+    let (left, moved) = (
+        from.record("Job@record@1").await,
+        to.record("Job@record@1").await,
+    );
+    assert_eq!((left.state, moved.state), (State::Done, State::Pending));
+    assert_eq!((left.payload, left.tag), (moved.payload, moved.tag));
+    let note: serde_json::Value = serde_json::from_str(&left.result.unwrap()).unwrap();
+    assert!(note["moved_to"].as_str().unwrap().starts_with("mysql://"));
+    // A second time, there is nothing to move.
+    assert_eq!(shell.json(&["move", "--to", &url])["moved"], 0);
+}
+
+#[tokio::test]
+async fn a_ledger_is_not_moved_to_itself() {
+    let rig = Rig::new(SETTINGS).await;
+    let tasks = rig.client().await;
+    let due = Due::after_ms(60_000).unwrap();
+    tasks.create(key("Job@record@1"), due).await.unwrap();
+    let url = url_of(&rig).replace("127.0.0.1", "localhost");
+    let (code, _, stderr) = Shell::of(&rig).run(&["move", "--to", &url]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("is the configured ledger"), "{stderr}");
+    assert_eq!(rig.state("Job@record@1").await, State::Pending);
+}
