@@ -12,6 +12,7 @@ mod exec;
 mod headers;
 mod import;
 mod key_template;
+mod ledger;
 mod limits;
 mod overlay;
 mod pull;
@@ -39,7 +40,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use toml::Table;
+use toml::{Table, Value};
 
 use self::overlay::{overlay_env, overlay_file};
 use self::reader::{Problems, Reader};
@@ -52,6 +53,7 @@ pub use self::error::{ConfigError, Problem};
 pub use self::exec::{EXEC_ENV, ExecArg, ExecConfig};
 pub use self::import::{ImportRule, ImportSource};
 pub use self::key_template::{JobPart, KeyTemplate, written};
+pub use self::ledger::LedgerConfig;
 pub use self::pull::PullConfig;
 pub use self::recurring::RecurringConfig;
 pub use self::retention::RetentionConfig;
@@ -60,8 +62,8 @@ pub use self::secret::Secret;
 #[cfg(feature = "mysql")]
 pub(crate) use self::sections::ENCODE;
 pub use self::sections::{
-    AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerConfig, LedgerPollConfig,
-    NudgeConfig, RedisConfig, SentinelConfig, SweepConfig,
+    AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerPollConfig, NudgeConfig, RedisConfig,
+    SentinelConfig, SweepConfig,
 };
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
@@ -225,12 +227,15 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let defaults = source::defaults();
         let mut table = defaults.clone();
+        table.remove(TIMER);
         let file: Table = text
             .parse()
             .map_err(|error: toml::de::Error| ConfigError::one("", not_toml(text, &error)))?;
         let mut problems = Problems::default();
         overlay_file(&mut table, file);
         overlay_env(&mut table, &defaults, env, &mut problems);
+        let timer = default_timer(&table, &defaults);
+        table.entry(TIMER).or_insert(timer);
         let root = Reader {
             table,
             path: String::new(),
@@ -242,6 +247,17 @@ impl Config {
                 problems: problems.0,
             }),
         }
+    }
+}
+
+const TIMER: &str = "timer";
+
+/// Returns the timer of a configuration that names none: a ledger in a file needs no Redis.
+fn default_timer(table: &Table, defaults: &Table) -> Value {
+    let url = table.get("ledger").and_then(|ledger| ledger.get("url"));
+    match url.and_then(Value::as_str) {
+        Some(url) if ledger::is_file(url) => TimerKind::LedgerPoll.as_str().into(),
+        _ => defaults[TIMER].clone(),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
-use super::{Config, Secret};
-use super::{import, recurring, retention, retry, routes, sorted_set, wheel};
-use crate::task::{KEY_BYTES_MAX, TableName};
+use super::{Config, Secret, TimerKind};
+use super::{import, ledger, recurring, retention, retry, routes, sorted_set, wheel};
+use crate::task::KEY_BYTES_MAX;
 
 /// `[redis]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,21 +20,6 @@ pub struct RedisConfig {
     pub response_timeout: Duration,
     /// Tasks due later than this from now are not armed yet; `None`: all tasks are armed.
     pub arm_horizon: Option<Duration>,
-}
-
-/// `[ledger]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LedgerConfig {
-    /// URL with credentials; the password is redacted when shown.
-    pub url: Secret,
-    /// The table's name.
-    pub table: String,
-    /// Maximum number of connections.
-    pub max_connections: u32,
-    /// Time limit for one statement.
-    pub statement_timeout: Duration,
-    /// Time limit for statements of `list`, `stats`, `redrive`, `discard`, `prune` and `sweep`.
-    pub command_timeout: Duration,
 }
 
 /// `[sentinel]`
@@ -115,9 +100,9 @@ pub(crate) const ENCODE: &str = "in a user or password write `@` as %40, `#` as 
 
 /// Reads all sections before it fails, so that all problems are reported.
 pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
-    let timer = root.take("timer", p);
+    let timer: Option<TimerKind> = root.take("timer", p);
     let redis = redis(root.section("redis", p), p);
-    let ledger = ledger(root.section("ledger", p), p);
+    let ledger = ledger::ledger(root.section("ledger", p), p);
     let sorted_set = sorted_set::sorted_set(root.section("sorted_set", p), p);
     let wheel = wheel::wheel(root.section("wheel", p), p);
     let sentinel = sentinel(root.section("sentinel", p), p);
@@ -134,6 +119,16 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
     let recurring = recurring::recurring(&mut root, &routes, p);
     let import = import::import(&mut root, p);
+    if let (Some(timer), Some(ledger)) = (timer, &ledger)
+        && timer.uses_redis()
+        && ledger.sqlite_file().is_some()
+    {
+        let expected = format!(
+            "`{}` needs a ledger in MySQL or MariaDB, expected `ledger_poll` with a `sqlite://` ledger",
+            timer.as_str()
+        );
+        p.add("timer", expected);
+    }
     root.done(p);
     Some(Config {
         timer: timer?,
@@ -187,7 +182,11 @@ fn redis(mut section: Reader, p: &mut Problems) -> Option<RedisConfig> {
 
 /// Refuses a URL with an unencoded `/` or `#` in its password: the password would end there and another server
 /// would be contacted.
-fn without_stray_at(section: &Reader, url: Option<String>, p: &mut Problems) -> Option<String> {
+pub(super) fn without_stray_at(
+    section: &Reader,
+    url: Option<String>,
+    p: &mut Problems,
+) -> Option<String> {
     let url = url?;
     let (scheme, rest) = url.split_once("://")?;
     let behind_host = rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]);
@@ -218,39 +217,6 @@ fn arm_horizon(section: &mut Reader, p: &mut Problems) -> Option<Option<Duration
         p.add(&section.at("arm_horizon"), expected.to_owned());
     }
     horizon.map(Some)
-}
-
-fn ledger(mut section: Reader, p: &mut Problems) -> Option<LedgerConfig> {
-    let schemes = ["mysql://", "mariadb://"];
-    let url = section.checked(
-        "url",
-        p,
-        |url: &String| schemes.iter().any(|s| url.starts_with(s)),
-        "mysql://user:password@host:port/database",
-    );
-    let url = without_stray_at(&section, url, p);
-    let table = section.checked(
-        "table",
-        p,
-        |table: &String| TableName::new(table).is_ok(),
-        "1 to 55 letters, digits or `_`",
-    );
-    let max_connections = section.checked(
-        "max_connections",
-        p,
-        |n| (2..=1000).contains(n),
-        "2 to 1000",
-    );
-    let statement_timeout = section.duration("statement_timeout", p, Duration::from_millis(100));
-    let command_timeout = section.duration("command_timeout", p, Duration::from_millis(100));
-    section.done(p);
-    Some(LedgerConfig {
-        url: Secret::from(url?),
-        table: table?,
-        max_connections: max_connections?,
-        statement_timeout: statement_timeout?,
-        command_timeout: command_timeout?,
-    })
 }
 
 fn sentinel(mut section: Reader, p: &mut Problems) -> Option<SentinelConfig> {

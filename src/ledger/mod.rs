@@ -14,8 +14,8 @@
 //! | [`Transactions`] | handlers with transactions on the ledger's database |
 //! | [`Transfers`](transfer::Transfers) | the move of tasks to another ledger |
 //!
-//! [`Ledger`] is all of them. It has two adapters, [`MysqlLedger`](mysql::MysqlLedger) and
-//! [`MemoryLedger`](memory::MemoryLedger), which pass the same conformance suite. All seams are object-safe.
+//! [`Ledger`] is all of them. It has three adapters, [`MysqlLedger`](mysql::MysqlLedger),
+//! [`SqliteLedger`](sqlite::SqliteLedger) and [`MemoryLedger`](memory::MemoryLedger), which pass the same conformance suite. All seams are object-safe.
 //!
 //! Whether a task is due and whether a lease has expired is decided by the ledger's clock in the statement that acts.
 //! Losing a race is a result, not an error.
@@ -48,6 +48,8 @@ mod row;
 mod scans;
 mod series;
 mod settlement;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod stats;
 #[cfg(feature = "mysql")]
 mod transactions;
@@ -102,6 +104,9 @@ pub trait Ledger: Claims + Scans + Producer + Adoption + Admin + Retention + Pau
     ///
     /// Does not check that [pauses](Pauses::pauses) can be read.
     async fn check(&self) -> Result<(), LedgerError>;
+
+    /// Closes every connection, and waits for that. A later call opens others.
+    async fn close(&self) {}
 
     /// Returns the seam for transactions of handlers, or `None` if this ledger is not in a database.
     #[cfg(feature = "mysql")]

@@ -41,7 +41,7 @@ pub struct PruneCursor {
     pub(super) row: u64,
 }
 
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 impl PruneCursor {
     /// Before all rows.
     pub(super) const START: Self = Self {

@@ -265,6 +265,10 @@ impl Ledger for MysqlLedger {
         Ok(())
     }
 
+    async fn close(&self) {
+        MysqlLedger::close(self).await;
+    }
+
     fn transactions(&self) -> Option<&dyn Transactions> {
         Some(self)
     }

@@ -3,7 +3,7 @@
 //! A rule is a function of a ledger. It stands in the file of its topic, whose `rules!` lists it; a rule or topic that is
 //! left out is never used, and the compiler says so.
 
-/// Each rule becomes a test of the ledger in memory, and a step of the one test of MariaDB.
+/// Each rule becomes a test of the ledger in memory, one of the ledger in SQLite, and a step of the one test of MariaDB.
 macro_rules! rules {
     ($($rule:ident)+) => {
         mod in_memory {
@@ -13,8 +13,16 @@ macro_rules! rules {
             })+
         }
 
+        mod in_sqlite {
+            $(#[tokio::test]
+            async fn $rule() {
+                let file = crate::ledger_conformance::rig::SqliteFile::create().await;
+                super::$rule(&file.ledger).await;
+            })+
+        }
+
         /// All rules of this topic, one after the other.
-        pub async fn every_rule(ledger: &lapsed::ledger::mysql::MysqlLedger) {
+        pub async fn every_rule(ledger: &impl lapsed::ledger::Ledger) {
             $({
                 eprintln!("{}", stringify!($rule));
                 $rule(ledger).await;

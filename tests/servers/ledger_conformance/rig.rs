@@ -1,9 +1,10 @@
-//! MariaDB's ledger, and the few steps of which most rules consist.
+//! The ledgers of MariaDB and SQLite, and the few steps of which most rules consist.
 
 use std::time::Duration;
 
 use lapsed::Config;
 use lapsed::ledger::mysql::MysqlLedger;
+use lapsed::ledger::sqlite::SqliteLedger;
 use lapsed::ledger::{
     Admin, CancelAnswer, Claim, Claimant, Created, Ledger, Lookup, NewTask, Settled, Settlement,
     TaskRecord,
@@ -31,6 +32,29 @@ pub async fn mysql_ledger() -> MysqlLedger {
     ledger.migrate().await.unwrap();
     ledger.check().await.unwrap();
     ledger
+}
+
+/// A ledger in a file of its own.
+pub struct SqliteFile {
+    pub ledger: SqliteLedger,
+    /// Deletes the file.
+    _directory: tempfile::TempDir,
+}
+
+impl SqliteFile {
+    pub async fn create() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ledger.db");
+        let mut config = Config::default().ledger;
+        config.url = format!("sqlite://{}", file.display()).into();
+        let ledger = SqliteLedger::new(&config).unwrap();
+        ledger.migrate(false).await.unwrap();
+        ledger.check().await.unwrap();
+        Self {
+            ledger,
+            _directory: directory,
+        }
+    }
 }
 
 /// A key of this rule, which no other rule uses.

@@ -1,0 +1,103 @@
+//! `[ledger]`: the URL and its limits.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use super::Secret;
+use super::reader::{Problems, Reader};
+use super::sections::without_stray_at;
+use crate::task::TableName;
+
+/// Schemes of ledgers on a server.
+const SERVER_SCHEMES: [&str; 2] = ["mysql://", "mariadb://"];
+
+/// Scheme of a ledger in a file.
+const FILE_SCHEME: &str = "sqlite://";
+
+/// `[ledger]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerConfig {
+    /// URL with credentials; the password is redacted when shown.
+    pub url: Secret,
+    /// The table's name.
+    pub table: String,
+    /// Maximum number of connections.
+    pub max_connections: u32,
+    /// Time limit for one statement.
+    pub statement_timeout: Duration,
+    /// Time limit for statements of `list`, `stats`, `redrive`, `discard`, `prune` and `sweep`.
+    pub command_timeout: Duration,
+}
+
+impl LedgerConfig {
+    /// Returns the file of a ledger in SQLite, of a URL such as `sqlite:///var/lib/lapsed/lapsed.db`. `None` if the ledger is
+    /// on a server.
+    ///
+    /// Without the third slash, the path is relative to the working directory.
+    pub fn sqlite_file(&self) -> Option<PathBuf> {
+        file_of(self.url.expose())
+    }
+}
+
+/// True if the URL is of a ledger in a file.
+pub(super) fn is_file(url: &str) -> bool {
+    url.starts_with(FILE_SCHEME)
+}
+
+fn file_of(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix(FILE_SCHEME)?;
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    Some(PathBuf::from(path.into_owned()))
+}
+
+pub(super) fn ledger(mut section: Reader, p: &mut Problems) -> Option<LedgerConfig> {
+    let url = section.checked(
+        "url",
+        p,
+        |url: &String| is_file(url) || SERVER_SCHEMES.iter().any(|s| url.starts_with(s)),
+        "mysql://user:password@host:port/database or sqlite:///path/to/file.db",
+    );
+    let url = match url {
+        Some(url) if is_file(&url) => file_url(&section, url, p),
+        url => without_stray_at(&section, url, p),
+    };
+    let table = section.checked(
+        "table",
+        p,
+        |table: &String| TableName::new(table).is_ok(),
+        "1 to 55 letters, digits or `_`",
+    );
+    let max_connections = section.checked(
+        "max_connections",
+        p,
+        |n| (2..=1000).contains(n),
+        "2 to 1000",
+    );
+    let statement_timeout = section.duration("statement_timeout", p, Duration::from_millis(100));
+    let command_timeout = section.duration("command_timeout", p, Duration::from_millis(100));
+    section.done(p);
+    Some(LedgerConfig {
+        url: Secret::from(url?),
+        table: table?,
+        max_connections: max_connections?,
+        statement_timeout: statement_timeout?,
+        command_timeout: command_timeout?,
+    })
+}
+
+fn file_url(section: &Reader, url: String, p: &mut Problems) -> Option<String> {
+    let problem = match () {
+        () if !cfg!(feature = "sqlite") => "needs a build with the feature `sqlite`",
+        () if url.contains(['?', '#']) => {
+            "has options, expected only a path: in a path write `?` as %3F and `#` as %23"
+        }
+        () if file_of(&url).is_none_or(|path| path.file_name().is_none()) => {
+            "names no file, expected a path such as sqlite:///var/lib/lapsed/lapsed.db"
+        }
+        () => return Some(url),
+    };
+    p.add(&section.at("url"), problem.to_owned());
+    None
+}

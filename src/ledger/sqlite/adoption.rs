@@ -1,0 +1,59 @@
+//! Adoption: rows on behalf of keys that other programs armed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::Result;
+
+use super::SqliteLedger;
+use super::producer::inserted_id;
+use super::rows::{insert, one, save};
+use super::session::Session;
+use crate::ledger::row::Row;
+use crate::ledger::{Adopted, Adoption, AdoptionRequest, LedgerError, Lookup};
+use crate::task::{Arming, UnixMs};
+
+#[async_trait]
+impl Adoption for SqliteLedger {
+    async fn adopt(&self, keys: &[AdoptionRequest]) -> Result<Vec<Adopted>, LedgerError> {
+        let keys = keys.to_vec();
+        self.write(move |session| keys.iter().map(|found| adopt(session, found)).collect())
+            .await
+    }
+
+    async fn withdraw(
+        &self,
+        seen: &Lookup,
+        heard: UnixMs,
+        ahead: Duration,
+    ) -> Result<bool, LedgerError> {
+        let seen = seen.clone();
+        self.change_row(seen.arming.row, move |row, now| {
+            row.withdraw(&seen, heard, ahead, now)
+        })
+        .await
+    }
+
+    async fn undelete(&self, arming: Arming) -> Result<bool, LedgerError> {
+        self.change_row(arming.row, move |row, _| row.undelete(arming))
+            .await
+    }
+}
+
+fn adopt(session: &Session<'_>, found: &AdoptionRequest) -> Result<Adopted> {
+    let mut find = session.prepare(&session.queries.row_by_key)?;
+    Ok(match (one(&mut find, [found.key.as_str()])?, &found.over) {
+        (None, None) => {
+            let mut row = Row::adopted(0, found);
+            insert(&mut *session.prepare(&session.queries.insert)?, &row)?;
+            row.id = inserted_id(session);
+            Adopted::Written(row.arming())
+        }
+        (Some(mut stored), Some(over)) if stored.row.is_unchanged_since(over, session.now) => {
+            stored.row.adopt(found);
+            save(&mut *session.prepare(&session.queries.save)?, &stored.row)?;
+            Adopted::Written(stored.row.arming())
+        }
+        _ => Adopted::Overtaken,
+    })
+}

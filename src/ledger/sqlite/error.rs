@@ -1,0 +1,56 @@
+//! Errors of SQLite as errors of the ledger, with what to do about them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+use super::file::BUSY_TIMEOUT;
+use crate::ledger::LedgerError;
+
+/// Converts an error of a statement on the database in `path`.
+pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
+    let file = path.display();
+    let text = match &error {
+        rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
+        other => other.to_string(),
+    };
+    let code = error.sqlite_error_code();
+    let source = Some(Arc::new(error) as _);
+    match code {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LedgerError::Unavailable {
+            message: format!(
+                "another process has kept `{file}` locked for {} s",
+                BUSY_TIMEOUT.as_secs()
+            ),
+            source,
+        },
+        Some(ErrorCode::SystemIoFailure) => LedgerError::Unavailable {
+            message: format!("cannot read or write `{file}`: {text}"),
+            source,
+        },
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
+            LedgerError::Unfit {
+                message: text,
+                source,
+            }
+        }
+        code => LedgerError::Refused {
+            message: match code {
+                Some(ErrorCode::DiskFull) => format!("no space left for `{file}`"),
+                Some(ErrorCode::ReadOnly) => {
+                    format!("`{file}` or its directory is read-only for this user")
+                }
+                Some(ErrorCode::NotADatabase) => format!("`{file}` is not an SQLite database"),
+                Some(ErrorCode::DatabaseCorrupt) => {
+                    format!("`{file}` is damaged ({text}): restore a backup")
+                }
+                Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                    format!("cannot open `{file}`: {text}")
+                }
+                _ => format!("`{file}`: {text}"),
+            },
+            source,
+        },
+    }
+}

@@ -1,0 +1,131 @@
+//! The ledger in an SQLite file: durable on one machine, without a server.
+//!
+//! What a row may become is decided by [`Row`](super::row::Row), as in the ledger in memory: a verb reads a row, applies the
+//! rule, and writes the row, inside one transaction of the one [writer](writer). Other processes may read and write the
+//! file; their transactions and those of the writer never run at the same time.
+
+mod admin;
+mod adoption;
+mod cancel;
+mod claims;
+mod detailed_stats;
+mod error;
+mod file;
+mod pauses;
+mod producer;
+mod queries;
+mod readers;
+mod retention;
+mod rows;
+mod scans;
+mod schema;
+mod search;
+mod session;
+mod walk;
+mod writer;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use self::file::DatabaseFile;
+use self::queries::Queries;
+use self::readers::Readers;
+pub use self::schema::Migrated;
+use self::session::Session;
+use self::writer::Writer;
+use super::{Ledger, LedgerError};
+use crate::clock::{self, LedgerClock};
+use crate::config::{ConfigError, LedgerConfig};
+use crate::task::{TableName, UnixMs};
+
+/// The ledger in an SQLite file. Opens the file when first used.
+///
+/// Its clock is the wall clock of this machine.
+#[derive(Debug)]
+pub struct SqliteLedger {
+    file: DatabaseFile,
+    clock: LedgerClock,
+    writer: Writer,
+    readers: Readers,
+}
+
+impl SqliteLedger {
+    /// Creates a ledger that opens its file when first used.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a URL that names no file, and for an invalid table name.
+    pub fn new(config: &LedgerConfig) -> Result<Self, ConfigError> {
+        let path = config.sqlite_file().ok_or_else(|| {
+            ConfigError::one(
+                "ledger.url",
+                "expected `sqlite:///path/to/file.db`".to_owned(),
+            )
+        })?;
+        let table = TableName::new(&config.table)
+            .map_err(|error| ConfigError::one("ledger.table", error.to_string()))?;
+        let clock = LedgerClock::estimated_at(clock::wall());
+        let queries = Arc::new(Queries::new(&table));
+        let file = DatabaseFile { path, table };
+        Ok(Self {
+            writer: Writer::new(file.clone(), Arc::clone(&queries), clock.clone()),
+            readers: Readers::new(file.clone(), queries, clock.clone()),
+            file,
+            clock,
+        })
+    }
+
+    /// Creates the file and its tables, as `lapsed migrate` does. With `dry_run`, only says what it would do.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] says what is in the way.
+    pub async fn migrate(&self, dry_run: bool) -> Result<Migrated, LedgerError> {
+        let file = self.file.clone();
+        let migrated = spawn_blocking(move || schema::migrate(&file, dry_run)).await;
+        migrated.expect("a migration does not panic")
+    }
+
+    /// Runs `verb` in a transaction. Returns after the commit.
+    async fn write<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.writer.write(verb).await
+    }
+
+    /// Runs `look` on a connection that only reads.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.readers.read(look).await
+    }
+}
+
+#[async_trait]
+impl Ledger for SqliteLedger {
+    fn clock(&self) -> &LedgerClock {
+        &self.clock
+    }
+
+    async fn sync_clock(&self) -> Result<UnixMs, LedgerError> {
+        let asked = Instant::now();
+        let reading_us = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
+        self.clock.observe_us(reading_us, asked);
+        Ok(self.clock.now())
+    }
+
+    async fn check(&self) -> Result<(), LedgerError> {
+        self.sync_clock().await?;
+        // Takes the lock of the file, so a file that cannot be written is noticed.
+        self.write(|_| Ok(())).await?;
+        self.read(|_| Ok(())).await
+    }
+
+    async fn close(&self) {
+        self.readers.close();
+        self.writer.close().await;
+    }
+}

@@ -1,0 +1,151 @@
+//! The statements of the adapter, and why they are written as they are.
+//!
+//! `{t}` is the table. A statement reads or writes one row by id or key, or walks along one index; what a row may become is
+//! decided by [`Row`](crate::ledger::row::Row), in the transaction that writes it. Statements that walk name their index:
+//! there are no statistics from which a plan could be chosen.
+//!
+//! A walk returns its rows one by one, so its caller ends it by reading no further.
+
+use crate::task::TableName;
+
+/// The columns of a whole row, in the order in which [`rows`](super::rows) reads them.
+const COLUMNS: &str = "id, key, status, sts, start_time, end_time, owner, daemon, lease_until, run_end, retry_at, attempt, \
+     crashes, max_attempts, adopted, finished_at, changed_at, tag, reason, last_error, history, result, recurrence, payload";
+
+/// The statements of one table.
+#[derive(Debug)]
+pub(super) struct Queries {
+    /// A row by id. Primary key.
+    pub row_by_id: String,
+    /// A row by key. Unique key.
+    pub row_by_key: String,
+    /// Inserts the row of a new task, unless the key has one. Unique key.
+    pub insert: String,
+    /// Writes what a claim, a renewal or the end of a lease changes. Primary key.
+    ///
+    /// `due_at` depends on `run_end` and `retry_at`, so the entry in the index is written again.
+    pub save_run: String,
+    /// Writes what a completion changes. Primary key.
+    pub save_end: String,
+    /// Writes everything but id and key. Primary key.
+    pub save: String,
+    /// Deletes a row. Primary key.
+    pub delete: String,
+
+    /// Places of one `status` and `sts` after a place, up to a due time, earliest first. `_due`, which covers it.
+    pub places_up: String,
+    /// Places of one `status` and `sts` before a place and after a due time, latest first. `_due`, backwards.
+    pub places_down: String,
+    /// As `places_up`, with what a scan reads of a row.
+    pub scan_up: String,
+    /// As `places_down`, with what a scan reads of a row.
+    pub scan_down: String,
+    /// What a scan reads of a row. Primary key.
+    pub scan_row: String,
+
+    /// Whole rows by id, after an id. Primary key.
+    pub list_by_id: String,
+    /// Whole rows with a tag by id, after an id. `_tag`.
+    pub list_by_tag: String,
+    /// Whole rows by key: from a key on, before another, after a third. `_key`.
+    pub list_by_key: String,
+    /// Whole rows of one `status` and `sts` by due time: after a place, before a due time. `_due`.
+    pub list_by_due: String,
+
+    /// Ids with a tag, before an id, latest first. `_tag`, backwards.
+    pub ids_of_tag: String,
+    /// Ids and keys of a range of keys, backwards. `_key`.
+    pub ids_of_keys: String,
+
+    /// The number of rows of a status, up to a limit. `_due`, which covers it.
+    pub count_status: String,
+    /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`, which covers it.
+    pub count_due: String,
+    /// The latest finished rows by due time, with what `stats` reads of them. `_due`, backwards.
+    pub done_lately: String,
+    /// The row of one `status` and `sts` that is this many places from the end. `_due`, which covers it, backwards.
+    pub from_end: String,
+
+    /// All pauses, oldest first.
+    pub pauses: String,
+    /// Inserts a pause.
+    pub insert_pause: String,
+    /// Deletes a pause of a kind and a scope.
+    pub delete_pause: String,
+    /// Deletes every hold and release.
+    pub delete_holds: String,
+}
+
+impl Queries {
+    pub fn new(table: &TableName) -> Self {
+        let of = |text: &str| {
+            let text = text.replace("{columns}", COLUMNS);
+            text.replace("{t}", table.as_str())
+        };
+        let walk_up = "FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND (due_at, id) > (?3, ?4) AND due_at <= ?5 ORDER BY due_at, id";
+        let walk_down = "FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND (due_at, id) < (?3, ?4) AND due_at > ?5 ORDER BY due_at DESC, id DESC";
+        let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts";
+        Self {
+            row_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id = ?1"),
+            row_by_key: of("SELECT {columns} FROM \"{t}\" WHERE key = ?1"),
+            insert: of(
+                "INSERT INTO \"{t}\" (key, start_time, end_time, run_end, attempt, max_attempts, adopted, changed_at, tag, recurrence, payload) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (key) DO NOTHING",
+            ),
+            save_run: of(
+                "UPDATE \"{t}\" SET owner = ?2, daemon = ?3, lease_until = ?4, run_end = ?5, retry_at = ?6, attempt = ?7, crashes = ?8 WHERE id = ?1",
+            ),
+            save_end: of(
+                "UPDATE \"{t}\" SET status = ?2, lease_until = ?3, finished_at = ?4, last_error = ?5, result = ?6 WHERE id = ?1",
+            ),
+            save: of(
+                "UPDATE \"{t}\" SET status = ?2, sts = ?3, start_time = ?4, end_time = ?5, owner = ?6, daemon = ?7, lease_until = ?8, run_end = ?9, \
+                   retry_at = ?10, attempt = ?11, crashes = ?12, max_attempts = ?13, adopted = ?14, finished_at = ?15, changed_at = ?16, tag = ?17, \
+                   reason = ?18, last_error = ?19, history = ?20, result = ?21, recurrence = ?22, payload = ?23 WHERE id = ?1",
+            ),
+            delete: of("DELETE FROM \"{t}\" WHERE id = ?1"),
+            places_up: of(&format!("SELECT id, due_at {walk_up}")),
+            places_down: of(&format!("SELECT id, due_at {walk_down}")),
+            scan_up: of(&format!("{scanned} {walk_up}")),
+            scan_down: of(&format!("{scanned} {walk_down}")),
+            scan_row: of(&format!("{scanned} FROM \"{{t}}\" WHERE id = ?1")),
+            list_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id > ?1 ORDER BY id"),
+            list_by_tag: of(
+                "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_tag\" WHERE tag = ?1 AND id > ?2 ORDER BY id",
+            ),
+            list_by_key: of(
+                "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key > ?3 ORDER BY key",
+            ),
+            list_by_due: of(&format!("SELECT {{columns}} {walk_up}")),
+            ids_of_tag: of(
+                "SELECT id FROM \"{t}\" INDEXED BY \"{t}_tag\" WHERE tag = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+            ),
+            ids_of_keys: of(
+                "SELECT id, key FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3",
+            ),
+            count_status: of(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 LIMIT ?2)",
+            ),
+            count_due: of(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND due_at < ?3 LIMIT ?4)",
+            ),
+            done_lately: of(
+                "SELECT key, attempt, finished_at, max(end_time, start_time) FROM \"{t}\" INDEXED BY \"{t}_due\" \
+                 WHERE status = 1 AND sts = 0 ORDER BY due_at DESC, id DESC LIMIT ?1",
+            ),
+            from_end: of(
+                "SELECT id, due_at FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 ORDER BY due_at DESC, id DESC LIMIT 1 OFFSET ?3",
+            ),
+            pauses: of(
+                "SELECT kind, class, method, since, due_before, set_by, reason FROM \"{t}_pauses\" ORDER BY since, rowid",
+            ),
+            insert_pause: of(
+                "INSERT INTO \"{t}_pauses\" (kind, class, method, since, due_before, set_by, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            ),
+            delete_pause: of(
+                "DELETE FROM \"{t}_pauses\" WHERE kind = ?1 AND class = ?2 AND method = ?3",
+            ),
+            delete_holds: of("DELETE FROM \"{t}_pauses\" WHERE kind <> 'pause'"),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Connections that only read. Each sees what was committed when it began, and delays no writer.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use super::file::{Access, DatabaseFile, FileIdentity};
+use super::queries::Queries;
+use super::session::Session;
+use crate::clock::LedgerClock;
+use crate::ledger::LedgerError;
+
+/// Maximum number of connections, and of threads that read.
+const CONNECTIONS_MAX: usize = 4;
+
+/// A pool of connections. Opens them when they are needed.
+#[derive(Debug)]
+pub(super) struct Readers {
+    file: DatabaseFile,
+    queries: Arc<Queries>,
+    clock: LedgerClock,
+    slots: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Idle>>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Connection,
+    identity: Option<FileIdentity>,
+}
+
+impl Readers {
+    pub fn new(file: DatabaseFile, queries: Arc<Queries>, clock: LedgerClock) -> Self {
+        Self {
+            file,
+            queries,
+            clock,
+            slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            idle: Arc::default(),
+        }
+    }
+
+    /// Runs `look` in a transaction that reads. Keep it short: while it runs, the write-ahead log grows.
+    ///
+    /// # Errors
+    /// Those of `look` and of the connection.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await;
+        let slot = slot.expect("the semaphore is never closed");
+        let (file, queries) = (self.file.clone(), Arc::clone(&self.queries));
+        let (clock, idle) = (self.clock.clone(), Arc::clone(&self.idle));
+        let looked = spawn_blocking(move || {
+            let identity = file.identity();
+            let kept = connections(&idle).pop();
+            let mut reader = match kept.filter(|kept| kept.identity == identity) {
+                Some(reader) => reader,
+                None => Idle {
+                    connection: file.open(Access::Read)?,
+                    identity,
+                },
+            };
+            let found = look_in(&mut reader.connection, &queries, &clock, look);
+            let found = found.map_err(|source| file.error(source))?;
+            connections(&idle).push(reader);
+            drop(slot);
+            Ok(found)
+        });
+        looked.await.unwrap_or_else(|panicked| {
+            Err(LedgerError::Unavailable {
+                message: format!("the thread that reads has ended: {panicked}"),
+                source: None,
+            })
+        })
+    }
+
+    /// Closes the connections that are not in use.
+    pub fn close(&self) {
+        connections(&self.idle).clear();
+    }
+}
+
+fn connections(idle: &Mutex<Vec<Idle>>) -> MutexGuard<'_, Vec<Idle>> {
+    idle.lock().expect("nothing panics while holding it")
+}
+
+fn look_in<T>(
+    connection: &mut Connection,
+    queries: &Queries,
+    clock: &LedgerClock,
+    look: impl FnOnce(&Session<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+    look(&Session {
+        connection: &tx,
+        queries,
+        now: clock.now(),
+    })
+}

@@ -1,0 +1,255 @@
+//! Reads and writes whole rows. Any program may write to the table, so no value is trusted.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Params, Row as Found, Statement, params};
+
+use super::session::id;
+use crate::ledger::row::{Row, Status, StoredRecurrence};
+use crate::ledger::{MalformedRow, Owner};
+use crate::task::{Mishap, Origin, TaskKey, UnixMs};
+
+/// Key in place of one that is not a task key. Never written.
+const NO_KEY: &str = "Malformed@key";
+
+/// A row as it was read.
+pub(super) struct Stored {
+    pub row: Row,
+    /// The key, if it is not a task key. Nothing can run such a row.
+    pub malformed: Option<String>,
+}
+
+impl Stored {
+    /// Returns the key; `None` if it is not a task key.
+    pub fn key(&self) -> Option<TaskKey> {
+        match self.malformed {
+            None => Some(self.row.key.clone()),
+            Some(_) => None,
+        }
+    }
+
+    /// Returns the row for a list, if its key is not a task key.
+    pub fn as_malformed(&self, now: UnixMs) -> Option<MalformedRow> {
+        Some(MalformedRow {
+            id: self.row.arming().to_string(),
+            key: self.malformed.clone()?,
+            state: self.row.state(now),
+            due_at: self.row.due_at(),
+        })
+    }
+}
+
+/// Reads the row that a statement for whole rows finds.
+pub(super) fn one(
+    statement: &mut Statement<'_>,
+    values: impl Params,
+) -> rusqlite::Result<Option<Stored>> {
+    let mut found = statement.query(values)?;
+    found.next()?.map(read).transpose()
+}
+
+/// Reads a whole row.
+pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Stored> {
+    let text_key = text(found, 1)?.unwrap_or_default();
+    let (key, malformed) = match TaskKey::parse(&text_key) {
+        Ok(key) => (key, None),
+        Err(_) => (no_key(), Some(text_key.into_owned())),
+    };
+    let owned = |column| -> rusqlite::Result<Option<String>> {
+        Ok(text(found, column)?.map(|text| text.into_owned()))
+    };
+    let row = Row {
+        id: row_id(found, 0)?,
+        key,
+        status: match number(found, 2)? {
+            1 => Status::Processed,
+            2 => Status::Dead,
+            3 => Status::Cancelled,
+            _ => Status::Unprocessed,
+        },
+        deleted: number(found, 3)? != 0,
+        start_time: ms(found, 4)?,
+        end_time: ms(found, 5)?,
+        owner: match found.get_ref(6)? {
+            ValueRef::Blob(bytes) => bytes.try_into().ok().map(Owner),
+            _ => None,
+        },
+        daemon: owned(7)?.unwrap_or_default(),
+        lease_until: ms(found, 8)?,
+        run_end: ms(found, 9)?,
+        retry_at: ms(found, 10)?,
+        attempt: narrow(number(found, 11)?, u16::MAX),
+        crashes: narrow(number(found, 12)?, u8::MAX),
+        max_attempts: optional(found, 13)?.map(|most| narrow(most, u16::MAX)),
+        origin: match number(found, 14)? {
+            0 => Origin::Row,
+            2 => Origin::DeletedKey,
+            _ => Origin::Key,
+        },
+        finished_at: optional(found, 15)?.map(UnixMs),
+        changed_at: ms(found, 16)?,
+        tag: owned(17)?,
+        reason: text(found, 18)?.and_then(|word| word.parse().ok()),
+        last_error: owned(19)?,
+        history: text(found, 20)?.map_or_else(Vec::new, |lines| Mishap::read_lines(&lines)),
+        result: owned(21)?,
+        recurrence: text(found, 22)?.map(|text| StoredRecurrence::read(&text)),
+        payload: owned(23)?,
+    };
+    Ok(Stored { row, malformed })
+}
+
+/// Inserts the row of a new task. Returns false if the key has a row.
+pub(super) fn insert(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<bool> {
+    let recurrence = row.recurrence.as_ref().map(ToString::to_string);
+    let inserted = statement.execute(params![
+        row.key.as_str(),
+        row.start_time.0,
+        row.end_time.0,
+        row.run_end.0,
+        row.attempt,
+        row.max_attempts,
+        origin(row),
+        row.changed_at.0,
+        row.tag,
+        recurrence,
+        row.payload,
+    ])?;
+    Ok(inserted > 0)
+}
+
+/// Writes what a claim, a renewal or the end of a lease changes.
+pub(super) fn save_run(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
+    statement.execute(params![
+        id(row.id),
+        row.owner.as_ref().map(|owner| &owner.0[..]),
+        row.daemon,
+        row.lease_until.0,
+        row.run_end.0,
+        row.retry_at.0,
+        row.attempt,
+        row.crashes,
+    ])?;
+    Ok(())
+}
+
+/// Writes what a completion changes.
+pub(super) fn save_end(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
+    statement.execute(params![
+        id(row.id),
+        row.status as u8,
+        row.lease_until.0,
+        row.finished_at.map(|at| at.0),
+        row.last_error,
+        row.result,
+    ])?;
+    Ok(())
+}
+
+/// Writes everything but id and key.
+pub(super) fn save(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
+    let Row {
+        id: row_id,
+        key: _,
+        status,
+        deleted,
+        start_time,
+        end_time,
+        owner,
+        daemon,
+        lease_until,
+        run_end,
+        retry_at,
+        attempt,
+        crashes,
+        max_attempts,
+        tag,
+        payload,
+        recurrence,
+        last_error,
+        reason,
+        history,
+        result,
+        finished_at,
+        changed_at,
+        origin: _,
+    } = row;
+    let history: Vec<String> = history.iter().map(Mishap::to_line).collect();
+    statement.execute(params![
+        id(*row_id),
+        *status as u8,
+        deleted,
+        start_time.0,
+        end_time.0,
+        owner.as_ref().map(|owner| &owner.0[..]),
+        daemon,
+        lease_until.0,
+        run_end.0,
+        retry_at.0,
+        attempt,
+        crashes,
+        max_attempts,
+        origin(row),
+        finished_at.map(|at| at.0),
+        changed_at.0,
+        tag,
+        reason.map(|reason| reason.as_str()),
+        last_error,
+        (!history.is_empty()).then(|| history.join("\n")),
+        result,
+        recurrence.as_ref().map(ToString::to_string),
+        payload,
+    ])?;
+    Ok(())
+}
+
+fn origin(row: &Row) -> u8 {
+    match row.origin {
+        Origin::Row => 0,
+        Origin::Key => 1,
+        Origin::DeletedKey => 2,
+    }
+}
+
+fn no_key() -> TaskKey {
+    TaskKey::parse(NO_KEY).expect("it follows the grammar")
+}
+
+/// Reads a text. `None` for null, and for what a program could not have meant.
+pub(super) fn text<'a>(
+    found: &'a Found<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<std::borrow::Cow<'a, str>>> {
+    Ok(match found.get_ref(column)? {
+        ValueRef::Text(bytes) => Some(String::from_utf8_lossy(bytes)),
+        _ => None,
+    })
+}
+
+/// Reads the key of a row; `None` if it is not a task key.
+pub(super) fn key(found: &Found<'_>, column: usize) -> rusqlite::Result<Option<TaskKey>> {
+    let text = text(found, column)?;
+    Ok(text.and_then(|text| TaskKey::parse(&text).ok()))
+}
+
+pub(super) fn row_id(found: &Found<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(number(found, column)?).unwrap_or_default())
+}
+
+pub(super) fn ms(found: &Found<'_>, column: usize) -> rusqlite::Result<UnixMs> {
+    Ok(UnixMs(number(found, column)?))
+}
+
+pub(super) fn number(found: &Found<'_>, column: usize) -> rusqlite::Result<i64> {
+    Ok(optional(found, column)?.unwrap_or_default())
+}
+
+pub(super) fn optional(found: &Found<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(match found.get_ref(column)? {
+        ValueRef::Integer(number) => Some(number),
+        _ => None,
+    })
+}
+
+fn narrow<T: TryFrom<i64>>(value: i64, most: T) -> T {
+    T::try_from(value).unwrap_or(most)
+}

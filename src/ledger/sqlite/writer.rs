@@ -1,0 +1,267 @@
+//! The one thread that writes: it takes the jobs that have arrived meanwhile, runs them in one transaction, and answers
+//! after the commit.
+//!
+//! A commit costs a write to the disk, whatever it contains. While one is under way, other jobs arrive, and the next commit
+//! has all of them: throughput grows with load, and a single job waits for one commit only.
+
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::file::{Access, DatabaseFile, FileIdentity};
+use super::queries::Queries;
+use super::session::Session;
+use crate::clock::LedgerClock;
+use crate::ledger::LedgerError;
+
+/// Maximum number of jobs that wait. Further callers wait until there is room.
+const WAITING_MAX: usize = 4_096;
+
+/// A transaction takes no further jobs after this time, so that those in it are answered.
+const TRANSACTION_MAX: Duration = Duration::from_millis(20);
+
+/// A verb, and the caller that waits for its result.
+trait Job: Send {
+    /// Runs the verb. Returns its error, in which case its changes are to be undone.
+    fn run(&mut self, session: &Session<'_>, file: &DatabaseFile) -> Result<(), LedgerError>;
+
+    /// Sends the result, once the transaction has ended like this.
+    fn answer(self: Box<Self>, transaction: Result<(), LedgerError>);
+}
+
+struct Write<V, T> {
+    /// `None` once it has run.
+    verb: Option<V>,
+    done: Option<Result<T, LedgerError>>,
+    caller: oneshot::Sender<Result<T, LedgerError>>,
+}
+
+impl<V, T> Job for Write<V, T>
+where
+    V: FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, session: &Session<'_>, file: &DatabaseFile) -> Result<(), LedgerError> {
+        let Some(verb) = self.verb.take() else {
+            return Ok(());
+        };
+        let done = verb(session).map_err(|source| file.error(source));
+        let failed = done.as_ref().err().cloned();
+        self.done = Some(done);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn answer(self: Box<Self>, transaction: Result<(), LedgerError>) {
+        let answer = match (transaction, self.done) {
+            (_, Some(Err(error))) | (Err(error), _) => Err(error),
+            (Ok(()), Some(Ok(done))) => Ok(done),
+            (Ok(()), None) => Err(ended()),
+        };
+        // The caller may have gone.
+        let _ = self.caller.send(answer);
+    }
+}
+
+enum Message {
+    Job(Box<dyn Job>),
+    /// Closes the connection.
+    Close(oneshot::Sender<()>),
+}
+
+/// The handle of the thread. The thread starts with the first job.
+#[derive(Debug)]
+pub(super) struct Writer {
+    file: DatabaseFile,
+    queries: Arc<Queries>,
+    clock: LedgerClock,
+    thread: OnceLock<mpsc::Sender<Message>>,
+}
+
+impl Writer {
+    pub fn new(file: DatabaseFile, queries: Arc<Queries>, clock: LedgerClock) -> Self {
+        Self {
+            file,
+            queries,
+            clock,
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// Runs `verb` in a transaction, and returns its result after the commit. If `verb` fails, its changes are undone, and
+    /// the other jobs of the transaction stand.
+    ///
+    /// # Errors
+    /// Those of `verb` and of the transaction. After [`LedgerError::Unavailable`] the changes may have taken effect.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, `verb` may or may not run.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&Session<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let (caller, answer) = oneshot::channel();
+        let job = Message::Job(Box::new(Write {
+            verb: Some(verb),
+            done: None,
+            caller,
+        }));
+        self.thread().send(job).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Closes the connection once all jobs so far have been answered. A later job opens another.
+    pub async fn close(&self) {
+        let Some(thread) = self.thread.get() else {
+            return;
+        };
+        let (closed, wait) = oneshot::channel();
+        if thread.send(Message::Close(closed)).await.is_ok() {
+            // An error says that the thread has ended, and its connection with it.
+            let _ = wait.await;
+        }
+    }
+
+    fn thread(&self) -> &mpsc::Sender<Message> {
+        self.thread.get_or_init(|| {
+            let (sender, messages) = mpsc::channel(WAITING_MAX);
+            let writer = WriterThread {
+                file: self.file.clone(),
+                queries: Arc::clone(&self.queries),
+                clock: self.clock.clone(),
+                open: None,
+            };
+            let thread = thread::Builder::new().name("lapsed-writer".to_owned());
+            thread
+                .spawn(move || writer.run(messages))
+                .expect("the system starts threads");
+            sender
+        })
+    }
+}
+
+/// The error for a thread that has panicked.
+fn ended() -> LedgerError {
+    LedgerError::Unavailable {
+        message: "the thread that writes has ended".to_owned(),
+        source: None,
+    }
+}
+
+struct WriterThread {
+    file: DatabaseFile,
+    queries: Arc<Queries>,
+    clock: LedgerClock,
+    /// `None` before the first job and after an error.
+    open: Option<Open>,
+}
+
+struct Open {
+    connection: Connection,
+    identity: Option<FileIdentity>,
+}
+
+impl WriterThread {
+    fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        while let Some(message) = messages.blocking_recv() {
+            let close = match message {
+                Message::Job(first) => self.transaction(first, &mut messages),
+                Message::Close(closed) => Some(closed),
+            };
+            if let Some(closed) = close {
+                self.open = None;
+                // The caller may have gone.
+                let _ = closed.send(());
+            }
+        }
+    }
+
+    /// Runs `first` and the jobs that are waiting, and answers them. Returns the request to close that it met.
+    fn transaction(
+        &mut self,
+        first: Box<dyn Job>,
+        messages: &mut mpsc::Receiver<Message>,
+    ) -> Option<oneshot::Sender<()>> {
+        let (mut jobs, mut close) = (vec![first], None);
+        let begun = Instant::now();
+        let next = || match messages.try_recv().ok()? {
+            _ if close.is_some() => None,
+            Message::Job(job) => Some(job),
+            Message::Close(closed) => {
+                close = Some(closed);
+                None
+            }
+        };
+        let result = self.run_all(&mut jobs, next, begun);
+        if result.is_err() {
+            // Another connection may not have the error.
+            self.open = None;
+        }
+        for job in jobs {
+            job.answer(result.clone());
+        }
+        close
+    }
+
+    /// Runs `jobs` and adds to them what `next` returns. If this fails, nothing of any job stands.
+    fn run_all(
+        &mut self,
+        jobs: &mut Vec<Box<dyn Job>>,
+        mut next: impl FnMut() -> Option<Box<dyn Job>>,
+        begun: Instant,
+    ) -> Result<(), LedgerError> {
+        let (file, queries) = (self.file.clone(), Arc::clone(&self.queries));
+        let clock = self.clock.clone();
+        let Open {
+            connection,
+            identity,
+        } = self.open()?;
+        let run = |text: &str| -> Result<(), LedgerError> {
+            let statement = connection.prepare_cached(text);
+            let done = statement.and_then(|mut statement| statement.execute([]));
+            done.map(|_| ()).map_err(|source| file.error(source))
+        };
+        run("BEGIN IMMEDIATE")?;
+        let session = Session {
+            connection,
+            queries: &queries,
+            now: clock.now(),
+        };
+        let mut at = 0;
+        while at < jobs.len() {
+            run("SAVEPOINT job")?;
+            let done = jobs[at].run(&session, &file);
+            // Some errors end the transaction, and with it what other jobs have written.
+            if connection.is_autocommit() {
+                return done.and(Err(ended()));
+            }
+            if done.is_err() {
+                run("ROLLBACK TO job")?;
+            }
+            run("RELEASE job")?;
+            at += 1;
+            if begun.elapsed() < TRANSACTION_MAX {
+                jobs.extend(next());
+            }
+        }
+        run("COMMIT")?;
+        match file.identity() == *identity {
+            true => Ok(()),
+            false => Err(file.replaced()),
+        }
+    }
+
+    fn open(&mut self) -> Result<&Open, LedgerError> {
+        if self.open.is_none() {
+            // Read before the file is opened: a file that is replaced in between is noticed.
+            let identity = self.file.identity();
+            self.open = Some(Open {
+                connection: self.file.open(Access::Write)?,
+                identity,
+            });
+        }
+        Ok(self.open.as_ref().expect("just opened"))
+    }
+}
