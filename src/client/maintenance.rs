@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::pace::Pace;
 use super::{ClientError, IntoKey, TaskClient};
 use crate::ledger::pruning::EVENTS_HANDLED_AFTER;
-use crate::ledger::{Admin, ListFilter, ListPage, Picked, RunNowAnswer, TaskRecord};
+use crate::ledger::{Admin, ListFilter, ListPage, Picked, RunNowAnswer, Stats, TaskRecord};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
@@ -38,6 +38,17 @@ impl TaskClient {
     /// Cancel safe.
     pub async fn list(&self, filter: &ListFilter) -> Result<ListPage, ClientError> {
         Ok(self.ledger.list(filter).await?)
+    }
+
+    /// Counts tasks by state, as [`Admin::stats`].
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn stats(&self) -> Result<Stats, ClientError> {
+        Ok(self.ledger.stats().await?)
     }
 
     /// Redrives a dead task: it is pending and due at once, under the same id. Its counters are cleared, its history is

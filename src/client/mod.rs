@@ -5,6 +5,7 @@
 mod arming;
 mod batcher;
 mod cancel_where;
+mod changes;
 mod error;
 mod maintenance;
 mod pace;
@@ -31,6 +32,7 @@ use crate::trace;
 use self::arming::{arm, disarm_cancelled};
 use self::batcher::Batcher;
 pub use self::cancel_where::{CancelReport, WouldCancel};
+pub use self::changes::Wish;
 pub use self::error::ClientError;
 pub use self::maintenance::DeadCount;
 pub use self::pace::Pace;
@@ -319,8 +321,11 @@ impl TaskClient {
                     attempts,
                     mut travels,
                     if_pending,
+                    is_text,
                 } = task;
-                travels.traceparent = travels.traceparent.or_else(|| self.current_trace());
+                if !is_text {
+                    travels.traceparent = travels.traceparent.or_else(|| self.current_trace());
+                }
                 let payload = travels.seal(&key, payload);
                 Ok(NewTask {
                     key,

@@ -46,6 +46,7 @@ impl TaskClient {
             attempts: _,
             travels,
             if_pending: _,
+            is_text: _,
         } = task;
         // A task that recurs for years does not belong to the caller's trace, only to one that was set.
         let payload = travels.seal(&key, payload);

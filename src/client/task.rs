@@ -30,6 +30,8 @@ pub struct Task {
     pub(super) attempts: u16,
     pub(super) travels: Travels,
     pub(super) if_pending: IfPending,
+    /// The payload need not be JSON.
+    pub(super) is_text: bool,
 }
 
 /// The contents of the payload's envelope.
@@ -78,6 +80,16 @@ impl Task {
         Self {
             payload: Some(json.into()),
             ..self
+        }
+    }
+
+    /// Sets the payload to a text that may be JSON. Another text is a JSON string to targets, as one that a program has
+    /// written into the column. It cannot be signed, and has no trace.
+    #[must_use]
+    pub fn payload_or_text(self, text: impl Into<String>) -> Self {
+        Self {
+            is_text: true,
+            ..self.payload(text)
         }
     }
 
@@ -185,6 +197,11 @@ impl Task {
         &self.key
     }
 
+    /// The payload as it was given.
+    pub fn payload_text(&self) -> Option<&str> {
+        self.payload.as_deref()
+    }
+
     pub(super) fn check(&self) -> Result<(), ClientError> {
         let refuse = |what: String| Err(ClientError::Invalid(what));
         if let Some(payload) = &self.payload {
@@ -194,7 +211,9 @@ impl Task {
                     payload.len()
                 ));
             }
-            if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload) {
+            if !self.is_text
+                && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(payload)
+            {
                 return refuse(format!("payload is not JSON: {error}"));
             }
             if has_reserved_member(payload) {
@@ -202,6 +221,11 @@ impl Task {
                     "payload has a top-level member `{RESERVED_MEMBER}`, which is reserved: expected another name"
                 ));
             }
+        }
+        if self.is_text && self.travels != Travels::default() {
+            return refuse(
+                "payload may be no JSON, so it has neither trace nor signature".to_owned(),
+            );
         }
         if let Some(secret) = &self.travels.secret
             && secret.expose().len() < SECRET_BYTES_MIN
@@ -239,6 +263,7 @@ impl From<TaskKey> for Task {
             attempts: 0,
             travels: Travels::default(),
             if_pending: IfPending::Move,
+            is_text: false,
         }
     }
 }

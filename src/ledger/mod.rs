@@ -23,6 +23,7 @@
 mod admin;
 mod adoption;
 mod cancellation;
+mod change;
 mod claim;
 mod claims;
 mod creation;
@@ -60,6 +61,7 @@ use async_trait::async_trait;
 pub use self::admin::{Admin, REDRIVEN_AGO, RunNowAnswer};
 pub use self::adoption::{Adopted, Adoption, AdoptionRequest};
 pub use self::cancellation::{CancelAnswer, CancelCursor, CancelFilter, CancelPage};
+pub use self::change::{Change, Changed, Decide};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::claims::Claims;
 pub use self::creation::{Created, IfPending, NewTask, RescheduleAnswer, Stands};

@@ -1,10 +1,12 @@
 //! The seam for producers: create, cancel, reschedule, and write the rows of series.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Created, LedgerError, NewTask,
-    RescheduleAnswer, SeriesRow,
+    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
+    NewTask, RescheduleAnswer, SeriesRow,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -24,6 +26,30 @@ pub trait Producer: Send + Sync {
 
     /// Reads a row with its recurrence. `None` if the key has no row.
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
+
+    /// Reads rows, in the order of `keys`.
+    async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        for key in keys {
+            rows.push(self.series(key).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Reads the rows of different keys, and changes them as `decide` says, in one transaction: nothing else changes them
+    /// in between. Returns what was done, in the order of `keys`.
+    ///
+    /// # If we crash right after
+    /// All changes are made. Tasks run without being armed, as after [`create`](Self::create).
+    async fn change(
+        &self,
+        _keys: &[TaskKey],
+        _decide: Arc<Decide>,
+    ) -> Result<Vec<Changed>, LedgerError> {
+        Err(LedgerError::Invalid(
+            "this ledger cannot change several tasks in one transaction".to_owned(),
+        ))
+    }
 
     /// Writes the row of a recurring task over `over`, the row as it was read, or a new row if that is `None`.
     ///

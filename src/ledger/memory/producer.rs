@@ -1,12 +1,14 @@
 //! Creation of tasks in memory.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::MemoryLedger;
 use crate::ledger::row::{Row, Status};
 use crate::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Created, IfPending, LedgerError, NewTask,
-    Producer, RescheduleAnswer, SeriesRow,
+    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, IfPending,
+    LedgerError, NewTask, Producer, RescheduleAnswer, SeriesRow,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -32,6 +34,30 @@ impl Producer for MemoryLedger {
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
         let now = self.clock.now();
         Ok(self.table().of_key(key).map(|row| row.series(now)))
+    }
+
+    async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+        let now = self.clock.now();
+        let mut table = self.table();
+        let mut read = |key| table.of_key(key).map(|row| row.series(now));
+        Ok(keys.iter().map(&mut read).collect())
+    }
+
+    async fn change(
+        &self,
+        keys: &[TaskKey],
+        decide: Arc<Decide>,
+    ) -> Result<Vec<Changed>, LedgerError> {
+        let now = self.clock.now();
+        let mut table = self.table();
+        let mut read = |key| table.of_key(key).map(|row| row.series(now));
+        let rows: Vec<Option<SeriesRow>> = keys.iter().map(&mut read).collect();
+        let changes = decide(now, &rows);
+        Ok(keys
+            .iter()
+            .zip(changes)
+            .map(|(key, change)| table.change(key, change, now))
+            .collect())
     }
 
     async fn write_series(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ledger::pauses::check_room;
 use crate::ledger::row::Row;
-use crate::ledger::{AdoptionRequest, LedgerError, NewTask, PauseAnswer};
+use crate::ledger::{AdoptionRequest, Change, Changed, LedgerError, NewTask, PauseAnswer};
 use crate::task::{Pause, PauseKind, Scope, TaskKey, UnixMs};
 
 #[derive(Debug, Default)]
@@ -32,6 +32,15 @@ impl Table {
             .entry(id)
             .and_modify(|row| row.create_over(task, now));
         row.or_insert_with(|| Row::new(id, task, now))
+    }
+
+    /// Makes a change of [`Producer::change`](crate::ledger::Producer::change).
+    pub(super) fn change(&mut self, key: &TaskKey, change: Change, now: UnixMs) -> Changed {
+        match (self.of_key(key), change) {
+            (Some(row), change) => row.change(change, now),
+            (None, Change::Write(task)) => Changed::Armed(self.create(&task, now).arming()),
+            (None, Change::Keep | Change::Move(_) | Change::Cancel) => Changed::Kept,
+        }
     }
 
     /// Writes the row of an armed key that has none.

@@ -2,6 +2,7 @@
 
 mod administration;
 mod adoption;
+mod change;
 mod claim;
 mod recurrence;
 mod series;

@@ -7,6 +7,7 @@
 mod admin;
 mod adoption;
 mod cancel;
+mod change;
 mod claims;
 mod detailed_stats;
 mod error;

@@ -1,18 +1,20 @@
 //! Creation of tasks, and the rows of series.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::Result;
 
 use super::SqliteLedger;
 use super::cancel;
+use super::change;
 use super::rows::{insert, one, save};
 use super::session::{Session, id};
 use crate::ledger::row::Row;
 use crate::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Created, IfPending, LedgerError, NewTask,
-    Producer, RescheduleAnswer, SeriesRow,
+    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, IfPending,
+    LedgerError, NewTask, Producer, RescheduleAnswer, SeriesRow,
 };
 use crate::task::{Arming, TaskKey, UnixMs};
 
@@ -31,6 +33,21 @@ impl Producer for SqliteLedger {
             Ok(found.map(|stored| stored.row.series(session.now)))
         })
         .await
+    }
+
+    async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+        let keys = keys.to_vec();
+        self.read(move |session| change::rows(session, &keys)).await
+    }
+
+    async fn change(
+        &self,
+        keys: &[TaskKey],
+        decide: Arc<Decide>,
+    ) -> Result<Vec<Changed>, LedgerError> {
+        let keys = keys.to_vec();
+        self.write(move |session| change::change(session, &keys, &*decide))
+            .await
     }
 
     async fn write_series(

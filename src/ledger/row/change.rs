@@ -1,0 +1,34 @@
+//! Changes of a row that were decided by what it was in the same transaction.
+
+use super::{Row, Status};
+use crate::ledger::{Change, Changed, NewTask, RescheduleAnswer};
+use crate::task::UnixMs;
+
+impl Row {
+    /// Makes a change of [`Producer::change`](crate::ledger::Producer::change).
+    pub fn change(&mut self, change: Change, now: UnixMs) -> Changed {
+        match change {
+            Change::Keep => Changed::Kept,
+            Change::Write(task) => {
+                self.write_over(&task, now);
+                Changed::Armed(self.arming())
+            }
+            Change::Move(due) => match self.reschedule(due, now) {
+                RescheduleAnswer::Moved(arming) => Changed::Armed(arming),
+                _ => Changed::Kept,
+            },
+            Change::Cancel => {
+                self.cancel(now);
+                Changed::Cancelled
+            }
+        }
+    }
+
+    /// Turns the row into the requested arming, whatever it is now, unless that arming has ended.
+    fn write_over(&mut self, task: &NewTask, now: UnixMs) {
+        let ended = matches!(self.status, Status::Processed | Status::Dead);
+        if !(ended && self.end_time == task.due) {
+            self.begin_anew(task, now);
+        }
+    }
+}
