@@ -85,6 +85,7 @@
 //! | [`membership`] | the seam to the other daemons on the ledger; adapters: Redis, memory |
 //! | [`limiter`] | the seam to the rate limits of all daemons; adapters: Redis, the ledger, memory |
 //! | [`http`] | metrics and probes |
+//! | [`resp`] | the front door for Redis clients |
 //! | [`trace`] | the trace that running code belongs to |
 //! | [`sandbox`] | private servers for tests and demos |
 //!
@@ -95,6 +96,7 @@
 //! | `mysql` | the ledger in MySQL or MariaDB; enough for a library of producers and workers |
 //! | `webhook` | routes with a `webhook` target |
 //! | `http` | [`http`]: metrics and probes |
+//! | `resp` | [`resp`]: the front door for Redis clients |
 //! | `cli` | the program `lapsed` |
 //! | `bench` | `lapsed bench` |
 //! | `sandbox` | [`sandbox`]: private servers |
@@ -120,6 +122,8 @@ pub mod ledger;
 pub mod limiter;
 pub mod membership;
 mod redis;
+#[cfg(feature = "resp")]
+pub mod resp;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;
 pub mod task;

@@ -48,7 +48,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     let handle = engine.handle();
     let router = Arc::clone(&engine.parts().router);
     let stop = CancellationToken::new();
-    // HTTP stops after the engine: probes and scrapes are answered while runs end.
+    // HTTP and the front door stop after the engine: probes and workers are answered while runs end.
     let stop_http = CancellationToken::new();
 
     tracing::info!(
@@ -62,6 +62,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         "starting"
     );
     let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
+    let resp = serve_resp(&config, &adapters, stop_http.clone())?;
     let helpers = [
         tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
         tokio::spawn(reload_on_hangup(router, handle.clone(), started, file)?),
@@ -75,6 +76,9 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         && tokio::time::timeout(HTTP_GRACE, &mut http).await.is_err()
     {
         http.abort();
+    }
+    if let Some(resp) = resp {
+        let _ = resp.await;
     }
     helpers.iter().for_each(tokio::task::JoinHandle::abort);
     adapters.ledger.close().await;
@@ -117,6 +121,34 @@ async fn serve_http(
 ) -> anyhow::Result<Option<JoinHandle<std::io::Result<()>>>> {
     if let Some(address) = config.http.listen {
         tracing::warn!(http.address = %address, "not serving HTTP: this build lacks the feature `http`");
+    }
+    Ok(None)
+}
+
+/// Opens the front door for Redis clients if the configuration has an address for it, until `stop` is cancelled.
+#[cfg(feature = "resp")]
+fn serve_resp(
+    config: &Config,
+    adapters: &Adapters,
+    stop: CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    let tasks = adapters.client().into();
+    let metrics = Arc::clone(&adapters.metrics);
+    let Some(listener) = lapsed::resp::Listener::open(&config.resp, tasks, metrics)? else {
+        return Ok(None);
+    };
+    tracing::info!(resp.address = %listener.address(), "serving Redis clients");
+    Ok(Some(tokio::spawn(listener.serve(stop.cancelled_owned()))))
+}
+
+#[cfg(not(feature = "resp"))]
+fn serve_resp(
+    config: &Config,
+    _: &Adapters,
+    _: CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    if let Some(address) = config.resp.listen {
+        tracing::warn!(resp.address = %address, "not serving Redis clients: this build lacks the feature `resp`");
     }
     Ok(None)
 }

@@ -19,6 +19,7 @@ mod pull;
 mod reader;
 mod recurring;
 mod reload;
+mod resp;
 mod retention;
 mod retry;
 mod routes;
@@ -56,6 +57,7 @@ pub use self::key_template::{JobPart, KeyTemplate, written};
 pub use self::ledger::LedgerConfig;
 pub use self::pull::PullConfig;
 pub use self::recurring::RecurringConfig;
+pub use self::resp::{RespConfig, RespScope, RespTls, RespUser};
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;
@@ -109,6 +111,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// `[http]`
     pub http: HttpConfig,
+    /// `[resp]`
+    pub resp: RespConfig,
     /// `[[routes]]`, in order.
     pub routes: Vec<RouteConfig>,
     /// `[[recurring]]`

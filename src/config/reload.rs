@@ -22,6 +22,7 @@ impl Config {
             retry: _,
             retention: _,
             http,
+            resp,
             routes: _,
             recurring: _,
             import: _,
@@ -47,6 +48,7 @@ impl Config {
             ("engine", *engine != engine_as_before),
             ("fleet", *fleet != newer.fleet),
             ("http", *http != newer.http),
+            ("resp", *resp != newer.resp),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(section, _)| section).collect()
@@ -77,6 +79,7 @@ mod tests {
             "engine.concurrency = 3",
             "fleet.share = false",
             "http.tokens = ['0123456789abcdef0123456789abcdef']",
+            "resp.max_connections = 3",
         ] {
             let name = section.split([' ', '.']).next().unwrap();
             assert_eq!(changed(section), [name], "{section}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
 use super::{Config, Secret, TimerKind};
-use super::{import, ledger, recurring, retention, retry, routes, sorted_set, wheel};
+use super::{import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel};
 use crate::task::KEY_BYTES_MAX;
 
 /// `[redis]`
@@ -115,6 +115,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let retry = retry::retry(root.section("retry", p), p);
     let retention = retention::retention(root.section("retention", p), p);
     let http = http(root.section("http", p), p);
+    let resp = resp::resp(root.section("resp", p), p);
     let key_prefix = redis.as_ref().map_or("", |redis| redis.key_prefix.as_str());
     let routes = routes::routes(&mut root, retry.as_ref(), key_prefix, p);
     let recurring = recurring::recurring(&mut root, &routes, p);
@@ -146,6 +147,7 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
         retry: retry?.policy(),
         retention: retention?,
         http: http?,
+        resp: resp?,
         routes,
         recurring,
         import,

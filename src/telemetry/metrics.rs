@@ -48,6 +48,7 @@ labels!(ByReason { reason });
 labels!(ByResult { result });
 labels!(ByState { state });
 labels!(Node { node });
+labels!(ByCommand { command });
 
 /// Declares the metrics: the name of each, its type and its help text. `with` constructs a metric that has no default.
 /// The text format appends `_total` to the names of counters.
@@ -106,6 +107,10 @@ families! {
     adopted: Family<ByReason, Counter>, "Rows written on behalf of keys that programs armed, by reason";
     withdrawn: Counter, "Adopted tasks cancelled because their key was deleted";
     waiting: Family<Route, Gauge>, "Signals that wait to be claimed, by route";
+    resp_connections: Gauge, "Open connections of the front door for Redis clients";
+    resp_refused: Family<ByReason, Counter>, "Connections that the front door refused, by reason";
+    resp_commands: Family<ByCommand, Counter>, "Commands of Redis clients, by name";
+    resp_errors: Family<ByCommand, Counter>, "Errors that Redis clients were answered with, by command";
 }
 
 /// The metrics of a daemon. Recording never blocks and never fails.
@@ -316,5 +321,31 @@ impl Metrics {
             .get_or_create(&ByReason::of(cause))
             .inc();
         self.families.rearmed.inc_by(rearmed);
+    }
+
+    /// Sets the number of open connections of the front door.
+    pub fn resp_connections(&self, count: u64) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.families.resp_connections.set(count);
+    }
+
+    /// Counts a connection that the front door refused.
+    pub fn resp_refused(&self, reason: &'static str) {
+        self.families
+            .resp_refused
+            .get_or_create(&ByReason::of(reason))
+            .inc();
+    }
+
+    /// Returns the counter of this command of Redis clients.
+    pub fn resp_commands(&self, command: &'static str) -> Counter {
+        let labels = ByCommand::of(command);
+        self.families.resp_commands.get_or_create(&labels).clone()
+    }
+
+    /// Returns the counter of errors that this command was answered with.
+    pub fn resp_errors(&self, command: &'static str) -> Counter {
+        let labels = ByCommand::of(command);
+        self.families.resp_errors.get_or_create(&labels).clone()
     }
 }

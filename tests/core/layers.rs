@@ -3,7 +3,7 @@
 use crate::source_files::{SourceFile, source_files};
 
 /// Each module, and the modules of the crate it may name.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("task", &[]),
     ("clock.rs", &["task"]),
     ("trace.rs", &["task"]),
@@ -39,6 +39,18 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         &["task", "clock", "config", "ledger", "timer", "trace"],
     ),
     ("http", &["config", "engine", "telemetry"]),
+    (
+        "resp",
+        &[
+            "client",
+            "clock",
+            "config",
+            "engine",
+            "ledger",
+            "task",
+            "telemetry",
+        ],
+    ),
     (
         "testing",
         &[

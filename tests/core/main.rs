@@ -9,6 +9,8 @@ mod membership;
 mod metrics;
 mod middleware;
 mod moving;
+#[cfg(feature = "resp")]
+mod resp;
 mod series;
 mod source_files;
 mod testing;

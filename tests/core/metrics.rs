@@ -76,6 +76,10 @@ fn recorded() -> Metrics {
     metrics.members(1);
     metrics.pauses(1);
     metrics.audit_skipped();
+    metrics.resp_connections(1);
+    metrics.resp_refused("max_connections");
+    metrics.resp_commands("get").inc();
+    metrics.resp_errors("get").inc();
     metrics.audited("start", 1);
     metrics
 }

@@ -1,0 +1,291 @@
+//! From a command to its reply.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::auth::Scope;
+use super::batch;
+use super::command::{Command, Control, Registry, Run, unknown, wrong_arity};
+use super::control;
+use super::counters::Counters;
+use super::door::Door;
+use super::introspection;
+use super::keyed::Keyed;
+use super::parser::Args;
+use super::reply::Reply;
+use super::session::{Queued, Session};
+use super::transactions;
+
+/// Most work in a batch: a key is 1, a value to read 16.
+const BATCH_WEIGHT: usize = 1024;
+
+/// Capacity that is kept for replies.
+const REPLIES_KEPT: usize = 4096;
+
+/// Carries out the commands of a connection.
+pub struct Dispatch {
+    /// The state of the connection.
+    pub session: Session,
+    door: Arc<Door>,
+    registry: &'static Registry,
+    counters: Arc<Counters>,
+    /// Commands that wait for a commit, and replies that wait for those before them.
+    batch: Vec<(usize, Queued)>,
+    weight: usize,
+    replies: Vec<u8>,
+}
+
+/// What became of a command.
+pub enum Accepted {
+    /// It is answered, or part of the batch.
+    Done,
+    /// It has to wait for the batch: this is its place in the table.
+    AfterBatch(usize),
+    /// Its reply.
+    Later(BoxFuture<'static, Reply>),
+    /// Its reply, for which the client may wait long.
+    Blocking(BoxFuture<'static, Reply>),
+    /// The connection ends.
+    End,
+}
+
+impl Dispatch {
+    /// Begins a connection.
+    pub fn new(
+        session: Session,
+        door: Arc<Door>,
+        registry: &'static Registry,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            session,
+            door,
+            registry,
+            counters,
+            batch: Vec::new(),
+            weight: 0,
+            replies: Vec::new(),
+        }
+    }
+
+    /// Takes a command: adds it to the batch if it is about tasks, and refuses it if it is wrong.
+    pub fn accept(&mut self, args: Args<'_>) -> Accepted {
+        let Some((index, command)) = self.registry.find(args.name()) else {
+            // A browser or a proxy of the network, abused to reach us: what follows is not meant as commands.
+            if super::command::is(args.name(), "post") || super::command::is(args.name(), "host:") {
+                return Accepted::End;
+            }
+            return self.refuse(None, unknown(args));
+        };
+        if let Some(error) = self.refusal(command, args) {
+            return self.refuse(Some(index), error);
+        }
+        let Run::Keyed(parse) = command.run else {
+            return Accepted::AfterBatch(index);
+        };
+        let queued = match parse(&self.door, args) {
+            Ok(keyed) => Queued::Keyed(keyed),
+            Err(error) => Queued::Answered(error),
+        };
+        match &mut self.session.transaction {
+            None => {
+                self.weight += weight(&queued);
+                self.batch.push((index, queued));
+            }
+            Some(transaction) => {
+                let reply = transaction.queue(queued);
+                self.counters.count(index, &reply);
+                self.answer(&reply);
+            }
+        }
+        Accepted::Done
+    }
+
+    /// Carries out a command that is not batched. The batch is finished.
+    pub async fn carry_out(&mut self, index: usize, args: Args<'_>) -> Accepted {
+        let registry = self.registry;
+        let command = &registry.all()[index];
+        let reply = match command.run {
+            Run::Keyed(_) => unreachable!("it is batched"),
+            Run::Now(answer) => {
+                let reply = answer(&mut self.session, &self.door, args);
+                match &mut self.session.transaction {
+                    None => reply,
+                    Some(transaction) => transaction.queue(Queued::Answered(reply)),
+                }
+            }
+            Run::Later(_) | Run::Blocking(_) if self.session.transaction.is_some() => {
+                self.break_transaction();
+                Reply::err(format_args!(
+                    "'{}' is not allowed between MULTI and EXEC",
+                    command.name
+                ))
+            }
+            Run::Later(begin) => {
+                self.counters.called(index);
+                return Accepted::Later(begin(&self.session, &self.door, args));
+            }
+            Run::Blocking(begin) => {
+                self.counters.called(index);
+                return Accepted::Blocking(begin(&self.session, &self.door, args));
+            }
+            Run::Control(control) => self.control(control, args).await,
+        };
+        self.counters.count(index, &reply);
+        self.answer(&reply);
+        match command.run {
+            Run::Control(Control::Quit) => Accepted::End,
+            _ => Accepted::Done,
+        }
+    }
+
+    /// Carries out the batch and answers it.
+    pub async fn finish_batch(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.weight = 0;
+        let mut places = Vec::with_capacity(batch.len());
+        let mut commands: Vec<Keyed> = Vec::with_capacity(batch.len());
+        for (index, queued) in batch {
+            match queued {
+                Queued::Keyed(keyed) => {
+                    commands.push(keyed);
+                    places.push((index, None));
+                }
+                Queued::Answered(reply) => places.push((index, Some(reply))),
+            }
+        }
+        let replies = match commands.is_empty() {
+            true => Vec::new(),
+            false => batch::run(&self.door, commands).await,
+        };
+        let mut replies = replies.into_iter();
+        for (index, known) in places {
+            let reply = known.or_else(|| replies.next());
+            let reply = reply.expect("one reply to one command");
+            self.counters.count(index, &reply);
+            self.answer(&reply);
+        }
+    }
+
+    /// True if the batch should grow no further.
+    pub fn is_batch_full(&self) -> bool {
+        self.weight >= BATCH_WEIGHT
+    }
+
+    /// Appends a reply.
+    pub fn answer(&mut self, reply: &Reply) {
+        reply.write(&mut self.replies, self.session.protocol);
+    }
+
+    /// Returns the replies that are not written yet.
+    pub fn replies(&self) -> &[u8] {
+        &self.replies
+    }
+
+    /// Forgets the replies, which are written.
+    pub fn clear_replies(&mut self) {
+        self.replies.clear();
+        self.replies.shrink_to(REPLIES_KEPT);
+    }
+
+    /// Returns the error for a command that the client may not call, or not now.
+    fn refusal(&self, command: &Command, args: Args<'_>) -> Option<Reply> {
+        let name = command.name;
+        if !command.takes(args.len()) {
+            return Some(wrong_arity(name));
+        }
+        match &self.session.user {
+            None if command.scope != Scope::Open => {
+                return Some(Reply::Error("NOAUTH Authentication required.".to_owned()));
+            }
+            Some(user) if !user.may(command.scope) => {
+                return Some(Reply::Error(format!(
+                    "NOPERM this user has no permissions to run the '{name}' command"
+                )));
+            }
+            _ => {}
+        }
+        let subscribes = ["subscribe", "unsubscribe", "psubscribe", "punsubscribe"].contains(&name);
+        if self.session.is_subscriber() && !subscribes && !["ping", "quit", "reset"].contains(&name)
+        {
+            return Some(Reply::err(format_args!(
+                "Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            )));
+        }
+        if self.session.transaction.is_some() && subscribes {
+            return Some(Reply::err(format_args!(
+                "'{name}' is not allowed between MULTI and EXEC"
+            )));
+        }
+        None
+    }
+
+    /// Answers with an error, after the batch. An open transaction is discarded.
+    fn refuse(&mut self, index: Option<usize>, error: Reply) -> Accepted {
+        self.break_transaction();
+        match (index, self.batch.is_empty()) {
+            (Some(index), false) => self.batch.push((index, Queued::Answered(error))),
+            (None, false) => self
+                .batch
+                .push((Counters::UNKNOWN, Queued::Answered(error))),
+            (index, true) => {
+                self.counters
+                    .count(index.unwrap_or(Counters::UNKNOWN), &error);
+                self.answer(&error);
+            }
+        }
+        Accepted::Done
+    }
+
+    fn break_transaction(&mut self) {
+        if let Some(transaction) = &mut self.session.transaction {
+            transaction.is_broken = true;
+        }
+    }
+
+    async fn control(&mut self, control: Control, args: Args<'_>) -> Reply {
+        let (session, door) = (&mut self.session, &self.door);
+        let is_in_transaction = session.transaction.is_some();
+        match control {
+            Control::Quit => Reply::OK,
+            Control::Reset => {
+                session.reset(door.users.without_auth());
+                Reply::Status("RESET")
+            }
+            Control::Auth | Control::Hello if is_in_transaction => {
+                self.break_transaction();
+                let name = String::from_utf8_lossy(args.name()).to_lowercase();
+                Reply::err(format_args!(
+                    "'{name}' is not allowed between MULTI and EXEC"
+                ))
+            }
+            Control::Auth => control::auth(session, door, args).await,
+            Control::Hello => control::hello(session, door, args).await,
+            Control::Multi => transactions::multi(session),
+            Control::Exec => transactions::exec(session, door).await,
+            Control::Discard => transactions::discard(session),
+            Control::Watch => transactions::watch(session, door, args).await,
+            Control::Unwatch => {
+                session.watched.clear();
+                Reply::OK
+            }
+            Control::Describe => introspection::describe(self.registry, args),
+        }
+    }
+}
+
+fn weight(queued: &Queued) -> usize {
+    match queued {
+        Queued::Answered(_) => 1,
+        Queued::Keyed(Keyed::Get(_)) => 16,
+        Queued::Keyed(keyed) => {
+            let mut keys = 0;
+            keyed.each_key(|_| keys += 1);
+            keys.max(1)
+        }
+    }
+}

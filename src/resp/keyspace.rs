@@ -1,0 +1,220 @@
+//! What the commands of a batch or transaction answer, and what becomes of the tasks. Pure: the ledger's rows go in,
+//! replies and wishes come out.
+//!
+//! A key exists from its creation until its task starts, while it waits for a retry, too. A task that runs has expired, as
+//! Redis sees it.
+
+use std::collections::HashMap;
+
+use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, OnlyIf, Set, When};
+use super::reply::Reply;
+use crate::client::Wish;
+use crate::ledger::{IfPending, SeriesRow};
+use crate::task::{Envelope, State, TaskKey, UnixMs};
+
+/// The tasks of a batch of commands.
+pub struct Keyspace<'a> {
+    now: UnixMs,
+    entries: Vec<Entry>,
+    index: HashMap<&'a TaskKey, usize>,
+}
+
+struct Entry {
+    /// The row has an arming that can be cancelled.
+    is_open: bool,
+    /// The row is running.
+    runs: bool,
+    task: Option<Present>,
+    wish: Wish,
+}
+
+/// A task that has not started.
+struct Present {
+    due: UnixMs,
+    due_at: UnixMs,
+    /// The payload column.
+    payload: Option<String>,
+}
+
+impl<'a> Keyspace<'a> {
+    /// Takes the rows of `keys`, in their order.
+    pub fn new(now: UnixMs, keys: &'a [TaskKey], rows: &[Option<SeriesRow>]) -> Self {
+        Self {
+            now,
+            entries: rows.iter().map(Entry::of).collect(),
+            index: keys.iter().zip(0..).collect(),
+        }
+    }
+
+    /// Returns what becomes of each task, in the order of the keys.
+    pub fn into_wishes(self) -> Vec<Wish> {
+        self.entries.into_iter().map(|entry| entry.wish).collect()
+    }
+
+    /// Carries out a command.
+    pub fn run(&mut self, command: &Keyed) -> Reply {
+        let now = self.now;
+        match command {
+            Keyed::Set(set) => self.set(set),
+            Keyed::Get(key) => match self.present(key) {
+                Some(task) => value(task),
+                None => Reply::Null,
+            },
+            Keyed::Exists(keys) => self.count(keys, |entry| entry.task.is_some()),
+            Keyed::Type(key) => Reply::Status(match self.present(key) {
+                Some(_) => "string",
+                None => "none",
+            }),
+            Keyed::Delete(keys) => self.count(keys, Entry::cancel),
+            Keyed::Cancel(keys) => {
+                let each = keys.iter().map(|key| match self.entry(key) {
+                    None => Reply::Null,
+                    Some(entry) => match (entry.cancel(), entry.runs) {
+                        (true, _) => Reply::Static("cancelled"),
+                        (false, true) => Reply::Static("running"),
+                        (false, false) => Reply::Null,
+                    },
+                });
+                Reply::Array(each.collect())
+            }
+            Keyed::Persist(key) => Reply::flag(self.entry(key).is_some_and(Entry::cancel)),
+            Keyed::Expire { key, expiry, only } => {
+                let due = match *expiry {
+                    Expiry::In(ms) => UnixMs(now.0.saturating_add(ms)),
+                    Expiry::At(ms) => UnixMs(ms),
+                    Expiry::Keep => return Reply::Int(0),
+                };
+                let changed = self.entry(key).is_some_and(|it| it.expire(due, *only, now));
+                Reply::flag(changed)
+            }
+            Keyed::Remaining {
+                key,
+                in_ms,
+                absolute,
+            } => {
+                let Some(task) = self.present(key) else {
+                    return Reply::Int(-2);
+                };
+                let ms = match absolute {
+                    true => task.due_at.0,
+                    false => (task.due_at.0 - now.0).max(0),
+                };
+                Reply::Int(if *in_ms { ms } else { (ms + 500) / 1000 })
+            }
+        }
+    }
+
+    fn set(&mut self, set: &Set) -> Reply {
+        let now = self.now;
+        let Some(index) = self.index.get(&set.key) else {
+            return Reply::err("the key of the command was not read");
+        };
+        let entry = &mut self.entries[*index];
+        let before = match set.get {
+            true => Some(entry.task.as_ref().map_or(Reply::Null, value)),
+            false => None,
+        };
+        let is_there = entry.task.is_some();
+        let stays = match set.when {
+            When::Always | When::Policy(IfPending::Move) => false,
+            When::Missing | When::Policy(IfPending::Keep) => is_there,
+            When::Present => !is_there,
+            When::Policy(IfPending::Refuse) => is_there || entry.runs,
+        };
+        if stays {
+            let kept = entry.task.as_ref().map(|task| Reply::Int(task.due_at.0));
+            let is_kept = set.when == When::Policy(IfPending::Keep);
+            return before.or(kept.filter(|_| is_kept)).unwrap_or(Reply::Null);
+        }
+        let due = match (set.expiry, &entry.task) {
+            (Expiry::In(ms), _) => UnixMs(now.0.saturating_add(ms)),
+            (Expiry::At(ms), _) => UnixMs(ms),
+            (Expiry::Keep, Some(task)) => task.due,
+            (Expiry::Keep, None) => return Reply::err(NEEDS_DUE_TIME),
+        };
+        entry.wish = Wish::Write(Box::new(set.task.clone()), due);
+        entry.task = Some(Present {
+            due,
+            due_at: due,
+            payload: set.task.payload_text().map(str::to_owned),
+        });
+        match (before, set.answers_due) {
+            (Some(before), _) => before,
+            (None, true) => Reply::Int(due.0),
+            (None, false) => Reply::OK,
+        }
+    }
+
+    fn entry(&mut self, key: &Key) -> Option<&mut Entry> {
+        let index = self.index.get(key.as_ref()?)?;
+        self.entries.get_mut(*index)
+    }
+
+    fn present(&mut self, key: &Key) -> Option<&Present> {
+        self.entry(key)?.task.as_ref()
+    }
+
+    fn count(&mut self, keys: &[Key], mut counts: impl FnMut(&mut Entry) -> bool) -> Reply {
+        let mut count = 0;
+        for key in keys {
+            count += i64::from(self.entry(key).is_some_and(&mut counts));
+        }
+        Reply::Int(count)
+    }
+}
+
+impl Entry {
+    fn of(row: &Option<SeriesRow>) -> Self {
+        let state = row.as_ref().map(|row| row.lookup.state);
+        let is_pending = matches!(state, Some(State::Pending | State::Waiting));
+        let task = row.as_ref().filter(|_| is_pending).map(|row| Present {
+            due: row.lookup.arming.due,
+            due_at: row.lookup.due_at,
+            payload: row.payload.clone(),
+        });
+        let runs = state == Some(State::Running);
+        Self {
+            is_open: is_pending || runs,
+            runs,
+            task,
+            wish: Wish::Keep,
+        }
+    }
+
+    /// Returns true if a task will not start because of this. A run that has begun goes on, but is the last.
+    fn cancel(&mut self) -> bool {
+        self.wish = match self.is_open {
+            true => Wish::Cancel,
+            false => Wish::Keep,
+        };
+        self.task.take().is_some()
+    }
+
+    fn expire(&mut self, due: UnixMs, only: OnlyIf, now: UnixMs) -> bool {
+        let Some(task) = &mut self.task else {
+            return false;
+        };
+        // Every task has a due time.
+        let refused =
+            only.none || (only.later && due <= task.due_at) || (only.earlier && due >= task.due_at);
+        if refused {
+            return false;
+        }
+        // As in Redis: an expiry in the past deletes the key.
+        if due <= now {
+            return self.cancel();
+        }
+        (task.due, task.due_at) = (due, due);
+        self.wish = match std::mem::replace(&mut self.wish, Wish::Keep) {
+            Wish::Write(task, _) => Wish::Write(task, due),
+            Wish::Keep | Wish::Move(_) | Wish::Cancel => Wish::Move(due),
+        };
+        true
+    }
+}
+
+/// The value that was set: the payload, or an empty text.
+fn value(task: &Present) -> Reply {
+    let payload = Envelope::open(task.payload.clone()).payload;
+    Reply::Text(payload.unwrap_or_default())
+}

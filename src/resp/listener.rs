@@ -1,0 +1,201 @@
+//! Accepts connections.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::commands::REGISTRY;
+use super::connection;
+use super::counters::Counters;
+use super::dispatch::Dispatch;
+use super::door::Door;
+use super::session::Session;
+use super::tls;
+use crate::client::TaskClient;
+use crate::config::RespConfig;
+use crate::telemetry::Metrics;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// Time for the handshake of TLS.
+const TLS_TIME: Duration = Duration::from_secs(10);
+
+/// Pause after an error of `accept`, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time for connections to end after a stop.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// Why the front door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The address cannot be used.
+    #[error(
+        "cannot listen on `{address}` (`resp.listen`; \"\" switches the front door off): {source}"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Certificate or key cannot be used.
+    #[error("{0}")]
+    Tls(String),
+    /// A password hash cannot be used.
+    #[error(
+        "hash of the password of `{user}` is invalid, expected one that `lapsed hash-password` prints"
+    )]
+    Password {
+        /// The user.
+        user: String,
+    },
+}
+
+/// The front door, open.
+pub struct Listener {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    door: Arc<Door>,
+    counters: Arc<Counters>,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Opens the front door of a configuration. `None` if that has no address for it.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(
+        config: &RespConfig,
+        tasks: TaskClient,
+        metrics: Arc<Metrics>,
+    ) -> Result<Option<Self>, OpenError> {
+        let Some(address) = config.listen else {
+            return Ok(None);
+        };
+        for user in &config.users {
+            if !super::auth::is_hash(user.password.expose()) {
+                let user = user.name.clone();
+                return Err(OpenError::Password { user });
+            }
+        }
+        let tls = config.tls.as_ref().map(tls::acceptor).transpose();
+        let tls = tls.map_err(OpenError::Tls)?;
+        let listener = listen(address).map_err(|source| OpenError::Listen { address, source })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| OpenError::Listen { address, source })?;
+        let door = Door::new(tasks, Arc::clone(&metrics), config.clone(), address);
+        Ok(Some(Self {
+            listener,
+            tls,
+            door: Arc::new(door),
+            counters: Arc::new(Counters::new(metrics, &REGISTRY)),
+            address,
+        }))
+    }
+
+    /// The address, with the port that was chosen if the configuration has 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` resolves. Then commands that have begun are answered, and connections are closed.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let closing = CancellationToken::new();
+        let connections = TaskTracker::new();
+        let room = Arc::new(Semaphore::new(self.door.config.max_connections));
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection to the front door");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+                self.door.metrics.resp_refused("max_connections");
+                connections.spawn(refuse(stream));
+                continue;
+            };
+            let (door, counters) = (Arc::clone(&self.door), Arc::clone(&self.counters));
+            let (tls, closing) = (self.tls.clone(), closing.clone());
+            connections.spawn(async move {
+                let count = |change: i64| {
+                    let connected = &door.connected;
+                    connected.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
+                    door.metrics.resp_connections(connected.load(Ordering::Relaxed));
+                };
+                count(1);
+                let ended = serve_one(stream, address, tls, &door, counters, closing).await;
+                count(-1);
+                if let Err(error) = ended {
+                    tracing::debug!(%error, client.address = %address, "a connection of the front door was lost");
+                }
+                drop(permit);
+            });
+        }
+        closing.cancel();
+        connections.close();
+        let _ = timeout(END_TIME, connections.wait()).await;
+    }
+}
+
+/// A dead peer is noticed by keep-alive, which accepted sockets inherit.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn serve_one(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    door: &Arc<Door>,
+    counters: Arc<Counters>,
+    closing: CancellationToken,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let id = door.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+    let session = Session::new(id, address, stream.local_addr()?, door.users.without_auth());
+    let dispatch = Dispatch::new(session, Arc::clone(door), &REGISTRY, counters);
+    match tls {
+        None => connection::serve(stream, dispatch, closing).await,
+        Some(tls) => {
+            let accepted = timeout(TLS_TIME, tls.accept(stream)).await;
+            let stream = accepted.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            connection::serve(stream, dispatch, closing).await
+        }
+    }
+}
+
+async fn refuse(mut stream: TcpStream) {
+    let error = b"-ERR max number of clients reached\r\n";
+    let _ = timeout(Duration::from_secs(1), stream.write_all(error)).await;
+}

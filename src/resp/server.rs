@@ -1,0 +1,191 @@
+//! Commands about the server.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::auth::Scope;
+use super::batch::failure;
+use super::command::{Command, Run, is, unknown_subcommand, wrong_arity};
+use super::door::{Door, REDIS_VERSION};
+use super::glob::Glob;
+use super::parser::Args;
+use super::reply::Reply;
+use super::session::Session;
+use crate::clock;
+
+const fn now(
+    name: &'static str,
+    arity: i32,
+    run: fn(&mut Session, &Door, Args<'_>) -> Reply,
+    usage: &'static str,
+    summary: &'static str,
+) -> Command {
+    Command {
+        name,
+        arity,
+        scope: Scope::Login,
+        run: Run::Now(run),
+        keys: (0, 0, 0),
+        summary,
+        usage,
+    }
+}
+
+/// The commands of this file.
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    now("info", -1, info, "[section [section ...]]", "Returns facts about the server. Tasks are not counted: see DBSIZE."),
+    now("config", -2, config, "GET parameter [parameter ...]", "Returns the parameters that clients ask for when they connect."),
+    now("time", 1, time, "", "Returns the ledger's time, by which tasks are due."),
+    now("role", 1, role, "", "Returns the replication role: always `master`, without replicas."),
+    Command { scope: Scope::Read, run: Run::Later(dbsize), ..now("dbsize", 1, time, "", "Counts the tasks that have not started.") },
+];
+
+fn info(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+    let wanted = |section: &str| {
+        let mut named = args.from(1);
+        args.len() == 1
+            || named.any(|name| {
+                is(name, section)
+                    || ["all", "default", "everything"]
+                        .iter()
+                        .any(|all| is(name, all))
+            })
+    };
+    let mut text = String::new();
+    let mut section = |name: &str, lines: &[(&str, String)]| {
+        if !wanted(name) {
+            return;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let _ = write!(text, "# {name}\r\n");
+        for (key, value) in lines {
+            let _ = write!(text, "{key}:{value}\r\n");
+        }
+    };
+    let uptime = door.since.elapsed().as_secs();
+    section(
+        "Server",
+        &[
+            ("redis_version", REDIS_VERSION.to_owned()),
+            ("redis_mode", "standalone".to_owned()),
+            ("server_name", "lapsed".to_owned()),
+            ("lapsed_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("os", std::env::consts::OS.to_owned()),
+            ("arch_bits", usize::BITS.to_string()),
+            ("process_id", std::process::id().to_string()),
+            ("run_id", door.run_id.clone()),
+            ("tcp_port", door.address.port().to_string()),
+            ("uptime_in_seconds", uptime.to_string()),
+            ("uptime_in_days", (uptime / 86_400).to_string()),
+        ],
+    );
+    section(
+        "Clients",
+        &[
+            (
+                "connected_clients",
+                door.connected.load(Ordering::Relaxed).to_string(),
+            ),
+            ("maxclients", door.config.max_connections.to_string()),
+        ],
+    );
+    section(
+        "Persistence",
+        &[
+            ("loading", "0".to_owned()),
+            ("async_loading", "0".to_owned()),
+        ],
+    );
+    section(
+        "Stats",
+        &[(
+            "total_connections_received",
+            door.accepted.load(Ordering::Relaxed).to_string(),
+        )],
+    );
+    section(
+        "Replication",
+        &[
+            ("role", "master".to_owned()),
+            ("connected_slaves", "0".to_owned()),
+            ("master_replid", door.run_id.clone()),
+        ],
+    );
+    section("Cluster", &[("cluster_enabled", "0".to_owned())]);
+    Reply::Verbatim(text)
+}
+
+fn config(_: &mut Session, door: &Door, args: Args<'_>) -> Reply {
+    let sub = args.get(1).unwrap_or_default();
+    if !is(sub, "GET") {
+        return match is(sub, "SET") {
+            true => Reply::err("CONFIG SET is not supported: change lapsed.toml"),
+            false => unknown_subcommand("config", sub),
+        };
+    }
+    if args.len() < 3 {
+        return wrong_arity("config|get");
+    }
+    let known = [
+        ("timeout", "0".to_owned()),
+        ("databases", "16".to_owned()),
+        ("maxclients", door.config.max_connections.to_string()),
+        ("appendonly", "yes".to_owned()),
+        ("appendfsync", "always".to_owned()),
+        ("save", String::new()),
+        ("replica-read-only", "yes".to_owned()),
+        ("slave-read-only", "yes".to_owned()),
+        ("notify-keyspace-events", String::new()),
+        ("maxmemory", "0".to_owned()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+    ];
+    let patterns: Vec<Glob> = args
+        .from(2)
+        .map(|pattern| Glob::new(&pattern.to_ascii_lowercase()))
+        .collect();
+    let asked = |name: &str| patterns.iter().any(|it| it.matches(name.as_bytes()));
+    let found = known.into_iter().filter(|(name, _)| asked(name));
+    Reply::Map(
+        found
+            .map(|(name, value)| (Reply::Static(name), Reply::Text(value)))
+            .collect(),
+    )
+}
+
+fn time(_: &mut Session, door: &Door, _: Args<'_>) -> Reply {
+    let ms = door.tasks.clock_now().0;
+    let micros = clock::wall_micros() % 1_000;
+    Reply::Array(vec![
+        Reply::Text((ms / 1_000).to_string()),
+        Reply::Text(((ms % 1_000).cast_unsigned() * 1_000 + micros).to_string()),
+    ])
+}
+
+fn role(_: &mut Session, _: &Door, _: Args<'_>) -> Reply {
+    Reply::Array(vec![
+        Reply::Static("master"),
+        Reply::Int(0),
+        Reply::Array(Vec::new()),
+    ])
+}
+
+fn dbsize(_: &Session, door: &Arc<Door>, _: Args<'_>) -> BoxFuture<'static, Reply> {
+    let door = Arc::clone(door);
+    async move {
+        match door.tasks.stats().await {
+            Ok(stats) => {
+                let count = stats.pending + stats.waiting;
+                Reply::Int(i64::try_from(count).unwrap_or(i64::MAX))
+            }
+            Err(error) => failure(&error),
+        }
+    }
+    .boxed()
+}

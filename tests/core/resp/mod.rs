@@ -1,0 +1,4 @@
+//! The front door for Redis clients, on the ledger in memory.
+
+mod door;
+mod scheduling;
