@@ -132,6 +132,8 @@ pub mod testing;
 pub mod timer;
 pub mod trace;
 
+#[cfg(feature = "sqlite")]
+pub use client::SqliteTaskClient;
 #[cfg(feature = "mysql")]
 pub use client::{AfterCommit, Cancelled, MysqlTaskClient};
 pub use client::{ClientError, IntoDue, IntoKey, IntoTask, Receipt, Task, TaskClient, TaskType};
@@ -140,8 +142,13 @@ pub use config::{Config, ConfigError};
 pub use engine::Engine;
 #[cfg(feature = "mysql")]
 pub use handler::MysqlTask;
+#[cfg(feature = "sqlite")]
+pub use handler::SqliteTask;
 pub use handler::{HandlerError, Handlers, Payload, State, TaskContext};
 pub use ledger::IfPending;
 #[cfg(feature = "mysql")]
 pub use ledger::TaskTransaction;
+#[cfg(feature = "sqlite")]
+#[doc(no_inline)]
+pub use rusqlite;
 pub use task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};

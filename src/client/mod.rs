@@ -7,6 +7,8 @@ mod batcher;
 mod cancel_where;
 mod changes;
 mod error;
+#[cfg(feature = "sqlite")]
+mod file_transactions;
 mod maintenance;
 mod pace;
 mod pauses;
@@ -34,6 +36,8 @@ use self::batcher::Batcher;
 pub use self::cancel_where::{CancelReport, WouldCancel};
 pub use self::changes::Wish;
 pub use self::error::ClientError;
+#[cfg(feature = "sqlite")]
+pub use self::file_transactions::SqliteTaskClient;
 pub use self::maintenance::DeadCount;
 pub use self::pace::Pace;
 pub use self::pruning::Pruning;
@@ -307,7 +311,14 @@ impl TaskClient {
     }
 
     async fn resolve(&self, tasks: Vec<(Task, Due)>) -> Result<Vec<NewTask>, ClientError> {
-        let now = self.now().await?;
+        self.resolve_at(self.now().await?, tasks)
+    }
+
+    fn resolve_at(
+        &self,
+        now: UnixMs,
+        tasks: Vec<(Task, Due)>,
+    ) -> Result<Vec<NewTask>, ClientError> {
         tasks
             .into_iter()
             .map(|(task, due)| {

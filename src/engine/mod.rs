@@ -175,6 +175,7 @@ impl Engine {
             background,
         } = self.wired;
         let lifecycle = &deps.lifecycle;
+        let _reserved = deps.ledger.reserve().await?;
         prepare(&deps, &background.pauses).await?;
 
         let tasks = TaskTracker::new();

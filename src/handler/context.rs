@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, HandlerError};
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 use crate::ledger::Lease;
 use crate::ledger::{Claim, Ledger};
 use crate::task::{
@@ -44,7 +44,10 @@ struct Run {
     trace: Option<Traceparent>,
     extensions: Extensions,
     lateness_ms: u64,
-    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "for transactions"))]
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "sqlite")),
+        expect(dead_code, reason = "for transactions")
+    )]
     ledger: Arc<dyn Ledger>,
     stopping: CancellationToken,
     concluded: OnceLock<Outcome>,
@@ -250,7 +253,7 @@ impl TaskContext {
 }
 
 /// Access for transactions of the handler.
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 impl TaskContext {
     /// Returns the next occurrence of the series after `now`.
     pub(super) fn following(&self, now: UnixMs) -> Option<UnixMs> {

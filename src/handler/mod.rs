@@ -7,6 +7,8 @@ mod error;
 mod exec;
 mod extensions;
 mod extract;
+#[cfg(feature = "sqlite")]
+mod file_transaction;
 mod function;
 mod handlers;
 mod log_target;
@@ -29,6 +31,8 @@ pub use context::TaskContext;
 pub use error::HandlerError;
 pub use extensions::Extensions;
 pub use extract::{Extension, FromRef, FromTask, Payload, State};
+#[cfg(feature = "sqlite")]
+pub use file_transaction::SqliteTask;
 pub use function::IntoHandler;
 pub use handlers::Handlers;
 pub use middleware::{Layers, Middleware, Next, Selection};

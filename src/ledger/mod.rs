@@ -11,7 +11,7 @@
 //! | [`Admin`] | operators, gauges |
 //! | [`Retention`] | the deletion of finished tasks |
 //! | [`Pauses`] | operators, the pause reader |
-//! | [`Transactions`] | handlers with transactions on the ledger's database |
+//! | [`Transactions`], [`FileTransactions`] | handlers with transactions on the ledger's database |
 //! | [`Transfers`](transfer::Transfers) | the move of tasks to another ledger |
 //!
 //! [`Ledger`] is all of them. It has three adapters, [`MysqlLedger`](mysql::MysqlLedger),
@@ -28,7 +28,11 @@ mod claim;
 mod claims;
 mod creation;
 mod due_scan;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod ending;
 mod error;
+#[cfg(feature = "sqlite")]
+mod file_transactions;
 mod lease_scan;
 mod listing;
 mod lookup;
@@ -66,7 +70,11 @@ pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::claims::Claims;
 pub use self::creation::{Created, IfPending, NewTask, RescheduleAnswer, Stands};
 pub use self::due_scan::{DuePage, DueScan, Known, NearScan, Upcoming, Window};
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub use self::ending::Ending;
 pub use self::error::LedgerError;
+#[cfg(feature = "sqlite")]
+pub use self::file_transactions::FileTransactions;
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::listing::{ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter};
 pub use self::lookup::{Lookup, Stamp};
@@ -83,9 +91,12 @@ pub use self::stats::{
     DetailedStats, DetailedStatsLimits, MethodStats, Percentiles, RECENT, Stats,
 };
 #[cfg(feature = "mysql")]
-pub use self::transactions::{Ending, TaskTransaction, TransactionError, Transactions};
+pub use self::transactions::{TaskTransaction, TransactionError, Transactions};
 pub use crate::clock::LedgerClock;
 use crate::task::UnixMs;
+
+/// The right of a daemon to use its ledger alone. Ends when it is dropped, and with the process.
+pub type Reservation = Box<dyn std::any::Any + Send + Sync>;
 
 /// A whole ledger: every seam, its clock and its health. Held by the engine and by [`TaskClient`](crate::TaskClient), which
 /// pass on the seam that a caller needs.
@@ -107,12 +118,27 @@ pub trait Ledger: Claims + Scans + Producer + Adoption + Admin + Retention + Pau
     /// Does not check that [pauses](Pauses::pauses) can be read.
     async fn check(&self) -> Result<(), LedgerError>;
 
+    /// Reserves the ledger for a daemon of this process, until the result is dropped. `None` if a ledger of this kind may have
+    /// several daemons.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] if another daemon has it.
+    async fn reserve(&self) -> Result<Option<Reservation>, LedgerError> {
+        Ok(None)
+    }
+
     /// Closes every connection, and waits for that. A later call opens others.
     async fn close(&self) {}
 
     /// Returns the seam for transactions of handlers, or `None` if this ledger is not in a database.
     #[cfg(feature = "mysql")]
     fn transactions(&self) -> Option<&dyn Transactions> {
+        None
+    }
+
+    /// Returns the seam for transactions of handlers, or `None` if this ledger is not in an SQLite file.
+    #[cfg(feature = "sqlite")]
+    fn file_transactions(&self) -> Option<&dyn FileTransactions> {
         None
     }
 }

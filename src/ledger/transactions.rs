@@ -3,28 +3,11 @@
 use async_trait::async_trait;
 use sqlx::MySqlTransaction;
 
-use super::{Lease, LedgerError};
-use crate::task::{Outcome, UnixMs};
+use super::{Ending, Lease, LedgerError};
+use crate::task::Outcome;
 
 /// A transaction on the ledger's database, begun by [`MysqlTask::begin`](crate::MysqlTask::begin).
 pub type TaskTransaction = MySqlTransaction<'static>;
-
-/// How a handler's transaction settles its task, if that was not cancelled during the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Done, or pending again under the next arming of a recurring task.
-    Complete {
-        /// Due time of that arming.
-        next: Option<UnixMs>,
-    },
-    /// Pending again under an arming that the handler chose.
-    Again {
-        /// The present, on the ledger's clock.
-        now: UnixMs,
-        /// Due time of that arming; not the due time of this run.
-        due: UnixMs,
-    },
-}
 
 /// Reason why a handler's transaction did not settle its task.
 #[derive(Debug, thiserror::Error)]

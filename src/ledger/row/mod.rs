@@ -7,6 +7,8 @@ mod claim;
 mod recurrence;
 mod series;
 mod settle;
+#[cfg(feature = "sqlite")]
+mod transaction;
 mod transfer;
 mod view;
 

@@ -6,12 +6,14 @@
 
 mod admin;
 mod adoption;
+mod backup;
 mod cancel;
 mod change;
 mod claims;
 mod detailed_stats;
 mod error;
 mod file;
+mod lock;
 mod pauses;
 mod producer;
 mod queries;
@@ -22,22 +24,28 @@ mod scans;
 mod schema;
 mod search;
 mod session;
+mod transactions;
+mod transfer;
 mod walk;
 mod writer;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+pub use self::backup::Backup;
 use self::file::DatabaseFile;
 use self::queries::Queries;
 use self::readers::Readers;
 pub use self::schema::Migrated;
 use self::session::Session;
+pub use self::transactions::SqliteTransaction;
 use self::writer::Writer;
-use super::{Ledger, LedgerError};
+use super::{FileTransactions, Ledger, LedgerError, Reservation};
 use crate::clock::{self, LedgerClock};
 use crate::config::{ConfigError, LedgerConfig};
 use crate::task::{TableName, UnixMs};
@@ -49,8 +57,12 @@ use crate::task::{TableName, UnixMs};
 pub struct SqliteLedger {
     file: DatabaseFile,
     clock: LedgerClock,
+    queries: Arc<Queries>,
     writer: Writer,
     readers: Readers,
+    /// Held by the transaction that writes. Transactions of this process wait for it in order of arrival, and only for other
+    /// processes by trying again.
+    turn: Arc<Mutex<()>>,
 }
 
 impl SqliteLedger {
@@ -70,9 +82,17 @@ impl SqliteLedger {
         let clock = LedgerClock::estimated_at(clock::wall());
         let queries = Arc::new(Queries::new(&table));
         let file = DatabaseFile { path, table };
+        let turn = Arc::new(Mutex::new(()));
         Ok(Self {
-            writer: Writer::new(file.clone(), Arc::clone(&queries), clock.clone()),
-            readers: Readers::new(file.clone(), queries, clock.clone()),
+            writer: Writer::new(
+                file.clone(),
+                Arc::clone(&queries),
+                clock.clone(),
+                Arc::clone(&turn),
+            ),
+            readers: Readers::new(file.clone(), Arc::clone(&queries), clock.clone()),
+            queries,
+            turn,
             file,
             clock,
         })
@@ -86,6 +106,18 @@ impl SqliteLedger {
         let file = self.file.clone();
         let migrated = spawn_blocking(move || schema::migrate(&file, dry_run)).await;
         migrated.expect("a migration does not panic")
+    }
+
+    /// Writes a copy of the database, as of one moment, to a file that must not exist. Daemons go on meanwhile.
+    ///
+    /// The file appears when the copy is complete, verified, and on the disk.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] says what is in the way.
+    pub async fn back_up(&self, to: PathBuf) -> Result<Backup, LedgerError> {
+        let file = self.file.clone();
+        let written = spawn_blocking(move || backup::back_up(&file, &to)).await;
+        written.expect("a backup does not panic")
     }
 
     /// Runs `verb` in a transaction. Returns after the commit.
@@ -123,6 +155,14 @@ impl Ledger for SqliteLedger {
         // Takes the lock of the file, so a file that cannot be written is noticed.
         self.write(|_| Ok(())).await?;
         self.read(|_| Ok(())).await
+    }
+
+    async fn reserve(&self) -> Result<Option<Reservation>, LedgerError> {
+        Ok(Some(Box::new(self.file.lock()?)))
+    }
+
+    fn file_transactions(&self) -> Option<&dyn FileTransactions> {
+        Some(self)
     }
 
     async fn close(&self) {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::file::{Access, DatabaseFile, FileIdentity};
 use super::queries::Queries;
@@ -77,15 +77,22 @@ pub(super) struct Writer {
     file: DatabaseFile,
     queries: Arc<Queries>,
     clock: LedgerClock,
+    turn: Arc<Mutex<()>>,
     thread: OnceLock<mpsc::Sender<Message>>,
 }
 
 impl Writer {
-    pub fn new(file: DatabaseFile, queries: Arc<Queries>, clock: LedgerClock) -> Self {
+    pub fn new(
+        file: DatabaseFile,
+        queries: Arc<Queries>,
+        clock: LedgerClock,
+        turn: Arc<Mutex<()>>,
+    ) -> Self {
         Self {
             file,
             queries,
             clock,
+            turn,
             thread: OnceLock::new(),
         }
     }
@@ -131,6 +138,7 @@ impl Writer {
                 file: self.file.clone(),
                 queries: Arc::clone(&self.queries),
                 clock: self.clock.clone(),
+                turn: Arc::clone(&self.turn),
                 open: None,
             };
             let thread = thread::Builder::new().name("lapsed-writer".to_owned());
@@ -154,6 +162,7 @@ struct WriterThread {
     file: DatabaseFile,
     queries: Arc<Queries>,
     clock: LedgerClock,
+    turn: Arc<Mutex<()>>,
     /// `None` before the first job and after an error.
     open: Option<Open>,
 }
@@ -185,6 +194,8 @@ impl WriterThread {
         messages: &mut mpsc::Receiver<Message>,
     ) -> Option<oneshot::Sender<()>> {
         let (mut jobs, mut close) = (vec![first], None);
+        let turn = Arc::clone(&self.turn);
+        let turn = turn.blocking_lock();
         let begun = Instant::now();
         let next = || match messages.try_recv().ok()? {
             _ if close.is_some() => None,
@@ -199,6 +210,7 @@ impl WriterThread {
             // Another connection may not have the error.
             self.open = None;
         }
+        drop(turn);
         for job in jobs {
             job.answer(result.clone());
         }
