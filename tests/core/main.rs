@@ -13,6 +13,7 @@ mod moving;
 mod resp;
 mod series;
 mod source_files;
+mod sqlite;
 mod testing;
 
 /// What this binary uses of `tests/support`.

@@ -28,6 +28,10 @@ pub(super) fn back_up(file: &DatabaseFile, to: &Path) -> Result<Backup, LedgerEr
     }
     let part = Part::create(to).map_err(|error| cannot(&error))?;
     let source = file.open(Access::Read)?;
+    // `VACUUM INTO` reads this database, and counts as a statement that writes.
+    source
+        .pragma_update(None, "query_only", false)
+        .map_err(|error| file.error(error))?;
     let text = part.path.to_str().ok_or_else(|| {
         refused(format!(
             "`{}` is not UTF-8, which SQLite expects",
