@@ -45,6 +45,23 @@ pub struct Reported {
     pub answer: oneshot::Sender<Settled>,
 }
 
+impl Ended {
+    /// A claimed task that no worker has received: it is given to another one, and no attempt is counted.
+    pub fn unreceived(claim: Claim, route: Route) -> Self {
+        let (answer, _) = oneshot::channel();
+        Self {
+            claim,
+            route,
+            outcome: Outcome::Interrupted,
+            result: None,
+            reported: Some(Reported {
+                worker: String::new(),
+                answer,
+            }),
+        }
+    }
+}
+
 /// The execute stage: runs claimed tasks.
 pub struct Executor {
     deps: Arc<Deps>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::takers::{Takers, Ticket};
-use super::{ClaimToken, Leased, PullQueues, TakenTasks};
+use super::takers::Ticket;
+use super::{ClaimToken, Leased, PullQueues, TakenTasks, Takers};
 use crate::config::PullConfig;
 use crate::engine::execute::{Ended, Executor};
 use crate::engine::queue::permits::Permits;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::PullQueues;
-use super::takers::Takers;
+use super::{PullQueues, Takers};
 use crate::timer::Cause;
 
 /// A queue stays with a daemon for this long after its last worker has left: the worker may come back for more.

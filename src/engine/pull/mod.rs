@@ -20,12 +20,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
 use self::outstanding::Outstanding;
-use self::takers::{Takers, Ticket};
+use self::takers::Ticket;
 use super::deps::Deps;
 use super::execute::{Ended, Reported};
 use super::queue::SignalQueue;
-use crate::handler::{Route, TaskContext};
-use crate::ledger::{Claim, Lease, Renewal, Settled};
+use crate::handler::TaskContext;
+use crate::ledger::{Lease, Renewal, Settled};
 use crate::task::{Failure, Outcome, RESULT_BYTES_MAX, RetryAdvice};
 use crate::timer::Cause;
 
@@ -59,6 +59,9 @@ struct Shared {
     /// Notified when the last taker of a queue has left.
     last_left: Notify,
 }
+
+/// The workers that wait for tasks of one queue.
+type Takers = takers::Takers<TakenTasks>;
 
 /// A task that a worker has.
 #[derive(Debug, Clone)]
@@ -291,7 +294,7 @@ impl PullQueues {
                     continue;
                 };
                 let route = deps.router.settling(&claim.key);
-                let ended = Ended::released(claim, route);
+                let ended = Ended::unreceived(claim, route);
                 if settlements.send(ended).await.is_err() {
                     return;
                 }
@@ -313,23 +316,6 @@ impl PullQueues {
     fn takers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Takers>>> {
         let takers = self.0.takers.lock();
         takers.expect("nothing panics while holding it")
-    }
-}
-
-impl Ended {
-    /// A claim that goes back to pending: no worker has received its task. Another taker gets it.
-    fn released(claim: Claim, route: Route) -> Self {
-        let (answer, _) = oneshot::channel();
-        Self {
-            claim,
-            route,
-            outcome: Outcome::Interrupted,
-            result: None,
-            reported: Some(Reported {
-                worker: String::new(),
-                answer,
-            }),
-        }
     }
 }
 

@@ -6,34 +6,33 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::TakenTasks;
 use crate::engine::queue::demand::Demand;
 
-/// The takers that wait for tasks of one queue.
-pub struct Takers {
+/// The takers that wait for tasks of one queue. Each gets a `T`.
+pub struct Takers<T> {
     pub demand: Arc<Demand>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Waiting<T>>,
 }
 
-struct Waiting {
+struct Waiting<T> {
     next: u64,
     /// By arrival.
-    tickets: BTreeMap<u64, Ticket>,
+    tickets: BTreeMap<u64, Ticket<T>>,
     /// When a worker asked last.
     asked: Instant,
 }
 
 /// A taker that waits.
-pub struct Ticket {
+pub struct Ticket<T> {
     /// Maximum number of tasks.
     pub count: usize,
     /// Name of the worker; may be empty.
     pub worker: Arc<str>,
     /// Hands the tasks over.
-    pub give: oneshot::Sender<TakenTasks>,
+    pub give: oneshot::Sender<T>,
 }
 
-impl Takers {
+impl<T> Takers<T> {
     /// No takers yet.
     pub fn new(demand: Arc<Demand>) -> Self {
         Self {
@@ -47,7 +46,7 @@ impl Takers {
     }
 
     /// Adds a taker behind the others. It leaves when the guard is dropped.
-    pub fn join(self: &Arc<Self>, ticket: Ticket) -> Place {
+    pub fn join(self: &Arc<Self>, ticket: Ticket<T>) -> Place<T> {
         let count = ticket.count;
         let mut waiting = self.waiting();
         let number = waiting.next;
@@ -62,7 +61,7 @@ impl Takers {
     }
 
     /// Removes the first taker, which gets tasks now. `None` if none waits.
-    pub fn next(&self) -> Option<Ticket> {
+    pub fn next(&self) -> Option<Ticket<T>> {
         let mut waiting = self.waiting();
         let (_, ticket) = waiting.tickets.pop_first()?;
         waiting.asked = Instant::now();
@@ -83,7 +82,7 @@ impl Takers {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
         self.waiting
             .lock()
             .expect("nothing panics while holding the takers")
@@ -91,12 +90,12 @@ impl Takers {
 }
 
 /// The place of a taker among the others. Dropping it gives the place up.
-pub struct Place {
-    takers: Arc<Takers>,
+pub struct Place<T> {
+    takers: Arc<Takers<T>>,
     number: u64,
 }
 
-impl Drop for Place {
+impl<T> Drop for Place<T> {
     fn drop(&mut self) {
         self.takers.leave(self.number);
     }

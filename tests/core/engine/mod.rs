@@ -11,6 +11,7 @@ mod outages;
 mod outcomes;
 mod pauses;
 mod probing;
+mod pull;
 mod retention;
 pub mod rig;
 mod runs;

@@ -3,5 +3,6 @@
 mod adoption;
 mod audits;
 mod pruning;
+mod pulling;
 mod rig;
 mod sharing;
