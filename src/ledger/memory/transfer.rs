@@ -14,7 +14,7 @@ impl Transfers for MemoryLedger {
         Some(format!("memory {:p}", &raw const self.table))
     }
 
-    async fn rows(
+    async fn whole_rows(
         &self,
         which: Rows,
         after: Option<MovePlace>,

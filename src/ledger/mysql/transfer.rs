@@ -23,7 +23,7 @@ impl Transfers for MysqlLedger {
         self.identity.get().cloned()
     }
 
-    async fn rows(
+    async fn whole_rows(
         &self,
         which: Rows,
         after: Option<MovePlace>,

@@ -20,7 +20,7 @@ impl Transfers for SqliteLedger {
         Some(format!("{identity:?} {}", self.file.table))
     }
 
-    async fn rows(
+    async fn whole_rows(
         &self,
         which: Rows,
         after: Option<MovePlace>,

@@ -127,7 +127,7 @@ pub trait Transfers: Ledger {
     fn identity(&self) -> Option<String>;
 
     /// Reads a page of whole rows.
-    async fn rows(
+    async fn whole_rows(
         &self,
         which: Rows,
         after: Option<MovePlace>,

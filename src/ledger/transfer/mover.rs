@@ -88,7 +88,7 @@ impl<'a> Mover<'a> {
         let mut plan = MovePlan::default();
         let mut after = None;
         loop {
-            let page = self.from.rows(Rows::Unfinished, after, BATCH).await?;
+            let page = self.from.whole_rows(Rows::Unfinished, after, BATCH).await?;
             let now = self.from.clock().now();
             plan.foreign += page.foreign;
             for task in &page.tasks {
@@ -111,7 +111,7 @@ impl<'a> Mover<'a> {
     pub async fn tidy(&mut self) -> Result<(), LedgerError> {
         let mut after = None;
         loop {
-            let page = self.to.rows(Rows::Unfinished, after, BATCH).await?;
+            let page = self.to.whole_rows(Rows::Unfinished, after, BATCH).await?;
             let held = page.tasks.iter().filter(|task| task.is_held());
             let keys: Vec<TaskKey> = held.map(|task| task.key().clone()).collect();
             let left = self.unstage_ended(keys).await?;
@@ -137,7 +137,7 @@ impl<'a> Mover<'a> {
         let mut left = Left::default();
         let mut after = None;
         loop {
-            let page = self.from.rows(Rows::Unfinished, after, BATCH).await?;
+            let page = self.from.whole_rows(Rows::Unfinished, after, BATCH).await?;
             let now = self.from.clock().now();
             left.foreign += page.foreign;
             left.later += page
@@ -172,7 +172,7 @@ impl<'a> Mover<'a> {
     ) -> Result<(), LedgerError> {
         let mut after = None;
         loop {
-            let page = self.from.rows(Rows::Finished, after, BATCH).await?;
+            let page = self.from.whole_rows(Rows::Finished, after, BATCH).await?;
             // A task that was moved is finished here only.
             let tasks: Vec<MovingTask> = page
                 .tasks

@@ -22,7 +22,7 @@ macro_rules! rules {
         }
 
         /// All rules of this topic, one after the other.
-        pub async fn every_rule(ledger: &impl lapsed::ledger::Ledger) {
+        pub async fn every_rule(ledger: &impl lapsed::ledger::transfer::Transfers) {
             $({
                 eprintln!("{}", stringify!($rule));
                 $rule(ledger).await;

@@ -27,7 +27,7 @@ const NOTE: &str = r#"{"moved_to":"there"}"#;
 async fn row_of(ledger: &impl Transfers, which: Rows, key: &TaskKey) -> MovingTask {
     let mut after = None;
     loop {
-        let page = ledger.rows(which, after, 7).await.unwrap();
+        let page = ledger.whole_rows(which, after, 7).await.unwrap();
         if let Some(found) = page.tasks.into_iter().find(|task| task.key() == key) {
             return found;
         }
