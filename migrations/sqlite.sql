@@ -42,4 +42,7 @@ CREATE TABLE "{table}_pauses" (
   reason     TEXT NOT NULL,
   PRIMARY KEY (kind, class, method)
 ) STRICT;
-CREATE TABLE "{table}_format" (version INTEGER NOT NULL) STRICT; -- one row
+CREATE TABLE "{table}_format" ( -- one row
+  version  INTEGER NOT NULL,
+  identity TEXT NOT NULL -- that no other ledger has
+) STRICT;

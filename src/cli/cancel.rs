@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use lapsed::client::{CancelReport, WouldCancel};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{CancelAnswer, CancelFilter, Claims, Ledger, Lookup};
+use lapsed::ledger::{CancelAnswer, CancelFilter, Lookup};
 use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;

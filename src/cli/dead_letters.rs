@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use lapsed::client::{ClientError, DeadCount, Pace};
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Admin, ListFilter, Pauses};
+use lapsed::ledger::ListFilter;
 use lapsed::task::{State, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde_json::json;

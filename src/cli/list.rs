@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Admin, ListCursor, ListFilter, Pauses, StateFilter};
+use lapsed::ledger::{ListCursor, ListFilter, StateFilter};
 use lapsed::task::{Due, Paused, ScheduleError, State, UnixMs};
 
 use super::filters::Filters;

@@ -7,9 +7,13 @@ use clap::Args;
 use lapsed::Config;
 use lapsed::ledger::migrate::{self, Method, Options, Progress, Step};
 use lapsed::ledger::mysql::MysqlLedger;
+#[cfg(feature = "sqlite")]
+use lapsed::ledger::{Ledger as _, sqlite::SqliteLedger};
 use serde_json::{Value, json};
 
 use super::output::Output;
+#[cfg(feature = "sqlite")]
+use super::usage;
 use lapsed::task::TableName;
 
 #[derive(Args)]
@@ -24,6 +28,10 @@ pub struct Migrate {
 
 impl Migrate {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        #[cfg(feature = "sqlite")]
+        if config.ledger.sqlite_file().is_some() {
+            return self.run_on_file(config, output).await;
+        }
         let ledger = MysqlLedger::new(&config.ledger)?;
         let table = ledger.table();
         let mut connection = ledger.connection().await.context("connect to the ledger")?;
@@ -67,6 +75,32 @@ impl Migrate {
             false => format!("table `{table}` is ready"),
         };
         let value = json!({ "table": table.as_str(), "dry_run": false, "steps": steps });
+        output.print(&value, text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Migrate {
+    /// Creates the file of a ledger in SQLite, and its tables.
+    async fn run_on_file(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+        if self.utf8mb4 {
+            return usage("`--utf8mb4` is for MySQL: a ledger in SQLite takes any character");
+        }
+        let ledger = SqliteLedger::new(&config.ledger)?;
+        let migrated = ledger.migrate(self.dry_run).await.context("migrate")?;
+        ledger.close().await;
+        let (table, statements) = (&config.ledger.table, migrated.statements);
+        let text = match (statements.is_empty(), self.dry_run) {
+            (true, _) => format!("table `{table}` is up to date"),
+            (false, true) => statements.join(";\n") + ";",
+            (false, false) => format!("table `{table}` is ready"),
+        };
+        let steps: Vec<Value> = statements
+            .iter()
+            .map(|statement| json!({ "sql": statement, "done": !self.dry_run }))
+            .collect();
+        let value = json!({ "table": table, "dry_run": self.dry_run, "steps": steps });
         output.print(&value, text)?;
         Ok(ExitCode::SUCCESS)
     }

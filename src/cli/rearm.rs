@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{DuePage, DueScan, Ledger as _, LedgerError, Scans as _, Window};
+use lapsed::ledger::{DuePage, DueScan, LedgerError, Window};
 use lapsed::task::{DELAY_MAX, KeyBuckets, UnixMs};
 use lapsed::timer::{Alarm, ArmMode, Armed, TimerError};
 use serde_json::json;

@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use lapsed::client::{NotArmed, Stands};
 use lapsed::compose::Adapters;
 use lapsed::config::Secret;
-use lapsed::ledger::Ledger;
+
 use lapsed::task::{Due, PAYLOAD_BYTES_MAX, SECRET_BYTES_MIN, TaskKey, Traceparent, UnixMs};
 use lapsed::{Config, IfPending, Receipt, Task};
 use serde_json::json;

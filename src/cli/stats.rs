@@ -9,8 +9,7 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Admin, DetailedStats, DetailedStatsLimits, MethodStats, Pauses};
+use lapsed::ledger::{DetailedStats, DetailedStatsLimits, Ledger, MethodStats};
 use lapsed::task::Pause;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,7 +41,7 @@ impl Stats {
     pub async fn run(self, config: &Config, output: Output) -> anyhow::Result<ExitCode> {
         let ledger = Adapters::new(config)?.ledger;
         let Some(every) = self.watch else {
-            let (stats, pauses) = look(&ledger).await?;
+            let (stats, pauses) = look(&*ledger).await?;
             show(output, &stats, &pauses)?;
             return Ok(ExitCode::SUCCESS);
         };
@@ -50,7 +49,7 @@ impl Stats {
         let watching = async {
             loop {
                 let asked = Instant::now();
-                let (stats, pauses) = look(&ledger).await?;
+                let (stats, pauses) = look(&*ledger).await?;
                 let took = asked.elapsed();
                 if !output.json {
                     begin_page()?;
@@ -67,7 +66,7 @@ impl Stats {
     }
 }
 
-async fn look(ledger: &MysqlLedger) -> anyhow::Result<(DetailedStats, Vec<Pause>)> {
+async fn look(ledger: &dyn Ledger) -> anyhow::Result<(DetailedStats, Vec<Pause>)> {
     let stats = ledger
         .detailed_stats(DetailedStatsLimits::default())
         .await?;

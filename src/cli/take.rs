@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use lapsed::compose::Adapters;
 use lapsed::engine::{TakeReport, TakenTask, Taker};
-use lapsed::ledger::{Admin as _, Ledger as _, ListFilter, Pauses as _, StateFilter, TaskRecord};
+use lapsed::ledger::{ListFilter, StateFilter, TaskRecord};
 use lapsed::task::{Arming, Paused, UnixMs};
 use lapsed::{Config, Handlers};
 use tokio::time::interval;

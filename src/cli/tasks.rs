@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use lapsed::compose::Adapters;
-use lapsed::ledger::{Admin, Ledger, ListFilter, Pauses, Producer, RescheduleAnswer, RunNowAnswer};
+use lapsed::ledger::{ListFilter, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::{KeyError, Paused, TaskKey};
 use lapsed::{Config, TaskClient};
 use serde::Serialize;

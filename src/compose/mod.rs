@@ -1,15 +1,19 @@
 //! The composition root of the library: the one place besides `main` that names concrete adapters.
 
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod adapters;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::sync::Arc;
 
-#[cfg(feature = "mysql")]
-pub use self::mysql::Adapters;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub use self::adapters::Adapters;
 #[cfg(feature = "cli")]
 #[doc(hidden)] // for the program
-pub use self::mysql::ledger_to_move;
+pub use self::adapters::ledger_to_move;
 #[cfg(feature = "cli")]
 pub(crate) use self::mysql::name_of;
 use crate::client::TaskClient;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::Secret;
 use super::reader::{Problems, Reader};
 use super::sections::without_stray_at;
+use super::{ConfigError, Secret, TimerKind};
 use crate::task::TableName;
 
 /// Schemes of ledgers on a server.
@@ -38,6 +38,23 @@ impl LedgerConfig {
     /// Without the third slash, the path is relative to the working directory.
     pub fn sqlite_file(&self) -> Option<PathBuf> {
         file_of(self.url.expose())
+    }
+
+    /// Refuses a timer in Redis for a ledger in a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says which timer fits.
+    pub(crate) fn check_timer(&self, timer: TimerKind) -> Result<(), ConfigError> {
+        match self.sqlite_file() {
+            Some(_) if timer.uses_redis() => Err(ConfigError::one(
+                "timer",
+                format!(
+                    "`{}` needs a ledger in MySQL or MariaDB, expected \"ledger_poll\" with a sqlite:// ledger",
+                    timer.as_str()
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

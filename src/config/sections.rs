@@ -121,14 +121,9 @@ pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let recurring = recurring::recurring(&mut root, &routes, p);
     let import = import::import(&mut root, p);
     if let (Some(timer), Some(ledger)) = (timer, &ledger)
-        && timer.uses_redis()
-        && ledger.sqlite_file().is_some()
+        && let Err(problem) = ledger.check_timer(timer)
     {
-        let expected = format!(
-            "`{}` needs a ledger in MySQL or MariaDB, expected `ledger_poll` with a `sqlite://` ledger",
-            timer.as_str()
-        );
-        p.add("timer", expected);
+        p.0.extend(problem.problems);
     }
     root.done(p);
     Some(Config {

@@ -6,7 +6,7 @@ use lapsed::client::Receipt;
 use lapsed::compose::Adapters;
 use lapsed::engine::{EngineError, Handle};
 use lapsed::handler::Router;
-use lapsed::{Config, Handlers, MysqlTaskClient};
+use lapsed::{Config, Handlers, TaskClient};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -17,7 +17,7 @@ use crate::support::wait::{DEADLINE, POLL, until};
 
 /// An engine in this process; dropped, it stops at once as if killed.
 pub struct Daemon {
-    pub tasks: MysqlTaskClient,
+    pub tasks: TaskClient,
     pub status: Handle,
     adapters: Adapters,
     router: Arc<Router>,

@@ -17,7 +17,6 @@ use lapsed::clock::{LedgerClock, wall_micros};
 use lapsed::compose::Adapters;
 use lapsed::engine::{Handle, Metrics};
 use lapsed::handler::{Handler, HandlerError};
-use lapsed::ledger::Ledger;
 use lapsed::{Config, Handlers, TaskContext};
 use tokio::io::AsyncBufReadExt;
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,14 +1,13 @@
 //! Environment of a benchmark: private servers, or the configured ones with a separate table and key prefix.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use lapsed::clock::wall_micros;
 use lapsed::compose::Adapters;
 use lapsed::config::{Secret, TimerKind};
-use lapsed::ledger::Ledger;
+use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::{Config, TaskClient, TaskKey};
 use sqlx::{AssertSqlSafe, MySqlConnection};
@@ -64,6 +63,8 @@ pub struct Environment {
     pub client: TaskClient,
     /// The same connections, for operations that a client does not have.
     pub adapters: Adapters,
+    /// The same ledger, for statements that it does not have.
+    server: MysqlLedger,
     private: Option<Private>,
     file: Option<PathBuf>,
     /// Environment variables of a daemon.
@@ -118,8 +119,9 @@ impl Environment {
             });
         }
         let adapters = Adapters::new(&config)?;
-        adapters.ledger.migrate().await.context("make the table")?;
-        let client: TaskClient = adapters.client().into();
+        let server = MysqlLedger::new(&config.ledger)?;
+        server.migrate().await.context("make the table")?;
+        let client = adapters.client();
         client.now().await.context("read the ledger's clock")?;
         let set = |name: &str, value: String| (format!("LAPSED__{name}"), value);
         let settings = vec![
@@ -134,6 +136,7 @@ impl Environment {
             config,
             client,
             adapters,
+            server,
             private,
             file,
             settings,
@@ -161,7 +164,7 @@ impl Environment {
         self.config.timer = timer;
         let before = std::mem::replace(&mut self.adapters, Adapters::new(&self.config)?);
         before.ledger.close().await;
-        self.client = self.adapters.client().into();
+        self.client = self.adapters.client();
         self.client.now().await.context("read the ledger's clock")?;
         let name = "LAPSED__TIMER";
         self.settings.retain(|(setting, _)| setting != name);
@@ -283,7 +286,7 @@ impl Environment {
 
     /// A connection to the ledger's database.
     pub async fn sql(&self) -> anyhow::Result<MySqlConnection> {
-        let connection = self.adapters.ledger.connection().await;
+        let connection = self.server.connection().await;
         connection.context("connect to the ledger's database")
     }
 
@@ -406,8 +409,8 @@ impl Environment {
                 .await
                 .with_context(|| format!("delete the keys `{prefix}*` of this measurement"))?;
         }
-        let ledger = Arc::clone(&self.adapters.ledger);
-        ledger.close().await;
+        self.adapters.ledger.close().await;
+        self.server.close().await;
         Ok(())
     }
 }

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use lapsed::client::{ClientError, NotArmed};
 use lapsed::config::RouteConfig;
-use lapsed::ledger::mysql::MysqlLedger;
-use lapsed::ledger::{Claims as _, LedgerError, Lookup};
+use lapsed::ledger::{Ledger, LedgerError, Lookup};
 use lapsed::task::{Due, TaskKey, UnixMs};
-use lapsed::{MysqlTaskClient, Receipt, Task};
+use lapsed::{Receipt, Task, TaskClient};
 
 use super::job::{Found, Job};
 use super::rules::Rules;
@@ -18,8 +17,8 @@ use crate::cli::progress::Progress;
 const ESTIMATE_MS: i64 = 1_000;
 
 pub struct Intake<'a> {
-    pub ledger: &'a MysqlLedger,
-    pub tasks: &'a MysqlTaskClient,
+    pub ledger: &'a dyn Ledger,
+    pub tasks: &'a TaskClient,
     pub rules: Rules<'a>,
     pub routes: &'a [RouteConfig],
     pub progress: &'a Progress,

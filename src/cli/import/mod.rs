@@ -28,7 +28,6 @@ use anyhow::Context;
 use clap::Args;
 use lapsed::Config;
 use lapsed::compose::Adapters;
-use lapsed::ledger::Ledger;
 
 use self::intake::Intake;
 use self::job::Job;
@@ -60,7 +59,7 @@ impl Import {
         let mut source = options.open(config, clock, now).await?;
         let progress = Progress::new(source.count().await?);
         let mut intake = Intake {
-            ledger: &adapters.ledger,
+            ledger: &*adapters.ledger,
             tasks: &tasks,
             rules: Rules::new(&config.import, options.source),
             routes: &config.routes,

@@ -130,7 +130,9 @@ fn statements(table: &TableName) -> Vec<String> {
         .join("\n")
         .replace("{table}", table.as_str());
     let created = text.split(';').map(str::trim).map(str::to_owned);
-    let version = format!("INSERT INTO \"{table}_format\" (version) VALUES ({FORMAT})");
+    let version = format!(
+        "INSERT INTO \"{table}_format\" (version, identity) VALUES ({FORMAT}, lower(hex(randomblob(16))))"
+    );
     created
         .filter(|statement| !statement.is_empty())
         .chain([version])

@@ -16,10 +16,11 @@ use crate::support::wait::until;
 async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
     let rig = Rig::new("adopt.enabled = false").await;
     let daemon = rig.listening_daemon().await;
+    let client = rig.client().await;
     let task = Task::from(key("Job@record@1"));
     let delay = Duration::from_millis(300);
     let mut tx = rig.sql.begin().await.unwrap();
-    let unarmed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
+    let unarmed = client.create_in(&mut tx, task, delay).await.unwrap();
     tx.rollback().await.unwrap();
     assert_eq!(rig.pttl("Job@record@1").await, -2);
     // Armed all the same, as a careless program might: its event leads to nothing.
@@ -38,12 +39,13 @@ async fn a_task_created_in_a_transaction_that_is_rolled_back_never_was() {
 #[tokio::test]
 async fn a_task_created_in_a_transaction_and_never_armed_runs_soon_after_it_is_due() {
     let rig = Rig::new("").await;
-    let daemon = rig.listening_daemon().await;
+    let _daemon = rig.listening_daemon().await;
+    let client = rig.client().await;
     let mut tx = rig.sql.begin().await.unwrap();
     for (number, delay) in [0, 200, 1_000, 3_000].into_iter().enumerate() {
         let task = Task::from(key(&format!("Job@record@{number}")));
         let delay = Duration::from_millis(delay);
-        let _never_armed = daemon.tasks.create_in(&mut tx, task, delay).await.unwrap();
+        let _never_armed = client.create_in(&mut tx, task, delay).await.unwrap();
     }
     tx.commit().await.unwrap();
     rig.until_done(4).await;
@@ -86,13 +88,14 @@ async fn a_task_can_complete_and_create_the_next_one_together() {
 async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
+    let client = rig.client().await;
     daemon.has_audited().await; // or it arms the key again
     for name in ["Job@record@kept", "Job@record@off"] {
         daemon.create(name, 1_500).await;
     }
     let mut tx = rig.sql.begin().await.unwrap();
     let kept = key("Job@record@kept");
-    let kept = daemon.tasks.cancel_in(&mut tx, &kept).await.unwrap();
+    let kept = client.cancel_in(&mut tx, &kept).await.unwrap();
     assert_eq!(kept.answer(), CancelAnswer::Cancelled);
     tx.rollback().await.unwrap();
     assert!(
@@ -102,7 +105,7 @@ async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
 
     let mut tx = rig.sql.begin().await.unwrap();
     let off = key("Job@record@off");
-    let off = daemon.tasks.cancel_in(&mut tx, &off).await.unwrap();
+    let off = client.cancel_in(&mut tx, &off).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(off.disarm().await, CancelAnswer::Cancelled);
     assert_eq!(rig.pttl("Job@record@off").await, -2);
@@ -114,7 +117,7 @@ async fn a_task_called_off_in_a_transaction_is_off_if_that_commits() {
     rig.each_ran_once(1).await;
     let unknown = key("Job@record@unknown");
     let mut tx = rig.sql.begin().await.unwrap();
-    let unknown = daemon.tasks.cancel_in(&mut tx, &unknown).await.unwrap();
+    let unknown = client.cancel_in(&mut tx, &unknown).await.unwrap();
     assert_eq!(unknown.answer(), CancelAnswer::Unknown);
 }
 
@@ -123,14 +126,11 @@ async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
     let rig = Rig::new("").await;
     let mut gated = gated();
     let daemon = rig.daemon_with(gated.handlers);
+    let client = rig.client().await;
     daemon.create("Job@run", 0).await;
     gated.entered.recv().await.unwrap();
     let mut tx = rig.sql.begin().await.unwrap();
-    let off = daemon
-        .tasks
-        .cancel_in(&mut tx, &key("Job@run"))
-        .await
-        .unwrap();
+    let off = client.cancel_in(&mut tx, &key("Job@run")).await.unwrap();
     assert_eq!(off.answer(), CancelAnswer::Running);
     tx.rollback().await.unwrap();
     gated.go.notify_one();
@@ -142,10 +142,10 @@ async fn whoever_calls_off_a_task_in_a_transaction_hears_that_it_runs() {
 async fn a_task_being_called_off_does_not_start_before_that_is_decided() {
     let rig = Rig::new("").await;
     let daemon = rig.listening_daemon().await;
+    let client = rig.client().await;
     let due = daemon.create("Job@record@1", 700).await.due();
     let mut tx = rig.sql.begin().await.unwrap();
-    let off = daemon
-        .tasks
+    let off = client
         .cancel_in(&mut tx, &key("Job@record@1"))
         .await
         .unwrap();

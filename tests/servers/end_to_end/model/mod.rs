@@ -20,7 +20,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lapsed::TaskClient;
 use lapsed::compose::Adapters;
-use lapsed::ledger::Admin;
 use lapsed::sandbox::PrivateRedis;
 use lapsed::task::State;
 use tokio::sync::RwLock;

@@ -1,7 +1,7 @@
 //! Carries out operations, and checks their answers.
 
 use lapsed::Due;
-use lapsed::ledger::{Admin, CancelAnswer, RescheduleAnswer, RunNowAnswer};
+use lapsed::ledger::{CancelAnswer, RescheduleAnswer, RunNowAnswer};
 use lapsed::task::State;
 
 use super::Trial;

@@ -1,0 +1,113 @@
+//! The adapters that a configuration selects.
+
+use std::sync::Arc;
+
+use crate::client::{ClientError, TaskClient};
+#[cfg(feature = "cli")]
+use crate::config::LedgerConfig;
+use crate::config::{Config, ConfigError};
+use crate::engine::{Engine, Parts};
+use crate::handler::{Handlers, Router};
+use crate::ledger::Ledger;
+#[cfg(feature = "cli")]
+use crate::ledger::mysql::MysqlLedger;
+#[cfg(all(feature = "cli", feature = "sqlite"))]
+use crate::ledger::sqlite::SqliteLedger;
+#[cfg(feature = "cli")]
+use crate::ledger::transfer::Transfers;
+use crate::limiter::RateLimiter;
+use crate::membership::Membership;
+use crate::telemetry::Metrics;
+use crate::timer::Timer;
+
+/// The adapters that a configuration selects. Creating them does no I/O.
+#[derive(Clone)]
+pub struct Adapters {
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The timer.
+    pub timer: Arc<dyn Timer>,
+    /// The membership.
+    pub membership: Arc<dyn Membership>,
+    /// The rate limiter.
+    pub limiter: Arc<dyn RateLimiter>,
+    /// Metrics that all adapters share.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Adapters {
+    /// Creates the adapters.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] for invalid URLs and names, and for a ledger that this build lacks.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        #[cfg(feature = "sqlite")]
+        if config.ledger.sqlite_file().is_some() {
+            return super::sqlite::adapters(config);
+        }
+        #[cfg(feature = "mysql")]
+        return Ok(super::mysql::adapters(config)?.0);
+        #[cfg(not(feature = "mysql"))]
+        Err(ConfigError::one(
+            "ledger.url",
+            "needs a build with the feature `mysql`".to_owned(),
+        ))
+    }
+
+    /// A producer on these adapters.
+    pub fn client(&self) -> TaskClient {
+        TaskClient::with_parts(Arc::clone(&self.ledger), Arc::clone(&self.timer))
+    }
+
+    /// Creates an engine on these adapters.
+    pub fn engine<S>(&self, config: &Config, handlers: Handlers<S>) -> Engine {
+        let parts = Parts {
+            ledger: Arc::clone(&self.ledger),
+            timer: Arc::clone(&self.timer),
+            membership: Arc::clone(&self.membership),
+            limiter: Arc::clone(&self.limiter),
+            router: Arc::new(Router::new(handlers, config)),
+            metrics: Arc::clone(&self.metrics),
+        };
+        Engine::with_parts(parts, config)
+    }
+}
+
+impl Engine {
+    /// Creates a daemon on the configured ledger and timer, with these handlers and the configured routes. Connects in
+    /// [`run_until`](Engine::run_until).
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] if the configuration is invalid.
+    pub fn new<S>(config: Config, handlers: Handlers<S>) -> Result<Self, ConfigError> {
+        Ok(Adapters::new(&config)?.engine(&config, handlers))
+    }
+}
+
+impl TaskClient {
+    /// Connects to the ledger and the timer of a configuration. Redis is connected when first used.
+    ///
+    /// # Errors
+    /// [`ClientError`]: an unusable configuration, or a ledger that cannot be reached or used.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(config: &Config) -> Result<Self, ClientError> {
+        let adapters = Adapters::new(config)?;
+        adapters.ledger.check().await?;
+        Ok(adapters.client())
+    }
+}
+
+/// Creates a ledger alone, for a move.
+///
+/// # Errors
+/// [`ConfigError`] for an invalid URL or table name.
+#[cfg(feature = "cli")]
+pub fn ledger_to_move(config: &LedgerConfig) -> Result<Arc<dyn Transfers>, ConfigError> {
+    #[cfg(feature = "sqlite")]
+    if config.sqlite_file().is_some() {
+        return Ok(Arc::new(SqliteLedger::new(config)?));
+    }
+    Ok(Arc::new(MysqlLedger::new(config)?))
+}
