@@ -28,8 +28,8 @@ impl TaskClient {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, ClientError> {
-        Ok(self.ledger.rows(keys).await?)
+    pub async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, ClientError> {
+        Ok(self.ledger.standing(keys).await?)
     }
 
     /// Reads tasks of different keys and changes them as `decide` says, in one transaction: nothing else changes them in

@@ -27,14 +27,8 @@ pub trait Producer: Send + Sync {
     /// Reads a row with its recurrence. `None` if the key has no row.
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError>;
 
-    /// Reads rows, in the order of `keys`.
-    async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
-        let mut rows = Vec::with_capacity(keys.len());
-        for key in keys {
-            rows.push(self.series(key).await?);
-        }
-        Ok(rows)
-    }
+    /// Reads the rows of keys, in their order. As [`series`](Self::series), for many.
+    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError>;
 
     /// Reads the rows of different keys, and changes them as `decide` says, in one transaction: nothing else changes them
     /// in between. Returns what was done, in the order of `keys`.
@@ -43,13 +37,9 @@ pub trait Producer: Send + Sync {
     /// All changes are made. Tasks run without being armed, as after [`create`](Self::create).
     async fn change(
         &self,
-        _keys: &[TaskKey],
-        _decide: Arc<Decide>,
-    ) -> Result<Vec<Changed>, LedgerError> {
-        Err(LedgerError::Invalid(
-            "this ledger cannot change several tasks in one transaction".to_owned(),
-        ))
-    }
+        keys: &[TaskKey],
+        decide: Arc<Decide>,
+    ) -> Result<Vec<Changed>, LedgerError>;
 
     /// Writes the row of a recurring task over `over`, the row as it was read, or a new row if that is `None`.
     ///

@@ -83,7 +83,7 @@ async fn attempt(door: &Door, commands: &[Keyed]) -> Result<Vec<Reply>, ClientEr
     if commands.iter().all(Keyed::only_reads) {
         let (now, rows) = match keys.is_empty() {
             true => (UnixMs(0), Vec::new()),
-            false => (door.tasks.now().await?, door.tasks.rows(&keys).await?),
+            false => (door.tasks.now().await?, door.tasks.standing(&keys).await?),
         };
         let mut keyspace = Keyspace::new(now, &keys, &rows);
         return Ok(commands.iter().map(|it| keyspace.run(it)).collect());

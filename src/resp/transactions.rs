@@ -79,7 +79,7 @@ pub async fn watch(session: &mut Session, door: &Door, args: Args<'_>) -> Reply 
     if keys.is_empty() {
         return Reply::OK;
     }
-    match door.tasks.rows(&keys).await {
+    match door.tasks.standing(&keys).await {
         Ok(rows) => {
             session.watched.extend(keys.into_iter().zip(rows));
             Reply::OK

@@ -36,7 +36,7 @@ impl Producer for MemoryLedger {
         Ok(self.table().of_key(key).map(|row| row.series(now)))
     }
 
-    async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
         let now = self.clock.now();
         let mut table = self.table();
         let mut read = |key| table.of_key(key).map(|row| row.series(now));

@@ -155,6 +155,14 @@ impl Conn {
         self.end(result)
     }
 
+    /// Runs a statement that cannot be prepared.
+    pub async fn command(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
+        let (connection, timeout) = self.begin();
+        let result = tokio::time::timeout(timeout, connection.execute(text)).await;
+        self.end(result)?;
+        Ok(())
+    }
+
     /// Takes the bare connection out of the pool, for work with its own deadline.
     pub fn detach(mut self) -> sqlx::MySqlConnection {
         self.lent.take().expect("present until dropped").detach()

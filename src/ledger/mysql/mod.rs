@@ -4,6 +4,7 @@ mod admin;
 mod adopt_many;
 mod adoption;
 mod cancel;
+mod change;
 mod charset;
 mod claim;
 mod claims;

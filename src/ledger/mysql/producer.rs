@@ -1,13 +1,15 @@
 //! Creation, rescheduling and cancellation by key.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::connection::{Conn, statement};
 use super::queries::{self, padded};
 use super::{BATCH_MAX, MysqlLedger, decode, retried};
 use crate::ledger::{
-    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Created, LedgerError, NewTask, Producer,
-    RescheduleAnswer, SeriesRow,
+    CancelAnswer, CancelCursor, CancelFilter, CancelPage, Changed, Created, Decide, LedgerError,
+    NewTask, Producer, RescheduleAnswer, SeriesRow,
 };
 use crate::task::{Arming, State, TaskKey, UnixMs};
 
@@ -28,6 +30,19 @@ impl Producer for MysqlLedger {
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
         self.now().await?;
         self.series_of(key).await
+    }
+
+    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+        self.now().await?;
+        self.standing_of(keys).await
+    }
+
+    async fn change(
+        &self,
+        keys: &[TaskKey],
+        decide: Arc<Decide>,
+    ) -> Result<Vec<Changed>, LedgerError> {
+        self.change_in_one(keys, decide).await
     }
 
     async fn write_series(

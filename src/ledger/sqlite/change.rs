@@ -9,8 +9,8 @@ use crate::ledger::row::Row;
 use crate::ledger::{Change, Changed, Decide, SeriesRow};
 use crate::task::TaskKey;
 
-/// As [`Producer::rows`](crate::ledger::Producer::rows).
-pub(super) fn rows(session: &Session<'_>, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>> {
+/// As [`Producer::standing`](crate::ledger::Producer::standing).
+pub(super) fn standing(session: &Session<'_>, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>> {
     let mut find = session.prepare(&session.queries.row_by_key)?;
     let mut read = |key: &TaskKey| {
         let found = one(&mut find, [key.as_str()])?;

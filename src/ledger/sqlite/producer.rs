@@ -35,9 +35,9 @@ impl Producer for SqliteLedger {
         .await
     }
 
-    async fn rows(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
         let keys = keys.to_vec();
-        self.read(move |session| change::rows(session, &keys)).await
+        self.read(move |session| change::standing(session, &keys)).await
     }
 
     async fn change(

@@ -10,7 +10,7 @@ use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter,
-    CancelPage, Claim, Claimant, Claims, Created, DetailedStats, DetailedStatsLimits, DuePage,
+    CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats, DetailedStatsLimits, DuePage,
     DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListFilter,
     ListPage, Lookup, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor,
     Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow,
@@ -258,6 +258,18 @@ impl Producer for Faulty {
 
     async fn series(&self, key: &TaskKey) -> Result<Option<SeriesRow>, LedgerError> {
         self.inner.series(key).await
+    }
+
+    async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
+        self.inner.standing(keys).await
+    }
+
+    async fn change(
+        &self,
+        keys: &[TaskKey],
+        decide: Arc<Decide>,
+    ) -> Result<Vec<Changed>, LedgerError> {
+        self.inner.change(keys, decide).await
     }
 
     async fn write_series(

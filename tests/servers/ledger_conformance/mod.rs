@@ -35,6 +35,7 @@ mod adopted_tasks;
 mod adoption;
 mod arming;
 mod cancelling;
+mod changes;
 mod claims;
 mod dead_letters;
 mod history;
@@ -76,5 +77,6 @@ mod in_mysql {
         survey::every_rule(ledger).await;
         pauses::every_rule(ledger).await;
         moving::every_rule(ledger).await;
+        changes::every_rule(ledger).await;
     }
 }

@@ -174,7 +174,22 @@ impl Queries {
             .replace("{rows}", &list(CREATE_ROW, n))
             .replace("{mark}", mark)
     }
+
+    /// Returns [`CREATE`] for `n` tasks without its upsert: a duplicate key (1062) means that a row exists.
+    pub fn insert(&self, n: usize) -> String {
+        let upsert = self.create(n, IfPending::Move);
+        let insert = upsert.split(ON_DUPLICATE).next();
+        insert.unwrap_or_default().to_owned()
+    }
+
+    /// Returns [`SERIES`] for `n` keys.
+    pub fn rows(&self, n: usize) -> String {
+        self.with_keys(&SERIES.replace("= ?", "IN ({keys})"), n)
+    }
 }
+
+/// Where the upsert begins to be more than an `INSERT`.
+const ON_DUPLICATE: &str = " ON DUPLICATE KEY UPDATE";
 
 fn list(item: &str, n: usize) -> String {
     let mut text = String::with_capacity(n * (item.len() + 2));

@@ -1,0 +1,182 @@
+//! Changes of several tasks in one transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lapsed::ledger::{Change, Changed, Ledger, NewTask, SeriesRow};
+use lapsed::task::{State, TaskKey, UnixMs};
+
+use crate::ledger_conformance::rig::{
+    LEASE, claim_due, create, create_at, in_ms, key, record, settle, state,
+};
+
+rules! {
+    rows_are_read_in_the_order_of_keys
+    all_changes_are_made_together
+    a_task_is_written_over_at_the_same_due_time
+    a_finished_arming_is_not_written_over
+    a_refused_change_changes_nothing_of_the_others
+    counting_up_in_parallel_loses_nothing
+    one_of_many_creates_a_missing_task
+}
+
+fn task(key: &TaskKey, due: UnixMs, payload: &str) -> Change {
+    Change::Write(Box::new(NewTask {
+        payload: Some(payload.to_owned()),
+        ..NewTask::new(key.clone(), due)
+    }))
+}
+
+async fn change(
+    ledger: &impl Ledger,
+    keys: &[TaskKey],
+    changes: Vec<Change>,
+) -> (Vec<Option<State>>, Vec<Changed>) {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    let decide = move |_, rows: &[Option<SeriesRow>]| {
+        let states = rows.iter();
+        let states = states.map(|row| row.as_ref().map(|row| row.lookup.state));
+        *sees.lock().unwrap() = states.collect();
+        changes.clone()
+    };
+    let changed = ledger.change(keys, Arc::new(decide)).await.unwrap();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    (seen, changed)
+}
+
+async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
+    let [one, none, other] = [3, 2, 1].map(|arg| key("read", arg));
+    let armings = [
+        create(ledger, &one, 60_000).await,
+        create(ledger, &other, 50_000).await,
+    ];
+    let rows = ledger.standing(&[one, none, other]).await.unwrap();
+    let found = rows.iter();
+    let found: Vec<_> = found.map(|row| row.as_ref().map(|row| row.lookup.arming)).collect();
+    assert_eq!(found, [Some(armings[0]), None, Some(armings[1])]);
+    assert!(ledger.standing(&[]).await.unwrap().is_empty());
+}
+
+async fn all_changes_are_made_together(ledger: &impl Ledger) {
+    let keys = ["new", "over", "moved", "gone", "kept", "none"].map(|arg| key("together", arg));
+    for key in &keys[1..5] {
+        create(ledger, key, 60_000).await;
+    }
+    let due = in_ms(ledger, 90_000).await;
+    let changes = vec![
+        task(&keys[0], due, "1"),
+        task(&keys[1], due, "2"),
+        Change::Move(due),
+        Change::Cancel,
+        Change::Keep,
+        Change::Cancel,
+    ];
+    let (seen, changed) = change(ledger, &keys, changes).await;
+    let pending = Some(State::Pending);
+    assert_eq!(seen, [None, pending, pending, pending, pending, None]);
+    for (index, payload) in [(0, Some("1")), (1, Some("2")), (2, None)] {
+        let record = record(ledger, &keys[index]).await;
+        assert_eq!((record.due, record.payload.as_deref()), (due, payload));
+        assert!(
+            matches!(changed[index], Changed::Armed(arming) if arming.to_string() == record.id),
+            "{index}"
+        );
+    }
+    assert_eq!(state(ledger, &keys[3]).await, State::Cancelled);
+    assert_eq!(state(ledger, &keys[4]).await, State::Pending);
+    let rest = [Changed::Cancelled, Changed::Kept, Changed::Kept];
+    assert_eq!(changed[3..], rest);
+}
+
+async fn a_task_is_written_over_at_the_same_due_time(ledger: &impl Ledger) {
+    let key = key("same_due", 1);
+    let due = in_ms(ledger, 60_000).await;
+    let before = create_at(ledger, &key, due).await.arming;
+    let keys = [key];
+    let (_, changed) = change(ledger, &keys, vec![task(&keys[0], due, "7")]).await;
+    assert_eq!(changed, [Changed::Armed(before)]);
+    let record = record(ledger, &keys[0]).await;
+    assert_eq!(record.payload.as_deref(), Some("7"));
+    assert_eq!((record.state, record.due), (State::Pending, due));
+}
+
+async fn a_finished_arming_is_not_written_over(ledger: &impl Ledger) {
+    let claim = claim_due(ledger, &key("finished", 1), LEASE).await;
+    settle(ledger, &claim, lapsed::task::Verdict::Complete).await;
+    let keys = [claim.key.clone()];
+    let due = claim.lease.arming.due;
+    change(ledger, &keys, vec![task(&keys[0], due, "7")]).await;
+    assert_eq!(state(ledger, &keys[0]).await, State::Done);
+    let later = UnixMs(due.0 + 60_000);
+    change(ledger, &keys, vec![task(&keys[0], later, "7")]).await;
+    assert_eq!(state(ledger, &keys[0]).await, State::Pending);
+}
+
+/// Running tasks are not moved.
+async fn a_refused_change_changes_nothing_of_the_others(ledger: &impl Ledger) {
+    let claim = claim_due(ledger, &key("running", 1), LEASE).await;
+    let keys = [claim.key.clone(), key("running", 2)];
+    let due = in_ms(ledger, 60_000).await;
+    let (seen, changed) =
+        change(ledger, &keys, vec![Change::Move(due), task(&keys[1], due, "1")]).await;
+    assert_eq!(seen, [Some(State::Running), None]);
+    assert_eq!(changed[0], Changed::Kept);
+    assert_eq!(state(ledger, &keys[0]).await, State::Running);
+    assert_eq!(state(ledger, &keys[1]).await, State::Pending);
+    change(ledger, &keys[..1], vec![Change::Cancel]).await;
+    assert!(record(ledger, &keys[0]).await.cancel_requested);
+}
+
+/// Each transaction reads the payload and writes the next number.
+async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
+    const TIMES: u32 = 8;
+    let keys = [key("count", 1)];
+    let due = in_ms(ledger, 600_000).await;
+    let start = NewTask {
+        payload: Some("0".to_owned()),
+        ..NewTask::new(keys[0].clone(), due)
+    };
+    ledger.create(&[start]).await.unwrap();
+    let once = || {
+        let key = keys[0].clone();
+        let next = move |_, rows: &[Option<SeriesRow>]| {
+            let row = rows[0].as_ref().unwrap();
+            let count: u32 = row.payload.as_ref().unwrap().parse().unwrap();
+            let due = UnixMs(row.lookup.arming.due.0 + 1);
+            vec![task(&key, due, &(count + 1).to_string())]
+        };
+        ledger.change(&keys, Arc::new(next))
+    };
+    let all = futures_util::future::join_all((0..TIMES).map(|_| once())).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    let record = record(ledger, &keys[0]).await;
+    assert_eq!(record.payload, Some(TIMES.to_string()));
+}
+
+/// Only the first sees that there is none.
+async fn one_of_many_creates_a_missing_task(ledger: &impl Ledger) {
+    let keys = [key("race", 1)];
+    let due = in_ms(ledger, 600_000).await;
+    let winners = Arc::new(AtomicU32::new(0));
+    let once = |number: i64| {
+        let (key, winners) = (keys[0].clone(), Arc::clone(&winners));
+        let won = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let sets = Arc::clone(&won);
+        let decide = move |_, rows: &[Option<SeriesRow>]| {
+            let is_missing = rows[0].is_none();
+            sets.store(is_missing, Ordering::Relaxed);
+            vec![match is_missing {
+                true => task(&key, UnixMs(due.0 + number), &number.to_string()),
+                false => Change::Keep,
+            }]
+        };
+        let keys = &keys;
+        async move {
+            ledger.change(keys, Arc::new(decide)).await.unwrap();
+            winners.fetch_add(u32::from(won.load(Ordering::Relaxed)), Ordering::Relaxed);
+        }
+    };
+    futures_util::future::join_all((0..8).map(once)).await;
+    assert_eq!(winners.load(Ordering::Relaxed), 1);
+}
