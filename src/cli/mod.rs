@@ -1,5 +1,7 @@
 //! Command line. Data goes to stdout, everything else to stderr.
 
+#[cfg(feature = "sqlite")]
+mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 mod bulk;
@@ -178,6 +180,13 @@ enum Command {
     /// tables `[[recurring]]` until no daemon runs on the configured ledger. With --follow, tasks that producers still
     /// create here are moved as they come, until Ctrl-C: change the producers meanwhile.
     Move(moving::Move),
+    /// Copy a ledger in an SQLite file, while daemons and producers use it
+    ///
+    /// The copy is of one moment. It appears under its name when it is complete, checked and on the disk. To restore it,
+    /// stop the daemon, delete the files of the ledger (with those that end in -wal and -shm), copy the backup to their
+    /// place, and start with `lapsed listen --hold-overdue`.
+    #[cfg(feature = "sqlite")]
+    Backup(backup::Backup),
     /// Diagnose the installation: servers, settings, permissions, clocks, table and expected lateness
     Doctor(doctor::Doctor),
     /// Benchmark this installation, or private servers started for the run
@@ -273,6 +282,8 @@ impl Cli {
             Command::Sweep => sweep::run(config, output).await,
             Command::Rearm(rearm) => rearm.run(&config, output).await,
             Command::Move(move_tasks) => move_tasks.run(&config, output).await,
+            #[cfg(feature = "sqlite")]
+            Command::Backup(backup) => backup.run(&config, output).await,
             Command::Doctor(doctor) => doctor.run(&config, source, output).await,
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(config, self.global.config, output).await,

@@ -11,6 +11,8 @@
 //! - Checks see what a daemon would see. Running daemons are known from their heartbeats in Redis.
 
 mod clocks;
+#[cfg(feature = "sqlite")]
+mod file;
 mod finding;
 mod ledger;
 mod redis;
@@ -42,6 +44,12 @@ const FIX_WITHIN: Duration = Duration::from_secs(4);
 /// Returns within 20 s, even if a server hangs.
 pub async fn examine(config: &Config) -> Report {
     let until = Instant::now() + SERVER_WITHIN;
+    #[cfg(feature = "sqlite")]
+    if config.ledger.sqlite_file().is_some() {
+        let mut of_file = Runner::new(until);
+        file::examine(config, &mut of_file).await;
+        return of_file.findings.into_iter().collect();
+    }
     let (mut of_redis, mut of_ledger) = (Runner::new(until), Runner::new(until));
     let (redis, ledger) = tokio::join!(
         redis::examine(config, &mut of_redis),
@@ -66,6 +74,10 @@ pub fn configuration(source: &ConfigSource) -> Finding {
 /// The only fix: missing notification flags are added to the present ones. The first finding reports the fix; the
 /// others report what is left to do.
 pub async fn fix(config: &Config) -> Report {
+    #[cfg(feature = "sqlite")]
+    if config.ledger.sqlite_file().is_some() {
+        return examine(config).await;
+    }
     let done = match timeout(FIX_WITHIN, redis::add_flags(config)).await {
         Ok(done) => done,
         Err(_) => Finding::error("fix", "redis did not answer, so the change is not certain")

@@ -12,6 +12,7 @@ mod change;
 mod claims;
 mod detailed_stats;
 mod error;
+mod facts;
 mod file;
 mod lock;
 mod pauses;
@@ -38,6 +39,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 pub use self::backup::Backup;
+pub use self::facts::FileFacts;
 use self::file::DatabaseFile;
 use self::queries::Queries;
 use self::readers::Readers;

@@ -1,0 +1,92 @@
+//! Checks of a ledger in an SQLite file: the file, its settings, its file system, and its backlog.
+
+mod judge;
+
+use super::Finding;
+use super::runner::{Runner, words};
+use super::units::{count, span};
+use crate::Config;
+use crate::ledger::sqlite::SqliteLedger;
+use crate::ledger::{Admin as _, Ledger as _, LedgerError};
+
+const REACHABLE: &str = "ledger.reachable";
+const INTEGRITY: &str = "ledger.integrity";
+const BACKLOG: &str = "ledger.backlog";
+
+/// Checks the file.
+pub(super) async fn examine(config: &Config, runner: &mut Runner) {
+    let ledger = match SqliteLedger::new(&config.ledger) {
+        Ok(ledger) => ledger,
+        Err(problem) => {
+            let finding = Finding::error(REACHABLE, words(&problem));
+            runner.add([finding.remedy("correct `[ledger]` in the configuration")]);
+            return;
+        }
+    };
+    examine_file(config, &ledger, runner).await;
+    // Bounded, since a connection may be stuck.
+    let _ = runner.bounded(ledger.close()).await;
+}
+
+async fn examine_file(config: &Config, ledger: &SqliteLedger, runner: &mut Runner) {
+    let facts = match runner.bounded(ledger.facts()).await {
+        Some(Ok(facts)) => facts,
+        Some(Err(error)) => return runner.add([unusable(&error)]),
+        None => {
+            let finding = Finding::error(REACHABLE, "the file did not answer in time");
+            let remedy = "look whether its file system hangs, or another process keeps it locked";
+            return runner.add([finding.remedy(remedy)]);
+        }
+    };
+    runner.add([Finding::ok(REACHABLE, config.ledger.url.to_string())]);
+    runner.add(judge::judge(&facts));
+    let integrity = match runner.bounded(ledger.quick_check()).await {
+        Some(Ok(None)) => Finding::ok(INTEGRITY, "every page is sound"),
+        Some(Ok(Some(problem))) => Finding::error(INTEGRITY, problem)
+            .remedy("stop the daemon, keep a copy of the files, and restore the latest backup"),
+        Some(Err(error)) => Finding::unknown(INTEGRITY, words(&error)),
+        None => Finding::note(
+            INTEGRITY,
+            "no damage found within 5 s; the rest of the file was not checked",
+        ),
+    };
+    runner.add([integrity]);
+    let backlog = async {
+        let waited = ledger.overdue_for().await?;
+        let counts = ledger.stats().await?;
+        Ok::<_, LedgerError>((waited, counts))
+    };
+    let backlog = match runner.bounded(backlog).await {
+        Some(Ok((_, counts))) if counts.overdue == 0 => Finding::ok(
+            BACKLOG,
+            format!(
+                "{} tasks are pending, none is overdue",
+                count(counts.pending)
+            ),
+        ),
+        Some(Ok((waited, counts))) => {
+            let found = format!(
+                "{} tasks are overdue, the oldest for {}",
+                count(counts.overdue),
+                span(waited)
+            );
+            Finding::note(BACKLOG, found)
+                .remedy("look whether a daemon runs, and whether `lapsed pauses` lists them")
+        }
+        Some(Err(error)) => Finding::unknown(BACKLOG, words(&error)),
+        None => Finding::unknown(BACKLOG, "it took too long"),
+    };
+    runner.add([backlog]);
+}
+
+fn unusable(error: &LedgerError) -> Finding {
+    let remedy = match error {
+        LedgerError::Unavailable { .. } => {
+            "find the process that keeps the file locked, or look at the disk"
+        }
+        _ => {
+            "create the table with `lapsed migrate`, or correct `ledger.url` and the rights of this user on the file and its directory"
+        }
+    };
+    Finding::error(REACHABLE, words(error)).remedy(remedy)
+}
