@@ -161,7 +161,7 @@ impl Settler {
             }
             alarms.extend(alarm);
             match ended.reported {
-                Some(reported) => self.answer(reported, &ended.claim, wrote),
+                Some(reported) => self.answer(reported, &ended.claim, verdict.as_ref(), wrote),
                 None => finished.push((ended, verdict)),
             }
         }
@@ -177,8 +177,20 @@ impl Settler {
 
     /// Tells the worker of a pulled task how its run was settled. The key is not in flight here: it was handed over,
     /// perhaps by another daemon.
-    fn answer(&self, reported: Reported, claim: &Claim, wrote: Option<Settled>) {
-        self.queue.forget_echoes([&claim.key]);
+    fn answer(
+        &self,
+        reported: Reported,
+        claim: &Claim,
+        verdict: Option<&Verdict>,
+        wrote: Option<Settled>,
+    ) {
+        let is_over = matches!(
+            verdict,
+            Some(Verdict::Complete | Verdict::CompleteWith(_) | Verdict::Bury(_))
+        );
+        if !is_over || wrote != Some(Settled::Applied) {
+            self.queue.forget_echoes([&claim.key]);
+        }
         if let Some(settled) = wrote {
             // The worker may have gone away: its run is settled all the same.
             let _ = reported.answer.send(settled);
