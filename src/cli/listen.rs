@@ -62,7 +62,7 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         "starting"
     );
     let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
-    let resp = serve_resp(&config, &adapters, stop_http.clone())?;
+    let resp = serve_resp(&config, &adapters, &handle, stop_http.clone())?;
     let helpers = [
         tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
         tokio::spawn(reload_on_hangup(router, handle.clone(), started, file)?),
@@ -130,6 +130,7 @@ async fn serve_http(
 fn serve_resp(
     config: &Config,
     adapters: &Adapters,
+    handle: &Handle,
     stop: CancellationToken,
 ) -> anyhow::Result<Option<JoinHandle<()>>> {
     let tasks = adapters.client().into();
@@ -137,6 +138,7 @@ fn serve_resp(
     let Some(listener) = lapsed::resp::Listener::open(&config.resp, tasks, metrics)? else {
         return Ok(None);
     };
+    let listener = listener.with_workers(handle.pull());
     tracing::info!(resp.address = %listener.address(), "serving Redis clients");
     Ok(Some(tokio::spawn(listener.serve(stop.cancelled_owned()))))
 }
@@ -145,6 +147,7 @@ fn serve_resp(
 fn serve_resp(
     config: &Config,
     _: &Adapters,
+    _: &Handle,
     _: CancellationToken,
 ) -> anyhow::Result<Option<JoinHandle<()>>> {
     if let Some(address) = config.resp.listen {

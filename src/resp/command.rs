@@ -42,6 +42,8 @@ pub enum Run {
     Keyed(fn(&Door, Args<'_>) -> Result<Keyed, Reply>),
     /// Answers later. Nothing else of the connection is answered before.
     Later(Begin),
+    /// Answers later. Neighbours of this kind run at the same time, so that the ledger writes them together.
+    Joined(Begin),
     /// As [`Later`](Self::Later), for a command that waits for something to happen: it is dropped if the client
     /// disconnects.
     Blocking(Begin),

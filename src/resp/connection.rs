@@ -192,6 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
         self.dispatch.clear_replies();
+        self.dispatch.session.handed.received();
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 
 use super::auth::Scope;
 use super::batch;
@@ -33,6 +33,8 @@ pub struct Dispatch {
     /// Commands that wait for a commit, and replies that wait for those before them.
     batch: Vec<(usize, Queued)>,
     weight: usize,
+    /// Commands that run together, before the batch.
+    joined: Vec<(usize, BoxFuture<'static, Reply>)>,
     replies: Vec<u8>,
 }
 
@@ -65,6 +67,7 @@ impl Dispatch {
             counters,
             batch: Vec::new(),
             weight: 0,
+            joined: Vec::new(),
             replies: Vec::new(),
         }
     }
@@ -81,8 +84,13 @@ impl Dispatch {
         if let Some(error) = self.refusal(command, args) {
             return self.refuse(Some(index), error);
         }
-        let Run::Keyed(parse) = command.run else {
-            return Accepted::AfterBatch(index);
+        let parse = match command.run {
+            Run::Keyed(parse) => parse,
+            Run::Joined(begin) if self.batch.is_empty() && self.session.transaction.is_none() => {
+                self.join(index, begin(&self.session, &self.door, args));
+                return Accepted::Done;
+            }
+            _ => return Accepted::AfterBatch(index),
         };
         let queued = match parse(&self.door, args) {
             Ok(keyed) => Queued::Keyed(keyed),
@@ -115,12 +123,18 @@ impl Dispatch {
                     Some(transaction) => transaction.queue(Queued::Answered(reply)),
                 }
             }
-            Run::Later(_) | Run::Blocking(_) if self.session.transaction.is_some() => {
+            Run::Later(_) | Run::Joined(_) | Run::Blocking(_)
+                if self.session.transaction.is_some() =>
+            {
                 self.break_transaction();
                 Reply::err(format_args!(
                     "'{}' is not allowed between MULTI and EXEC",
                     command.name
                 ))
+            }
+            Run::Joined(begin) => {
+                self.join(index, begin(&self.session, &self.door, args));
+                return Accepted::Done;
             }
             Run::Later(begin) => {
                 self.counters.called(index);
@@ -140,8 +154,22 @@ impl Dispatch {
         }
     }
 
+    fn join(&mut self, index: usize, reply: BoxFuture<'static, Reply>) {
+        self.weight += 1;
+        self.joined.push((index, reply));
+    }
+
     /// Carries out the batch and answers it.
     pub async fn finish_batch(&mut self) {
+        if !self.joined.is_empty() {
+            let joined = std::mem::take(&mut self.joined);
+            let (places, replies): (Vec<usize>, Vec<_>) = joined.into_iter().unzip();
+            for (index, reply) in places.into_iter().zip(join_all(replies).await) {
+                self.counters.count(index, &reply);
+                self.answer(&reply);
+            }
+            self.weight = 0;
+        }
         if self.batch.is_empty() {
             return;
         }
@@ -227,7 +255,7 @@ impl Dispatch {
     /// Answers with an error, after the batch. An open transaction is discarded.
     fn refuse(&mut self, index: Option<usize>, error: Reply) -> Accepted {
         self.break_transaction();
-        match (index, self.batch.is_empty()) {
+        match (index, self.batch.is_empty() && self.joined.is_empty()) {
             (Some(index), false) => self.batch.push((index, Queued::Answered(error))),
             (None, false) => self
                 .batch

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::auth::Users;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
+use crate::engine::PullQueues;
 use crate::task::{TaskKey, UnixMs};
 use crate::telemetry::Metrics;
 
@@ -20,6 +21,8 @@ pub const REDIS_VERSION: &str = "7.4.0";
 pub struct Door {
     /// The producer.
     pub tasks: TaskClient,
+    /// The pull queues of the engine, if one runs in this process.
+    pub workers: Option<PullQueues>,
     /// Who may connect.
     pub users: Users,
     /// The metrics.
@@ -49,6 +52,7 @@ impl Door {
     ) -> Self {
         Self {
             tasks,
+            workers: None,
             users: Users::new(&config.users),
             metrics,
             config,

@@ -69,7 +69,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
     match command.run {
         Run::Blocking(_) => flags.push("blocking"),
         Run::Now(_) => flags.push("fast"),
-        Run::Keyed(_) | Run::Later(_) | Run::Control(_) => {}
+        Run::Keyed(_) | Run::Later(_) | Run::Joined(_) | Run::Control(_) => {}
     }
     flags
 }

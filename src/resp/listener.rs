@@ -24,6 +24,7 @@ use super::session::Session;
 use super::tls;
 use crate::client::TaskClient;
 use crate::config::RespConfig;
+use crate::engine::PullQueues;
 use crate::telemetry::Metrics;
 
 /// Connections that the kernel keeps until they are accepted.
@@ -107,6 +108,14 @@ impl Listener {
             counters: Arc::new(Counters::new(metrics, &REGISTRY)),
             address,
         }))
+    }
+
+    /// Lets workers take tasks from the pull queues of an engine in this process.
+    #[must_use]
+    pub fn with_workers(mut self, queues: PullQueues) -> Self {
+        let door = Arc::get_mut(&mut self.door).expect("no connection shares it yet");
+        door.workers = Some(queues);
+        self
     }
 
     /// The address, with the port that was chosen if the configuration has 0.

@@ -20,6 +20,7 @@ mod dispatch;
 mod door;
 mod expiry;
 mod glob;
+mod handed;
 mod handshake;
 mod introspection;
 mod keyed;
@@ -35,6 +36,7 @@ mod session;
 mod strings;
 mod tls;
 mod transactions;
+mod workers;
 
 pub use self::auth::hash_password;
 pub use self::listener::{Listener, OpenError};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::auth::User;
+use super::handed::Handed;
 use super::keyed::Keyed;
 use super::reply::{Protocol, Reply};
 use crate::ledger::SeriesRow;
@@ -38,6 +39,8 @@ pub struct Session {
     pub transaction: Option<Transaction>,
     /// Keys of `WATCH`, with their rows as they were then.
     pub watched: Vec<(TaskKey, Option<SeriesRow>)>,
+    /// Tasks of a worker whose reply is not written yet.
+    pub handed: Handed,
 }
 
 /// Subscriptions. No message is ever published to them.
@@ -107,14 +110,15 @@ impl Session {
             subscriptions: Subscriptions::default(),
             transaction: None,
             watched: Vec::new(),
+            handed: Handed::default(),
         }
     }
 
     /// Goes back to the state of a new connection.
     pub fn reset(&mut self, user: Option<Arc<User>>) {
-        let since = self.since;
+        let (since, handed) = (self.since, self.handed.clone());
         *self = Self::new(self.id, self.address, self.local, user);
-        self.since = since;
+        (self.since, self.handed) = (since, handed);
     }
 
     /// True if RESP2 allows only commands about subscriptions.

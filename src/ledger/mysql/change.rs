@@ -33,9 +33,8 @@ impl MysqlLedger {
         let named: Vec<&TaskKey> = keys.iter().collect();
         self.refuse_unfit(&named).await?;
         let (ledger, keys) = (self.clone(), keys.to_vec());
-        let change = async move {
-            retried!(ledger, |conn| ledger.change_once(conn, &keys, &*decide))
-        };
+        let change =
+            async move { retried!(ledger, |conn| ledger.change_once(conn, &keys, &*decide)) };
         tokio::spawn(change).await.unwrap_or_else(|_| {
             Err(LedgerError::Unavailable {
                 message: "the runtime that was writing has ended".to_owned(),

@@ -37,7 +37,8 @@ impl Producer for SqliteLedger {
 
     async fn standing(&self, keys: &[TaskKey]) -> Result<Vec<Option<SeriesRow>>, LedgerError> {
         let keys = keys.to_vec();
-        self.read(move |session| change::standing(session, &keys)).await
+        self.read(move |session| change::standing(session, &keys))
+            .await
     }
 
     async fn change(

@@ -10,11 +10,11 @@ use lapsed::clock::LedgerClock;
 use lapsed::ledger::memory::MemoryLedger;
 use lapsed::ledger::{
     Admin, Adopted, Adoption, AdoptionRequest, CancelAnswer, CancelCursor, CancelFilter,
-    CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats, DetailedStatsLimits, DuePage,
-    DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger, LedgerError, ListFilter,
-    ListPage, Lookup, NearScan, NewTask, PauseAnswer, Pauses, Picked, Producer, Prune, PruneCursor,
-    Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention, RunNowAnswer, Scans, SeriesRow,
-    Settled, Settlement, TaskRecord, Upcoming, Window,
+    CancelPage, Changed, Claim, Claimant, Claims, Created, Decide, DetailedStats,
+    DetailedStatsLimits, DuePage, DuePlace, DueScan, FoundLease, Known, Lease, LeasePage, Ledger,
+    LedgerError, ListFilter, ListPage, Lookup, NearScan, NewTask, PauseAnswer, Pauses, Picked,
+    Producer, Prune, PruneCursor, Pruned, ReleaseAnswer, Renewal, RescheduleAnswer, Retention,
+    RunNowAnswer, Scans, SeriesRow, Settled, Settlement, TaskRecord, Upcoming, Window,
 };
 use lapsed::task::{Arming, KeyBuckets, Pause, Paused, Scope, State, TaskKey, UnixMs, Verdict};
 use tokio::time::Instant;

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use lapsed::engine::Metrics;
+use lapsed::engine::{Metrics, PullQueues};
 use lapsed::resp::Listener;
-use lapsed::{Config, Handlers, TaskClient};
+use lapsed::{Config, Engine, Handlers, TaskClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::support::wait::DEADLINE;
 
-/// A front door on a ledger in memory. No engine runs.
+/// A front door on a ledger in memory.
 pub struct Door {
     pub tasks: TaskClient,
     pub metrics: Arc<Metrics>,
@@ -28,12 +28,32 @@ impl Door {
 
     /// With these settings of `[resp]`.
     pub fn with(settings: &str) -> Self {
+        let (config, _, tasks) = Self::parts(settings);
+        Self::serve(&config, tasks, None)
+    }
+
+    /// On a running engine, with these routes.
+    pub fn working(routes: &str) -> Self {
+        let (config, engine, tasks) = Self::parts(routes);
+        let queues = engine.handle().pull();
+        tokio::spawn(engine.run_until(std::future::pending()));
+        Self::serve(&config, tasks, Some(queues))
+    }
+
+    fn parts(settings: &str) -> (Config, Engine, TaskClient) {
         let config = format!("[resp]\nlisten = '127.0.0.1:0'\n{settings}");
         let config = Config::from_toml(&config).unwrap();
-        let (_, tasks) = lapsed::in_memory(&config, Handlers::new());
+        let (engine, tasks) = lapsed::in_memory(&config, Handlers::new());
+        (config, engine, tasks)
+    }
+
+    fn serve(config: &Config, tasks: TaskClient, workers: Option<PullQueues>) -> Self {
         let metrics = Arc::new(Metrics::default());
         let listener = Listener::open(&config.resp, tasks.clone(), Arc::clone(&metrics));
-        let listener = listener.unwrap().unwrap();
+        let mut listener = listener.unwrap().unwrap();
+        if let Some(workers) = workers {
+            listener = listener.with_workers(workers);
+        }
         let address = listener.address();
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(listener.serve(async move {

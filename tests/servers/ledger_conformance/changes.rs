@@ -53,7 +53,9 @@ async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
     ];
     let rows = ledger.standing(&[one, none, other]).await.unwrap();
     let found = rows.iter();
-    let found: Vec<_> = found.map(|row| row.as_ref().map(|row| row.lookup.arming)).collect();
+    let found: Vec<_> = found
+        .map(|row| row.as_ref().map(|row| row.lookup.arming))
+        .collect();
     assert_eq!(found, [Some(armings[0]), None, Some(armings[1])]);
     assert!(ledger.standing(&[]).await.unwrap().is_empty());
 }
@@ -118,8 +120,12 @@ async fn a_refused_change_changes_nothing_of_the_others(ledger: &impl Ledger) {
     let claim = claim_due(ledger, &key("running", 1), LEASE).await;
     let keys = [claim.key.clone(), key("running", 2)];
     let due = in_ms(ledger, 60_000).await;
-    let (seen, changed) =
-        change(ledger, &keys, vec![Change::Move(due), task(&keys[1], due, "1")]).await;
+    let (seen, changed) = change(
+        ledger,
+        &keys,
+        vec![Change::Move(due), task(&keys[1], due, "1")],
+    )
+    .await;
     assert_eq!(seen, [Some(State::Running), None]);
     assert_eq!(changed[0], Changed::Kept);
     assert_eq!(state(ledger, &keys[0]).await, State::Running);

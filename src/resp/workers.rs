@@ -1,0 +1,278 @@
+//! Commands of pull workers: take tasks, and say how they ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::auth::Scope;
+use super::command::{Command, Run, integer, is, syntax_error};
+use super::door::Door;
+use super::parser::Args;
+use super::reply::Reply;
+use super::session::Session;
+use crate::engine::{ClaimToken, Leased, PullError, PullQueues, Report};
+use crate::ledger::Renewal;
+use crate::task::RetryAdvice;
+
+/// Most claims of one `LAPSED.RENEW`.
+const RENEW_MAX: usize = 512;
+
+const fn of_workers(
+    name: &'static str,
+    arity: i32,
+    run: Run,
+    usage: &'static str,
+    summary: &'static str,
+) -> Command {
+    Command {
+        name,
+        arity,
+        scope: Scope::Work,
+        run,
+        keys: (0, 0, 0),
+        summary,
+        usage,
+    }
+}
+
+/// The commands of this file.
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    of_workers("lapsed.take", -2, Run::Blocking(take), "queue [COUNT count] [BLOCK milliseconds] [WORKER name]",
+        "Takes tasks of a pull queue that are due, and leases them. Returns an array of maps, each with `claim`. BLOCK 0 waits without limit."),
+    of_workers("lapsed.done", -2, Run::Joined(done), "claim [RESULT json]",
+        "Completes a task."),
+    of_workers("lapsed.fail", -3, Run::Joined(fail), "claim error [PERMANENT | RETRYAFTER milliseconds]",
+        "Reports that a task failed. The retry policy of its route decides, unless an option does."),
+    of_workers("lapsed.snooze", 3, Run::Joined(snooze), "claim milliseconds",
+        "Has a task given out again after a delay. Not a failure."),
+    of_workers("lapsed.release", 2, Run::Joined(release), "claim",
+        "Gives a task back unused. No attempt is counted."),
+    of_workers("lapsed.renew", -2, Run::Later(renew), "claim [claim ...]",
+        "Extends leases by the visibility of their route. Returns OK for one claim, and for several 1 (extended), 0 (lost) or -1 (locked now) each."),
+];
+
+fn take(session: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let (asked, handed) = (Asked::read(args), session.handed.clone());
+    let queues = queues(door);
+    async move {
+        let taken = async {
+            let Asked {
+                queue,
+                count,
+                block,
+                worker,
+            } = asked?;
+            let taken = queues?.take(&queue, count, block, &worker).await;
+            taken.map_err(|error| failure(&error))
+        };
+        match taken.await {
+            Ok(taken) => {
+                let reply = Reply::Array(taken.tasks().iter().map(described).collect());
+                // Given back if the reply cannot be written.
+                handed.add(taken);
+                reply
+            }
+            Err(error) => error,
+        }
+    }
+    .boxed()
+}
+
+/// The arguments of `LAPSED.TAKE`.
+struct Asked {
+    queue: String,
+    count: usize,
+    /// `None` does not wait.
+    block: Option<Duration>,
+    worker: String,
+}
+
+impl Asked {
+    fn read(args: Args<'_>) -> Result<Self, Reply> {
+        let mut asked = Self {
+            queue: text(args.get(1))?,
+            count: 1,
+            block: None,
+            worker: String::new(),
+        };
+        let mut options = args.from(2);
+        while let Some(option) = options.next() {
+            let value = options.next().ok_or_else(syntax_error)?;
+            match option {
+                option if is(option, "COUNT") => {
+                    asked.count = usize::try_from(integer(value)?).unwrap_or(0);
+                }
+                option if is(option, "BLOCK") => asked.block = Some(block(value)?),
+                option if is(option, "WORKER") => asked.worker = text(Some(value))?,
+                _ => return Err(syntax_error()),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Reads the time to wait. As with Redis' own commands, 0 waits without limit.
+fn block(value: &[u8]) -> Result<Duration, Reply> {
+    match u64::try_from(integer(value)?) {
+        Ok(0) => Ok(Duration::MAX),
+        Ok(ms) => Ok(Duration::from_millis(ms)),
+        Err(_) => Err(Reply::err("timeout is negative")),
+    }
+}
+
+/// A task, with the members of the JSON that targets receive, and its claim.
+fn described(leased: &Leased) -> Reply {
+    let Leased { claim, task } = leased;
+    let key = task.key();
+    let optional = |text: Option<&str>| text.map_or(Reply::Null, |it| Reply::Text(it.to_owned()));
+    let args = key.args().map(|arg| Reply::Text(arg.to_owned()));
+    let mut members = vec![
+        ("id", Reply::Text(task.id())),
+        ("key", Reply::Text(key.as_str().to_owned())),
+        ("class", Reply::Text(key.class().to_owned())),
+        ("method", Reply::Text(key.method().to_owned())),
+        ("args", Reply::Array(args.collect())),
+        ("due", Reply::Text(task.due().to_string())),
+        ("attempt", Reply::Int(task.attempt().into())),
+        (
+            "lateness_ms",
+            Reply::Int(i64::try_from(task.lateness_ms()).unwrap_or(i64::MAX)),
+        ),
+        ("payload", optional(task.payload_json())),
+        ("tag", optional(task.tag())),
+        ("claim", Reply::Text(claim.to_string())),
+    ];
+    if let Some(trace) = task.traceparent() {
+        members.push(("traceparent", Reply::Text(trace.to_string())));
+    }
+    let members = members.into_iter();
+    Reply::Map(
+        members
+            .map(|(name, value)| (Reply::Static(name), value))
+            .collect(),
+    )
+}
+
+fn done(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let report = match (args.get(2), args.get(3), args.len()) {
+        (None, ..) => Ok(Report::Done { result: None }),
+        (Some(option), json @ Some(_), 4) if is(option, "RESULT") => {
+            text(json).map(|json| Report::Done { result: Some(json) })
+        }
+        _ => Err(syntax_error()),
+    };
+    settle(door, args, report)
+}
+
+fn fail(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let advice = match (args.get(3), args.get(4), args.len()) {
+        (None, ..) => Ok(RetryAdvice::ByPolicy),
+        (Some(option), None, 4) if is(option, "PERMANENT") => Ok(RetryAdvice::Never),
+        (Some(option), Some(ms), 5) if is(option, "RETRYAFTER") || is(option, "RETRY-AFTER") => {
+            delay(ms).map(RetryAdvice::After)
+        }
+        _ => Err(syntax_error()),
+    };
+    let report = advice.map(|advice| Report::Failed {
+        error: String::from_utf8_lossy(args.get(2).unwrap_or_default()).into_owned(),
+        advice,
+    });
+    settle(door, args, report)
+}
+
+fn snooze(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let report = delay(args.get(2).unwrap_or_default()).map(Report::Snoozed);
+    settle(door, args, report)
+}
+
+fn release(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    settle(door, args, Ok(Report::Released))
+}
+
+fn settle(
+    door: &Arc<Door>,
+    args: Args<'_>,
+    report: Result<Report, Reply>,
+) -> BoxFuture<'static, Reply> {
+    let (claim, queues) = (claim(args.get(1)), queues(door));
+    async move {
+        let settled = async {
+            let settled = queues?.settle(&claim?, report?).await;
+            settled.map_err(|error| failure(&error))
+        };
+        settled.await.map_or_else(|error| error, |_| Reply::OK)
+    }
+    .boxed()
+}
+
+fn renew(_: &Session, door: &Arc<Door>, args: Args<'_>) -> BoxFuture<'static, Reply> {
+    let claims: Result<Vec<ClaimToken>, Reply> = match args.len() - 1 {
+        1..=RENEW_MAX => args.from(1).map(|text| claim(Some(text))).collect(),
+        _ => Err(Reply::err(format_args!(
+            "expected at most {RENEW_MAX} claims"
+        ))),
+    };
+    let queues = queues(door);
+    async move {
+        let renewed = async {
+            let renewed = queues?.renew(&claims?).await;
+            renewed.map_err(|error| failure(&error))
+        };
+        match renewed.await {
+            Ok(one) if one.len() == 1 => match one[0] {
+                Renewal::Held => Reply::OK,
+                Renewal::Lost => Reply::Error("FENCED claim was lost".to_owned()),
+                Renewal::Locked => {
+                    Reply::Error("TRYAGAIN row is locked by another session".to_owned())
+                }
+            },
+            Ok(several) => Reply::Array(several.into_iter().map(number).collect()),
+            Err(error) => error,
+        }
+    }
+    .boxed()
+}
+
+fn number(renewal: Renewal) -> Reply {
+    Reply::Int(match renewal {
+        Renewal::Held => 1,
+        Renewal::Lost => 0,
+        Renewal::Locked => -1,
+    })
+}
+
+fn queues(door: &Door) -> Result<PullQueues, Reply> {
+    let queues = door.workers.clone();
+    queues.ok_or_else(|| Reply::err("no engine runs in this process"))
+}
+
+fn claim(text: Option<&[u8]>) -> Result<ClaimToken, Reply> {
+    let claim = std::str::from_utf8(text.unwrap_or_default()).unwrap_or_default();
+    claim.parse().map_err(Reply::err)
+}
+
+fn delay(ms: &[u8]) -> Result<Duration, Reply> {
+    let ms = u64::try_from(integer(ms)?);
+    ms.map(Duration::from_millis)
+        .map_err(|_| Reply::err("delay is negative"))
+}
+
+fn text(arg: Option<&[u8]>) -> Result<String, Reply> {
+    let text = std::str::from_utf8(arg.unwrap_or_default());
+    text.map(str::to_owned)
+        .map_err(|_| Reply::err("expected UTF-8"))
+}
+
+fn failure(error: &PullError) -> Reply {
+    match error {
+        PullError::Fenced(_) => Reply::Error(format!("FENCED {error}")),
+        PullError::NotYet | PullError::NotRunning => Reply::Error(format!("TRYAGAIN {error}")),
+        PullError::Ledger(ledger) if ledger.is_transient() => {
+            Reply::Error(format!("TRYAGAIN {error}"))
+        }
+        _ => Reply::err(error),
+    }
+}

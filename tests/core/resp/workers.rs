@@ -1,0 +1,263 @@
+//! Commands of pull workers.
+
+use std::time::Duration;
+
+use lapsed::TaskKey;
+use lapsed::task::State;
+use tokio::time::{sleep, timeout};
+
+use super::door::{Door, Wire};
+use crate::support::wait::DEADLINE;
+
+const MAIL: &str = "[[routes]]\nmatch = '^Mail@'\npull = { queue = 'mail', visibility = '10s' }\n";
+
+async fn due_now(door: &Door, key: &str) {
+    let key = TaskKey::parse(key).unwrap();
+    door.tasks.create(key, Duration::ZERO).await.unwrap();
+}
+
+/// Takes one task, and returns its claim.
+async fn claim(wire: &mut Wire) -> String {
+    let taken = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
+    claims(&taken).remove(0)
+}
+
+fn claims(taken: &str) -> Vec<String> {
+    let lines: Vec<&str> = taken.split("\r\n").collect();
+    let behind = |two: &[&str]| (two[0] == "claim").then(|| two[2].to_owned());
+    lines.windows(3).filter_map(behind).collect()
+}
+
+async fn state(door: &Door, key: &str) -> State {
+    let found = door.tasks.find(TaskKey::parse(key).unwrap()).await;
+    found.unwrap().unwrap().state
+}
+
+#[tokio::test]
+async fn a_worker_takes_a_task_and_completes_it() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    assert_eq!(
+        wire.says("SET Mail@send@7@x '{\"to\": 1.10}' PX 30").await,
+        "+OK"
+    );
+    let taken = wire
+        .says("LAPSED.TAKE mail COUNT 10 BLOCK 60000 WORKER w-1")
+        .await;
+    let members = [
+        ("key", "$13\r\nMail@send@7@x"),
+        ("class", "$4\r\nMail"),
+        ("method", "$4\r\nsend"),
+        ("args", "*2\r\n$1\r\n7\r\n$1\r\nx"),
+        ("attempt", ":1"),
+        ("payload", "$12\r\n{\"to\": 1.10}"),
+        ("tag", "$-1"),
+    ];
+    assert!(taken.starts_with("*1\r\n*22\r\n$2\r\nid\r\n"), "{taken}");
+    for (name, value) in members {
+        let expected = format!("${}\r\n{name}\r\n{value}\r\n", name.len());
+        assert!(taken.contains(&expected), "{name}: {taken}");
+    }
+    let claim = claims(&taken).remove(0);
+    let done = format!("LAPSED.DONE {claim} RESULT '[1]'");
+    assert_eq!(wire.says(&done).await, "+OK");
+    assert_eq!(wire.says(&done).await, "+OK", "it may be repeated");
+    let key = TaskKey::parse("Mail@send@7@x").unwrap();
+    let task = door.tasks.find(key).await.unwrap().unwrap();
+    assert_eq!(
+        (task.state, task.result.as_deref()),
+        (State::Done, Some("[1]"))
+    );
+}
+
+#[tokio::test]
+async fn with_resp3_a_task_is_a_map() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    wire.says("HELLO 3").await;
+    assert_eq!(wire.says("LAPSED.TAKE mail").await, "*0");
+    due_now(&door, "Mail@send").await;
+    let taken = wire.says("LAPSED.TAKE mail BLOCK 60000").await;
+    assert!(taken.starts_with("*1\r\n%11\r\n"), "{taken}");
+    assert!(taken.contains("payload\r\n_\r\n"), "{taken}");
+}
+
+#[tokio::test]
+async fn each_report_has_its_effect() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    for (report, options, expected) in [
+        ("FAIL", "'no such mailbox'", State::Waiting),
+        ("FAIL", "gone PERMANENT", State::Dead),
+        ("FAIL", "busy RETRYAFTER 60000", State::Waiting),
+        ("FAIL", "busy retry-after 60000", State::Waiting),
+        ("SNOOZE", "60000", State::Waiting),
+        ("RELEASE", "", State::Pending),
+    ] {
+        let key = format!("Mail@send@{report}{}", options.len());
+        due_now(&door, &key).await;
+        let claim = claim(&mut wire).await;
+        assert_eq!(wire.says(&format!("LAPSED.RENEW {claim}")).await, "+OK");
+        let said = wire
+            .says(&format!("LAPSED.{report} {claim} {options}"))
+            .await;
+        assert_eq!(said, "+OK", "{report} {options}");
+        assert_eq!(state(&door, &key).await, expected, "{report} {options}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_claim_is_fenced() {
+    let door = Door::working(&MAIL.replace("10s", "1s"));
+    let mut wire = door.connect().await;
+    due_now(&door, "Mail@send").await;
+    let first = claim(&mut wire).await;
+    let second = claim(&mut wire).await;
+    for line in [
+        format!("LAPSED.DONE {first}"),
+        format!("LAPSED.FAIL {first} x"),
+        format!("LAPSED.SNOOZE {first} 1"),
+        format!("LAPSED.RELEASE {first}"),
+        format!("LAPSED.RENEW {first}"),
+    ] {
+        let said = wire.says(&line).await;
+        assert!(said.starts_with("-FENCED claim was lost"), "{line}: {said}");
+    }
+    let both = wire.says(&format!("LAPSED.RENEW {first} {second}")).await;
+    assert_eq!(both, "*2\r\n:0\r\n:1");
+    assert_eq!(wire.says(&format!("LAPSED.DONE {second}")).await, "+OK");
+}
+
+#[tokio::test]
+async fn wrong_commands_are_refused() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    for (line, error) in [
+        (
+            "LAPSED.TAKE",
+            "ERR wrong number of arguments for 'lapsed.take' command",
+        ),
+        ("LAPSED.TAKE post", "ERR no route has a pull queue `post`"),
+        ("LAPSED.TAKE mail COUNT", "ERR syntax error"),
+        (
+            "LAPSED.TAKE mail COUNT x",
+            "ERR value is not an integer or out of range",
+        ),
+        (
+            "LAPSED.TAKE mail COUNT 0",
+            "ERR expected a count of 1 to 512, found 0",
+        ),
+        (
+            "LAPSED.TAKE mail COUNT -1",
+            "ERR expected a count of 1 to 512, found 0",
+        ),
+        ("LAPSED.TAKE mail BLOCK -1", "ERR timeout is negative"),
+        ("LAPSED.TAKE mail GENTLY 1", "ERR syntax error"),
+        (
+            "LAPSED.DONE 1-2-3",
+            "ERR not a claim token: expected the text that came with the task",
+        ),
+        ("LAPSED.DONE x RESULT", "ERR syntax error"),
+        ("LAPSED.FAIL x why MAYBE", "ERR syntax error"),
+        ("LAPSED.FAIL x why RETRYAFTER -1", "ERR delay is negative"),
+        (
+            "LAPSED.SNOOZE x soon",
+            "ERR value is not an integer or out of range",
+        ),
+    ] {
+        assert_eq!(wire.says(line).await, format!("-{error}"), "{line}");
+    }
+    let idle = Door::open();
+    assert_eq!(
+        idle.says("LAPSED.TAKE mail").await,
+        "-ERR no engine runs in this process"
+    );
+    assert_eq!(wire.says("MULTI").await, "+OK");
+    assert_eq!(
+        wire.says("LAPSED.TAKE mail").await,
+        "-ERR 'lapsed.take' is not allowed between MULTI and EXEC"
+    );
+}
+
+#[tokio::test]
+async fn a_pipeline_of_reports_is_answered_in_order() {
+    let door = Door::working(MAIL);
+    let mut wire = door.connect().await;
+    for n in 0..5 {
+        due_now(&door, &format!("Mail@send@{n}")).await;
+    }
+    let mut taken = Vec::new();
+    while taken.len() < 5 {
+        taken.extend(claims(
+            &wire.says("LAPSED.TAKE mail COUNT 5 BLOCK 60000").await,
+        ));
+    }
+    let lines = [
+        format!("LAPSED.DONE {}", taken[0]),
+        "SETEX Mail@later 1000 1".to_owned(),
+        format!("LAPSED.DONE {}", taken[1]),
+        "LAPSED.DONE nonsense".to_owned(),
+        "NOSUCH".to_owned(),
+        format!("LAPSED.RENEW {} {}", taken[2], taken[3]),
+        format!("LAPSED.FAIL {} why PERMANENT", taken[2]),
+        format!("LAPSED.SNOOZE {} 1000000", taken[3]),
+        "TTL Mail@later".to_owned(),
+        format!("LAPSED.RELEASE {}", taken[4]),
+    ];
+    let said = wire.says(&lines.join("\r\n")).await;
+    let replies: Vec<&str> = said
+        .split("\r\n")
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(
+        replies,
+        [
+            "+OK", "+OK", "+OK", "-ERR", "-ERR", "*2", ":1", ":1", "+OK", "+OK", ":1000", "+OK"
+        ],
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_worker_that_disconnects_while_it_waits_loses_nothing() {
+    let door = Door::working(MAIL);
+    for _ in 0..20 {
+        let mut gone = door.connect().await;
+        gone.send("LAPSED.TAKE mail COUNT 10 BLOCK 0\r\n").await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    due_now(&door, "Mail@send").await;
+    let mut wire = door.connect().await;
+    let claim = timeout(Duration::from_secs(8), claim(&mut wire)).await;
+    let claim = claim.expect("before a lease could end");
+    assert_eq!(wire.says(&format!("LAPSED.DONE {claim}")).await, "+OK");
+    let key = TaskKey::parse("Mail@send").unwrap();
+    let task = door.tasks.find(key).await.unwrap().unwrap();
+    assert_eq!(
+        (task.state, task.attempt, task.crashes),
+        (State::Done, 1, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_waiting_worker_is_answered_and_does_not_keep_others_waiting() {
+    let door = Door::working(MAIL);
+    let mut waiting = Vec::new();
+    for _ in 0..50 {
+        let mut wire = door.connect().await;
+        wire.send("LAPSED.TAKE mail BLOCK 0\r\nPING\r\n").await;
+        waiting.push(wire);
+    }
+    assert_eq!(door.says("PING").await, "+PONG");
+    for n in 0..50 {
+        due_now(&door, &format!("Mail@send@{n}")).await;
+    }
+    for wire in &mut waiting {
+        let said = timeout(DEADLINE, wire.read_until("+PONG\r\n")).await;
+        assert_eq!(
+            claims(&said.unwrap()).len(),
+            1,
+            "one task, then what was pipelined"
+        );
+    }
+}
