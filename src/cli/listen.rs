@@ -51,9 +51,10 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
     // HTTP and the front door stop after the engine: probes and workers are answered while runs end.
     let stop_http = CancellationToken::new();
 
+    let redis = config.timer.uses_redis().then_some(&config.redis.url);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        redis = %config.redis.url,
+        redis = redis.map(tracing::field::display),
         ledger = %config.ledger.url,
         table = config.ledger.table,
         routes = config.routes.len(),
