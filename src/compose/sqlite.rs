@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Adapters;
+use crate::client::{ClientError, SqliteTaskClient};
 use crate::config::{Config, ConfigError};
 use crate::ledger::Ledger;
 use crate::ledger::sqlite::SqliteLedger;
@@ -16,14 +17,34 @@ use crate::timer::ledger_poll::LedgerPoll;
 /// # Errors
 /// [`ConfigError`] for an invalid table name, or a timer in Redis.
 pub(super) fn adapters(config: &Config) -> Result<Adapters, ConfigError> {
-    config.ledger.check_timer(config.timer)?;
-    let ledger = SqliteLedger::new(&config.ledger)?;
+    let ledger = ledger(config)?;
     let timer = LedgerPoll::exact(ledger.clock().clone());
     Ok(Adapters {
-        ledger: Arc::new(ledger),
+        ledger,
         timer: Arc::new(timer),
         membership: Arc::new(MemoryMembership::default()),
         limiter: Arc::new(MemoryLimiter::default()),
         metrics: Arc::new(Metrics::default()),
     })
+}
+
+fn ledger(config: &Config) -> Result<Arc<SqliteLedger>, ConfigError> {
+    config.ledger.check_timer(config.timer)?;
+    Ok(Arc::new(SqliteLedger::new(&config.ledger)?))
+}
+
+impl SqliteTaskClient {
+    /// As [`TaskClient::connect`](crate::TaskClient::connect), for a ledger in an SQLite file.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(config: &Config) -> Result<Self, ClientError> {
+        let ledger = ledger(config)?;
+        ledger.check().await?;
+        let timer = LedgerPoll::exact(ledger.clock().clone());
+        Ok(Self::with_parts(ledger, Arc::new(timer)))
+    }
 }
