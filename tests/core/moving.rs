@@ -36,7 +36,11 @@ impl Both {
     }
 
     async fn free(&self) -> Vec<MovingTask> {
-        let page = self.from.whole_rows(Rows::Unfinished, None, 10).await.unwrap();
+        let page = self
+            .from
+            .whole_rows(Rows::Unfinished, None, 10)
+            .await
+            .unwrap();
         page.tasks
     }
 

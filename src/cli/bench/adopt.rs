@@ -99,7 +99,7 @@ impl Adopt {
                     ("redis_cpu_percent", Value::cpu(costs.redis, 1)),
                     ("database_cpu_percent", Value::cpu(costs.database, 1)),
                     ("daemon_rss_mb", Value::rss(costs.daemon)),
-                    ("sql_per_task", per_task(Some(costs.counts.sql))),
+                    ("sql_per_task", per_task(costs.counts.sql)),
                     ("redis_per_task", per_task(costs.counts.redis)),
                 ]
                 .map(|(name, value)| Stat::new(name, value)),

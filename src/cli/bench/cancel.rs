@@ -104,7 +104,7 @@ impl Cancel {
             ),
             Stat::new("redis_cpu_percent", Value::cpu(costs.redis, 1)),
             Stat::new("database_cpu_percent", Value::cpu(costs.database, 1)),
-            Stat::new("sql_per_task", per_task(Some(costs.counts.sql))),
+            Stat::new("sql_per_task", per_task(costs.counts.sql)),
             Stat::new("redis_per_task", per_task(costs.counts.redis)),
         ];
         Ok(Row {

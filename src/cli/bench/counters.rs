@@ -7,32 +7,33 @@ use sqlx::MySqlConnection;
 
 /// Reads the counters over separate connections.
 pub struct Counters {
-    sql: MySqlConnection,
+    sql: Option<MySqlConnection>,
     redis: Option<redis::aio::MultiplexedConnection>,
 }
 
 /// One reading, or the difference of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// `Questions`: statements of clients; pings and the preparing of statements are not counted.
-    pub sql: u64,
+    /// `Questions`: statements of clients; pings and the preparing of statements are not counted. `None` without a server.
+    pub sql: Option<u64>,
     /// Calls in `INFO commandstats`, except `INFO` itself; `None` if Redis does not answer.
     pub redis: Option<u64>,
 }
 
 impl Counters {
-    pub fn new(sql: MySqlConnection, redis: Option<redis::aio::MultiplexedConnection>) -> Self {
+    pub fn new(
+        sql: Option<MySqlConnection>,
+        redis: Option<redis::aio::MultiplexedConnection>,
+    ) -> Self {
         Self { sql, redis }
     }
 
     /// Reads the counters of both servers.
     pub async fn read(&mut self) -> anyhow::Result<Counts> {
-        let (_, questions): (String, String) =
-            sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Questions'")
-                .fetch_one(&mut self.sql)
-                .await
-                .context("read `SHOW GLOBAL STATUS`")?;
-        let sql = questions.parse().context("read `Questions`")?;
+        let sql = match &mut self.sql {
+            Some(sql) => Some(questions(sql).await?),
+            None => None,
+        };
         let redis = match &mut self.redis {
             Some(redis) => calls(redis).await.ok(),
             None => None,
@@ -45,13 +46,24 @@ impl Counts {
     /// Difference to `earlier`, without the statements of the reading itself.
     pub fn since(self, earlier: Self) -> Self {
         Self {
-            sql: self.sql.saturating_sub(earlier.sql + 1),
+            sql: self
+                .sql
+                .zip(earlier.sql)
+                .map(|(now, then)| now.saturating_sub(then + 1)),
             redis: self
                 .redis
                 .zip(earlier.redis)
                 .map(|(now, then)| now.saturating_sub(then)),
         }
     }
+}
+
+async fn questions(sql: &mut MySqlConnection) -> anyhow::Result<u64> {
+    let (_, questions): (String, String) = sqlx::query_as("SHOW GLOBAL STATUS LIKE 'Questions'")
+        .fetch_one(sql)
+        .await
+        .context("read `SHOW GLOBAL STATUS`")?;
+    questions.parse().context("read `Questions`")
 }
 
 async fn calls(redis: &mut redis::aio::MultiplexedConnection) -> redis::RedisResult<u64> {
@@ -88,7 +100,14 @@ mod tests {
     #[test]
     fn a_reading_does_not_count_itself() {
         let at = |sql, redis| Counts { sql, redis };
-        assert_eq!(at(110, Some(7)).since(at(100, Some(4))), at(9, Some(3)));
-        assert_eq!(at(5, None).since(at(5, Some(4))), at(0, None));
+        assert_eq!(
+            at(Some(110), Some(7)).since(at(Some(100), Some(4))),
+            at(Some(9), Some(3))
+        );
+        assert_eq!(
+            at(Some(5), None).since(at(Some(5), Some(4))),
+            at(Some(0), None)
+        );
+        assert_eq!(at(None, None).since(at(None, None)), at(None, None));
     }
 }

@@ -134,7 +134,7 @@ impl Daemons {
             daemons: us(costs.daemon),
             redis: us(costs.redis),
             database: us(costs.database),
-            statements: costs.counts.sql as f64 / tasks,
+            statements: costs.counts.sql.unwrap_or(0) as f64 / tasks,
             events: results.events as f64 / tasks,
             tasks_per_s: per_second(results),
         }

@@ -1,4 +1,5 @@
-//! Environment of a benchmark: private servers, or the configured ones with a separate table and key prefix.
+//! Environment of a benchmark: private servers, a private file, or the configured servers with a separate table and key
+//! prefix.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +8,8 @@ use anyhow::Context;
 use lapsed::clock::wall_micros;
 use lapsed::compose::Adapters;
 use lapsed::config::{Secret, TimerKind};
-use lapsed::ledger::mysql::MysqlLedger;
 use lapsed::sandbox::{PrivateMaria, PrivateRedis};
 use lapsed::{Config, TaskClient, TaskKey};
-use sqlx::{AssertSqlSafe, MySqlConnection};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +18,7 @@ use super::counters::Counters;
 use super::daemon::StartClock;
 use super::process::{Daemon, Numbers, Order};
 use super::recorder::Record;
+use super::store::Store;
 use super::tasks::{BATCH, task};
 
 /// Bytes per row in the buffer pool, with index entries and a margin.
@@ -47,6 +47,10 @@ pub struct Choice {
     pub file: Option<PathBuf>,
     /// Start private servers.
     pub private: bool,
+    /// Use a private file, and no server.
+    pub embedded: bool,
+    /// Where to create its directory.
+    pub directory: Option<PathBuf>,
     /// Connect to the private database by TCP.
     pub tcp: bool,
     /// Concurrency of the daemon, if not as configured.
@@ -63,8 +67,7 @@ pub struct Environment {
     pub client: TaskClient,
     /// The same connections, for operations that a client does not have.
     pub adapters: Adapters,
-    /// The same ledger, for statements that it does not have.
-    server: MysqlLedger,
+    store: Store,
     private: Option<Private>,
     file: Option<PathBuf>,
     /// Environment variables of a daemon.
@@ -92,6 +95,8 @@ impl Environment {
             mut config,
             file,
             private,
+            embedded,
+            directory,
             tcp,
             concurrency,
             rows,
@@ -118,9 +123,11 @@ impl Environment {
                 private.maria.socket_url("bench")
             });
         }
+        let store = match embedded {
+            true => Store::in_file(&mut config, directory.as_deref()).await?,
+            false => Store::on_server(&config).await?,
+        };
         let adapters = Adapters::new(&config)?;
-        let server = MysqlLedger::new(&config.ledger)?;
-        server.migrate().await.context("make the table")?;
         let client = adapters.client();
         client.now().await.context("read the ledger's clock")?;
         let set = |name: &str, value: String| (format!("LAPSED__{name}"), value);
@@ -128,6 +135,7 @@ impl Environment {
             set("REDIS__URL", config.redis.url.expose().to_owned()),
             set("REDIS__KEY_PREFIX", config.redis.key_prefix.clone()),
             set("LEDGER__URL", config.ledger.url.expose().to_owned()),
+            set("TIMER", config.timer.as_str().to_owned()),
             set("LEDGER__TABLE", config.ledger.table.clone()),
             set("HTTP__LISTEN", String::new()),
             set("ENGINE__CONCURRENCY", config.engine.concurrency.to_string()),
@@ -136,7 +144,7 @@ impl Environment {
             config,
             client,
             adapters,
-            server,
+            store,
             private,
             file,
             settings,
@@ -149,12 +157,8 @@ impl Environment {
 
     /// Empties the table and the keys, and goes on with another timer.
     pub async fn switch_timer(&mut self, timer: TimerKind) -> anyhow::Result<()> {
-        let mut sql = self.sql().await?;
-        let empty = format!("TRUNCATE TABLE `{}`", self.config.ledger.table);
-        sqlx::query(AssertSqlSafe(empty))
-            .execute(&mut sql)
-            .await
-            .context("empty the table of this measurement")?;
+        let emptied = self.store.empty().await;
+        emptied.context("empty the table of this measurement")?;
         self.start_redis().await?;
         if let Some(mut redis) = self.redis().await {
             delete_keys(&mut redis, &self.config.redis.key_prefix)
@@ -189,16 +193,21 @@ impl Environment {
         Ok(used.and_then(|used| used.trim().parse().ok()))
     }
 
-    /// Whether the servers are private.
+    /// Whether the servers, or the file, are private.
     pub fn is_private(&self) -> bool {
-        self.private.is_some()
+        self.private.is_some() || self.is_embedded()
+    }
+
+    /// Whether there is no server.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.store, Store::File { .. })
     }
 
     /// Clock that start times are read from.
     pub fn clock(&self) -> StartClock {
-        match self.private {
-            Some(_) => StartClock::Wall,
-            None => StartClock::Ledger,
+        match self.is_private() {
+            true => StartClock::Wall,
+            false => StartClock::Ledger,
         }
     }
 
@@ -279,15 +288,9 @@ impl Environment {
         self.config.timer.uses_redis()
     }
 
-    /// The ledger's table.
-    pub fn table(&self) -> &str {
-        &self.config.ledger.table
-    }
-
-    /// A connection to the ledger's database.
-    pub async fn sql(&self) -> anyhow::Result<MySqlConnection> {
-        let connection = self.server.connection().await;
-        connection.context("connect to the ledger's database")
+    /// The database.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// A connection to Redis; `None` if it is not used or not reachable.
@@ -301,7 +304,7 @@ impl Environment {
 
     /// Counters of the servers.
     pub async fn counters(&self) -> anyhow::Result<Counters> {
-        Ok(Counters::new(self.sql().await?, self.redis().await))
+        Ok(Counters::new(self.store.sql().await?, self.redis().await))
     }
 
     /// Switches expired events of the private Redis on or off; a deaf daemon cannot switch them back.
@@ -341,35 +344,15 @@ impl Environment {
     /// Number of done rows in this range, and when the last of them was settled: the start of the statement by the
     /// database's clock, in microseconds since 1970.
     pub async fn settled(&self, rows: (u64, u64)) -> anyhow::Result<(u64, u64)> {
-        let mut sql = self.sql().await?;
-        let text = format!(
-            "SELECT COUNT(*), CAST(COALESCE(MAX(finished_at), 0) * 1000 AS SIGNED) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 1",
-            self.config.ledger.table
-        );
-        let (done, last_ms): (i64, i64) = sqlx::query_as(AssertSqlSafe(text))
-            .bind(rows.0)
-            .bind(rows.1)
-            .fetch_one(&mut sql)
-            .await
-            .context("count what is done")?;
-        let last_ms = u64::try_from(last_ms).unwrap_or(0);
-        Ok((u64::try_from(done).unwrap_or(0), last_ms * 1000))
+        let settled = self.store.settled(rows).await;
+        let (done, last_ms) = settled.context("count what is done")?;
+        Ok((done, last_ms * 1000))
     }
 
     /// Deletes the rows that a run left pending, so that they are not overdue in the next one.
     pub async fn forget_pending(&self, rows: (u64, u64)) -> anyhow::Result<()> {
-        let mut sql = self.sql().await?;
-        let text = format!(
-            "DELETE FROM `{}` WHERE id BETWEEN ? AND ? AND status = 0",
-            self.config.ledger.table
-        );
-        sqlx::query(AssertSqlSafe(text))
-            .bind(rows.0)
-            .bind(rows.1)
-            .execute(&mut sql)
-            .await
-            .context("delete rows that did not run")?;
-        Ok(())
+        let deleted = self.store.forget_pending(rows).await;
+        deleted.context("delete rows that did not run")
     }
 
     /// Deletes the keys of tasks that did not start, if Redis is up: their events would disturb the next run.
@@ -394,15 +377,7 @@ impl Environment {
         self.stop.cancel();
         self.writers.close();
         self.writers.wait().await;
-        let table = self.config.ledger.table.clone();
-        let mut sql = self.sql().await?;
-        let drop = format!("DROP TABLE IF EXISTS `{table}`, `{table}_pauses`, `{table}_rates`");
-        sqlx::query(AssertSqlSafe(drop))
-            .execute(&mut sql)
-            .await
-            .with_context(|| {
-                format!("drop the tables `{table}`, `{table}_pauses` and `{table}_rates` of this measurement")
-            })?;
+        self.store.drop_tables().await?;
         let prefix = &self.config.redis.key_prefix;
         if let Some(mut redis) = self.redis().await {
             delete_keys(&mut redis, prefix)
@@ -410,7 +385,6 @@ impl Environment {
                 .with_context(|| format!("delete the keys `{prefix}*` of this measurement"))?;
         }
         self.adapters.ledger.close().await;
-        self.server.close().await;
         Ok(())
     }
 }

@@ -64,7 +64,7 @@ impl Idle {
                 ),
                 Stat::new("redis_rss_mb", Value::rss(costs.redis)),
                 Stat::new("database_rss_mb", Value::rss(costs.database)),
-                Stat::new("sql_per_s", per_s(Some(costs.counts.sql))),
+                Stat::new("sql_per_s", per_s(costs.counts.sql)),
                 Stat::new("redis_per_s", per_s(costs.counts.redis)),
             ];
             report.rows.push(Row {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use sqlx::AssertSqlSafe;
 use tokio::time::{Instant, sleep};
 
 use clap::Args;
@@ -81,7 +80,7 @@ impl Kill {
         }
         first.kill().await?;
         let (done, _) = environment.settled(rows).await?;
-        let leased = leased(environment, rows).await?;
+        let leased = environment.store().leased(rows).await?;
         sleep(DEAD_FOR).await;
 
         let mut second = environment.daemon(takes, &[], false)?;
@@ -108,18 +107,4 @@ impl Kill {
             ],
         })
     }
-}
-
-/// Number of leased rows in this range.
-async fn leased(environment: &Environment, rows: (u64, u64)) -> anyhow::Result<u64> {
-    let text = format!(
-        "SELECT COUNT(*) FROM `{}` WHERE id BETWEEN ? AND ? AND status = 0 AND lease_until > 0",
-        environment.table()
-    );
-    let count: i64 = sqlx::query_scalar(AssertSqlSafe(text))
-        .bind(rows.0)
-        .bind(rows.1)
-        .fetch_one(&mut environment.sql().await?)
-        .await?;
-    Ok(u64::try_from(count).unwrap_or(0))
 }

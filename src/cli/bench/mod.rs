@@ -1,4 +1,4 @@
-//! `lapsed bench`: benchmarks an installation, or private servers started for the run.
+//! `lapsed bench`: benchmarks an installation, private servers started for the run, or a private file.
 //!
 //! The measuring process writes the tasks and waits. Measured daemons are separate processes ([`daemon`]), so that
 //! their costs are separate too. [`measure`] is one run, from writing the first row to the records of all daemons.
@@ -30,6 +30,7 @@ mod results;
 mod samples;
 mod scenario;
 mod stats;
+mod store;
 mod tasks;
 mod throughput;
 mod usage;
@@ -77,6 +78,8 @@ impl Bench {
             config,
             file,
             private: common.private,
+            embedded: common.embedded,
+            directory: common.directory.clone(),
             tcp: common.tcp,
             concurrency: common.concurrency.map(|runs| runs as usize),
             rows,
@@ -120,6 +123,18 @@ fn check(scenario: &Scenario) -> anyhow::Result<()> {
             tasks::FAR
         )));
     }
+    let needs_redis = match scenario {
+        Scenario::Adopt(_) | Scenario::Compare(_) | Scenario::Daemons(_) => true,
+        Scenario::Lateness(lateness) => {
+            lateness.redis_down || lateness.audit || lateness.nets != [Nets::All]
+        }
+        _ => false,
+    };
+    if scenario.common().embedded && needs_redis {
+        return Err(usage(
+            "`--embedded` measures one daemon without Redis, which this scenario needs: leave it out, or use `--private`",
+        ));
+    }
     let Scenario::Lateness(lateness) = scenario else {
         return Ok(());
     };
@@ -156,7 +171,9 @@ fn notes(scenario: &Scenario, environment: &Environment) -> Vec<String> {
     } else {
         "lateness: on the database's clock as the daemon follows it, accurate to about 2 ms; early means more than 2 ms early"
     };
-    let counts = if environment.is_private() {
+    let counts = if environment.is_embedded() {
+        "sql, redis: there are no servers; the daemon's CPU and memory include SQLite's"
+    } else if environment.is_private() {
         "sql: `Questions` of the database (no pings, no preparing); redis: `INFO commandstats` without INFO; both during the measured span"
     } else {
         "sql, redis: counted by the servers, other clients included; CPU and memory of the servers are not known"

@@ -18,6 +18,12 @@ pub struct Common {
     /// Start a private Redis and MariaDB instead of using the configured servers
     #[arg(long)]
     pub private: bool,
+    /// Measure a ledger in a private SQLite file, without any server
+    #[arg(long, conflicts_with = "private")]
+    pub embedded: bool,
+    /// Directory of that file; the disk below it is measured, too [default: that of temporary files]
+    #[arg(long, value_name = "DIR", requires = "embedded")]
+    pub directory: Option<PathBuf>,
     /// Connect to the private database by TCP instead of its Unix socket
     #[arg(long, requires = "private")]
     pub tcp: bool,

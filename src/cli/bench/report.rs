@@ -183,7 +183,7 @@ fn costs(results: &Results) -> Vec<Stat> {
         ),
         Stat::new("redis_rss_mb", Value::rss(costs.redis)),
         Stat::new("database_rss_mb", Value::rss(costs.database)),
-        Stat::new("sql_per_task", per_task(Some(costs.counts.sql))),
+        Stat::new("sql_per_task", per_task(costs.counts.sql)),
         Stat::new("redis_per_task", per_task(costs.counts.redis)),
     ]
 }
