@@ -135,13 +135,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input.buffer.reserve(IDLE_BYTES);
             tokio::select! {
                 biased;
-                reply = &mut reply => return Ok(Some(reply)),
                 () = self.stop.cancelled() => return Ok(Some(Reply::err("the daemon is stopping"))),
+                // Before the reply: what it hands over would be lost on a client that is gone.
                 read = self.stream.read_buf(&mut self.input.buffer), if has_room => {
                     if read? == 0 {
                         return Ok(None);
                     }
                 }
+                reply = &mut reply => return Ok(Some(reply)),
             }
         }
     }

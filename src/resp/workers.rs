@@ -200,7 +200,8 @@ fn settle(
     let (claim, queues) = (claim(args.get(1)), queues(door));
     async move {
         let settled = async {
-            let settled = queues?.settle(&claim?, report?).await;
+            let report = report?;
+            let settled = queues?.settle(&claim?, report).await;
             settled.map_err(|error| failure(&error))
         };
         settled.await.map_or_else(|error| error, |_| Reply::OK)

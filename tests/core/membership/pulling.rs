@@ -67,10 +67,6 @@ async fn tasks_go_to_the_daemon_that_has_takers() {
             "worker {turn}: {late:?}"
         );
     }
-    let claimed = daemons
-        .each_ref()
-        .map(|daemon| daemon.metric("lapsed_claims_total{result=\"missed\"}"));
-    assert_eq!(claimed, [0; 3], "claims in vain");
     assert_eq!(ground.ledger.stats().await.unwrap().done, 300);
 }
 
