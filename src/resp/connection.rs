@@ -95,6 +95,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Ok(false);
                 }
             };
+            if self.input.args().is_empty() {
+                self.input.buffer.advance(length);
+                continue;
+            }
             let mut accepted = self.dispatch.accept(self.input.args());
             if let Accepted::AfterBatch(index) = accepted {
                 self.dispatch.finish_batch().await;

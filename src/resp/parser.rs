@@ -3,6 +3,9 @@
 //! The parser keeps its place in an incomplete command, so bytes that arrive one at a time are read once. It copies nothing:
 //! an argument is a range of the caller's buffer. Errors have the texts of Redis; the connection is closed after one.
 
+#[cfg(test)]
+mod streams;
+
 use memchr::memchr;
 
 /// Limits of one command.
@@ -78,6 +81,11 @@ impl<'a> Args<'a> {
         self.ranges.len()
     }
 
+    /// True if there is not even a name.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// Returns an argument; the name of the command is the first.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let (from, to) = *self.ranges.get(index)?;
@@ -99,7 +107,7 @@ impl<'a> Args<'a> {
 
 impl Parser {
     /// Reads the next command from the beginning of `buffer`. Returns its length in bytes, or `None` if it is incomplete:
-    /// then the next call gets the same bytes and more. Empty commands are part of the one that follows.
+    /// then the next call gets the same bytes and more. An empty command, which has no arguments, is to be skipped.
     ///
     /// # Errors
     /// [`ProtocolError`]: nothing behind it can be read.
@@ -143,40 +151,38 @@ impl Parser {
 
     /// Reads the header of an array, or a whole inline command. Returns false if it is incomplete.
     fn begin(&mut self, buffer: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
-        loop {
-            match buffer.get(self.at) {
-                None => return Ok(false),
-                Some(b'*') => {
-                    let Some(line) = self.header(buffer, "too big mbulk count string")? else {
-                        return Ok(false);
-                    };
-                    let Some(count) = number(line).filter(|count| *count <= i64::from(i32::MAX))
-                    else {
-                        return violation("invalid multibulk length");
-                    };
-                    if count <= 0 {
-                        continue;
-                    }
-                    let count = usize::try_from(count).expect("it is positive and small");
-                    if count > limits.args {
-                        return violation(match limits.before_auth {
-                            true => "unauthenticated multibulk length",
-                            false => "invalid multibulk length",
-                        });
-                    }
-                    self.is_inline = false;
+        match buffer.get(self.at) {
+            None => return Ok(false),
+            Some(b'*') => {
+                let Some(line) = self.header(buffer, "too big mbulk count string")? else {
+                    return Ok(false);
+                };
+                let Some(count) = number(line).filter(|count| *count <= i64::from(i32::MAX)) else {
+                    return violation("invalid multibulk length");
+                };
+                if count <= 0 {
                     self.args.clear();
-                    self.missing = Some(count);
+                    self.missing = Some(0);
                     return Ok(true);
                 }
-                Some(_) => match self.inline(buffer, limits)? {
-                    None => return Ok(false),
-                    Some(false) => {}
-                    Some(true) => {
-                        self.missing = Some(0);
-                        return Ok(true);
-                    }
-                },
+                let count = usize::try_from(count).expect("it is positive and small");
+                if count > limits.args {
+                    return violation(match limits.before_auth {
+                        true => "unauthenticated multibulk length",
+                        false => "invalid multibulk length",
+                    });
+                }
+                self.is_inline = false;
+                self.args.clear();
+                self.missing = Some(count);
+                return Ok(true);
+            }
+            Some(_) => {
+                if !self.inline(buffer, limits)? {
+                    return Ok(false);
+                }
+                self.missing = Some(0);
+                return Ok(true);
             }
         }
     }
@@ -246,15 +252,17 @@ impl Parser {
         }
     }
 
-    /// Reads an inline command. Returns whether it has any words, or `None` if it is incomplete.
-    fn inline(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<bool>, ProtocolError> {
+    /// Reads an inline command. Returns false if it is incomplete.
+    fn inline(&mut self, buffer: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
         let from = self.scanned.max(self.at);
-        let Some(end) = memchr(b'\n', &buffer[from..]).map(|found| from + found) else {
-            if buffer.len() - self.at > LINE_BYTES_MAX {
-                return violation("too big inline request");
-            }
+        let end = memchr(b'\n', &buffer[from..]).map(|found| from + found);
+        // However it arrives: with the rest of the line, too.
+        if end.unwrap_or(buffer.len()) - self.at > LINE_BYTES_MAX {
+            return violation("too big inline request");
+        }
+        let Some(end) = end else {
             self.scanned = buffer.len();
-            return Ok(None);
+            return Ok(false);
         };
         let line = &buffer[self.at..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -269,7 +277,7 @@ impl Parser {
         }
         self.at = end + 1;
         self.scanned = self.at;
-        Ok(Some(!self.args.is_empty()))
+        Ok(true)
     }
 }
 
