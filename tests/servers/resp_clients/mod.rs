@@ -1,11 +1,14 @@
 //! Redis clients in their default configuration. Each runs the same steps, and gets the replies that a Redis server gives.
 
+mod handshakes;
 mod programs;
 mod redis_rs;
 
 use lapsed::sandbox::PrivateRedis;
 
 use self::programs::Client;
+use crate::support::not_tried::not_tried;
+use crate::support::resp_door::Door;
 
 /// What a client prints: the step, and what it was answered. `<= n` is a number that a few minutes may have lowered.
 const EXPECTED: [(&str, &str); 15] = [
@@ -31,12 +34,21 @@ const EXPECTED: [(&str, &str); 15] = [
 
 macro_rules! clients {
     ($($name:ident: $client:expr;)*) => {$(
-        #[tokio::test]
+        #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            let redis = PrivateRedis::start().await.unwrap();
+            let (redis, door) = servers().await;
             check($client, redis.port());
+            check($client, door.port());
         }
     )*};
+}
+
+/// The steps are right if a Redis server passes them.
+async fn servers() -> (PrivateRedis, Door) {
+    (
+        PrivateRedis::start().await.unwrap(),
+        Door::on_sqlite().await,
+    )
 }
 
 clients! {
@@ -52,13 +64,26 @@ clients! {
     go_redis_5: Client::GoRedis5;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn redis_rs() {
-    let redis = PrivateRedis::start().await.unwrap();
+    let (redis, door) = servers().await;
     for protocol in ["resp2", "resp3"] {
-        let said = redis_rs::run(redis.port(), protocol, KEY).await;
-        assert_expected(protocol, &said);
+        for port in [redis.port(), door.port()] {
+            let said = redis_rs::run(port, protocol, KEY).await;
+            assert_expected(protocol, &said);
+        }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handshakes_of_clients_that_cannot_be_had() {
+    let (redis, door) = servers().await;
+    handshakes::all(redis.port());
+    handshakes::all(door.port());
+    not_tried(
+        "handshakes_of_clients_that_cannot_be_had",
+        handshakes::NOT_HAD,
+    );
 }
 
 /// What all keys begin with.

@@ -7,7 +7,8 @@ use proptest::sample::select;
 /// Commands that are sent at once, before any answer is read.
 pub type Batch = Vec<Command>;
 
-/// The words of a command. A word such as `{3}` stands for a key, `[2]` for seconds and `[2]000` for milliseconds.
+/// The words of a command. A word such as `{3}` stands for a key, `[2]` and `<2>` for seconds to
+/// wait and Unix seconds, `[2]000` and `<2>000` for milliseconds.
 pub type Command = Vec<String>;
 
 /// Fewer keys than commands, so that commands meet.
@@ -16,9 +17,9 @@ const KEYS: [&str; 4] = ["{1}", "{2}", "{3}", "{4}"];
 /// Hundreds of thousands of seconds: no command is late enough to confuse them.
 const SECONDS: [&str; 4] = ["[1]", "[2]", "[3]", "[9]"];
 const MILLISECONDS: [&str; 4] = ["[1]000", "[2]000", "[3]000", "[9]000"];
-/// In the year 2099 and later.
-const UNIX_SECONDS: [&str; 3] = ["4100000000", "4100001000", "4100009000"];
-const UNIX_MILLISECONDS: [&str; 3] = ["4100000000000", "4100001000000", "4100009000000"];
+/// As far ahead, by the clock.
+const UNIX_SECONDS: [&str; 3] = ["<1>", "<2>", "<9>"];
+const UNIX_MILLISECONDS: [&str; 3] = ["<1>000", "<2>000", "<9>000"];
 
 const WRONG_NUMBERS: [&str; 9] = [
     "0",
@@ -170,7 +171,7 @@ fn refused() -> impl Strategy<Value = Command> {
     let syntax = select(vec![
         &["EX"][..],
         &["EX", "[1]", "PX", "[1]000"],
-        &["EX", "[1]", "EXAT", "4100000000"],
+        &["EX", "[1]", "EXAT", "<1>"],
         &["NX", "XX", "EX", "[1]"],
         &["EX", "[1]", "KEEPTTL"],
         &["KEEPTTL", "PX", "[1]000"],

@@ -1,0 +1,78 @@
+//! RESP front doors in this process, on each ledger. No engine runs: tasks stay pending.
+
+use std::sync::Arc;
+
+use lapsed::engine::Metrics;
+use lapsed::ledger::Ledger as _;
+use lapsed::ledger::sqlite::SqliteLedger;
+use lapsed::resp::Listener;
+use lapsed::timer::ledger_poll::LedgerPoll;
+use lapsed::{Config, Handlers, TaskClient};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use crate::support::rig::Rig;
+
+/// Settings of every door.
+const SETTINGS: &str = "timer = 'ledger_poll'\nresp.listen = '127.0.0.1:0'";
+
+/// A front door. The runtime must have a thread beside that of a test which blocks.
+pub struct Door {
+    port: u16,
+    _stop: oneshot::Sender<()>,
+    _file: Option<TempDir>,
+    _rig: Option<Rig>,
+}
+
+impl Door {
+    pub fn in_memory() -> Self {
+        let config = Config::from_toml(SETTINGS).unwrap();
+        let (_, tasks) = lapsed::in_memory(&config, Handlers::new());
+        Self::open(&config, tasks)
+    }
+
+    pub async fn on_sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("lapsed.db");
+        let settings = format!("{SETTINGS}\nledger.url = 'sqlite://{}'", file.display());
+        let config = Config::from_toml(&settings).unwrap();
+        let ledger = Arc::new(SqliteLedger::new(&config.ledger).unwrap());
+        ledger.migrate(false).await.unwrap();
+        let timer = Arc::new(LedgerPoll::exact(ledger.clock().clone()));
+        let door = Self::open(&config, TaskClient::with_parts(ledger, timer));
+        Self {
+            _file: Some(directory),
+            ..door
+        }
+    }
+
+    pub async fn on_mysql() -> Self {
+        let rig = Rig::new(SETTINGS).await;
+        let tasks = rig.client().await.into();
+        let door = Self::open(&rig.config(), tasks);
+        Self {
+            _rig: Some(rig),
+            ..door
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn open(config: &Config, tasks: TaskClient) -> Self {
+        let listener = Listener::open(&config.resp, tasks, Arc::new(Metrics::default()));
+        let listener = listener.unwrap().unwrap();
+        let port = listener.address().port();
+        let (stop, stopped) = oneshot::channel();
+        tokio::spawn(listener.serve(async move {
+            let _ = stopped.await;
+        }));
+        Self {
+            port,
+            _stop: stop,
+            _file: None,
+            _rig: None,
+        }
+    }
+}
