@@ -1,5 +1,6 @@
 //! `lapsed listen`: the daemon process with signals, HTTP and systemd.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use lapsed::engine::Handle;
 use lapsed::handler::Router;
 #[cfg(feature = "http")]
 use lapsed::http::{self, Pages};
-use lapsed::{Config, Handlers};
+use lapsed::{Config, ConfigError, Handlers};
 use sd_notify::NotifyState;
 #[cfg(feature = "http")]
 use tokio::net::TcpListener;
@@ -37,11 +38,25 @@ pub struct Listen {
 impl Listen {
     pub async fn run(self, mut config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
         config.engine.hold_overdue |= self.hold_overdue;
-        listen(config, file).await
+        let source = ConfigSource::find(file.as_deref());
+        let load = move || Config::load(file.as_deref());
+        listen(config, &source, load, |_| Ok(())).await
     }
 }
 
-async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+/// Addresses on which the daemon listens.
+pub struct Listening {
+    pub http: Option<SocketAddr>,
+    pub resp: Option<SocketAddr>,
+}
+
+/// Runs the daemon until a signal ends it. `load` reads the configuration again; `tell` is called when it listens.
+pub async fn listen(
+    config: Config,
+    source: &ConfigSource,
+    load: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
+    tell: impl FnOnce(Listening) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     let started = config.clone();
     let adapters = Adapters::new(&config)?;
     let engine = adapters.engine(&config, Handlers::new());
@@ -59,14 +74,20 @@ async fn listen(config: Config, file: Option<PathBuf>) -> anyhow::Result<ExitCod
         table = config.ledger.table,
         routes = config.routes.len(),
         concurrency = config.engine.concurrency,
-        configuration = %ConfigSource::find(file.as_deref()),
+        configuration = %source,
         "starting"
     );
     let http = serve_http(&config, &adapters, handle.clone(), stop_http.clone()).await?;
     let resp = serve_resp(&config, &adapters, &handle, stop_http.clone())?;
+    let (http_address, http) = http.unzip();
+    let (resp_address, resp) = resp.unzip();
+    tell(Listening {
+        http: http_address,
+        resp: resp_address,
+    })?;
     let helpers = [
         tokio::spawn(stop_on_signals(stop.clone(), handle.clone())?),
-        tokio::spawn(reload_on_hangup(router, handle.clone(), started, file)?),
+        tokio::spawn(reload_on_hangup(router, handle.clone(), started, load)?),
         tokio::spawn(tell_systemd(handle)),
     ];
 
@@ -94,23 +115,22 @@ async fn serve_http(
     adapters: &Adapters,
     handle: Handle,
     stop: CancellationToken,
-) -> anyhow::Result<Option<JoinHandle<std::io::Result<()>>>> {
+) -> anyhow::Result<Option<(SocketAddr, JoinHandle<std::io::Result<()>>)>> {
     let Some(address) = config.http.listen else {
         return Ok(None);
     };
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!("listen on `{address}` (`http.listen`; \"\" switches HTTP off)")
     })?;
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(http.address = %address, "serving HTTP");
-    }
+    let address = listener.local_addr()?;
+    tracing::info!(http.address = %address, "serving HTTP");
     let pages = Pages {
         status: handle,
         metrics: Arc::clone(&adapters.metrics),
         tokens: config.http.tokens.clone().into(),
     };
     let serving = http::serve(listener, pages, stop.cancelled_owned());
-    Ok(Some(tokio::spawn(serving)))
+    Ok(Some((address, tokio::spawn(serving))))
 }
 
 #[cfg(not(feature = "http"))]
@@ -119,7 +139,7 @@ async fn serve_http(
     _: &Adapters,
     _: Handle,
     _: CancellationToken,
-) -> anyhow::Result<Option<JoinHandle<std::io::Result<()>>>> {
+) -> anyhow::Result<Option<(SocketAddr, JoinHandle<std::io::Result<()>>)>> {
     if let Some(address) = config.http.listen {
         tracing::warn!(http.address = %address, "not serving HTTP: this build lacks the feature `http`");
     }
@@ -133,15 +153,17 @@ fn serve_resp(
     adapters: &Adapters,
     handle: &Handle,
     stop: CancellationToken,
-) -> anyhow::Result<Option<JoinHandle<()>>> {
+) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
     let tasks = adapters.client().into();
     let metrics = Arc::clone(&adapters.metrics);
     let Some(listener) = lapsed::resp::Listener::open(&config.resp, tasks, metrics)? else {
         return Ok(None);
     };
     let listener = listener.with_workers(handle.pull());
-    tracing::info!(resp.address = %listener.address(), "serving Redis clients");
-    Ok(Some(tokio::spawn(listener.serve(stop.cancelled_owned()))))
+    let address = listener.address();
+    tracing::info!(resp.address = %address, "serving Redis clients");
+    let serving = listener.serve(stop.cancelled_owned());
+    Ok(Some((address, tokio::spawn(serving))))
 }
 
 #[cfg(not(feature = "resp"))]
@@ -150,7 +172,7 @@ fn serve_resp(
     _: &Adapters,
     _: &Handle,
     _: CancellationToken,
-) -> anyhow::Result<Option<JoinHandle<()>>> {
+) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
     if let Some(address) = config.resp.listen {
         tracing::warn!(resp.address = %address, "not serving Redis clients: this build lacks the feature `resp`");
     }
@@ -189,12 +211,12 @@ fn reload_on_hangup(
     router: Arc<Router>,
     handle: Handle,
     started: Config,
-    file: Option<PathBuf>,
+    load: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
 ) -> anyhow::Result<impl Future<Output = ()> + Send> {
     let mut hangup = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            match Config::load(file.as_deref()) {
+            match load() {
                 Ok(config) => {
                     router.reload(&config);
                     tracing::info!(

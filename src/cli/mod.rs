@@ -8,6 +8,8 @@ mod bulk;
 mod cancel;
 mod check_config;
 mod dead_letters;
+#[cfg(all(feature = "sqlite", feature = "resp"))]
+mod dev;
 mod doctor;
 mod filters;
 mod import;
@@ -104,6 +106,13 @@ enum Command {
     /// tasks and the retention; the log names other changed sections, which need a restart. LAPSED_LOG sets the log
     /// filter, e.g. `info` or `lapsed::engine=debug`.
     Listen(listen::Listen),
+    /// Run a daemon without configuration and servers, to try things out
+    ///
+    /// Tasks are in an SQLite file. Redis clients schedule them on port 6380, HTTP is on port 8787. Routes come from the
+    /// configuration file, if there is one; a task that no route matches is logged. Ledger, timer and addresses of the
+    /// file are not used. Ctrl-C shuts down gracefully.
+    #[cfg(all(feature = "sqlite", feature = "resp"))]
+    Dev(dev::Dev),
     /// Create the ledger table, or adopt an existing one
     ///
     /// With --json, prints each step with its statement, algorithm, lock and whether it is done.
@@ -252,6 +261,10 @@ impl Cli {
             output::say(String::from_utf8_lossy(&script).trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
+        #[cfg(all(feature = "sqlite", feature = "resp"))]
+        if let Command::Dev(dev) = self.command {
+            return dev.run(source.clone()).await;
+        }
         let mut config = Config::load_from(source)?;
         if self.command.is_patient() {
             config.ledger.statement_timeout = config.ledger.command_timeout;
@@ -291,6 +304,8 @@ impl Cli {
             Command::BenchDaemon(daemon) => daemon.run(&config).await,
             Command::CheckConfig => check_config::run(&config, source, output),
             Command::Completions { .. } => unreachable!("answered above"),
+            #[cfg(all(feature = "sqlite", feature = "resp"))]
+            Command::Dev(_) => unreachable!("answered above"),
         }
     }
 }

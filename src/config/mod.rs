@@ -197,7 +197,23 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] has every problem found.
     pub fn load_from(source: &ConfigSource) -> Result<Self, ConfigError> {
-        let env = environment();
+        Self::load_with(source, &[])
+    }
+
+    /// As [`Config::load_from`], with settings over those of the file and the environment. They are named as in the
+    /// environment: `("LAPSED__ENGINE__LEASE", "5s")`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] has every problem found.
+    pub fn load_with(
+        source: &ConfigSource,
+        settings: &[(&str, String)],
+    ) -> Result<Self, ConfigError> {
+        let mut env = environment();
+        for (name, value) in settings {
+            env.remove(&format!("{name}{FROM_FILE}"));
+            env.insert((*name).to_owned(), value.clone());
+        }
         let Some(path) = source.file() else {
             return Self::from_toml_and_env("", &env);
         };
@@ -264,6 +280,9 @@ fn default_timer(table: &Table, defaults: &Table) -> Value {
         _ => defaults[TIMER].clone(),
     }
 }
+
+/// Suffix of variables that name a file with the value.
+const FROM_FILE: &str = "_FILE";
 
 /// The variables of this process whose names and values are UTF-8.
 fn environment() -> BTreeMap<String, String> {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check_config;
+mod dev;
 mod options;
 mod refusals;
 mod soak;
@@ -12,6 +13,7 @@ mod sweep_command;
 mod support {
     pub mod program;
     pub mod redis_commands;
+    pub mod resp_wire;
     pub mod snapshot;
     pub mod wait;
 }

@@ -1,0 +1,102 @@
+//! `lapsed dev`: a daemon without configuration and servers, to try things out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use lapsed::config::{ConfigSource, RouteConfig};
+use lapsed::ledger::Ledger as _;
+use lapsed::ledger::sqlite::SqliteLedger;
+use lapsed::{Config, ConfigError};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::listen::{self, Listening};
+use super::output;
+
+/// The last route: what no other route runs is logged.
+const LOG_THE_REST: &str = "[[routes]]\nmatch = '.'\nlog = {}";
+
+/// What a path in a URL may not contain as it is.
+const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
+
+#[derive(Args, Clone)]
+pub struct Dev {
+    /// SQLite file with the tasks; created if missing
+    #[arg(long, value_name = "FILE", default_value = "./lapsed.db")]
+    file: PathBuf,
+    /// Address for Redis clients
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
+    resp: SocketAddr,
+    /// Address of HTTP
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    http: SocketAddr,
+}
+
+impl Dev {
+    pub async fn run(mut self, source: ConfigSource) -> anyhow::Result<ExitCode> {
+        self.file = std::path::absolute(&self.file).context("find the current directory")?;
+        let config = self.config(&source)?;
+        let ledger = SqliteLedger::new(&config.ledger)?;
+        let migrated = ledger.migrate(false).await;
+        migrated.with_context(|| format!("open `{}`", self.file.display()))?;
+        ledger.close().await;
+
+        let (dev, from) = (self.clone(), source.clone());
+        let load = move || dev.config(&from);
+        let tell = |at| output::say(&self.welcome(at));
+        let result = listen::listen(config, &source, load, tell).await;
+        result.map_err(|error| match is_address_in_use(&error) {
+            true => error.context(
+                "another program, such as another `lapsed dev`, has an address: choose others with --resp and --http",
+            ),
+            false => error,
+        })
+    }
+
+    /// The configuration as every command reads it, but with the file and the addresses of the options, and with a route
+    /// for every task.
+    fn config(&self, source: &ConfigSource) -> Result<Config, ConfigError> {
+        let path = self.file.to_string_lossy();
+        let url = format!("sqlite://{}", utf8_percent_encode(&path, IN_PATH));
+        let settings = [
+            ("LAPSED__LEDGER__URL", url),
+            ("LAPSED__TIMER", "ledger_poll".to_owned()),
+            ("LAPSED__RESP__LISTEN", self.resp.to_string()),
+            ("LAPSED__HTTP__LISTEN", self.http.to_string()),
+        ];
+        let mut config = Config::load_with(source, &settings)?;
+        config.routes.extend(log_the_rest());
+        Ok(config)
+    }
+
+    /// What to try, with the addresses that the system has chosen for port 0.
+    fn welcome(&self, at: Listening) -> String {
+        let file = self.file.display();
+        let resp = at.resp.unwrap_or(self.resp);
+        let host = match resp.ip().is_loopback() {
+            true => String::new(),
+            false => format!("-h {} ", resp.ip()),
+        };
+        let cli = format!("redis-cli {host}-p {}", resp.port());
+        let http = at.http.unwrap_or(self.http);
+        format!(
+            "Tasks are in {file}. Due tasks are logged here. Ctrl-C stops. Try in another terminal:\n  \
+             {cli} SETEX Hello@world 5 '{{\"to\":\"you\"}}'\n  \
+             {cli} TTL Hello@world\n  \
+             curl http://{http}/metrics"
+        )
+    }
+}
+
+fn is_address_in_use(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.any(|error: &io::Error| error.kind() == io::ErrorKind::AddrInUse)
+}
+
+fn log_the_rest() -> Vec<RouteConfig> {
+    let config = Config::from_toml(LOG_THE_REST);
+    config.expect("it is part of the program").routes
+}

@@ -1,0 +1,133 @@
+//! `lapsed dev`.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::program::{lapsed, said};
+use crate::support::resp_wire::{Reply, Wire};
+
+/// `lapsed dev` on ports that are free. Killed on drop.
+struct Dev {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    /// What it prints before it waits.
+    welcome: String,
+}
+
+impl Dev {
+    fn start(directory: &Path) -> Self {
+        let mut command = command(directory, "127.0.0.1:0");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut welcome = String::new();
+        while welcome.lines().count() < 4 {
+            let read = stdout.read_line(&mut welcome).unwrap();
+            assert!(read > 0, "it ended after: {welcome}");
+        }
+        Self {
+            child,
+            stdout,
+            welcome,
+        }
+    }
+
+    /// The port that the first line to try names.
+    fn port(&self) -> u16 {
+        let (_, rest) = self.welcome.split_once("redis-cli -p ").unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// Waits for a line of the log. Returns all until then.
+    fn until_logged(&mut self, text: &str) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut log = String::new();
+        let mut lines = BufReader::with_capacity(1, stderr);
+        while !log.contains(text) {
+            let read = lines.read_line(&mut log).unwrap();
+            assert!(read > 0, "it ended after: {log}");
+        }
+        log
+    }
+
+    /// Ctrl-C. Returns the exit code.
+    fn interrupt(mut self) -> Option<i32> {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        kill_process(pid, Signal::INT).unwrap();
+        let mut rest = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut rest)
+            .unwrap();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(directory: &Path, resp: &str) -> Command {
+    let mut command = lapsed();
+    command.current_dir(directory);
+    command.args(["dev", "--http", "127.0.0.1:0", "--resp", resp]);
+    command
+}
+
+#[test]
+fn the_first_task_runs_within_ten_seconds_and_the_second_start_remembers() {
+    let directory = tempfile::tempdir().unwrap();
+    let started = Instant::now();
+    let mut dev = Dev::start(directory.path());
+    let mut client = Wire::connect(dev.port());
+    let answer = client.ask(&["SETEX", "Hello@world", "1", r#"{"to":"you"}"#]);
+    assert_eq!(answer, Reply::Simple("OK".to_owned()));
+    dev.until_logged("Hello@world");
+    assert!(started.elapsed() < Duration::from_secs(10));
+
+    let answer = client.ask(&["SETEX", "Hello@later", "1000", ""]);
+    assert_eq!(answer, Reply::Simple("OK".to_owned()));
+    assert_eq!(dev.interrupt(), Some(0));
+    assert!(directory.path().join("lapsed.db").exists());
+
+    let dev = Dev::start(directory.path());
+    let mut client = Wire::connect(dev.port());
+    assert_eq!(client.ask(&["EXISTS", "Hello@later"]), Reply::Integer(1));
+    assert_eq!(client.ask(&["EXISTS", "Hello@world"]), Reply::Integer(0));
+}
+
+#[test]
+fn a_configured_route_comes_before_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let routes = "[[routes]]\nmatch = '^Hello@'\nexec = ['touch', 'greeted']\n";
+    std::fs::write(directory.path().join("lapsed.toml"), routes).unwrap();
+    let mut dev = Dev::start(directory.path());
+    let mut client = Wire::connect(dev.port());
+    client.ask(&["PSETEX", "Hello@world", "1", ""]);
+    client.ask(&["PSETEX", "Good@bye", "500", ""]);
+    let log = dev.until_logged("Good@bye");
+    assert!(!log.contains("Hello@world"), "{log}");
+    assert!(directory.path().join("greeted").exists());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, _, text) = said(command(directory.path(), &address).output().unwrap());
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains(&address), "{text}");
+    assert!(text.contains("--resp"), "{text}");
+}
