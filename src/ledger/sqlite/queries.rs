@@ -149,3 +149,98 @@ impl Queries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::ledger::sqlite::schema;
+
+    /// What SQLite says about how it runs a statement.
+    fn plan(connection: &Connection, text: &str) -> String {
+        let mut explain = connection
+            .prepare(&format!("EXPLAIN QUERY PLAN {text}"))
+            .unwrap();
+        let details = explain.raw_query().mapped(|row| row.get::<_, String>(3));
+        details
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .unwrap()
+            .join("; ")
+    }
+
+    #[test]
+    fn each_statement_uses_its_index_and_sorts_nothing() {
+        let table = TableName::new("t").unwrap();
+        let connection = Connection::open_in_memory().unwrap();
+        for statement in schema::statements(&table) {
+            connection.execute(&statement, []).unwrap();
+        }
+        let queries = Queries::new(&table);
+        let id = "SEARCH t USING INTEGER PRIMARY KEY (rowid=?)";
+        let after_id = "SEARCH t USING INTEGER PRIMARY KEY (rowid>?)";
+        let key = "SEARCH t USING INDEX t_key (key=?)";
+        let due_up = "INDEX t_due (status=? AND sts=? AND (due_at,rowid)>(?,?) AND due_at<?)";
+        let due_down = "INDEX t_due (status=? AND sts=? AND due_at>? AND (due_at,rowid)<(?,?))";
+        for (statement, expected) in [
+            (&queries.row_by_id, id.to_owned()),
+            (&queries.row_by_key, key.to_owned()),
+            (&queries.save_run, id.to_owned()),
+            (&queries.save_end, id.to_owned()),
+            (&queries.save, id.to_owned()),
+            (&queries.delete, id.to_owned()),
+            (&queries.scan_row, id.to_owned()),
+            (
+                &queries.places_up,
+                format!("SEARCH t USING COVERING {due_up}"),
+            ),
+            (
+                &queries.places_down,
+                format!("SEARCH t USING COVERING {due_down}"),
+            ),
+            (&queries.scan_up, format!("SEARCH t USING {due_up}")),
+            (&queries.scan_down, format!("SEARCH t USING {due_down}")),
+            (&queries.list_by_due, format!("SEARCH t USING {due_up}")),
+            (&queries.list_by_id, after_id.to_owned()),
+            (
+                &queries.list_by_tag,
+                "SEARCH t USING INDEX t_tag (tag=? AND rowid>?)".to_owned(),
+            ),
+            (
+                &queries.list_by_key,
+                "SEARCH t USING INDEX t_key (key>? AND key<?)".to_owned(),
+            ),
+            (
+                &queries.ids_of_tag,
+                "SEARCH t USING COVERING INDEX t_tag (tag=? AND rowid<?)".to_owned(),
+            ),
+            (
+                &queries.ids_of_keys,
+                "SEARCH t USING COVERING INDEX t_key (key>? AND key<?)".to_owned(),
+            ),
+            (
+                &queries.done_lately,
+                "SEARCH t USING INDEX t_due (status=? AND sts=?)".to_owned(),
+            ),
+            (
+                &queries.from_end,
+                "SEARCH t USING COVERING INDEX t_due (status=? AND sts=?)".to_owned(),
+            ),
+        ] {
+            assert_eq!(plan(&connection, statement), expected, "{statement}");
+        }
+        for (statement, expected) in [
+            (
+                &queries.count_status,
+                "SEARCH t USING COVERING INDEX t_due (status=?)",
+            ),
+            (
+                &queries.count_due,
+                "SEARCH t USING COVERING INDEX t_due (status=? AND sts=? AND due_at<?)",
+            ),
+        ] {
+            let plan = plan(&connection, statement);
+            assert!(plan.contains(expected), "{statement}: {plan}");
+        }
+    }
+}

@@ -119,7 +119,7 @@ fn create_tables(
 }
 
 /// Returns the statements that create the tables.
-fn statements(table: &TableName) -> Vec<String> {
+pub(super) fn statements(table: &TableName) -> Vec<String> {
     let lines = DEFINITION.lines().map(|line| {
         let code = line.split("--").next().unwrap_or_default();
         code.trim_end()

@@ -158,6 +158,13 @@ fn ended() -> LedgerError {
     }
 }
 
+fn rolled_back() -> LedgerError {
+    LedgerError::Unavailable {
+        message: "the transaction was rolled back".to_owned(),
+        source: None,
+    }
+}
+
 struct WriterThread {
     file: DatabaseFile,
     queries: Arc<Queries>,
@@ -247,7 +254,7 @@ impl WriterThread {
             let done = jobs[at].run(&session, &file);
             // Some errors end the transaction, and with it what other jobs have written.
             if connection.is_autocommit() {
-                return done.and(Err(ended()));
+                return done.and(Err(rolled_back()));
             }
             if done.is_err() {
                 run("ROLLBACK TO job")?;

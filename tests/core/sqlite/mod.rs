@@ -3,6 +3,7 @@
 mod applications;
 mod backups;
 mod daemons;
+mod faults;
 mod killed;
 
 use std::path::PathBuf;
