@@ -12,6 +12,8 @@ mod dead_letters;
 mod dev;
 mod doctor;
 mod filters;
+#[cfg(feature = "resp")]
+mod hash_password;
 mod import;
 mod list;
 mod listen;
@@ -205,6 +207,9 @@ enum Command {
     #[cfg(feature = "bench")]
     #[command(hide = true)]
     BenchDaemon(bench::BenchDaemon),
+    /// Print the hash of a password, read from stdin, for `[resp]`
+    #[cfg(feature = "resp")]
+    HashPassword,
     /// Validate the configuration
     CheckConfig,
     /// Print a shell completion script
@@ -265,6 +270,10 @@ impl Cli {
         if let Command::Dev(dev) = self.command {
             return dev.run(source.clone()).await;
         }
+        #[cfg(feature = "resp")]
+        if let Command::HashPassword = self.command {
+            return hash_password::run();
+        }
         let mut config = Config::load_from(source)?;
         if self.command.is_patient() {
             config.ledger.statement_timeout = config.ledger.command_timeout;
@@ -306,6 +315,8 @@ impl Cli {
             Command::Completions { .. } => unreachable!("answered above"),
             #[cfg(all(feature = "sqlite", feature = "resp"))]
             Command::Dev(_) => unreachable!("answered above"),
+            #[cfg(feature = "resp")]
+            Command::HashPassword => unreachable!("answered above"),
         }
     }
 }

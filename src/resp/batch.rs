@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::door::Door;
-use super::keyed::{Expiry, Keyed, Set, When};
+use super::keyed::{Expiry, Keyed, Repeat, Set, When};
 use super::keyspace::Keyspace;
 use super::reply::Reply;
 use crate::client::{ClientError, Receipt, Stands, Task, Wish};
@@ -15,13 +15,41 @@ use crate::task::{Due, TaskKey, UnixMs};
 /// # Cancel safety
 /// Safe to drop: some commands may take effect.
 pub async fn run(door: &Door, commands: Vec<Keyed>) -> Vec<Reply> {
-    let result = attempt(door, &commands).await;
+    let is_repeat = |command: &Keyed| matches!(command, Keyed::Repeat(_));
+    if !commands.iter().any(is_repeat) {
+        return run_as_one(door, &commands).await;
+    }
+    let mut replies = Vec::with_capacity(commands.len());
+    for part in commands.chunk_by(|one, other| is_repeat(one) == is_repeat(other)) {
+        for command in part {
+            match command {
+                Keyed::Repeat(repeat) => replies.push(establish(door, repeat).await),
+                _ => {
+                    replies.extend(run_as_one(door, part).await);
+                    break;
+                }
+            }
+        }
+    }
+    replies
+}
+
+async fn establish(door: &Door, repeat: &Repeat) -> Reply {
+    let (task, recurrence) = (repeat.task.clone(), repeat.recurrence.clone());
+    match door.tasks.create_recurring(task, recurrence).await {
+        Ok(receipt) => Reply::Int(receipt.due().0),
+        Err(error) => failure(&error),
+    }
+}
+
+async fn run_as_one(door: &Door, commands: &[Keyed]) -> Vec<Reply> {
+    let result = attempt(door, commands).await;
     match result {
         Ok(replies) => replies,
         // One key is locked, or the ledger cannot hold it: the others must not fail with it.
         Err(error) if commands.len() > 1 && is_about_a_row(&error) => {
             let mut replies = Vec::with_capacity(commands.len());
-            for command in &commands {
+            for command in commands {
                 let one = attempt(door, std::slice::from_ref(command)).await;
                 replies.push(match one {
                     Ok(mut one) => one.pop().expect("one reply to one command"),

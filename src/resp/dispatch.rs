@@ -11,7 +11,7 @@ use super::control;
 use super::counters::Counters;
 use super::door::Door;
 use super::introspection;
-use super::keyed::Keyed;
+use super::keyed::{Keyed, NOT_IN_TRANSACTION};
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::{Queued, Session};
@@ -93,6 +93,9 @@ impl Dispatch {
             _ => return Accepted::AfterBatch(index),
         };
         let queued = match parse(&self.door, args) {
+            Ok(Keyed::Repeat(_)) if self.session.transaction.is_some() => {
+                Queued::Answered(Reply::err(NOT_IN_TRANSACTION))
+            }
             Ok(keyed) => Queued::Keyed(keyed),
             Err(error) => Queued::Answered(error),
         };

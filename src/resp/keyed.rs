@@ -2,10 +2,13 @@
 
 use crate::client::Task;
 use crate::ledger::IfPending;
-use crate::task::TaskKey;
+use crate::task::{Recurrence, TaskKey};
 
 /// The error for a key that would never expire.
 pub const NEEDS_DUE_TIME: &str = "a key is a task here and needs a due time, expected EX, PX, EXAT or PXAT: this is a scheduler, not a store";
+
+/// The error for a recurring task in a transaction.
+pub const NOT_IN_TRANSACTION: &str = "EVERY and CRON are not allowed between MULTI and EXEC";
 
 /// A key of a command. `None`: it is not a task key, so no task has it.
 pub type Key = Option<TaskKey>;
@@ -15,6 +18,8 @@ pub type Key = Option<TaskKey>;
 pub enum Keyed {
     /// `SET`, `SETEX`, `PSETEX`, `LAPSED.SCHEDULE`.
     Set(Box<Set>),
+    /// `LAPSED.SCHEDULE` with `EVERY` or `CRON`. Not part of a transaction.
+    Repeat(Box<Repeat>),
     /// `GET`.
     Get(Key),
     /// `EXISTS`, `TOUCH`: how many of these keys exist.
@@ -76,6 +81,17 @@ impl Set {
     }
 }
 
+/// A recurring task to establish.
+#[derive(Debug, Clone)]
+pub struct Repeat {
+    /// The task.
+    pub task: Task,
+    /// Its key.
+    pub key: TaskKey,
+    /// When it recurs.
+    pub recurrence: Recurrence,
+}
+
 /// A due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
@@ -116,6 +132,7 @@ impl Keyed {
     pub fn each_key<'a>(&'a self, mut name: impl FnMut(&'a TaskKey)) {
         match self {
             Self::Set(set) => name(&set.key),
+            Self::Repeat(repeat) => name(&repeat.key),
             Self::Get(key)
             | Self::Type(key)
             | Self::Expire { key, .. }
@@ -140,6 +157,7 @@ impl Keyed {
         match self {
             Self::Get(_) | Self::Exists(_) | Self::Type(_) | Self::Remaining { .. } => true,
             Self::Set(_)
+            | Self::Repeat(_)
             | Self::Delete(_)
             | Self::Cancel(_)
             | Self::Expire { .. }

@@ -13,7 +13,7 @@ use super::keyed::{Key, Keyed};
 use super::parser::Args;
 use super::reply::Reply;
 use super::session::Session;
-use crate::ledger::{ListCursor, ListFilter, StateFilter};
+use crate::ledger::{ListCursor, ListFilter};
 use crate::task::{State, TaskKey};
 
 type Parse = fn(&Door, Args<'_>) -> Result<Keyed, Reply>;
@@ -175,9 +175,3 @@ impl Scan {
         Ok((next, keys.map(|key| Reply::Text(key.to_string())).collect()))
     }
 }
-
-/// The states of tasks that have not started.
-pub const NOT_STARTED: [StateFilter; 2] = [
-    StateFilter::Is(State::Pending),
-    StateFilter::Is(State::Waiting),
-];

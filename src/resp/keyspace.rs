@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, OnlyIf, Set, When};
+use super::keyed::{Expiry, Key, Keyed, NEEDS_DUE_TIME, NOT_IN_TRANSACTION, OnlyIf, Set, When};
 use super::reply::Reply;
 use crate::client::Wish;
 use crate::ledger::{IfPending, SeriesRow};
@@ -56,6 +56,7 @@ impl<'a> Keyspace<'a> {
         let now = self.now;
         match command {
             Keyed::Set(set) => self.set(set),
+            Keyed::Repeat(_) => Reply::err(NOT_IN_TRANSACTION),
             Keyed::Get(key) => match self.present(key) {
                 Some(task) => value(task),
                 None => Reply::Null,

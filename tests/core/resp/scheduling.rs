@@ -6,7 +6,6 @@ use super::door::Door;
 async fn a_setex_is_a_task_with_its_value_as_payload() {
     let door = Door::open();
     let mut wire = door.connect().await;
-    assert_eq!(wire.says("PING").await, "+PONG");
     assert_eq!(
         wire.says("SETEX Order@close@42 1800 '{\"a\": 1.10}'").await,
         "+OK"
@@ -21,4 +20,263 @@ async fn a_setex_is_a_task_with_its_value_as_payload() {
     assert_eq!(wire.says("DEL Order@close@42").await, ":1");
     assert_eq!(wire.says("DEL Order@close@42").await, ":0");
     assert_eq!(wire.says("TTL Order@close@42").await, ":-2");
+}
+
+/// Commands on one connection, and the replies of Redis 7.
+async fn all_say(said: &[(&str, &str)]) {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    for (line, reply) in said {
+        assert_eq!(wire.says(line).await, *reply, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn set_takes_the_options_of_redis() {
+    all_say(&[
+        ("SET C@m v EX 100", "+OK"),
+        ("SET C@m w EX 100 NX", "$-1"),
+        ("SET C@m w NX GET EX 100", "$1\r\nv"),
+        ("GET C@m", "$1\r\nv"),
+        ("SET C@m w XX GET PX 50000", "$1\r\nv"),
+        ("TTL C@m", ":50"),
+        ("SET C@m x KEEPTTL", "+OK"),
+        ("GET C@m", "$1\r\nx"),
+        ("TTL C@m", ":50"),
+        ("SET C@other v XX EX 10", "$-1"),
+        ("SET C@other v GET EX 10", "$-1"),
+        ("EXISTS C@m C@other C@m nothing", ":3"),
+        ("TYPE C@m", "+string"),
+        ("TYPE C@none", "+none"),
+        (
+            "SET C@m v EX 0",
+            "-ERR invalid expire time in 'set' command",
+        ),
+        ("SET C@m v EX 10 PX 10", "-ERR syntax error"),
+        ("SET C@m v NX XX EX 10", "-ERR syntax error"),
+        ("SET C@m v EX", "-ERR syntax error"),
+        (
+            "SET C@m v EX abc",
+            "-ERR value is not an integer or out of range",
+        ),
+        (
+            "SETEX C@m 9223372036854775 v",
+            "-ERR invalid expire time in 'setex' command",
+        ),
+        (
+            "SETEX C@m 1",
+            "-ERR wrong number of arguments for 'setex' command",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn due_times_move_as_expiries_do() {
+    all_say(&[
+        ("SETEX C@m 100 v", "+OK"),
+        ("EXPIRE C@m 50 GT", ":0"),
+        ("EXPIRE C@m 50 LT", ":1"),
+        ("TTL C@m", ":50"),
+        ("EXPIRE C@m 60 NX", ":0"),
+        ("PEXPIRE C@m 60000 XX", ":1"),
+        ("GET C@m", "$1\r\nv"),
+        ("PEXPIREAT C@m 4000000000000", "-ERR invalid expire time in 'pexpireat' command: due time is too far ahead, expected at most 10 years (3650 days) from now"),
+        ("EXPIRE C@m 10 NX XX", "-ERR NX and XX, GT or LT options at the same time are not compatible"),
+        ("EXPIRE C@m 10 GT LT", "-ERR GT and LT options at the same time are not compatible"),
+        ("EXPIRE C@m 10 foo", "-ERR Unsupported option foo"),
+        ("EXPIRE C@none 10", ":0"),
+        ("EXPIRE C@m -1", ":1"),
+        ("EXISTS C@m", ":0"),
+        ("EXPIRETIME C@m", ":-2"),
+        ("SETEX C@m 100 v", "+OK"),
+        ("PERSIST C@m", ":1"),
+        ("PERSIST C@m", ":0"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_same_due_time_with_another_value_is_another_task() {
+    all_say(&[
+        ("SET C@m a PXAT 1900000000000", "+OK"),
+        ("SET C@m b PXAT 1900000000000", "+OK"),
+        ("GET C@m", "$1\r\nb"),
+        ("PEXPIRETIME C@m", ":1900000000000"),
+        ("EXPIRETIME C@m", ":1900000000"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_answers_all_or_nothing() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    for line in [
+        "MULTI",
+        "SETEX C@one 100 a",
+        "GET C@one",
+        "DEL C@one",
+        "SETEX C@two 100 b",
+        "SET C@two c EX abc",
+    ] {
+        wire.send(format!("{line}\r\n")).await;
+    }
+    wire.read_until("+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n")
+        .await;
+    wire.send("EXEC\r\n").await;
+    let replies =
+        "*5\r\n+OK\r\n$1\r\na\r\n:1\r\n+OK\r\n-ERR value is not an integer or out of range\r\n";
+    assert_eq!(wire.read_until("range\r\n").await, replies);
+    assert_eq!(wire.says("EXISTS C@one C@two").await, ":1");
+}
+
+#[tokio::test]
+async fn a_broken_or_discarded_transaction_changes_nothing() {
+    all_say(&[
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("DISCARD", "-ERR DISCARD without MULTI"),
+    ])
+    .await;
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    wire.send("MULTI\r\nSETEX C@one 100 a\r\nnothing\r\nEXEC\r\n")
+        .await;
+    let end = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    let said = wire.read_until(end).await;
+    assert!(
+        said.starts_with("+OK\r\n+QUEUED\r\n-ERR unknown command 'nothing'"),
+        "{said}"
+    );
+    wire.send("MULTI\r\nSETEX C@one 100 a\r\nDISCARD\r\n").await;
+    wire.read_until("+QUEUED\r\n+OK\r\n").await;
+    assert_eq!(wire.says("EXISTS C@one").await, ":0");
+}
+
+#[tokio::test]
+async fn a_watched_task_that_changed_prevents_the_transaction() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    assert_eq!(wire.says("WATCH C@m").await, "+OK");
+    assert_eq!(door.says("SETEX C@m 100 other").await, "+OK");
+    wire.send("MULTI\r\nSETEX C@m 10 mine\r\nEXEC\r\n").await;
+    assert_eq!(
+        wire.read_until("*-1\r\n").await,
+        "+OK\r\n+QUEUED\r\n*-1\r\n"
+    );
+    assert_eq!(wire.says("GET C@m").await, "$5\r\nother");
+    wire.send("WATCH C@m\r\nMULTI\r\nSETEX C@m 10 mine\r\nEXEC\r\n")
+        .await;
+    wire.read_until("*1\r\n+OK\r\n").await;
+    assert_eq!(wire.says("GET C@m").await, "$4\r\nmine");
+}
+
+#[tokio::test]
+async fn a_pipeline_is_answered_in_order() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    let mut sent = String::new();
+    let mut expected = String::new();
+    for n in 0..3_000 {
+        sent += &format!("SETEX C@m@{} 100 {n}\r\nGET C@m@{0}\r\n", n % 7);
+        let n = n.to_string();
+        expected += &format!("+OK\r\n${}\r\n{n}\r\n", n.len());
+        if n.ends_with('5') {
+            sent += "PING\r\nnothing\r\nDEL C@m@1 C@none\r\nEXISTS C@m@1\r\n";
+            expected += "+PONG\r\n-ERR unknown command 'nothing', with args beginning with: \r\n:1\r\n:0\r\n";
+            sent += "SETEX C@m@1 50 again\r\n";
+            expected += "+OK\r\n";
+        }
+    }
+    sent += "ECHO end\r\n";
+    expected += "$3\r\nend\r\n";
+    let (mut reader, mut writer) = wire.0.into_split();
+    let writing = tokio::spawn(async move {
+        tokio::io::AsyncWriteExt::write_all(&mut writer, sent.as_bytes())
+            .await
+            .unwrap();
+        writer
+    });
+    let mut read = vec![0; expected.len()];
+    tokio::io::AsyncReadExt::read_exact(&mut reader, &mut read)
+        .await
+        .unwrap();
+    assert!(String::from_utf8(read).unwrap() == expected);
+    writing.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_scheduling_is_refused_with_its_reason() {
+    let door = Door::open();
+    let store = "-ERR a key is a task here and needs a due time, expected EX, PX, EXAT or PXAT: this is a scheduler, not a store";
+    for (line, reply) in [
+        ("SET C@m v", store),
+        ("SET C@m v KEEPTTL", store),
+        ("SETNX C@m v", store),
+        (
+            "SETEX nokey 10 v",
+            "-ERR key has no `@`, expected `Class@method` and then any `@argument`",
+        ),
+        (
+            "INCR C@m",
+            "-ERR unknown command 'INCR', with args beginning with: 'C@m' ",
+        ),
+        (
+            "SETEX C@m 10 '{\"$lapsed\":1}'",
+            "-ERR payload has a top-level member `$lapsed`, which is reserved: expected another name",
+        ),
+        (
+            "SETEX C@m 10 \"\\xff\"",
+            "-ERR value is not UTF-8, expected JSON or text: it is the payload of a task",
+        ),
+        ("GET nokey", "$-1"),
+        ("DEL nokey", ":0"),
+    ] {
+        assert_eq!(door.says(line).await, reply, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_scheduled_with_all_its_options() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    let asked = "LAPSED.SCHEDULE C@m AT 1900000000000 TAG shop PAYLOAD '{\"a\":1}' MAXATTEMPTS 3";
+    assert_eq!(wire.says(asked).await, ":1900000000000");
+    let task = door.tasks.find("C@m").await.unwrap().unwrap();
+    assert_eq!(
+        (task.tag.as_deref(), task.max_attempts),
+        (Some("shop"), Some(3))
+    );
+    for (line, reply) in [
+        ("LAPSED.SCHEDULE C@m IN 5 IFPENDING KEEP", ":1900000000000"),
+        ("LAPSED.SCHEDULE C@m IN 5 IFPENDING REFUSE", "$-1"),
+        (
+            "LAPSED.SCHEDULE C@m AT 1900000000001 IFPENDING MOVE",
+            ":1900000000001",
+        ),
+        ("LAPSED.SCHEDULE C@m IN 5 IN 6", "-ERR syntax error"),
+        (
+            "LAPSED.SCHEDULE C@m TAG a",
+            "-ERR expected IN, AT, EVERY or CRON",
+        ),
+        (
+            "LAPSED.SCHEDULE C@m IN 5 PAYLOAD no",
+            "-ERR payload is not JSON: expected ident at line 1 column 2",
+        ),
+        (
+            "LAPSED.CANCEL C@m C@none C@m",
+            "*3\r\n$9\r\ncancelled\r\n$-1\r\n$-1",
+        ),
+        ("LAPSED.SHOW C@none", "$-1"),
+    ] {
+        assert_eq!(wire.says(line).await, reply, "{line}");
+    }
+    let every = wire.says("LAPSED.SCHEDULE C@every EVERY 60000").await;
+    assert!(every.starts_with(":1"), "{every}");
+    let shown = wire.says("LAPSED.SHOW C@every").await;
+    assert!(shown.contains("\"recurrence\":{"), "{shown}");
+    let cron = wire
+        .says("LAPSED.SCHEDULE C@cron CRON '0 9 * * *' TZ Europe/Berlin")
+        .await;
+    assert!(cron.starts_with(':'), "{cron}");
 }

@@ -46,7 +46,7 @@ async fn change(
 }
 
 async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
-    let [one, none, other] = [3, 2, 1].map(|arg| key("read", arg));
+    let [one, none, other] = [3, 2, 1].map(|arg| key("change_read", arg));
     let armings = [
         create(ledger, &one, 60_000).await,
         create(ledger, &other, 50_000).await,
@@ -61,7 +61,8 @@ async fn rows_are_read_in_the_order_of_keys(ledger: &impl Ledger) {
 }
 
 async fn all_changes_are_made_together(ledger: &impl Ledger) {
-    let keys = ["new", "over", "moved", "gone", "kept", "none"].map(|arg| key("together", arg));
+    let keys =
+        ["new", "over", "moved", "gone", "kept", "none"].map(|arg| key("change_together", arg));
     for key in &keys[1..5] {
         create(ledger, key, 60_000).await;
     }
@@ -92,7 +93,7 @@ async fn all_changes_are_made_together(ledger: &impl Ledger) {
 }
 
 async fn a_task_is_written_over_at_the_same_due_time(ledger: &impl Ledger) {
-    let key = key("same_due", 1);
+    let key = key("change_same_due", 1);
     let due = in_ms(ledger, 60_000).await;
     let before = create_at(ledger, &key, due).await.arming;
     let keys = [key];
@@ -104,7 +105,7 @@ async fn a_task_is_written_over_at_the_same_due_time(ledger: &impl Ledger) {
 }
 
 async fn a_finished_arming_is_not_written_over(ledger: &impl Ledger) {
-    let claim = claim_due(ledger, &key("finished", 1), LEASE).await;
+    let claim = claim_due(ledger, &key("change_finished", 1), LEASE).await;
     settle(ledger, &claim, lapsed::task::Verdict::Complete).await;
     let keys = [claim.key.clone()];
     let due = claim.lease.arming.due;
@@ -117,8 +118,8 @@ async fn a_finished_arming_is_not_written_over(ledger: &impl Ledger) {
 
 /// Running tasks are not moved.
 async fn a_refused_change_changes_nothing_of_the_others(ledger: &impl Ledger) {
-    let claim = claim_due(ledger, &key("running", 1), LEASE).await;
-    let keys = [claim.key.clone(), key("running", 2)];
+    let claim = claim_due(ledger, &key("change_running", 1), LEASE).await;
+    let keys = [claim.key.clone(), key("change_running", 2)];
     let due = in_ms(ledger, 60_000).await;
     let (seen, changed) = change(
         ledger,
@@ -137,7 +138,7 @@ async fn a_refused_change_changes_nothing_of_the_others(ledger: &impl Ledger) {
 /// Each transaction reads the payload and writes the next number.
 async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
     const TIMES: u32 = 8;
-    let keys = [key("count", 1)];
+    let keys = [key("change_count", 1)];
     let due = in_ms(ledger, 600_000).await;
     let start = NewTask {
         payload: Some("0".to_owned()),
@@ -162,7 +163,7 @@ async fn counting_up_in_parallel_loses_nothing(ledger: &impl Ledger) {
 
 /// Only the first sees that there is none.
 async fn one_of_many_creates_a_missing_task(ledger: &impl Ledger) {
-    let keys = [key("race", 1)];
+    let keys = [key("change_race", 1)];
     let due = in_ms(ledger, 600_000).await;
     let winners = Arc::new(AtomicU32::new(0));
     let once = |number: i64| {

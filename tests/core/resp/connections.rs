@@ -1,0 +1,179 @@
+//! Handshakes, users, limits and hostile clients.
+
+use super::door::Door;
+use crate::support::wait::until;
+
+#[tokio::test]
+async fn a_handshake_answers_in_the_protocol_that_it_chose() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    let two = wire.says("HELLO 2 SETNAME worker").await;
+    assert!(
+        two.starts_with("*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n"),
+        "{two}"
+    );
+    assert_eq!(wire.says("CLIENT GETNAME").await, "$6\r\nworker");
+    let three = wire.says("HELLO 3").await;
+    assert!(
+        three.starts_with("%7\r\n") && three.contains("$5\r\nproto\r\n:3\r\n"),
+        "{three}"
+    );
+    assert_eq!(wire.says("GET C@m").await, "_");
+    for (line, reply) in [
+        ("HELLO 4", "-NOPROTO unsupported protocol version"),
+        (
+            "HELLO abc",
+            "-ERR Protocol version is not an integer or out of range",
+        ),
+        ("HELLO 3 foo", "-ERR Syntax error in HELLO option 'foo'"),
+        ("CLIENT SETINFO LIB-NAME redis-py", "+OK"),
+        (
+            "CLIENT MAINT_NOTIFICATIONS ON",
+            "-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.",
+        ),
+        ("SELECT 0", "+OK"),
+        ("SELECT 99", "-ERR DB index is out of range"),
+        ("CONFIG GET timeout", "%1\r\n$7\r\ntimeout\r\n$1\r\n0"),
+        ("ECHO a", "$1\r\na"),
+        ("COMMAND INFO nothing", "*1\r\n_"),
+        ("RESET", "+RESET"),
+        ("GET C@m", "$-1"),
+    ] {
+        assert_eq!(wire.says(line).await, reply, "{line}");
+    }
+    assert!(wire.says("INFO").await.contains("loading:0\r\n"));
+    assert!(
+        wire.says("COMMAND DOCS setex")
+            .await
+            .contains("key seconds value")
+    );
+}
+
+#[tokio::test]
+async fn a_subscriber_of_the_old_protocol_may_only_subscribe() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    wire.send("SUBSCRIBE a b\r\nPING\r\nGET C@m\r\nUNSUBSCRIBE\r\nPING\r\n")
+        .await;
+    let said = wire.read_until("+PONG\r\n").await;
+    assert_eq!(
+        said,
+        "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n\
+         -ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n\
+         *3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:0\r\n+PONG\r\n"
+    );
+}
+
+#[tokio::test]
+async fn a_user_may_do_what_its_scopes_say() {
+    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let door = Door::with(&format!(
+        "password = '{hash}'\n[[resp.users]]\nname = 'shop'\npassword = '{hash}'\nscopes = 'read'"
+    ));
+    let mut wire = door.connect().await;
+    let refused = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let needed = "-NOAUTH Authentication required.\r\n";
+    for (line, reply) in [
+        ("GET C@m", needed),
+        ("PING", needed),
+        ("AUTH wrong", refused),
+        ("AUTH nobody secret", refused),
+        ("HELLO 3 AUTH shop wrong", refused),
+        ("AUTH secret", "+OK\r\n"),
+        ("SETEX C@m 100 v", "+OK\r\n"),
+        ("AUTH shop secret", "+OK\r\n"),
+        ("AUTH shop secret", "+OK\r\n"),
+        ("GET C@m", "$1\r\nv\r\n"),
+        (
+            "DEL C@m",
+            "-NOPERM this user has no permissions to run the 'del' command\r\n",
+        ),
+        ("RESET", "+RESET\r\n"),
+        ("GET C@m", needed),
+    ] {
+        wire.send(format!("{line}\r\n")).await;
+        assert_eq!(wire.read_until(reply).await, reply, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn limits_are_small_before_a_client_has_authenticated() {
+    let hash = lapsed::resp::hash_password(b"secret").unwrap();
+    let door = Door::with(&format!("password = '{hash}'"));
+    for (sent, error) in [
+        ("*11\r\n", "unauthenticated multibulk length"),
+        ("*1\r\n$20000\r\n", "unauthenticated bulk length"),
+    ] {
+        let mut wire = door.connect().await;
+        wire.send(sent).await;
+        assert_eq!(
+            wire.rest().await,
+            format!("-ERR Protocol error: {error}\r\n")
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_protocol_closes_the_connection() {
+    let door = Door::open();
+    for (sent, error) in [
+        ("*abc\r\n", "invalid multibulk length"),
+        ("*2\r\n+OK\r\n", "expected '$', got '+'"),
+        ("*1\r\n$abc\r\n", "invalid bulk length"),
+        ("*1\r\n$-1\r\n", "invalid bulk length"),
+        ("*9999999999\r\n", "invalid multibulk length"),
+        ("*1\r\n$999999999999\r\n", "invalid bulk length"),
+        ("SET \"abc\r\n", "unbalanced quotes in request"),
+    ] {
+        let mut wire = door.connect().await;
+        wire.send(sent).await;
+        assert_eq!(
+            wire.rest().await,
+            format!("-ERR Protocol error: {error}\r\n"),
+            "{sent}"
+        );
+    }
+    for sent in ["POST / HTTP/1.1\r\n", "Host: a\r\n"] {
+        let mut wire = door.connect().await;
+        wire.send(sent).await;
+        assert_eq!(wire.rest().await, "");
+    }
+    let mut endless = door.connect().await;
+    endless.send("x".repeat(70_000)).await;
+    assert_eq!(
+        endless.rest().await,
+        "-ERR Protocol error: too big inline request\r\n"
+    );
+}
+
+#[tokio::test]
+async fn a_command_may_arrive_byte_by_byte() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    for byte in b"*-1\r\n*0\r\n\r\n*4\r\n$5\r\nSETEX\r\n$3\r\nC@m\r\n$3\r\n100\r\n$2\r\n{}\r\n" {
+        wire.send([*byte]).await;
+        tokio::task::yield_now().await;
+    }
+    wire.read_until("+OK\r\n").await;
+    assert_eq!(wire.says("get 'C@m'").await, "$2\r\n{}");
+}
+
+#[tokio::test]
+async fn too_many_connections_are_refused_and_counted() {
+    let door = Door::with("max_connections = 1");
+    let first = door.connect().await;
+    let mut second = door.connect().await;
+    assert_eq!(
+        second.rest().await,
+        "-ERR max number of clients reached\r\n"
+    );
+    let refused = "lapsed_resp_refused_total{reason=\"max_connections\"} 1";
+    assert!(door.metrics.render().contains(refused));
+    drop(first);
+    until("there is room again", async || {
+        let mut third = door.connect().await;
+        third.send("QUIT\r\n").await;
+        third.rest().await == "+OK\r\n"
+    })
+    .await;
+}
