@@ -7,6 +7,7 @@ mod key_expiry;
 mod ledger_conformance;
 mod migrate;
 mod mysql;
+mod pull_workers;
 mod resp_clients;
 mod resp_differential;
 mod sandbox;
