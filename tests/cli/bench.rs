@@ -19,9 +19,13 @@ fn document(output: Output) -> Value {
 }
 
 pub fn measure(arguments: &str) -> Value {
+    measure_on("--private", arguments)
+}
+
+fn measure_on(place: &str, arguments: &str) -> Value {
     let mut words = vec!["bench"];
     words.extend(arguments.split_whitespace());
-    words.extend(["--private", "--json"]);
+    words.extend([place, "--json"]);
     document(lapsed().args(words).output().unwrap())
 }
 
@@ -64,6 +68,26 @@ fn a_lateness_run_has_a_sample_for_each_task_that_fell_due() {
     // One `PTTL` for each task is what punctuality costs.
     assert!(number(row, "redis_per_task") >= 0.9, "{row}");
     assert_eq!(document["options"]["rate"], 50);
+}
+
+#[test]
+fn a_private_file_is_measured_without_servers() {
+    let burst = measure_on("--embedded", "burst --pending 100 --tasks 500");
+    let [row] = rows(&burst).as_slice() else {
+        panic!("{burst}");
+    };
+    assert_eq!(row["samples"], 500);
+    assert!(is_exact(row), "{row}");
+    assert!(number(row, "daemon_rss_mb") > 0.0, "{row}");
+    for unknown in ["database_rss_mb", "sql_per_task", "redis_per_task"] {
+        assert_eq!(row[unknown], Value::Null, "{row}");
+    }
+    let killed = measure_on("--embedded", "kill --pending 0 --tasks 200 --takes 50ms");
+    assert_eq!(rows(&killed)[0]["undone"], 0, "{killed}");
+    let refused = lapsed().args(["bench", "adopt", "--embedded"]).output();
+    let (code, _, errors) = said(refused.unwrap());
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("without Redis"), "{errors}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod crashes;
 mod dead_letters;
 mod deliveries;
 mod due;
+mod embedded;
 mod endings;
 mod envelopes;
 mod exec;
