@@ -162,7 +162,7 @@ async fn effects_and_completion_happen_together_or_not_at_all() {
             tx.execute("INSERT INTO effects VALUES (?1)", [task.key().as_str()])?;
             // The first attempt of each second task fails after its effect.
             let number: u32 = task.key().args().next().unwrap_or_default().parse()?;
-            if task.attempt() == 1 && number % 2 == 0 {
+            if task.attempt() == 1 && number.is_multiple_of(2) {
                 return Err(HandlerError::new("not yet"));
             }
             task.keep_result(number)?;
