@@ -8,6 +8,9 @@ TEST_THREADS ?= $(shell n=$$((3 * $$(nproc))); echo $$((n < 16 ? n : 16)))
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+demo: ## see it work: an auction closes on time; needs no server
+	$(CARGO) run --locked --release --no-default-features --features demo --bin auction
+
 demo-servers: ## see it work on a private Redis and MySQL: an auction closes on time
 	@scripts/install-servers
 	$(CARGO) run --locked --release --no-default-features --features demo-servers --bin auction-servers

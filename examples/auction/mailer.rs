@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use lapsed::rusqlite::{Connection, params};
 use redis::{AsyncConnectionConfig, RedisResult, Value, cmd, from_redis_value};
-use rusqlite::{Connection, params};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
@@ -31,7 +31,10 @@ pub(crate) struct Mailer {
 impl Mailer {
     pub(crate) fn start(port: u16, database: &Path) -> Result<Self> {
         let mut python = std::process::Command::new("python3");
-        python.args(["-c", "import sqlite3, sys; assert sys.version_info >= (3, 8)"]);
+        python.args([
+            "-c",
+            "import sqlite3, sys; assert sys.version_info >= (3, 8)",
+        ]);
         python.stdout(Stdio::null()).stderr(Stdio::null());
         let has_python = python.status().is_ok_and(|status| status.success());
         Ok(Self {
@@ -131,8 +134,10 @@ async fn work(door: &redis::Client, database: &Path) -> Result<std::convert::Inf
 
 /// As in `mailer.py`.
 fn tell_winner(db: &Connection, key: &str, id: &str, attempt: u16) -> Result<()> {
-    let auction: u64 = key.rsplit('@').next().unwrap_or_default().parse()?;
-    let (_, due_ms) = id.rsplit_once('-').context("an id ends with the due time")?;
+    let auction: i64 = key.rsplit('@').next().unwrap_or_default().parse()?;
+    let (_, due_ms) = id
+        .rsplit_once('-')
+        .context("an id ends with the due time")?;
     let due_ms: i64 = due_ms.parse()?;
     let tx = db.unchecked_transaction()?;
     tx.execute("DELETE FROM tb_shown_bid WHERE auction_id = ?1", [auction])?;

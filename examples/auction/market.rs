@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use lapsed::rusqlite::{self, Connection, params};
 use lapsed::task::UnixMs;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use rusqlite::{Connection, params};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::house::{AUCTIONS, CLASS, OPEN_EVERY, Opened, lasts, until_bell};
@@ -59,7 +59,8 @@ impl Market {
     pub(crate) fn new(database: &Path, port: u16) -> Result<Self> {
         let db = Connection::open(database).context("open the database")?;
         db.busy_timeout(Duration::from_secs(5))?;
-        db.execute_batch(TABLES).context("make the tables of the market")?;
+        db.execute_batch(TABLES)
+            .context("make the tables of the market")?;
         Ok(Self {
             db: Mutex::new(db),
             door: redis::Client::open(format!("redis://127.0.0.1:{port}"))?,
@@ -72,9 +73,9 @@ impl Market {
         let started = Instant::now();
         let mut opened = Vec::new();
         let mut pace = interval(OPEN_EVERY);
-        for id in 1..=AUCTIONS {
+        for id in 1..=AUCTIONS.cast_signed() {
             pace.tick().await;
-            let lasts = lasts(id);
+            let lasts = lasts(id.cast_unsigned());
             let (producer, due) = match id % 4 {
                 1 => {
                     self.put_on_sale(id, None)?;
@@ -82,7 +83,11 @@ impl Market {
                 }
                 3 => {
                     self.put_on_sale(id, None)?;
-                    (SETEX, self.expire(id, "SETEX", u128::from(lasts.as_secs())).await?)
+                    (
+                        SETEX,
+                        self.expire(id, "SETEX", u128::from(lasts.as_secs()))
+                            .await?,
+                    )
                 }
                 _ => {
                     // As people set them: several end at the same time.
@@ -92,13 +97,17 @@ impl Market {
                     (SQL, due)
                 }
             };
-            opened.push(Opened { id, producer, due });
+            opened.push(Opened {
+                id: id.cast_unsigned(),
+                producer,
+                due,
+            });
         }
         Ok(opened)
     }
 
     /// Puts goods on sale. With `ends`, the task that ends the auction is part of the transaction.
-    fn put_on_sale(&self, id: u64, ends: Option<UnixMs>) -> Result<()> {
+    fn put_on_sale(&self, id: i64, ends: Option<UnixMs>) -> Result<()> {
         let mut db = self.db();
         let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         tx.execute("INSERT INTO tb_auction_goods (id) VALUES (?1)", [id])?;
@@ -118,7 +127,7 @@ impl Market {
     }
 
     /// `SETEX` or `PSETEX`. Returns the due time that the daemon has committed.
-    async fn expire(&self, id: u64, command: &str, ttl: u128) -> Result<UnixMs> {
+    async fn expire(&self, id: i64, command: &str, ttl: u128) -> Result<UnixMs> {
         let key = end_of(id);
         let ttl = ttl.to_string();
         let mut commands = redis::pipe();
@@ -160,7 +169,7 @@ impl Market {
         }
     }
 
-    fn unpaid(&self) -> Result<Vec<u64>> {
+    fn unpaid(&self) -> Result<Vec<i64>> {
         let db = self.db();
         let mut unpaid = db.prepare_cached(
             "SELECT DISTINCT auction_id FROM tb_auction_order
@@ -170,7 +179,7 @@ impl Market {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
-    async fn pay(&self, id: u64) -> Result<()> {
+    async fn pay(&self, id: i64) -> Result<()> {
         let paid = {
             let mut db = self.db();
             let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -179,8 +188,8 @@ impl Market {
                 [id],
             )?;
             tx.execute(
-                "UPDATE tb_auction_goods SET deal_status = 2 WHERE id = ?1 AND ?2 > 0",
-                params![id, paid],
+                "UPDATE tb_auction_goods SET deal_status = 2 WHERE id = ?1 AND ?2",
+                params![id, paid > 0],
             )?;
             tx.commit()?;
             paid
@@ -196,12 +205,12 @@ impl Market {
             self.cancelled
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .insert(id);
+                .insert(id.cast_unsigned());
         }
         Ok(())
     }
 
-    fn is_cancelled(&self, id: u64) -> Result<bool> {
+    fn is_cancelled(&self, id: i64) -> Result<bool> {
         const CANCELLED: u8 = 3;
         let key = format!("{CLASS}@dealCutDown@{id}");
         let status = "SELECT status FROM tb_time_limit_task WHERE key = ?1";
@@ -219,12 +228,11 @@ impl Market {
 
     /// Tasks that are unfinished, and those of them that are running.
     pub(crate) fn open_and_running(&self) -> Result<(u64, u64)> {
-        let counts = "SELECT COUNT(*), COUNT(iif(lease_until > ?1, 1, NULL)) FROM tb_time_limit_task
+        let counts =
+            "SELECT COUNT(*), COUNT(iif(lease_until > ?1, 1, NULL)) FROM tb_time_limit_task
                       WHERE status = 0 AND sts = 0";
-        let counts = self
-            .db()
-            .query_row(counts, [now().0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(counts)
+        let [open, running] = self.counts(counts, [now().0])?;
+        Ok((open, running))
     }
 
     /// What the transactions of the handlers left.
@@ -246,9 +254,7 @@ impl Market {
     /// How many tasks are through, and a line about it.
     pub(crate) fn progress(&self) -> Result<(u64, String)> {
         let counts = "SELECT (SELECT COUNT(*) FROM tb_auction_goods WHERE status = 0), (SELECT COUNT(*) FROM tb_effects)";
-        let (open, effects): (u64, u64) = self
-            .db()
-            .query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let [open, effects] = self.counts(counts, [])?;
         let [due, paid, lapsed] = self.orders()?;
         Ok((
             effects + self.cancelled().len() as u64,
@@ -260,14 +266,31 @@ impl Market {
     pub(crate) fn orders(&self) -> Result<[u64; 3]> {
         const COUNTS: &str = "SELECT COUNT(iif(status = 0, 1, NULL)), COUNT(iif(status = 1, 1, NULL)), \
                               COUNT(iif(status = 2, 1, NULL)) FROM tb_auction_order";
-        let counts = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
-        Ok(self.db().query_row(COUNTS, [], counts)?)
+        self.counts(COUNTS, [])
     }
 
     /// Current bids that are still shown: of auctions whose end was not announced.
     pub(crate) fn shown_bids(&self) -> Result<usize> {
-        let count = "SELECT COUNT(*) FROM tb_shown_bid";
-        Ok(self.db().query_row(count, [], |row| row.get(0))?)
+        let [count] = self.counts("SELECT COUNT(*) FROM tb_shown_bid", [])?;
+        Ok(usize::try_from(count)?)
+    }
+
+    /// The row of a statement that counts.
+    fn counts<const N: usize>(
+        &self,
+        statement: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<[u64; N]> {
+        let db = self.db();
+        let mut statement = db.prepare_cached(statement)?;
+        let counts = statement.query_row(params, |row| {
+            let mut counts = [0; N];
+            for (place, count) in counts.iter_mut().enumerate() {
+                *count = row.get::<_, i64>(place)?.cast_unsigned();
+            }
+            Ok(counts)
+        })?;
+        Ok(counts)
     }
 
     fn db(&self) -> MutexGuard<'_, Connection> {
@@ -276,7 +299,7 @@ impl Market {
 }
 
 /// The task that ends an auction.
-fn end_of(id: u64) -> String {
+fn end_of(id: i64) -> String {
     format!("{CLASS}@auctionEndCutDown@{id}")
 }
 

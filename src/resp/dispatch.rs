@@ -300,10 +300,14 @@ impl Dispatch {
             Control::Exec => transactions::exec(session, door).await,
             Control::Discard => transactions::discard(session),
             Control::Watch => transactions::watch(session, door, args).await,
-            Control::Unwatch => {
-                session.watched.clear();
-                Reply::OK
-            }
+            Control::Unwatch => match &mut session.transaction {
+                // Queued as any command. What is watched decides before it would be carried out.
+                Some(transaction) => transaction.queue(Queued::Answered(Reply::OK)),
+                None => {
+                    session.watched.clear();
+                    Reply::OK
+                }
+            },
             Control::Describe => introspection::describe(self.registry, args),
         }
     }
