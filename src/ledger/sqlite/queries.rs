@@ -32,7 +32,7 @@ pub(super) struct Queries {
     /// Deletes a row. Primary key.
     pub delete: String,
 
-    /// Places of one `status` and `sts` after a place, up to a due time, earliest first. `_due`, which covers it.
+    /// Places of one `status` and `sts` after a place, up to a due time, earliest first. `_due`.
     pub places_up: String,
     /// Places of one `status` and `sts` before a place and after a due time, latest first. `_due`, backwards.
     pub places_down: String,
@@ -59,11 +59,11 @@ pub(super) struct Queries {
 
     /// The number of rows of a status, up to a limit. `_due`, which covers it.
     pub count_status: String,
-    /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`, which covers it.
+    /// The number of rows of one `status` and `sts` that are due before a time, up to a limit. `_due`.
     pub count_due: String,
     /// The latest finished rows by due time, with what `stats` reads of them. `_due`, backwards.
     pub done_lately: String,
-    /// The row of one `status` and `sts` that is this many places from the end. `_due`, which covers it, backwards.
+    /// The row of one `status` and `sts` that is this many places from the end. `_due`, backwards.
     pub from_end: String,
 
     /// All pauses, oldest first.
@@ -82,8 +82,22 @@ impl Queries {
             let text = text.replace("{columns}", COLUMNS);
             text.replace("{t}", table.as_str())
         };
-        let walk_up = "FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND (due_at, id) > (?3, ?4) AND due_at <= ?5 ORDER BY due_at, id";
-        let walk_down = "FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND (due_at, id) < (?3, ?4) AND due_at > ?5 ORDER BY due_at DESC, id DESC";
+        let range = "FROM \"{t}\" INDEXED BY \"{t}_due\" WHERE status = ?1 AND sts = ?2 AND";
+        // The rest of the due time of the first place, then all others. A comparison of pairs would begin each page at the
+        // first row of that due time, and a million rows may share one.
+        let walk_up = |select: &str| {
+            format!(
+                "{select} {range} due_at = ?3 AND id > ?4 AND due_at <= ?5 \
+                 UNION ALL {select} {range} due_at > ?3 AND due_at <= ?5 ORDER BY due_at, id"
+            )
+        };
+        let walk_down = |select: &str| {
+            format!(
+                "{select} {range} due_at = ?3 AND id < ?4 AND due_at > ?5 \
+                 UNION ALL {select} {range} due_at < ?3 AND due_at > ?5 ORDER BY due_at DESC, id DESC"
+            )
+        };
+        let places = "SELECT id, due_at";
         let scanned = "SELECT id, due_at, key, end_time, lease_until, owner, daemon, status, sts";
         Self {
             row_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id = ?1"),
@@ -104,10 +118,10 @@ impl Queries {
                    reason = ?18, last_error = ?19, history = ?20, result = ?21, recurrence = ?22, payload = ?23 WHERE id = ?1",
             ),
             delete: of("DELETE FROM \"{t}\" WHERE id = ?1"),
-            places_up: of(&format!("SELECT id, due_at {walk_up}")),
-            places_down: of(&format!("SELECT id, due_at {walk_down}")),
-            scan_up: of(&format!("{scanned} {walk_up}")),
-            scan_down: of(&format!("{scanned} {walk_down}")),
+            places_up: of(&walk_up(places)),
+            places_down: of(&walk_down(places)),
+            scan_up: of(&walk_up(scanned)),
+            scan_down: of(&walk_down(scanned)),
             scan_row: of(&format!("{scanned} FROM \"{{t}}\" WHERE id = ?1")),
             list_by_id: of("SELECT {columns} FROM \"{t}\" WHERE id > ?1 ORDER BY id"),
             list_by_tag: of(
@@ -116,7 +130,7 @@ impl Queries {
             list_by_key: of(
                 "SELECT {columns} FROM \"{t}\" INDEXED BY \"{t}_key\" WHERE key >= ?1 AND key < ?2 AND key > ?3 ORDER BY key",
             ),
-            list_by_due: of(&format!("SELECT {{columns}} {walk_up}")),
+            list_by_due: of(&walk_up(&format!("SELECT {COLUMNS}, due_at"))),
             ids_of_tag: of(
                 "SELECT id FROM \"{t}\" INDEXED BY \"{t}_tag\" WHERE tag = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
             ),
@@ -177,70 +191,47 @@ mod tests {
             connection.execute(&statement, []).unwrap();
         }
         let queries = Queries::new(&table);
-        let id = "SEARCH t USING INTEGER PRIMARY KEY (rowid=?)";
-        let after_id = "SEARCH t USING INTEGER PRIMARY KEY (rowid>?)";
-        let key = "SEARCH t USING INDEX t_key (key=?)";
-        let due_up = "INDEX t_due (status=? AND sts=? AND (due_at,rowid)>(?,?) AND due_at<?)";
-        let due_down = "INDEX t_due (status=? AND sts=? AND due_at>? AND (due_at,rowid)<(?,?))";
+        let primary = "USING INTEGER PRIMARY KEY (rowid";
+        let up = "t_due (status=? AND sts=? AND due_at=? AND rowid>?)";
+        let down = "t_due (status=? AND sts=? AND due_at=? AND rowid<?)";
+        let rest = "t_due (status=? AND sts=? AND due_at>? AND due_at<?)";
         for (statement, expected) in [
-            (&queries.row_by_id, id.to_owned()),
-            (&queries.row_by_key, key.to_owned()),
-            (&queries.save_run, id.to_owned()),
-            (&queries.save_end, id.to_owned()),
-            (&queries.save, id.to_owned()),
-            (&queries.delete, id.to_owned()),
-            (&queries.scan_row, id.to_owned()),
-            (
-                &queries.places_up,
-                format!("SEARCH t USING COVERING {due_up}"),
-            ),
-            (
-                &queries.places_down,
-                format!("SEARCH t USING COVERING {due_down}"),
-            ),
-            (&queries.scan_up, format!("SEARCH t USING {due_up}")),
-            (&queries.scan_down, format!("SEARCH t USING {due_down}")),
-            (&queries.list_by_due, format!("SEARCH t USING {due_up}")),
-            (&queries.list_by_id, after_id.to_owned()),
-            (
-                &queries.list_by_tag,
-                "SEARCH t USING INDEX t_tag (tag=? AND rowid>?)".to_owned(),
-            ),
-            (
-                &queries.list_by_key,
-                "SEARCH t USING INDEX t_key (key>? AND key<?)".to_owned(),
-            ),
-            (
-                &queries.ids_of_tag,
-                "SEARCH t USING COVERING INDEX t_tag (tag=? AND rowid<?)".to_owned(),
-            ),
+            (&queries.row_by_id, [primary, ""]),
+            (&queries.row_by_key, ["INDEX t_key (key=?)", ""]),
+            (&queries.save_run, [primary, ""]),
+            (&queries.save_end, [primary, ""]),
+            (&queries.save, [primary, ""]),
+            (&queries.delete, [primary, ""]),
+            (&queries.scan_row, [primary, ""]),
+            (&queries.list_by_id, [primary, ""]),
+            (&queries.places_up, [up, rest]),
+            (&queries.places_down, [down, rest]),
+            (&queries.scan_up, [up, rest]),
+            (&queries.scan_down, [down, rest]),
+            (&queries.list_by_due, [up, rest]),
+            (&queries.list_by_tag, ["t_tag (tag=? AND rowid>?)", ""]),
+            (&queries.list_by_key, ["t_key (key>? AND key<?)", ""]),
+            (&queries.ids_of_tag, ["t_tag (tag=? AND rowid<?)", ""]),
             (
                 &queries.ids_of_keys,
-                "SEARCH t USING COVERING INDEX t_key (key>? AND key<?)".to_owned(),
+                ["COVERING INDEX t_key (key>? AND key<?)", ""],
             ),
-            (
-                &queries.done_lately,
-                "SEARCH t USING INDEX t_due (status=? AND sts=?)".to_owned(),
-            ),
-            (
-                &queries.from_end,
-                "SEARCH t USING COVERING INDEX t_due (status=? AND sts=?)".to_owned(),
-            ),
-        ] {
-            assert_eq!(plan(&connection, statement), expected, "{statement}");
-        }
-        for (statement, expected) in [
+            (&queries.done_lately, ["t_due (status=? AND sts=?)", ""]),
+            (&queries.from_end, ["t_due (status=? AND sts=?)", ""]),
             (
                 &queries.count_status,
-                "SEARCH t USING COVERING INDEX t_due (status=?)",
+                ["COVERING INDEX t_due (status=?)", ""],
             ),
             (
                 &queries.count_due,
-                "SEARCH t USING COVERING INDEX t_due (status=? AND sts=? AND due_at<?)",
+                ["t_due (status=? AND sts=? AND due_at<?)", ""],
             ),
         ] {
             let plan = plan(&connection, statement);
-            assert!(plan.contains(expected), "{statement}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{statement}: {plan}");
+            for part in expected {
+                assert!(plan.contains(part), "{statement}: {plan}");
+            }
         }
     }
 }
