@@ -152,7 +152,7 @@ impl Parser {
     /// Reads the header of an array, or a whole inline command. Returns false if it is incomplete.
     fn begin(&mut self, buffer: &[u8], limits: &Limits) -> Result<bool, ProtocolError> {
         match buffer.get(self.at) {
-            None => return Ok(false),
+            None => Ok(false),
             Some(b'*') => {
                 let Some(line) = self.header(buffer, "too big mbulk count string")? else {
                     return Ok(false);
@@ -175,14 +175,14 @@ impl Parser {
                 self.is_inline = false;
                 self.args.clear();
                 self.missing = Some(count);
-                return Ok(true);
+                Ok(true)
             }
             Some(_) => {
                 if !self.inline(buffer, limits)? {
                     return Ok(false);
                 }
                 self.missing = Some(0);
-                return Ok(true);
+                Ok(true)
             }
         }
     }

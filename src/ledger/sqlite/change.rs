@@ -2,7 +2,6 @@
 
 use rusqlite::Result;
 
-use super::producer::inserted_id;
 use super::rows::{insert, one, save};
 use super::session::Session;
 use crate::ledger::row::Row;
@@ -49,7 +48,8 @@ pub(super) fn change(
             (None, Change::Write(task)) => {
                 let mut row = Row::new(0, &task, session.now);
                 insert(&mut write_new, &row)?;
-                row.id = inserted_id(session);
+                let id = session.connection.last_insert_rowid();
+                row.id = u64::try_from(id).unwrap_or_default();
                 Changed::Armed(row.arming())
             }
         });
