@@ -174,7 +174,7 @@ async fn a_watched_task_that_changed_prevents_the_transaction() {
 #[tokio::test]
 async fn a_pipeline_is_answered_in_order() {
     let door = Door::open();
-    let mut wire = door.connect().await;
+    let wire = door.connect().await;
     let mut sent = String::new();
     let mut expected = String::new();
     for n in 0..3_000 {
