@@ -32,7 +32,8 @@ impl fmt::Display for PullConfig {
 /// `pull = { queue = "mail", visibility = "30s" }`
 pub(super) fn pull(mut section: Reader, p: &mut Problems) -> Option<PullConfig> {
     let expected = format!("1 to {QUEUE_CHARS_MAX} letters, digits, `.`, `_` and `-`");
-    let queue: Option<String> = section.checked("queue", p, |name| is_queue(name), &expected);
+    let queue: Option<String> =
+        section.checked("queue", p, |name: &String| is_queue(name), &expected);
     let visibility = match section.table.contains_key("visibility") {
         true => section.duration("visibility", p, VISIBILITY_MIN),
         false => Some(VISIBILITY),
@@ -57,7 +58,7 @@ pub(super) fn refuse_run_keys(section: &mut Reader, p: &mut Problems) {
     }
 }
 
-fn is_queue(name: &String) -> bool {
+fn is_queue(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=QUEUE_CHARS_MAX).contains(&name.len()) && name.chars().all(fits)
 }

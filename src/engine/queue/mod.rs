@@ -5,6 +5,7 @@ pub mod class;
 pub mod demand;
 pub mod fair;
 pub mod permits;
+mod pulled;
 pub mod route_load;
 pub mod route_queue;
 pub mod unroutable;
@@ -22,7 +23,7 @@ use self::fair::{Held, Refused, RouteQueues, SetAside, StartsWanted, Waiting};
 use self::route_load::Wakeups;
 use self::route_queue::Taken;
 use self::unroutable::Unroutable;
-use crate::handler::{Route, Router};
+use crate::handler::Router;
 use crate::membership::Ownership;
 use crate::task::{Arming, TaskKey};
 use crate::telemetry::{DropReason, Metrics};
@@ -80,54 +81,6 @@ impl SignalQueue {
             unarmed,
             unarmed_receiver: Mutex::new(Some(unarmed_receiver)),
         }
-    }
-
-    /// The demand for pull queues.
-    pub fn demands(&self) -> &Arc<Demands> {
-        &self.demands
-    }
-
-    /// Has the workers and the rate limits look again after the demand for a pull queue has grown.
-    pub fn demand_grew(&self) {
-        self.wakeups.starved.notify_one();
-        self.wakeups.wake_all();
-    }
-
-    /// Returns the signals of pull routes that have to be looked up before they may wait. `None` if they were taken.
-    pub fn take_unarmed(&self) -> Option<mpsc::Receiver<Signal>> {
-        let mut receiver = self.unarmed_receiver.lock();
-        receiver
-            .as_mut()
-            .expect("nothing panics while holding it")
-            .take()
-    }
-
-    /// True if this is a pull route for which no worker has asked for a while.
-    pub fn is_idle(&self, route: &Route) -> bool {
-        let pull = route.pull.as_ref();
-        pull.is_some_and(|pull| !self.demands.of(&pull.queue).is_active())
-    }
-
-    /// True if signals for this pull queue wait or are being claimed.
-    pub fn has_pulled(&self, pull_queue: &str) -> bool {
-        !self
-            .current_queues()
-            .route_queues
-            .pulled_from(pull_queue)
-            .is_empty()
-    }
-
-    /// Drops the waiting signals for this pull queue. The sweep finds their tasks when workers ask again.
-    pub fn drop_pulled(&self, pull_queue: &str) {
-        let mut queues = self.current_queues();
-        let mut dropped = Vec::new();
-        for route in queues.route_queues.pulled_from(pull_queue) {
-            let aside = queues.set_aside(&route, usize::MAX, |_| true);
-            dropped.extend(aside.signals);
-        }
-        drop(queues);
-        self.metrics.dropped(DropReason::Held, dropped.len() as u64);
-        self.finish(dropped.iter().map(|signal| &signal.key));
     }
 
     /// Signals of these keys are no echoes: their tasks are pending again.
@@ -400,20 +353,6 @@ impl SignalQueue {
         }
         self.wakeups.arrived(class).notify_one();
         Ok(())
-    }
-
-    /// True if a signal without an arming might wait long for a worker: its key may have no row yet.
-    fn needs_row_first(&self, route: &Route) -> bool {
-        let pull = route.pull.as_ref();
-        pull.is_some_and(|pull| self.demands.of(&pull.queue).open() == 0)
-    }
-
-    fn look_up_later(&self, signal: Signal) -> Result<(), Refused> {
-        self.unarmed.try_send(signal).map_err(|refused| {
-            self.metrics.dropped(DropReason::Overflow, 1);
-            self.finish([&refused.into_inner().key]);
-            Refused::Full
-        })
     }
 
     /// Locks the queues, and adopts the current routes after a reload.
