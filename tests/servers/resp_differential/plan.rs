@@ -21,7 +21,8 @@ const MILLISECONDS: [&str; 4] = ["[1]000", "[2]000", "[3]000", "[9]000"];
 const UNIX_SECONDS: [&str; 3] = ["<1>", "<2>", "<9>"];
 const UNIX_MILLISECONDS: [&str; 3] = ["<1>000", "<2>000", "<9>000"];
 
-const WRONG_NUMBERS: [&str; 9] = [
+/// The greatest number is left out: the door takes no due time beyond ten years, and Redis does.
+const WRONG_NUMBERS: [&str; 8] = [
     "0",
     "-1",
     "",
@@ -29,7 +30,6 @@ const WRONG_NUMBERS: [&str; 9] = [
     " 7",
     "0x10",
     "ten",
-    "9223372036854775807",
     "9223372036854775808",
 ];
 
