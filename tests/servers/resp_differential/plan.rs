@@ -163,7 +163,6 @@ fn refused() -> impl Strategy<Value = Command> {
         &["SELECT"],
         &["SELECT", "one"],
         &["MULTI", "now"],
-        &["EXEC", "now"],
     ]);
     let syntax = select(vec![
         &["EX"][..],
