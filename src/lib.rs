@@ -133,6 +133,9 @@ pub mod timer;
 pub mod trace;
 
 #[cfg(feature = "sqlite")]
+#[doc(no_inline)]
+pub use ::rusqlite;
+#[cfg(feature = "sqlite")]
 pub use client::SqliteTaskClient;
 #[cfg(feature = "mysql")]
 pub use client::{AfterCommit, Cancelled, MysqlTaskClient};
@@ -148,7 +151,4 @@ pub use handler::{HandlerError, Handlers, Payload, State, TaskContext};
 pub use ledger::IfPending;
 #[cfg(feature = "mysql")]
 pub use ledger::TaskTransaction;
-#[cfg(feature = "sqlite")]
-#[doc(no_inline)]
-pub use rusqlite;
 pub use task::{Due, Rate, Recurrence, RetryPolicy, TaskKey, Traceparent, UnixMs};

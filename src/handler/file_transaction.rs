@@ -3,8 +3,7 @@
 use async_trait::async_trait;
 
 use super::{HandlerError, TaskContext};
-use crate::ledger::sqlite::SqliteTransaction;
-use crate::ledger::{Ending, FileTransactions, LedgerError};
+use crate::ledger::{Ending, FileTransactions, LedgerError, SqliteTransaction};
 use crate::task::{Due, UnixMs};
 
 /// Transactions of a handler on the ledger's file. As [`MysqlTask`](crate::MysqlTask) for a ledger in MySQL.

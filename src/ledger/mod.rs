@@ -74,7 +74,7 @@ pub use self::due_scan::{DuePage, DueScan, Known, NearScan, Upcoming, Window};
 pub use self::ending::Ending;
 pub use self::error::LedgerError;
 #[cfg(feature = "sqlite")]
-pub use self::file_transactions::FileTransactions;
+pub use self::file_transactions::{FileTransactions, SqliteTransaction};
 pub use self::lease_scan::{DuePlace, FoundLease, LeasePage};
 pub use self::listing::{ListCursor, ListFilter, ListOrder, ListPage, Picked, StateFilter};
 pub use self::lookup::{Lookup, Stamp};

@@ -17,20 +17,20 @@ pub(super) struct DaemonLock {
     _file: File,
 }
 
-impl DatabaseFile {
-    /// Returns the path of the file that the daemon locks. It stays when the lock is released.
-    pub fn lock_path(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push("-daemon");
-        path.into()
-    }
+/// Returns the path of the file that the daemon locks. It stays when the lock is released.
+fn lock_path(file: &DatabaseFile) -> PathBuf {
+    let mut path = file.path.clone().into_os_string();
+    path.push("-daemon");
+    path.into()
+}
 
+impl DaemonLock {
     /// Takes the lock.
     ///
     /// # Errors
     /// [`LedgerError::Refused`] if another daemon holds it, or the file cannot be written.
-    pub fn lock(&self) -> Result<DaemonLock, LedgerError> {
-        let path = self.lock_path();
+    pub fn take(database: &DatabaseFile) -> Result<Self, LedgerError> {
+        let path = lock_path(database);
         let unusable =
             |error: std::io::Error| refused(format!("cannot lock `{}`: {error}", path.display()));
         let mut options = OpenOptions::new();
@@ -44,7 +44,7 @@ impl DatabaseFile {
                 let _ = file.take(32).read_to_string(&mut holder);
                 return Err(refused(format!(
                     "a daemon runs on `{}` already (process {}): one file has one daemon; several share a ledger in MySQL",
-                    self.path.display(),
+                    database.path.display(),
                     holder.trim()
                 )));
             }
@@ -55,6 +55,6 @@ impl DatabaseFile {
         noted
             .and_then(|()| file.write_all(note.as_bytes()))
             .map_err(unusable)?;
-        Ok(DaemonLock { _file: file })
+        Ok(Self { _file: file })
     }
 }

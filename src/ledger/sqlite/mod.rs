@@ -41,11 +41,11 @@ use tokio::time::Instant;
 pub use self::backup::Backup;
 pub use self::facts::FileFacts;
 use self::file::DatabaseFile;
+use self::lock::DaemonLock;
 use self::queries::Queries;
 use self::readers::Readers;
 pub use self::schema::Migrated;
 use self::session::Session;
-pub use self::transactions::SqliteTransaction;
 use self::writer::Writer;
 use super::{FileTransactions, Ledger, LedgerError, Reservation};
 use crate::clock::{self, LedgerClock};
@@ -160,7 +160,7 @@ impl Ledger for SqliteLedger {
     }
 
     async fn reserve(&self) -> Result<Option<Reservation>, LedgerError> {
-        Ok(Some(Box::new(self.file.lock()?)))
+        Ok(Some(Box::new(DaemonLock::take(&self.file)?)))
     }
 
     fn file_transactions(&self) -> Option<&dyn FileTransactions> {

@@ -1,75 +1,37 @@
 //! Transactions of handlers and producers on the ledger's file.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::sync::OwnedMutexGuard;
-use tokio::task::spawn_blocking;
 
-use super::file::{Access, DatabaseFile, FileIdentity};
+use super::file::{Access, DatabaseFile};
 use super::rows::{one, save};
 use super::session::{Session, id};
 use super::{SqliteLedger, cancel, producer};
-use crate::ledger::{CancelAnswer, Created, Ending, FileTransactions, Lease, LedgerError, NewTask};
+use crate::ledger::file_transactions::blocking;
+use crate::ledger::{
+    CancelAnswer, Created, Ending, FileTransactions, Lease, LedgerError, NewTask, SqliteTransaction,
+};
 use crate::task::{Outcome, TaskKey};
 
-/// A transaction on the ledger's file, for the statements of a handler. Rolled back if it is dropped.
-///
-/// It has a connection of its own, to which it dereferences. Statements run on the calling thread: keep them short, as
-/// every other transaction on the file waits. Do not call the ledger in another way before its end, since that would wait
-/// for itself: create tasks with [`create_in`](crate::SqliteTaskClient::create_in).
-#[derive(Debug)]
-pub struct SqliteTransaction {
-    connection: Connection,
-    file: DatabaseFile,
-    identity: Option<FileIdentity>,
-    _turn: OwnedMutexGuard<()>,
-}
-
-impl SqliteTransaction {
-    fn begin(file: DatabaseFile, turn: OwnedMutexGuard<()>) -> Result<Self, LedgerError> {
-        let identity = file.identity();
-        let connection = file.open(Access::Write)?;
-        connection
-            .execute_batch("BEGIN IMMEDIATE")
-            .map_err(|source| file.error(source))?;
-        Ok(Self {
-            connection,
-            file,
-            identity,
-            _turn: turn,
-        })
-    }
-
-    /// Commits the statements, without completing the task.
-    ///
-    /// # Errors
-    /// [`LedgerError`]; nothing is written then.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the commit may or may not happen.
-    pub async fn commit(self) -> Result<(), LedgerError> {
-        blocking(move || self.end()).await
-    }
-
-    fn end(self) -> Result<(), LedgerError> {
-        let committed = self.connection.execute_batch("COMMIT");
-        committed.map_err(|source| self.file.error(source))?;
-        match self.file.identity() == self.identity {
+/// Begins a transaction. Its commit is an error if the file has been replaced meanwhile.
+fn begin(file: DatabaseFile, turn: OwnedMutexGuard<()>) -> Result<SqliteTransaction, LedgerError> {
+    let identity = file.identity();
+    let connection = file.open(Access::Write)?;
+    connection
+        .execute_batch("BEGIN IMMEDIATE")
+        .map_err(|source| file.error(source))?;
+    let commit = move |connection: &Connection| {
+        let committed = connection.execute_batch("COMMIT");
+        committed.map_err(|source| file.error(source))?;
+        match file.identity() == identity {
             true => Ok(()),
-            false => Err(self.file.replaced()),
+            false => Err(file.replaced()),
         }
-    }
-}
-
-impl Deref for SqliteTransaction {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.connection
-    }
+    };
+    Ok(SqliteTransaction::new(connection, Box::new(commit), turn))
 }
 
 #[async_trait]
@@ -77,7 +39,7 @@ impl FileTransactions for SqliteLedger {
     async fn begin(&self) -> Result<SqliteTransaction, LedgerError> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let file = self.file.clone();
-        blocking(move || SqliteTransaction::begin(file, turn)).await
+        blocking(move || begin(file, turn)).await
     }
 
     async fn settle_in(
@@ -88,6 +50,7 @@ impl FileTransactions for SqliteLedger {
         result: Option<String>,
     ) -> Result<Option<Outcome>, LedgerError> {
         let (queries, clock) = (Arc::clone(&self.queries), self.clock.clone());
+        let file = self.file.clone();
         blocking(move || {
             let session = Session {
                 connection: &tx,
@@ -95,7 +58,7 @@ impl FileTransactions for SqliteLedger {
                 now: clock.now(),
             };
             let settled = settle(&session, lease, ending, result);
-            match settled.map_err(|source| tx.file.error(source))? {
+            match settled.map_err(|source| file.error(source))? {
                 None => Ok(None),
                 Some(outcome) => tx.end().map(|()| Some(outcome)),
             }
@@ -162,16 +125,4 @@ impl SqliteLedger {
         };
         verb(&session).map_err(|source| self.file.error(source))
     }
-}
-
-/// Runs `act` on a thread that may wait for the disk.
-async fn blocking<T: Send + 'static>(
-    act: impl FnOnce() -> Result<T, LedgerError> + Send + 'static,
-) -> Result<T, LedgerError> {
-    spawn_blocking(act).await.unwrap_or_else(|panicked| {
-        Err(LedgerError::Unavailable {
-            message: format!("the thread of a transaction has ended: {panicked}"),
-            source: None,
-        })
-    })
 }
