@@ -6,7 +6,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use super::reader::{Problems, Reader};
-use super::sections::without_stray_at;
+use super::server_url::without_stray_at;
 use super::{ConfigError, Secret, TimerKind};
 use crate::task::TableName;
 

@@ -25,6 +25,7 @@ mod retry;
 mod routes;
 mod secret;
 mod sections;
+mod server_url;
 #[cfg(feature = "webhook")]
 mod signing_key;
 mod sorted_set;
@@ -61,12 +62,12 @@ pub use self::resp::{RespConfig, RespScope, RespTls, RespUser};
 pub use self::retention::RetentionConfig;
 pub use self::routes::{RouteConfig, TargetConfig};
 pub use self::secret::Secret;
-#[cfg(feature = "mysql")]
-pub(crate) use self::sections::ENCODE;
 pub use self::sections::{
     AdoptConfig, EngineConfig, FleetConfig, HttpConfig, LedgerPollConfig, NudgeConfig, RedisConfig,
     SentinelConfig, SweepConfig,
 };
+#[cfg(feature = "mysql")]
+pub(crate) use self::server_url::ENCODE;
 #[cfg(feature = "webhook")]
 pub use self::signing_key::SigningKey;
 pub use self::sorted_set::{MemberRule, ScoreUnit, SortedSetConfig};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::reader::{Problems, Reader, Span};
+use super::server_url::without_stray_at;
 use super::{Config, Secret, TimerKind};
 use super::{import, ledger, recurring, resp, retention, retry, routes, sorted_set, wheel};
 use crate::task::KEY_BYTES_MAX;
@@ -95,9 +96,6 @@ pub struct HttpConfig {
     pub tokens: Vec<Secret>,
 }
 
-/// How to write reserved characters of a user or password in a URL.
-pub(crate) const ENCODE: &str = "in a user or password write `@` as %40, `#` as %23, `/` as %2F, `?` as %3F, `:` as %3A and `%` as %25";
-
 /// Reads all sections before it fails, so that all problems are reported.
 pub(super) fn config(mut root: Reader, p: &mut Problems) -> Option<Config> {
     let timer: Option<TimerKind> = root.take("timer", p);
@@ -175,29 +173,6 @@ fn redis(mut section: Reader, p: &mut Problems) -> Option<RedisConfig> {
         response_timeout: response_timeout?,
         arm_horizon: arm_horizon?,
     })
-}
-
-/// Refuses a URL with an unencoded `/` or `#` in its password: the password would end there and another server
-/// would be contacted.
-pub(super) fn without_stray_at(
-    section: &Reader,
-    url: Option<String>,
-    p: &mut Problems,
-) -> Option<String> {
-    let url = url?;
-    let (scheme, rest) = url.split_once("://")?;
-    let behind_host = rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]);
-    // `@` is allowed in a query: `?ssl-ca=/a@b.pem`.
-    let query = behind_host.find('?').filter(|_| !behind_host.contains('#'));
-    let path = query.map_or(behind_host, |query| &behind_host[..query]);
-    if scheme.contains("unix") || !path.contains('@') {
-        return Some(url);
-    }
-    p.add(
-        &section.at("url"),
-        format!("has an `@` behind the host: {ENCODE}"),
-    );
-    None
 }
 
 /// A duration, or none.

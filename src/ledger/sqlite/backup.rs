@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::file::{Access, DatabaseFile, refused};
+use super::error::refused;
+use super::file::{Access, DatabaseFile};
 use super::schema;
 use crate::ledger::LedgerError;
 
@@ -78,7 +79,7 @@ fn verify(file: &DatabaseFile, copy: &Path) -> Result<u64, LedgerError> {
         )));
     }
     if let Err(problem) = schema::check(&copy, &file.table).map_err(failed)? {
-        return Err(refused(problem.describe(file)));
+        return Err(refused(problem.describe(&file.path, &file.table)));
     }
     let count = format!("SELECT COUNT(*) FROM \"{}\"", file.table);
     let count: i64 = copy

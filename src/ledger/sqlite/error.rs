@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
-use super::file::BUSY_TIMEOUT;
 use crate::ledger::LedgerError;
+
+/// How long a statement waits while another process writes.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Converts an error of a statement on the database in `path`.
 pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
@@ -52,5 +55,12 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
             },
             source,
         },
+    }
+}
+
+pub(super) fn refused(message: String) -> LedgerError {
+    LedgerError::Refused {
+        message,
+        source: None,
     }
 }

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use super::SqliteLedger;
-use super::file::{Access, DatabaseFile, refused};
+use super::error::refused;
+use super::file::{Access, DatabaseFile};
 use crate::ledger::LedgerError;
 
 /// What there is to know about the file of a ledger.

@@ -3,17 +3,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::error::error;
+use super::error::{BUSY_TIMEOUT, error, refused};
 use super::schema;
 use crate::ledger::LedgerError;
 use crate::task::TableName;
-
-/// How long a statement waits while another process writes.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The first version without the WAL-reset bug, which loses commits.
 const VERSION_MIN: i32 = 3_051_003;
@@ -51,7 +47,7 @@ impl DatabaseFile {
         let connection = self.open_any(access)?;
         schema::check(&connection, &self.table)
             .map_err(|source| self.error(source))?
-            .map_err(|problem| refused(problem.describe(self)))?;
+            .map_err(|problem| refused(problem.describe(&self.path, &self.table)))?;
         Ok(connection)
     }
 
@@ -139,13 +135,6 @@ fn set_up(connection: &Connection, access: Access) -> rusqlite::Result<()> {
             connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
             connection.pragma_update(None, "journal_size_limit", JOURNAL_BYTES_MAX)
         }
-    }
-}
-
-pub(super) fn refused(message: String) -> LedgerError {
-    LedgerError::Refused {
-        message,
-        source: None,
     }
 }
 

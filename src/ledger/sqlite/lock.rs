@@ -8,7 +8,8 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use super::file::{DatabaseFile, refused};
+use super::error::refused;
+use super::file::DatabaseFile;
 use crate::ledger::LedgerError;
 
 /// A held lock. Released when dropped, and when the process ends.

@@ -15,6 +15,7 @@ mod error;
 mod facts;
 mod file;
 mod lock;
+mod migration;
 mod pauses;
 mod producer;
 mod queries;
@@ -42,9 +43,9 @@ pub use self::backup::Backup;
 pub use self::facts::FileFacts;
 use self::file::DatabaseFile;
 use self::lock::DaemonLock;
+pub use self::migration::Migrated;
 use self::queries::Queries;
 use self::readers::Readers;
-pub use self::schema::Migrated;
 use self::session::Session;
 use self::writer::Writer;
 use super::{FileTransactions, Ledger, LedgerError, Reservation};
@@ -106,7 +107,7 @@ impl SqliteLedger {
     /// [`LedgerError::Refused`] says what is in the way.
     pub async fn migrate(&self, dry_run: bool) -> Result<Migrated, LedgerError> {
         let file = self.file.clone();
-        let migrated = spawn_blocking(move || schema::migrate(&file, dry_run)).await;
+        let migrated = spawn_blocking(move || migration::migrate(&file, dry_run)).await;
         migrated.expect("a migration does not panic")
     }
 

@@ -1,20 +1,13 @@
-//! The tables: creates them, and checks their format.
+//! The tables: their definition and their format.
 
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension as _};
 
-use super::file::{Access, DatabaseFile, refused};
-use crate::ledger::LedgerError;
 use crate::task::TableName;
 
 /// Version of the format that this program writes.
 const FORMAT: i64 = 1;
-
-/// `LAPS`, in the header of a file that has no tables but these. An application's own file keeps its header.
-const APPLICATION_ID: i64 = 0x4c41_5053;
 
 const DEFINITION: &str = include_str!("../../../migrations/sqlite.sql");
 
@@ -25,16 +18,9 @@ pub(super) enum Problem {
     Newer(i64),
 }
 
-/// What a migration did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Migrated {
-    /// The statements that were run, or would be. Empty if the tables are up to date.
-    pub statements: Vec<String>,
-}
-
 impl Problem {
-    pub fn describe(self, file: &DatabaseFile) -> String {
-        let (path, table) = (file.path.display(), &file.table);
+    pub fn describe(self, path: &Path, table: &TableName) -> String {
+        let path = path.display();
         match self {
             Self::NoTable => {
                 format!("`{path}` has no table `{table}`: run `lapsed migrate`")
@@ -58,7 +44,7 @@ pub(super) fn check(
     })
 }
 
-fn format(connection: &Connection, table: &TableName) -> rusqlite::Result<Option<i64>> {
+pub(super) fn format(connection: &Connection, table: &TableName) -> rusqlite::Result<Option<i64>> {
     let name = format!("{table}_format");
     if !connection.table_exists(None::<&str>, name.as_str())? {
         return Ok(None);
@@ -67,55 +53,6 @@ fn format(connection: &Connection, table: &TableName) -> rusqlite::Result<Option
     connection
         .query_row(&version, [], |row| row.get(0))
         .optional()
-}
-
-/// Creates the file and the tables, if they are missing. Readable by their owner only.
-pub(super) fn migrate(file: &DatabaseFile, dry_run: bool) -> Result<Migrated, LedgerError> {
-    let statements = statements(&file.table);
-    if dry_run && !file.path.exists() {
-        check_directory(file)?;
-        return Ok(Migrated { statements });
-    }
-    if !dry_run {
-        create_file(file)?;
-    }
-    let access = match dry_run {
-        true => Access::Read,
-        false => Access::Write,
-    };
-    let mut connection = file.open_any(access)?;
-    let missing = match check(&connection, &file.table).map_err(|source| file.error(source))? {
-        Ok(()) => false,
-        Err(Problem::NoTable) => true,
-        Err(problem) => return Err(refused(problem.describe(file))),
-    };
-    if missing && !dry_run {
-        create_tables(&mut connection, &file.table, &statements)
-            .map_err(|source| file.error(source))?;
-    }
-    Ok(Migrated {
-        statements: if missing { statements } else { Vec::new() },
-    })
-}
-
-fn create_tables(
-    connection: &mut Connection,
-    table: &TableName,
-    statements: &[String],
-) -> rusqlite::Result<()> {
-    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have created them meanwhile.
-    if format(&tx, table)?.is_none() {
-        let tables: i64 =
-            tx.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        if tables == 0 {
-            tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-        }
-        for statement in statements {
-            tx.execute(statement, [])?;
-        }
-    }
-    tx.commit()
 }
 
 /// Returns the statements that create the tables.
@@ -137,34 +74,4 @@ pub(super) fn statements(table: &TableName) -> Vec<String> {
         .filter(|statement| !statement.is_empty())
         .chain([version])
         .collect()
-}
-
-fn create_file(file: &DatabaseFile) -> Result<(), LedgerError> {
-    let mut options = OpenOptions::new();
-    // SQLite gives its other files the mode of this one.
-    let created = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&file.path);
-    match created {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => {
-            check_directory(file)?;
-            let path = file.path.display();
-            Err(refused(format!("cannot create `{path}`: {error}")))
-        }
-    }
-}
-
-fn check_directory(file: &DatabaseFile) -> Result<(), LedgerError> {
-    let directory = file.directory();
-    if directory.is_dir() {
-        return Ok(());
-    }
-    Err(refused(format!(
-        "there is no directory `{}`: create it, writable for the user of the daemon",
-        directory.display()
-    )))
 }
