@@ -154,7 +154,7 @@ fn serve_resp(
     handle: &Handle,
     stop: CancellationToken,
 ) -> anyhow::Result<Option<(SocketAddr, JoinHandle<()>)>> {
-    let tasks = adapters.client().into();
+    let tasks = adapters.client();
     let metrics = Arc::clone(&adapters.metrics);
     let Some(listener) = lapsed::resp::Listener::open(&config.resp, tasks, metrics)? else {
         return Ok(None);

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -88,7 +88,7 @@ fn command(directory: &Path, resp: &str) -> Command {
 #[test]
 fn the_first_task_runs_within_ten_seconds_and_the_second_start_remembers() {
     let directory = tempfile::tempdir().unwrap();
-    let started = Instant::now();
+    let started = tokio::time::Instant::now();
     let mut dev = Dev::start(directory.path());
     let mut client = Wire::connect(dev.port());
     let answer = client.ask(&["SETEX", "Hello@world", "1", r#"{"to":"you"}"#]);

@@ -151,9 +151,9 @@ fn files(place: PathBuf) -> Vec<PathBuf> {
         return vec![place];
     }
     let entries = std::fs::read_dir(&place).unwrap();
-    entries
-        .flat_map(|entry| files(entry.unwrap().path()))
-        .collect()
+    let files = entries.flat_map(|entry| files(entry.unwrap().path()));
+    let is_rust = |file: &PathBuf| file.extension().is_some_and(|end| end == "rs");
+    files.filter(is_rust).collect()
 }
 
 #[derive(Debug)]

@@ -4,9 +4,10 @@
 //! when the page is full or [`SEARCH_MAX`] has passed. The cursor says where.
 
 use std::cmp::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::{CachedStatement, Result, Rows};
+use tokio::time::Instant;
 
 use super::rows::{self, Stored};
 use super::session::{Session, id};

@@ -7,8 +7,11 @@ use crate::support::resp_wire::{Reply, Wire, command};
 struct Handshake {
     client: &'static str,
     commands: &'static [&'static [&'static str]],
-    needs: &'static [(&'static str, fn(&Reply) -> bool)],
+    needs: &'static [(&'static str, Check)],
 }
+
+/// What a reply must be.
+type Check = fn(&Reply) -> bool;
 
 const HANDSHAKES: [Handshake; 4] = [
     Handshake {
