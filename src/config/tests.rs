@@ -306,7 +306,7 @@ fn broken_routes_say_what_was_expected() {
     assert!(
         found
             .iter()
-            .any(|p| p == "`routes[0]`: has no target, expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`"),
+            .any(|p| p == "`routes[0]`: has no target, expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`, `pull`"),
         "{found:?}"
     );
     assert!(
@@ -332,7 +332,7 @@ fn a_route_has_exactly_one_target_and_each_is_looked_at() {
         found,
         [
             "`routes[0].list.key`: is missing",
-            "`routes[0]`: has 3 targets (`exec`, `list`, `log`), expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`",
+            "`routes[0]`: has 3 targets (`exec`, `list`, `log`), expected one of `exec`, `webhook`, `stream`, `list`, `publish`, `log`, `pull`",
             "`routes[1].allow_dash`: belongs to `exec`: this target has no such key",
         ]
     );
