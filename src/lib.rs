@@ -1,8 +1,9 @@
-//! Delayed tasks on the Redis and MySQL you already have: punctual, durable, run once.
+//! Delayed tasks, on the Redis and MySQL you already have or in one file: punctual, durable, run once.
 //!
-//! A task is a row of a MySQL table and an expiring Redis key, `Class@method@args`. When the key expires, a daemon runs
-//! the task: Rust code ([`Handlers`]), or a target that a route of its configuration names. The crate has the daemon
-//! (`lapsed listen`), the library for workers ([`Engine`]) and the library for producers ([`TaskClient`]).
+//! A task is a row of a MySQL table and an expiring Redis key, `Class@method@args`; without servers it is a row in an SQLite
+//! file, and the daemon answers Redis clients itself. At the due time a daemon runs the task: Rust code ([`Handlers`]), or a
+//! target that a route of its configuration names. The crate has the daemon (`lapsed listen`), the library for workers
+//! ([`Engine`]) and the library for producers ([`TaskClient`]).
 //!
 //! **An expiry event is a hint, the ledger row is the truth, a claim is a fenced right to run one attempt,
 //! and every run ends in an [`Outcome`](task::Outcome) that a pure function turns into a
@@ -67,7 +68,8 @@
 //! }
 //! ```
 //!
-//! A producer on real servers is a [`TaskClient`], or a [`MysqlTaskClient`] if it creates tasks in its own transactions.
+//! A producer on a real ledger is a [`TaskClient`]; one that creates tasks in its own transactions is a [`MysqlTaskClient`] or
+//! a [`SqliteTaskClient`].
 //! Tests of handlers and producers use [`testing`].
 //!
 //! # Where things are
@@ -80,8 +82,8 @@
 //! | [`testing`] | a test kit: no server, no waiting |
 //! | [`config`] | the configuration |
 //! | [`task`] | keys, due times, states, outcomes, retries, recurrences: pure |
-//! | [`ledger`] | the seam to the durable record of tasks; adapters: MySQL, memory |
-//! | [`timer`] | the seam to the source of signals; adapters: Redis keys, the ledger alone |
+//! | [`ledger`] | the seam to the durable record of tasks; adapters: MySQL, SQLite, memory |
+//! | [`timer`] | the seam to the source of signals; adapters: Redis keys, sorted sets, a wheel, the ledger alone |
 //! | [`membership`] | the seam to the other daemons on the ledger; adapters: Redis, memory |
 //! | [`limiter`] | the seam to the rate limits of all daemons; adapters: Redis, the ledger, memory |
 //! | [`http`] | metrics and probes |
@@ -94,6 +96,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `mysql` | the ledger in MySQL or MariaDB; enough for a library of producers and workers |
+//! | `sqlite` | the ledger in an SQLite file, without servers; enough for such a library, too |
 //! | `webhook` | routes with a `webhook` target |
 //! | `http` | [`http`]: metrics and probes |
 //! | `resp` | [`resp`]: the front door for Redis clients |
