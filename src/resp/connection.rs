@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{Accepted, Dispatch};
@@ -46,6 +46,7 @@ where
         stream,
         stop,
         input: Input::default(),
+        begun: None,
         dispatch,
     };
     loop {
@@ -61,6 +62,8 @@ struct Connection<S> {
     stream: S,
     stop: CancellationToken,
     input: Input,
+    /// When the command that is not complete yet began to arrive.
+    begun: Option<Instant>,
     dispatch: Dispatch,
 }
 
@@ -95,6 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Ok(false);
                 }
             };
+            self.begun = None;
             if self.input.args().is_empty() {
                 self.input.buffer.advance(length);
                 continue;
@@ -165,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let session = &self.dispatch.session;
         let limit = match (&session.user, is_within) {
             (None, _) => Some(session.since + LOGIN_TIME),
-            (Some(_), true) => Some(tokio::time::Instant::now() + COMMAND_TIME),
+            (Some(_), true) => Some(*self.begun.get_or_insert_with(Instant::now) + COMMAND_TIME),
             (Some(_), false) => None,
         };
         let too_late = async {

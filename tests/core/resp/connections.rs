@@ -1,5 +1,9 @@
 //! Handshakes, users, limits and hostile clients.
 
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+
 use super::door::Door;
 use crate::support::wait::until;
 
@@ -176,4 +180,17 @@ async fn too_many_connections_are_refused_and_counted() {
         third.rest().await == "+OK\r\n"
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_drips_in_is_cut_off_after_a_minute() {
+    let door = Door::open();
+    let mut wire = door.connect().await;
+    assert_eq!(wire.says("PING").await, "+PONG");
+    for _ in 0..7 {
+        // Fails once the other side has closed.
+        let _ = wire.0.write_all(b"x").await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(wire.rest().await, "");
 }
