@@ -44,7 +44,8 @@ impl Listen {
     }
 }
 
-/// Addresses on which the daemon listens.
+/// Addresses on which the daemon listens. `lapsed dev` shows them.
+#[cfg_attr(not(all(feature = "resp", feature = "sqlite")), expect(dead_code))]
 pub struct Listening {
     pub http: Option<SocketAddr>,
     pub resp: Option<SocketAddr>,
