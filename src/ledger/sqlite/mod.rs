@@ -1,7 +1,7 @@
 //! The ledger in an SQLite file: durable on one machine, without a server.
 //!
-//! What a row may become is decided by [`Row`](super::row::Row), as in the ledger in memory: a verb reads a row, applies the
-//! rule, and writes the row, inside one transaction of the one [writer](writer). Other processes may read and write the
+//! What a row may become is decided by `ledger::row`, as in the ledger in memory: a verb reads a row, applies the
+//! rule, and writes the row, inside one transaction of the one writer. Other processes may read and write the
 //! file; their transactions and those of the writer never run at the same time.
 
 mod admin;
