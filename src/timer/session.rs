@@ -41,7 +41,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// True if a probe has arrived in this session.
+    /// True if a probe has arrived on this connection.
     pub(super) fn is_proven(&self) -> bool {
         self.proven.load(Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use lapsed::task::State;
 use lapsed::{Due, Task};
 use tokio::time::{Instant, sleep};
 
-use crate::support::rig::Rig;
+use crate::support::rig::{Rig, Run};
 use crate::support::shell::Shell;
 use crate::support::tasks::{create_many, key};
 use crate::support::wait::until;
@@ -19,8 +19,8 @@ fn url_of(rig: &Rig) -> String {
     rig.config().ledger.url.expose().to_owned()
 }
 
-#[tokio::test]
-#[ignore = "known fault, see docs/moving.md: some tasks run twice, about 30 s apart, in one of three runs on a busy machine"]
+// The daemons go on while the test waits for a program: frozen for longer than their leases, they would run tasks twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_task_runs_once_while_movers_are_killed_and_a_producer_goes_on() {
     const WAVES: i64 = 12;
     const OF_WAVE: i64 = 50;
@@ -59,7 +59,10 @@ async fn every_task_runs_once_while_movers_are_killed_and_a_producer_goes_on() {
         assert!(run.at_ms >= run.due_ms, "early: {run:?}");
     }
     assert_eq!(runs.len(), count);
-    assert!(runs.values().all(|runs| *runs == 1), "{runs:?}");
+    let twice = |run: &&Run| runs[&run.name] > 1;
+    let twice: [Vec<&Run>; 2] =
+        [&in_source, &in_destination].map(|runs| runs.iter().filter(twice).collect());
+    assert!(twice.iter().all(Vec::is_empty), "run twice: {twice:#?}");
     assert!(!in_source.is_empty() && !in_destination.is_empty());
     let unfinished = "SELECT COUNT(*) FROM tb_time_limit_task WHERE status = 0";
     assert_eq!(from.number(unfinished).await, 0);
