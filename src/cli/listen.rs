@@ -13,7 +13,7 @@ use lapsed::config::ConfigSource;
 use lapsed::engine::Handle;
 use lapsed::handler::Router;
 #[cfg(feature = "http")]
-use lapsed::http::{self, Pages};
+use lapsed::http::{self, Site};
 use lapsed::{Config, ConfigError, Handlers};
 use sd_notify::NotifyState;
 #[cfg(feature = "http")]
@@ -125,12 +125,9 @@ async fn serve_http(
     })?;
     let address = listener.local_addr()?;
     tracing::info!(http.address = %address, "serving HTTP");
-    let pages = Pages {
-        status: handle,
-        metrics: Arc::clone(&adapters.metrics),
-        tokens: config.http.tokens.clone().into(),
-    };
-    let serving = http::serve(listener, pages, stop.cancelled_owned());
+    let metrics = Arc::clone(&adapters.metrics);
+    let site = Site::new(&config.http, adapters.client(), handle, metrics);
+    let serving = http::serve(listener, site, stop.cancelled_owned());
     Ok(Some((address, tokio::spawn(serving))))
 }
 

@@ -38,7 +38,10 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         "client",
         &["task", "clock", "config", "ledger", "timer", "trace"],
     ),
-    ("http", &["config", "engine", "telemetry"]),
+    (
+        "http",
+        &["client", "config", "engine", "ledger", "task", "telemetry"],
+    ),
     (
         "resp",
         &[
