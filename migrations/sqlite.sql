@@ -42,6 +42,14 @@ CREATE TABLE "{table}_pauses" (
   reason     TEXT NOT NULL,
   PRIMARY KEY (kind, class, method)
 ) STRICT;
+CREATE TABLE "{table}_documents" ( -- small JSON texts beside the tasks
+  collection TEXT NOT NULL, -- audit, history, idempotency, ..
+  name       TEXT NOT NULL, -- unique in its collection
+  written_at INTEGER NOT NULL, -- inserted then
+  body       TEXT NOT NULL, -- JSON
+  PRIMARY KEY (collection, name)
+) STRICT;
+CREATE INDEX "{table}_documents_written" ON "{table}_documents" (collection, written_at, name); -- newest first, and to delete the oldest
 CREATE TABLE "{table}_format" ( -- one row
   version  INTEGER NOT NULL,
   identity TEXT NOT NULL -- that no other ledger has

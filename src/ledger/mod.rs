@@ -11,6 +11,7 @@
 //! | [`Admin`] | operators, gauges |
 //! | [`Retention`] | the deletion of finished tasks |
 //! | [`Pauses`] | operators, the pause reader |
+//! | [`Documents`] | HTTP, the history |
 //! | [`Transactions`], [`FileTransactions`] | handlers with transactions on the ledger's database |
 //! | [`Transfers`](transfer::Transfers) | the move of tasks to another ledger |
 //!
@@ -27,6 +28,7 @@ mod change;
 mod claim;
 mod claims;
 mod creation;
+mod documents;
 mod due_scan;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod ending;
@@ -69,6 +71,10 @@ pub use self::change::{Change, Changed, Decide};
 pub use self::claim::{Claim, Claimant, Lease, Owner, Renewal};
 pub use self::claims::Claims;
 pub use self::creation::{Created, IfPending, NewTask, RescheduleAnswer, Stands};
+pub use self::documents::{
+    Collection, DOCUMENT_BYTES_MAX, DOCUMENT_NAME_CHARS_MAX, Document, DocumentPlace,
+    DocumentRange, Documents,
+};
 pub use self::due_scan::{DuePage, DueScan, Known, NearScan, Upcoming, Window};
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub use self::ending::Ending;
@@ -101,7 +107,9 @@ pub type Reservation = Box<dyn std::any::Any + Send + Sync>;
 /// A whole ledger: every seam, its clock and its health. Held by the engine and by [`TaskClient`](crate::TaskClient), which
 /// pass on the seam that a caller needs.
 #[async_trait]
-pub trait Ledger: Claims + Scans + Producer + Adoption + Admin + Retention + Pauses {
+pub trait Ledger:
+    Claims + Scans + Producer + Adoption + Admin + Retention + Pauses + Documents
+{
     /// Returns the local estimate of the ledger's clock.
     fn clock(&self) -> &LedgerClock;
 

@@ -51,6 +51,12 @@ impl TableName {
         format!("{}_rates", self.0)
     }
 
+    /// Name of the table that holds documents.
+    #[must_use]
+    pub fn documents(&self) -> String {
+        format!("{}_documents", self.0)
+    }
+
     /// Name of the table that keeps the surplus rows of duplicated keys.
     #[must_use]
     pub fn duplicates(&self) -> String {

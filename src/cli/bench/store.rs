@@ -155,12 +155,14 @@ impl Store {
         let Self::Server { ledger, table } = self else {
             return Ok(());
         };
-        let text = format!("DROP TABLE IF EXISTS `{table}`, `{table}_pauses`, `{table}_rates`");
+        let text = format!(
+            "DROP TABLE IF EXISTS `{table}`, `{table}_pauses`, `{table}_rates`, `{table}_documents`"
+        );
         sqlx::query(AssertSqlSafe(text))
             .execute(&mut self.server().await?)
             .await
             .with_context(|| {
-                format!("drop the tables `{table}`, `{table}_pauses` and `{table}_rates` of this measurement")
+                format!("drop the table `{table}` and those beside it of this measurement")
             })?;
         ledger.close().await;
         Ok(())

@@ -6,6 +6,7 @@ mod admin;
 mod adoption;
 mod claims;
 mod detailed_stats;
+mod documents;
 mod pauses;
 mod producer;
 mod retention;

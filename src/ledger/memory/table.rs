@@ -1,10 +1,12 @@
-//! The rows with their index by key, and the pauses.
+//! The rows with their index by key, the pauses and the documents.
 
 use std::collections::BTreeMap;
 
 use crate::ledger::pauses::check_room;
 use crate::ledger::row::Row;
-use crate::ledger::{AdoptionRequest, Change, Changed, LedgerError, NewTask, PauseAnswer};
+use crate::ledger::{
+    AdoptionRequest, Change, Changed, Collection, Document, LedgerError, NewTask, PauseAnswer,
+};
 use crate::task::{Pause, PauseKind, Scope, TaskKey, UnixMs};
 
 #[derive(Debug, Default)]
@@ -15,6 +17,7 @@ pub(super) struct Table {
     latest: u64,
     /// Oldest first.
     pub(super) pauses: Vec<Pause>,
+    pub(super) documents: BTreeMap<(Collection, String), Document>,
 }
 
 impl Table {

@@ -5,7 +5,7 @@ use std::fmt;
 use sqlx::MySqlConnection;
 
 use super::introspect::TableSchema;
-use super::side_tables::{PAUSES, RATES};
+use super::side_tables::{DOCUMENTS, PAUSES, RATES};
 use super::{MigrateError, Options, Step, compare, duplicates, generated_index_bug};
 use crate::task::TableName;
 
@@ -132,7 +132,11 @@ async fn steps_of_side_tables(
     table: &TableName,
 ) -> Result<Vec<Step>, MigrateError> {
     let mut steps = Vec::new();
-    for (side_table, step) in [(PAUSES, Step::CreatePauses), (RATES, Step::CreateRates)] {
+    for (side_table, step) in [
+        (PAUSES, Step::CreatePauses),
+        (RATES, Step::CreateRates),
+        (DOCUMENTS, Step::CreateDocuments),
+    ] {
         if side_table.is_missing(conn, table).await? {
             steps.push(step);
         }

@@ -1,4 +1,4 @@
-//! The side tables: pauses and rates.
+//! The side tables: pauses, rates and documents.
 
 use sqlx::MySqlConnection;
 
@@ -26,6 +26,13 @@ pub(super) const RATES: SideTable = SideTable {
     create: include_str!("../../../migrations/tb_time_limit_task_rates.sql"),
     name: TableName::rates,
     what_for: "its rates",
+};
+
+/// The audit log, the history and the like. A daemon starts without it.
+pub(super) const DOCUMENTS: SideTable = SideTable {
+    create: include_str!("../../../migrations/tb_time_limit_task_documents.sql"),
+    name: TableName::documents,
+    what_for: "its documents",
 };
 
 impl SideTable {

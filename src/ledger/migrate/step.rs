@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::definition::{self, Index};
 use super::identity;
-use super::side_tables::{PAUSES, RATES};
+use super::side_tables::{DOCUMENTS, PAUSES, RATES};
 use crate::task::TableName;
 
 /// One change to the database, complete in itself: a migration may be interrupted between any two.
@@ -56,6 +56,8 @@ pub enum Step {
     CreatePauses,
     /// Creates the table of rates, for daemons without Redis.
     CreateRates,
+    /// Creates the table of documents.
+    CreateDocuments,
 }
 
 /// How the server changes a table, and what other sessions can do meanwhile.
@@ -117,6 +119,7 @@ impl Step {
             }
             Self::CreatePauses => PAUSES.create_statement(table),
             Self::CreateRates => RATES.create_statement(table),
+            Self::CreateDocuments => DOCUMENTS.create_statement(table),
         }
     }
 
@@ -127,7 +130,8 @@ impl Step {
             | Self::CreateDuplicates
             | Self::MoveDuplicates { .. }
             | Self::CreatePauses
-            | Self::CreateRates => &[Method::Plain],
+            | Self::CreateRates
+            | Self::CreateDocuments => &[Method::Plain],
             Self::ChangeKey { .. } | Self::ConvertKey { .. } => {
                 &[Method::Copy, Method::ServersChoice]
             }
@@ -146,16 +150,21 @@ impl Step {
 
     /// True if the table of the step may exist although the server denies the step: this user may be unable to see it.
     pub(super) fn may_be_there(&self) -> bool {
-        matches!(self, Self::CreatePauses | Self::CreateRates)
+        matches!(
+            self,
+            Self::CreatePauses | Self::CreateRates | Self::CreateDocuments
+        )
     }
 
     /// Returns the privileges that the step needs.
     #[must_use]
     pub fn privileges(&self) -> &'static str {
         match self {
-            Self::CreateTable | Self::CreatePauses | Self::CreateRates | Self::CreateDuplicates => {
-                "CREATE"
-            }
+            Self::CreateTable
+            | Self::CreatePauses
+            | Self::CreateRates
+            | Self::CreateDocuments
+            | Self::CreateDuplicates => "CREATE",
             Self::MoveDuplicates { .. } => "SELECT, INSERT and DELETE",
             Self::ChangeKey { .. }
             | Self::ConvertKey { .. }
@@ -209,6 +218,9 @@ impl fmt::Display for Step {
             Self::CreatePauses => f.write_str("create the table of pauses"),
             Self::CreateRates => {
                 f.write_str("create the table of rates, for daemons without redis")
+            }
+            Self::CreateDocuments => {
+                f.write_str("create the table of documents, for the audit log and the history")
             }
         }
     }

@@ -12,6 +12,7 @@ mod connection;
 mod create;
 mod decode;
 mod detailed_stats;
+mod documents;
 mod error;
 mod error_numbers;
 mod facts;

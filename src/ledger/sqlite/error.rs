@@ -51,6 +51,9 @@ pub(super) fn error(path: &Path, error: rusqlite::Error) -> LedgerError {
                 Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                     format!("cannot open `{file}`: {text}")
                 }
+                _ if text.starts_with("no such table") => {
+                    format!("`{file}` has {text}; run `lapsed migrate`")
+                }
                 _ => format!("`{file}`: {text}"),
             },
             source,

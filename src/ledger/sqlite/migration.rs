@@ -1,4 +1,4 @@
-//! Creates the file and the tables.
+//! Creates the file and the tables, and adds what an earlier version did not have.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::error::refused;
 use super::file::{Access, DatabaseFile};
-use super::schema::{Problem, check, format, statements};
+use super::schema::{Problem, check, format, missing, statements};
 use crate::ledger::LedgerError;
 use crate::task::TableName;
 
@@ -24,10 +24,11 @@ pub struct Migrated {
 
 /// Creates the file and the tables, if they are missing. Readable by their owner only.
 pub(super) fn migrate(file: &DatabaseFile, dry_run: bool) -> Result<Migrated, LedgerError> {
-    let statements = statements(&file.table);
     if dry_run && !file.path.exists() {
         check_directory(file)?;
-        return Ok(Migrated { statements });
+        return Ok(Migrated {
+            statements: statements(&file.table),
+        });
     }
     if !dry_run {
         create_file(file)?;
@@ -37,38 +38,39 @@ pub(super) fn migrate(file: &DatabaseFile, dry_run: bool) -> Result<Migrated, Le
         false => Access::Write,
     };
     let mut connection = file.open_any(access)?;
-    let missing = match check(&connection, &file.table).map_err(|source| file.error(source))? {
-        Ok(()) => false,
-        Err(Problem::NoTable) => true,
+    match check(&connection, &file.table).map_err(|source| file.error(source))? {
+        Ok(()) | Err(Problem::NoTable) => {}
         Err(problem) => return Err(refused(problem.describe(&file.path, &file.table))),
-    };
-    if missing && !dry_run {
-        create_tables(&mut connection, &file.table, &statements)
-            .map_err(|source| file.error(source))?;
     }
+    let migrated = match dry_run {
+        true => missing(&connection, &file.table),
+        false => create_tables(&mut connection, &file.table),
+    };
     Ok(Migrated {
-        statements: if missing { statements } else { Vec::new() },
+        statements: migrated.map_err(|source| file.error(source))?,
     })
 }
 
-fn create_tables(
-    connection: &mut Connection,
-    table: &TableName,
-    statements: &[String],
-) -> rusqlite::Result<()> {
+/// Creates what is missing. Returns the statements that it ran.
+fn create_tables(connection: &mut Connection, table: &TableName) -> rusqlite::Result<Vec<String>> {
+    if missing(connection, table)?.is_empty() {
+        return Ok(Vec::new());
+    }
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have created them meanwhile.
+    let statements = missing(&tx, table)?;
     if format(&tx, table)?.is_none() {
         let tables: i64 =
             tx.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables == 0 {
             tx.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
-        for statement in statements {
-            tx.execute(statement, [])?;
-        }
     }
-    tx.commit()
+    for statement in &statements {
+        tx.execute(statement, [])?;
+    }
+    tx.commit()?;
+    Ok(statements)
 }
 
 fn create_file(file: &DatabaseFile) -> Result<(), LedgerError> {

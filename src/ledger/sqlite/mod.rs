@@ -11,6 +11,7 @@ mod cancel;
 mod change;
 mod claims;
 mod detailed_stats;
+mod documents;
 mod error;
 mod facts;
 mod file;

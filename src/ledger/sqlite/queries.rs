@@ -74,6 +74,19 @@ pub(super) struct Queries {
     pub delete_pause: String,
     /// Deletes every hold and release.
     pub delete_holds: String,
+
+    /// A document. Unique key.
+    pub document: String,
+    /// Documents of a collection since a time and before a place, newest first. `_documents_written`, backwards.
+    pub documents: String,
+    /// Inserts a document.
+    pub insert_document: String,
+    /// Replaces the body of a document. Unique key.
+    pub replace_document: String,
+    /// Deletes a document. Unique key.
+    pub delete_document: String,
+    /// Deletes documents of a collection before a time, oldest first. `_documents_written`.
+    pub delete_documents: String,
 }
 
 impl Queries {
@@ -160,6 +173,27 @@ impl Queries {
                 "DELETE FROM \"{t}_pauses\" WHERE kind = ?1 AND class = ?2 AND method = ?3",
             ),
             delete_holds: of("DELETE FROM \"{t}_pauses\" WHERE kind <> 'pause'"),
+            document: of(
+                "SELECT name, written_at, body FROM \"{t}_documents\" WHERE collection = ?1 AND name = ?2",
+            ),
+            documents: of(
+                "SELECT name, written_at, body FROM \"{t}_documents\" INDEXED BY \"{t}_documents_written\" \
+                 WHERE collection = ?1 AND written_at >= ?2 AND (written_at, name) < (?3, ?4) \
+                 ORDER BY written_at DESC, name DESC LIMIT ?5",
+            ),
+            insert_document: of(
+                "INSERT INTO \"{t}_documents\" (collection, name, written_at, body) VALUES (?1, ?2, ?3, ?4)",
+            ),
+            replace_document: of(
+                "UPDATE \"{t}_documents\" SET body = ?3 WHERE collection = ?1 AND name = ?2",
+            ),
+            delete_document: of(
+                "DELETE FROM \"{t}_documents\" WHERE collection = ?1 AND name = ?2",
+            ),
+            delete_documents: of(
+                "DELETE FROM \"{t}_documents\" WHERE rowid IN (SELECT rowid FROM \"{t}_documents\" \
+                   INDEXED BY \"{t}_documents_written\" WHERE collection = ?1 AND written_at < ?2 ORDER BY written_at, name LIMIT ?3)",
+            ),
         }
     }
 }
@@ -225,6 +259,27 @@ mod tests {
             (
                 &queries.count_due,
                 ["t_due (status=? AND sts=? AND due_at<?)", ""],
+            ),
+            (
+                &queries.document,
+                [
+                    "sqlite_autoindex_t_documents_1 (collection=? AND name=?)",
+                    "",
+                ],
+            ),
+            (
+                &queries.documents,
+                [
+                    "t_documents_written (collection=? AND written_at>? AND (written_at,name)<(?,?))",
+                    "",
+                ],
+            ),
+            (
+                &queries.delete_documents,
+                [
+                    "t_documents_written (collection=? AND written_at<?)",
+                    primary,
+                ],
             ),
         ] {
             let plan = plan(&connection, statement);

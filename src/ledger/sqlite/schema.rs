@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::task::TableName;
 
-/// Version of the format that this program writes.
+/// Version of the format that this program writes. A change after which older programs can still use the file keeps it.
 const FORMAT: i64 = 1;
 
 const DEFINITION: &str = include_str!("../../../migrations/sqlite.sql");
@@ -53,6 +53,21 @@ pub(super) fn format(connection: &Connection, table: &TableName) -> rusqlite::Re
     connection
         .query_row(&version, [], |row| row.get(0))
         .optional()
+}
+
+/// Returns the statements that create what a database lacks; empty if it lacks nothing.
+pub(super) fn missing(connection: &Connection, table: &TableName) -> rusqlite::Result<Vec<String>> {
+    if format(connection, table)?.is_none() {
+        return Ok(statements(table));
+    }
+    let documents = table.documents();
+    if connection.table_exists(None::<&str>, documents.as_str())? {
+        return Ok(Vec::new());
+    }
+    let of_documents = format!("\"{documents}\" (");
+    let mut statements = statements(table);
+    statements.retain(|statement| statement.contains(&of_documents));
+    Ok(statements)
 }
 
 /// Returns the statements that create the tables.

@@ -86,7 +86,7 @@ impl Faults {
 
 #[derive(Debug)]
 pub struct Faulty {
-    inner: Arc<MemoryLedger>,
+    pub(super) inner: Arc<MemoryLedger>,
     faults: Arc<Faults>,
     clock: LedgerClock,
 }

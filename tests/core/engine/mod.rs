@@ -6,6 +6,7 @@ mod dead_daemons;
 mod endings;
 mod entries;
 mod faulty;
+mod faulty_documents;
 mod members;
 mod outages;
 mod outcomes;

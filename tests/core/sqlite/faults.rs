@@ -7,7 +7,7 @@ use lapsed::task::{TaskKey, UnixMs};
 
 use super::Place;
 
-fn task(name: &str) -> NewTask {
+pub fn task(name: &str) -> NewTask {
     let key = TaskKey::build("Fault", "run", [name]).unwrap();
     NewTask::new(key, UnixMs(4_000_000_000_000))
 }

@@ -4,6 +4,7 @@ mod applications;
 mod backups;
 mod daemons;
 mod faults;
+mod formats;
 mod killed;
 
 use std::path::PathBuf;

@@ -38,6 +38,7 @@ mod cancelling;
 mod changes;
 mod claims;
 mod dead_letters;
+mod documents;
 mod history;
 mod leases;
 mod moving;
@@ -76,6 +77,7 @@ mod in_mysql {
         series_changes::every_rule(ledger).await;
         survey::every_rule(ledger).await;
         pauses::every_rule(ledger).await;
+        documents::every_rule(ledger).await;
         moving::every_rule(ledger).await;
         changes::every_rule(ledger).await;
     }

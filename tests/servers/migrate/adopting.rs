@@ -17,7 +17,8 @@ async fn an_absent_table_is_created() -> Result {
         [
             (Step::CreateTable, Method::Plain),
             (Step::CreatePauses, Method::Plain),
-            (Step::CreateRates, Method::Plain)
+            (Step::CreateRates, Method::Plain),
+            (Step::CreateDocuments, Method::Plain)
         ]
     );
 
@@ -273,14 +274,18 @@ async fn the_table_of_pauses_is_wanted_and_kept() -> Result {
 }
 
 #[tokio::test]
-async fn without_the_table_of_rates_a_daemon_starts_and_migrating_makes_it() -> Result {
+async fn without_the_tables_of_rates_and_documents_a_daemon_starts_and_migrating_makes_them()
+-> Result {
     let mut database = Database::new("rates").await?;
     database.migrate().await?;
-    database.run("DROP TABLE tb_rates").await?;
+    database.run("DROP TABLE tb_rates, tb_documents").await?;
     database.check().await?;
     assert_eq!(
         database.migrate().await?,
-        [(Step::CreateRates, Method::Plain)]
+        [
+            (Step::CreateRates, Method::Plain),
+            (Step::CreateDocuments, Method::Plain)
+        ]
     );
     assert_eq!(database.migrate().await?, []);
     Ok(())

@@ -93,7 +93,17 @@ ADD COLUMN `changed_at` DECIMAL(13,3) NOT NULL DEFAULT 0
      `full_at_ns` BIGINT NOT NULL DEFAULT 0, -- unix nanoseconds: by then all starts of its burst are there again
      PRIMARY KEY (`route`)
    ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
-13. give the ledger an identity, in the table's comment
+13. create the table of documents, for the audit log and the history
+   no ALTER TABLE, at most row locks
+   CREATE TABLE `tb_documents` (
+     `collection` VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- audit, history, idempotency, ..
+     `name`       VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- unique in its collection
+     `written_at` DECIMAL(13,3) NOT NULL, -- inserted then
+     `body`       MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, -- JSON
+     PRIMARY KEY (`collection`, `name`),
+     KEY `ix_written` (`collection`, `written_at`, `name`) -- newest first, and to delete the oldest
+   ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+14. give the ledger an identity, in the table's comment
    algorithm INPLACE, lock NONE
    ALTER TABLE `tb` COMMENT='這個表用於記錄需要時間控制的任務Key,配合Redis、以及回調腳本使用 lapsed:0123456789abcdef'
 ";

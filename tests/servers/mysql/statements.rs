@@ -158,6 +158,12 @@ async fn every_statement_can_be_prepared() {
         queries::TAKE_STARTS,
         queries::NEXT_START,
         queries::NEW_RATE,
+        queries::INSERT_DOCUMENT,
+        queries::REPLACE_DOCUMENT,
+        queries::DELETE_DOCUMENT,
+        queries::DOCUMENT,
+        queries::DOCUMENTS,
+        queries::DELETE_DOCUMENTS,
     ];
     let of_rows = of_rows.map(|template| queries.with_rows(template, 4));
     let plain = plain.map(|template| queries.plain(template));

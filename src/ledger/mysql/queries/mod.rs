@@ -20,6 +20,7 @@
 mod admin;
 mod adoption;
 mod claims;
+mod documents;
 mod pauses;
 mod producer;
 mod rates;
@@ -44,6 +45,9 @@ pub use self::adoption::{ADOPT_LOOK, ADOPT_MANY, ADOPT_NEW, ADOPT_OVER, UNDELETE
 pub use self::claims::{
     AS_IT_IS_NOW, CLAIM, CLAIMABLE, CLAIMED, DISOWN, END_LEASES, EXISTING, LEASES, LOOKUP, RENEW,
     RENEWED, UNLOCKED,
+};
+pub use self::documents::{
+    DELETE_DOCUMENT, DELETE_DOCUMENTS, DOCUMENT, DOCUMENTS, INSERT_DOCUMENT, REPLACE_DOCUMENT,
 };
 pub use self::pauses::{
     COUNT_OVERDUE, LIFT_PAUSE, PAGE_END_NEWEST, PAGE_END_OLDEST, PAUSE, PAUSES, RELEASE_ALL,

@@ -1,0 +1,143 @@
+//! Documents, in a small table beside the tasks.
+
+use async_trait::async_trait;
+use sqlx::Row as _;
+use sqlx::mysql::MySqlRow;
+
+use super::connection::{Conn, statement};
+use super::error::error;
+use super::error_numbers::is_duplicate;
+use super::{MysqlLedger, queries};
+use crate::ledger::documents::{check_document, check_name};
+use crate::ledger::{Collection, Document, DocumentRange, Documents, LedgerError};
+use crate::task::UnixMs;
+
+/// Number of attempts to read a document that others delete at the same time.
+const READ_BACKS: usize = 5;
+
+#[async_trait]
+impl Documents for MysqlLedger {
+    async fn insert_document(
+        &self,
+        collection: Collection,
+        name: &str,
+        body: &str,
+    ) -> Result<Option<Document>, LedgerError> {
+        check_document(name, body)?;
+        let mut conn = self.pools.acquire().await?;
+        for _ in 0..READ_BACKS {
+            let insert = statement(self.queries.plain(queries::INSERT_DOCUMENT))
+                .bind(collection.as_str())
+                .bind(name.to_owned())
+                .bind(body.to_owned());
+            match conn.execute(insert).await {
+                Ok(_) => return Ok(None),
+                Err(duplicate) if is_duplicate(&duplicate) => {}
+                Err(failure) => return Err(error(failure)),
+            }
+            let found = self.document(&mut conn, collection, name).await;
+            if let Some(existing) = found.map_err(error)? {
+                return Ok(Some(existing));
+            }
+        }
+        Err(LedgerError::Locked {
+            message: format!("others write and delete the document `{name}` at the same time"),
+            source: None,
+        })
+    }
+
+    async fn replace_document(
+        &self,
+        collection: Collection,
+        name: &str,
+        body: &str,
+    ) -> Result<bool, LedgerError> {
+        check_document(name, body)?;
+        let mut conn = self.pools.acquire().await?;
+        let replace = statement(self.queries.plain(queries::REPLACE_DOCUMENT))
+            .bind(body.to_owned())
+            .bind(collection.as_str())
+            .bind(name.to_owned());
+        Ok(conn.execute(replace).await.map_err(error)? > 0)
+    }
+
+    async fn delete_document(
+        &self,
+        collection: Collection,
+        name: &str,
+    ) -> Result<bool, LedgerError> {
+        check_name(name)?;
+        let mut conn = self.pools.acquire().await?;
+        let delete = statement(self.queries.plain(queries::DELETE_DOCUMENT))
+            .bind(collection.as_str())
+            .bind(name.to_owned());
+        Ok(conn.execute(delete).await.map_err(error)? > 0)
+    }
+
+    async fn find_document(
+        &self,
+        collection: Collection,
+        name: &str,
+    ) -> Result<Option<Document>, LedgerError> {
+        check_name(name)?;
+        let mut conn = self.pools.acquire().await?;
+        let found = self.document(&mut conn, collection, name).await;
+        found.map_err(error)
+    }
+
+    async fn documents(
+        &self,
+        collection: Collection,
+        range: &DocumentRange,
+    ) -> Result<Vec<Document>, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let before = &range.before;
+        let list = statement(self.queries.plain(queries::DOCUMENTS))
+            .bind(collection.as_str())
+            .bind(range.since.0)
+            .bind(before.at.0)
+            .bind(before.at.0)
+            .bind(before.name.clone())
+            .bind(range.limit);
+        let found = conn.fetch(list).await.map_err(error)?;
+        let found: sqlx::Result<_> = found.iter().map(read).collect();
+        found.map_err(error)
+    }
+
+    async fn delete_documents(
+        &self,
+        collection: Collection,
+        before: UnixMs,
+        limit: u32,
+    ) -> Result<u64, LedgerError> {
+        let mut conn = self.pools.acquire().await?;
+        let delete = statement(self.queries.plain(queries::DELETE_DOCUMENTS))
+            .bind(collection.as_str())
+            .bind(before.0)
+            .bind(limit);
+        conn.execute(delete).await.map_err(error)
+    }
+}
+
+impl MysqlLedger {
+    async fn document(
+        &self,
+        conn: &mut Conn,
+        collection: Collection,
+        name: &str,
+    ) -> sqlx::Result<Option<Document>> {
+        let find = statement(self.queries.plain(queries::DOCUMENT))
+            .bind(collection.as_str())
+            .bind(name.to_owned());
+        let found = conn.fetch(find).await?;
+        found.first().map(read).transpose()
+    }
+}
+
+fn read(row: &MySqlRow) -> sqlx::Result<Document> {
+    Ok(Document {
+        name: row.try_get("name")?,
+        at: UnixMs(row.try_get("written_ms")?),
+        body: row.try_get("body")?,
+    })
+}
