@@ -76,6 +76,12 @@ pub struct TaskClient {
 type Tracer = dyn Fn() -> Option<String> + Send + Sync;
 
 impl TaskClient {
+    /// The ledger of the tasks.
+    #[cfg(feature = "http")]
+    pub(crate) fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::clone(&self.ledger)
+    }
+
     /// Creates a client from its parts.
     pub fn with_parts(ledger: Arc<dyn Ledger>, timer: Arc<dyn Timer>) -> Self {
         let clock = ledger.clock().clone();

@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod audit;
 mod dashboard;
 mod health;
 mod problem;

@@ -39,6 +39,7 @@ impl Scope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     name: String,
+    address: String,
     scopes: Vec<Scope>,
 }
 
@@ -47,6 +48,7 @@ impl Caller {
     pub fn everything() -> Self {
         Self {
             name: "anonymous".to_owned(),
+            address: String::new(),
             scopes: vec![Scope::Admin],
         }
     }
@@ -54,6 +56,11 @@ impl Caller {
     /// Its name, for the audit log.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The address from which it is connected, for the audit log; empty if that is not known.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// True if the caller has a scope.
