@@ -9,7 +9,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::pace::Pace;
 use super::{ClientError, IntoKey, TaskClient};
 use crate::ledger::pruning::EVENTS_HANDLED_AFTER;
-use crate::ledger::{Admin, ListFilter, ListPage, Picked, RunNowAnswer, Stats, TaskRecord};
+use crate::ledger::{
+    Admin, DetailedStats, DetailedStatsLimits, ListFilter, ListPage, Picked, RunNowAnswer, Stats,
+    TaskRecord,
+};
 use crate::task::{State, TaskKey, UnixMs};
 use crate::timer::Remaining;
 
@@ -49,6 +52,20 @@ impl TaskClient {
     /// Cancel safe.
     pub async fn stats(&self) -> Result<Stats, ClientError> {
         Ok(self.ledger.stats().await?)
+    }
+
+    /// Counts tasks by state, class and method, as [`Admin::detailed_stats`].
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn detailed_stats(
+        &self,
+        limits: DetailedStatsLimits,
+    ) -> Result<DetailedStats, ClientError> {
+        Ok(self.ledger.detailed_stats(limits).await?)
     }
 
     /// Redrives a dead task: it is pending and due at once, under the same id. Its counters are cleared, its history is

@@ -35,6 +35,16 @@ impl Problem {
         }
     }
 
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).expect("it was a status")
+    }
+
+    /// What was expected and what was found.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The request is not valid.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(
@@ -114,7 +124,7 @@ impl From<ClientError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-        let status = StatusCode::from_u16(self.status).expect("it was a status");
+        let status = self.status();
         let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, PROBLEM);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::access::{Access, Caller};
 use super::audit::{AuditLog, Change};
+use super::dashboard::Figures;
 use crate::TaskClient;
 use crate::config::HttpConfig;
 use crate::engine::Handle;
@@ -26,6 +27,8 @@ pub struct Site {
     pub audit_log: AuditLog,
     /// Who may do what.
     pub access: Arc<Access>,
+    /// What pages show about all tasks.
+    pub figures: Arc<Figures>,
     /// `[http]`
     pub config: Arc<HttpConfig>,
 }
@@ -44,6 +47,7 @@ impl Site {
             engine,
             metrics,
             access: Arc::new(Access::new(config)),
+            figures: Arc::default(),
             config: Arc::new(config.clone()),
         }
     }

@@ -1,24 +1,31 @@
 //! The dashboard: pages for people, rendered on the server.
+//!
+//! A page is a [`Frame`](frame::Frame) with [panels](panel::Panel). A panel is loaded by itself, both into its page and from
+//! `/panels/<name>`, so that one that fails or waits does not affect the others. Reading needs no JavaScript; changes are
+//! made by JavaScript that calls the API.
+//!
+//! A new page is a module with its `routes`, its [`texts!`](texts::texts) and templates that extend `layout.html`, a
+//! [`Place`](frame::Place), and a line in the navigation of `frame`.
+
+mod assets;
+mod figures;
+mod frame;
+mod moment;
+mod overview;
+mod panel;
+mod preferences;
+mod texts;
 
 use axum::Router;
-use axum::extract::State;
-use axum::response::Html;
 use axum::routing::get;
 
-use super::access::{Caller, Scope};
-use super::problem::Problem;
+pub use self::figures::Figures;
 use super::site::Site;
 
 /// Routes of the dashboard.
 pub fn routes() -> Router<Site> {
-    Router::new().route("/", get(overview))
-}
-
-async fn overview(State(site): State<Site>, caller: Caller) -> Result<Html<String>, Problem> {
-    caller.require(Scope::Read)?;
-    let stats = site.tasks.stats().await?;
-    Ok(Html(format!(
-        "<!doctype html><html lang=en><title>lapsed</title><h1>lapsed</h1><p>{} pending",
-        stats.pending
-    )))
+    Router::new()
+        .route("/assets/{version}/{name}", get(assets::serve))
+        .route("/preferences", get(preferences::change))
+        .merge(overview::routes())
 }

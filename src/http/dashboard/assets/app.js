@@ -1,0 +1,280 @@
+// What every page does with JavaScript: live panels, relative times, keyboard, notes and dialogs.
+// Pages are read without it. Texts from the server or the user are set as text, never as HTML.
+
+export const base = document.body.dataset.base;
+export const texts = JSON.parse(document.body.dataset.texts);
+const skew = Number(document.body.dataset.now) - Date.now();
+
+/** Now by the ledger's clock, as of the loading of the page. */
+export const now = () => Date.now() + skew;
+
+/** Puts values into the places `{}` of a text, in order. */
+export const fill = (text, ...values) => text.split("{}").reduce((all, part, index) => all + values[index - 1] + part);
+
+/** Creates an element with attributes and children. A text child stays text. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(key, value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value != null) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// ---- Times
+
+/** `2 h 5 min`: the two largest units. */
+export function length(ms) {
+  let left = Math.floor(ms / 1000);
+  const units = [[texts.day, 86400], [texts.hour, 3600], [texts.minute, 60], [texts.second, 1]];
+  const largest = units.findIndex(([, seconds]) => left >= seconds);
+  const parts = [];
+  for (const [text, seconds] of units.slice(largest < 0 ? 3 : largest)) {
+    if (parts.length === 2 || (parts.length && left < seconds)) break;
+    parts.push(fill(text, Math.floor(left / seconds)));
+    left %= seconds;
+  }
+  return parts.join(" ");
+}
+
+function relative(at) {
+  const ms = at - now();
+  if (Math.abs(ms) < 1000) return texts.now;
+  return fill(ms > 0 ? texts.ahead : texts.ago, length(Math.abs(ms)));
+}
+
+function tick() {
+  for (const time of document.querySelectorAll("time[data-relative]")) {
+    const text = relative(Number(time.dataset.at));
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+// ---- Panels
+
+/** Makes `old` equal to `wanted` and keeps what stays: focus, selection, open details, scroll positions. */
+function morph(old, wanted) {
+  const later = [...wanted.childNodes];
+  let at = old.firstChild;
+  for (const next of later) {
+    const fits = at && at.nodeType === next.nodeType && at.nodeName === next.nodeName && (at.id ?? "") === (next.id ?? "");
+    if (!fits) {
+      old.insertBefore(document.importNode(next, true), at);
+      continue;
+    }
+    const same = at;
+    at = at.nextSibling;
+    if (same.nodeType !== Node.ELEMENT_NODE) {
+      if (same.data !== next.data) same.data = next.data;
+      continue;
+    }
+    if (same.isEqualNode(next)) continue;
+    for (const { name } of [...same.attributes]) if (!next.hasAttribute(name) && name !== "open") same.removeAttribute(name);
+    for (const { name, value } of next.attributes) if (same.getAttribute(name) !== value) same.setAttribute(name, value);
+    if (!same.hasAttribute("data-keep")) morph(same, next);
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+async function load(panel) {
+  if (panel.dataset.loading) {
+    panel.dataset.again = "yes";
+    return;
+  }
+  panel.dataset.loading = "yes";
+  try {
+    const answer = await fetch(panel.dataset.panel, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(10000) });
+    if (answer.status === 401) return location.reload();
+    if (!answer.headers.get("content-type")?.startsWith("text/html")) throw new Error(answer.statusText);
+    // Parsed apart from the page: its scripts, if there were any, would not run.
+    const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+    panel.classList.remove("stale");
+    panel.querySelector(":scope > .since")?.remove();
+    morph(panel, parsed.body);
+    panel.dataset.at = now();
+    panel.dispatchEvent(new Event("loaded", { bubbles: true }));
+    tick();
+  } catch {
+    stale(panel);
+  } finally {
+    delete panel.dataset.loading;
+    if (panel.dataset.again) {
+      delete panel.dataset.again;
+      setTimeout(load, 500, panel);
+    }
+  }
+}
+
+function stale(panel) {
+  if (panel.classList.contains("stale")) return;
+  panel.classList.add("stale");
+  const at = new Date(Number(panel.dataset.at ?? now())).toLocaleTimeString();
+  panel.prepend(element("p", { class: "since", role: "status" }, fill(texts.stale, at)));
+}
+
+/** Loads the panels again that show one of these; all without an argument. */
+export function refresh(changed) {
+  for (const panel of document.querySelectorAll("[data-panel]")) {
+    const shows = panel.dataset.shows.split(" ");
+    if (!changed || changed.some((name) => shows.includes(name))) load(panel);
+  }
+}
+
+// ---- Live: hints from the daemon; without them, a look every ten seconds
+
+const live = document.getElementById("live");
+const POLL = 10000;
+let source, poll, paused = localStorage.getItem("lapsed-paused") === "yes";
+
+function connect() {
+  disconnect();
+  if (paused || document.hidden || !document.querySelector("[data-panel]")) return show();
+  source = new EventSource(`${base}/v1/events`);
+  source.addEventListener("open", () => { offline(false); });
+  source.addEventListener("changed", (event) => refresh(JSON.parse(event.data)));
+  source.addEventListener("error", () => offline(true));
+  poll = setInterval(() => refresh(), POLL);
+  show();
+}
+
+function disconnect() {
+  source?.close();
+  clearInterval(poll);
+}
+
+let isOffline = false;
+function offline(so) {
+  isOffline = so;
+  show();
+}
+
+function show() {
+  live.hidden = !document.querySelector("[data-panel]");
+  live.setAttribute("aria-pressed", String(!paused));
+  live.classList.toggle("offline", isOffline && !paused);
+  live.querySelector("[data-live-text]").textContent = paused ? texts.paused : isOffline ? texts.offline : texts.live;
+}
+
+function pause(so) {
+  paused = so;
+  localStorage.setItem("lapsed-paused", so ? "yes" : "no");
+  connect();
+  if (!so) refresh();
+}
+
+live.addEventListener("click", () => pause(!paused));
+document.addEventListener("visibilitychange", () => {
+  connect();
+  if (!document.hidden && !paused) refresh();
+});
+
+// ---- Notes and dialogs
+
+/** Shows a note for some seconds, longer with a button: `{ text, press }`. */
+export function note(text, { bad = false, button } = {}) {
+  const shown = element("div", { class: bad && "bad" }, element("span", {}, text));
+  const close = () => shown.remove();
+  if (button) shown.append(element("button", { type: "button", click: () => { close(); button.press(); } }, button.text));
+  if (bad) shown.append(element("button", { type: "button", click: close }, texts.close));
+  document.getElementById("notes").append(shown);
+  if (!bad) setTimeout(close, button ? 12000 : 5000);
+}
+
+/** Asks. Resolves to the form's data if it is confirmed, to null if not. */
+export function ask({ title, body = [], confirm, danger = false }) {
+  return new Promise((resolve) => {
+    const form = element("form", { method: "dialog" },
+      element("h2", { id: "ask-title" }, title),
+      ...body.map((part) => (typeof part === "string" ? element("p", {}, part) : part)),
+      element("div", { class: "actions" },
+        element("button", { type: "button", click: () => dialog.close() }, confirm ? texts.cancel_dialog : texts.close),
+        ...(confirm ? [element("button", { class: danger ? "danger" : "primary", value: "yes" }, confirm)] : [])));
+    const dialog = element("dialog", { "aria-labelledby": "ask-title" }, form);
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes" ? new FormData(form) : null);
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** Calls the API. Throws an error that people can read. */
+export async function call(method, path, body, headers = {}) {
+  let answer;
+  try {
+    const type = body === undefined ? {} : { "content-type": "application/json" };
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    answer = await fetch(base + path, { method, body: text, headers: { accept: "application/json", ...type, ...headers } });
+  } catch {
+    throw new Error(texts.no_answer);
+  }
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  throw new Error([problem.title ?? answer.statusText, problem.detail].filter(Boolean).join(": "));
+}
+
+// ---- Keyboard
+
+const PLACES = { o: "/", u: "/upcoming", t: "/tasks", d: "/dead" };
+let going = 0;
+
+function step(by) {
+  const rows = [...document.querySelectorAll("main tbody tr")];
+  if (!rows.length) return;
+  const here = rows.findIndex((row) => row.classList.contains("here"));
+  const next = rows[Math.min(Math.max(here + by, 0), rows.length - 1)];
+  rows[here]?.classList.remove("here");
+  next.classList.add("here");
+  next.scrollIntoView({ block: "nearest" });
+  next.querySelector("a")?.focus({ preventScroll: true });
+}
+
+export function shortcuts() {
+  const rows = [["/", texts.key_search], ["j k", texts.key_rows], ["Enter", texts.key_open], [".", texts.key_live], ["g o, g u, g t, g d", texts.key_pages], ["?", texts.key_help]];
+  const list = element("dl", {}, ...rows.flatMap(([keys, text]) => [element("dt", {}, element("kbd", {}, keys)), element("dd", {}, text)]));
+  ask({ title: texts.shortcuts, body: [list] });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const place = Date.now() - going < 1000 && PLACES[event.key];
+  going = 0;
+  if (place) location.href = base + place;
+  else if (event.key === "/") document.getElementById("find").focus();
+  else if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else if (event.key === ".") pause(!paused);
+  else if (event.key === "?") shortcuts();
+  else if (event.key === "g") going = Date.now();
+  else return;
+  event.preventDefault();
+});
+
+const help = document.getElementById("help");
+help.hidden = false;
+help.addEventListener("click", shortcuts);
+
+// ---- Start
+
+// The server shows times in the zone of the browser, once it knows it.
+if ("askZone" in document.body.dataset) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && zone !== "UTC" && !document.cookie.includes("lapsed_zone=")) {
+    document.cookie = `lapsed_zone=${zone}; Path=${base}/; Max-Age=31536000; SameSite=Lax`;
+    if (document.cookie.includes("lapsed_zone=") && document.querySelector("time")) location.reload();
+  }
+}
+document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+setInterval(tick, 1000);
+connect();

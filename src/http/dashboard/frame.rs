@@ -1,0 +1,250 @@
+//! What every page has: who looks at it, in which language, and how it is laid out.
+
+use askama::Template;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{Html, IntoResponse, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::assets;
+use super::moment::{self, Moment};
+use super::preferences::{Preferences, Theme};
+use super::texts::{self, FrameTexts, Language, ScriptTexts, fill};
+use crate::http::access::{Caller, Scope};
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::task::{TaskKey, UnixMs};
+
+/// A page of the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Is it on time?
+    Overview,
+    /// What falls due next.
+    Upcoming,
+    /// All tasks.
+    Tasks,
+    /// The form that schedules a task.
+    Schedule,
+}
+
+/// The navigation: each page, its path below the base, and its name.
+const NAVIGATION: &[(Place, &str, fn(&FrameTexts) -> &'static str)] =
+    &[(Place::Overview, "/", |texts| texts.overview)];
+
+/// An entry of the navigation.
+pub struct Entry {
+    /// Address
+    pub href: String,
+    /// Name
+    pub name: &'static str,
+    /// True if it is this page.
+    pub is_here: bool,
+}
+
+/// What every page has. Its templates call it `f`. To take it as an argument of a handler is the check that the caller may
+/// read.
+#[derive(Clone)]
+pub struct Frame {
+    /// Path in front of every address.
+    pub base: String,
+    /// The texts of the frame.
+    pub t: &'static FrameTexts,
+    /// Path and query of this request, below the base.
+    pub here: String,
+    /// Now, by the ledger's clock.
+    pub now: UnixMs,
+    /// What the browser prefers.
+    pub preferences: Preferences,
+    /// The caller.
+    pub caller: Caller,
+    place: Option<Place>,
+}
+
+impl Frame {
+    /// Marks an entry of the navigation as the current one.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// The entries of the navigation.
+    pub fn navigation(&self) -> Vec<Entry> {
+        let entries = NAVIGATION.iter().map(|(place, path, name)| Entry {
+            href: format!("{}{path}", self.base),
+            name: name(self.t),
+            is_here: self.place == Some(*place),
+        });
+        entries.collect()
+    }
+
+    /// The language of texts.
+    pub fn language(&self) -> Language {
+        self.preferences.language
+    }
+
+    /// The tag of the language.
+    pub fn lang(&self) -> &'static str {
+        self.language().tag()
+    }
+
+    /// The name of the theme.
+    pub fn theme(&self) -> &'static str {
+        self.preferences.theme.as_str()
+    }
+
+    /// The name of the time zone.
+    pub fn zone(&self) -> String {
+        let zone = &self.preferences.zone;
+        zone.iana_name().unwrap_or("UTC").to_owned()
+    }
+
+    /// The address of a file of the dashboard.
+    pub fn asset(&self, name: &str) -> String {
+        format!("{}{}", self.base, assets::path(name))
+    }
+
+    /// The address that changes a preference and returns to this page.
+    pub fn prefer(&self, name: &str, value: &str) -> String {
+        let back = encoded(&self.here);
+        let value = encoded(value);
+        format!("{}/preferences?{name}={value}&back={back}", self.base)
+    }
+
+    /// The theme after this one, to switch to.
+    pub fn next_theme(&self) -> &'static str {
+        match self.preferences.theme {
+            Theme::Auto => "light",
+            Theme::Light => "dark",
+            Theme::Dark => "auto",
+        }
+    }
+
+    /// The name of the theme, for people.
+    pub fn theme_name(&self) -> &'static str {
+        match self.preferences.theme {
+            Theme::Auto => self.t.theme_auto,
+            Theme::Light => self.t.theme_light,
+            Theme::Dark => self.t.theme_dark,
+        }
+    }
+
+    /// The texts that JavaScript shows, JSON.
+    pub fn script_texts(&self) -> String {
+        let texts = ScriptTexts::of(self.language());
+        serde_json::to_string(texts).expect("texts are JSON")
+    }
+
+    /// True if the caller may create, move and cancel tasks.
+    pub fn may_schedule(&self) -> bool {
+        self.caller.has(Scope::Schedule)
+    }
+
+    /// True if the caller may run, redrive, pause, and change many tasks.
+    pub fn may_operate(&self) -> bool {
+        self.caller.has(Scope::Operate)
+    }
+
+    /// The page of a task.
+    pub fn task_href(&self, key: &TaskKey) -> String {
+        format!("{}/task?key={}", self.base, encoded(key.as_str()))
+    }
+
+    /// The list of the tasks of a class and method, `Class@method`.
+    pub fn method_href(&self, name: &str) -> String {
+        let (class, method) = name.split_once('@').unwrap_or((name, ""));
+        let (class, method) = (encoded(class), encoded(method));
+        format!("{}/tasks?class={class}&method={method}", self.base)
+    }
+
+    /// The name of a state.
+    pub fn state<'a>(&self, state: &'a str) -> &'a str {
+        texts::state(self.language(), state)
+    }
+
+    /// A time relative to now.
+    pub fn relative(&self, at: &UnixMs) -> Moment {
+        Moment::relative(*at, self.now, &self.preferences.zone, self.language())
+    }
+
+    /// A time on the clock.
+    pub fn clock(&self, at: &UnixMs) -> Moment {
+        Moment::clock(*at, self.now, &self.preferences.zone, self.language())
+    }
+
+    /// A measured time in milliseconds: `4 ms`, `1.25 s`.
+    pub fn took(&self, ms: &u64) -> String {
+        moment::took(*ms, self.language())
+    }
+
+    /// A number with its thousands apart.
+    pub fn number(&self, number: &u64) -> String {
+        moment::number(*number)
+    }
+
+    /// A text with values in its places.
+    pub fn fill(&self, text: &str, values: &[&str]) -> String {
+        fill(text, values)
+    }
+
+    /// Renders a page.
+    pub fn page(&self, page: &impl Template) -> Response {
+        match page.render() {
+            Ok(html) => Html(html).into_response(),
+            Err(error) => {
+                tracing::error!(%error, "could not render a page");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
+    }
+
+    /// Renders a page that says what went wrong.
+    pub fn trouble(&self, problem: &Problem) -> Response {
+        let (title, detail) = (self.t.failed, problem.detail());
+        let page = self.page(&Trouble {
+            f: self,
+            title,
+            detail,
+        });
+        (problem.status(), page).into_response()
+    }
+}
+
+/// A page that says what went wrong.
+#[derive(Template)]
+#[template(
+    path = "trouble.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Trouble<'a> {
+    f: &'a Frame,
+    title: &'a str,
+    detail: &'a str,
+}
+
+impl FromRequestParts<Site> for Frame {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, site).await?;
+        caller.require(Scope::Read)?;
+        let preferences = Preferences::of(&parts.headers);
+        let here = parts.uri.path_and_query();
+        Ok(Self {
+            base: String::new(),
+            t: FrameTexts::of(preferences.language),
+            here: here.map_or("/", |here| here.as_str()).to_owned(),
+            now: site.tasks.clock_now(),
+            preferences,
+            caller,
+            place: None,
+        })
+    }
+}
+
+/// A value in the query of an address.
+pub fn encoded(value: &str) -> String {
+    utf8_percent_encode(value, NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,336 @@
+//! The overview: is it on time?
+
+mod verdict;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+
+use self::verdict::{Facts, Finding, Severity, VerdictTexts};
+use super::frame::{Frame, Place};
+use super::panel::{Panel, Source};
+use super::texts::texts;
+use crate::http::problem::Problem;
+use crate::http::site::Site;
+use crate::ledger::MethodStats;
+use crate::task::{PauseKind, UnixMs};
+
+/// Routes of the page and its panels.
+pub fn routes() -> Router<Site> {
+    Router::new()
+        .route("/", get(page))
+        .route("/panels/verdict", get(verdict_alone))
+        .route("/panels/counts", get(counts_alone))
+        .route("/panels/methods", get(methods_alone))
+        .route("/panels/parts", get(parts_alone))
+}
+
+texts! {
+    /// Texts of the overview.
+    OverviewTexts {
+        title: "Overview", "总览";
+        verdict: "State of the installation", "运行状态";
+        counts: "Tasks by state", "按状态统计";
+        at_least: "at least", "至少";
+        counted_before: "Counted", "统计于";
+        methods: "By class and method", "按类与方法";
+        methods_part: "Of the {} unfinished tasks that fall due first", "仅统计最先到期的 {} 个未完成任务";
+        no_methods: "No unfinished tasks.", "没有未完成的任务。";
+        class_method: "Class@method", "类@方法";
+        pending: "Pending", "待执行";
+        running: "Running", "执行中";
+        waiting: "Waiting for a retry", "等待重试";
+        overdue: "Overdue", "已超时";
+        dead: "Dead", "死信";
+        done: "Done", "已完成";
+        cancelled: "Cancelled", "已取消";
+        oldest: "oldest {}", "最早 {}";
+        due_to_done: "Due to done, p50 / p99", "到期至完成 p50 / p99";
+        parts: "Parts of this daemon", "此守护进程的组成";
+        ledger: "Ledger", "账本";
+        answers: "answers", "响应正常";
+        no_answer: "does not answer", "没有响应";
+        events: "Expiry events", "过期事件";
+        arrive: "arrive", "正常接收";
+        do_not_arrive: "do not arrive", "未接收";
+        not_used: "not used: the ledger is read instead", "未使用：改为读取账本";
+        daemons: "Daemons that share the ledger", "共享账本的守护进程";
+        runs_now: "Runs in this daemon", "此守护进程的执行数";
+        background: "Background task", "后台任务";
+        latest_pass: "Latest pass", "最近一次";
+        took: "Took", "耗时";
+        passes: "Passes", "次数";
+        never: "not yet", "尚未";
+        failed: "failed: {}", "失败：{}";
+    }
+}
+
+async fn page(State(site): State<Site>, frame: Frame) -> Response {
+    let f = frame.at(Place::Overview);
+    let (verdict, counts, methods, parts) = tokio::join!(
+        verdict_panel(&site, &f),
+        counts_panel(&site, &f),
+        methods_panel(&site, &f),
+        parts_panel(&site, &f),
+    );
+    f.page(&Page {
+        t: OverviewTexts::of(f.language()),
+        f: &f,
+        verdict,
+        counts,
+        methods,
+        parts,
+    })
+}
+
+#[derive(Template)]
+#[template(
+    path = "overview.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Page<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    verdict: Panel,
+    counts: Panel,
+    methods: Panel,
+    parts: Panel,
+}
+
+fn source(name: &'static str, shows: &'static str) -> Source {
+    Source {
+        name,
+        query: String::new(),
+        shows,
+    }
+}
+
+#[derive(Template)]
+#[template(
+    path = "overview_verdict.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct VerdictPart<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    v: &'static VerdictTexts,
+    /// The worst finding, if it is worse than a note.
+    worst: Option<Finding>,
+    /// The others.
+    findings: Vec<Finding>,
+}
+
+async fn verdict_alone(State(site): State<Site>, f: Frame) -> Panel {
+    verdict_panel(&site, &f).await
+}
+
+async fn verdict_panel(site: &Site, f: &Frame) -> Panel {
+    let source = source("verdict", "stats pauses workers");
+    Panel::load(f, source, async {
+        let facts = facts(site).await;
+        let mut findings = verdict::findings(&facts, f.language());
+        let is_trouble = |first: &Finding| first.severity != Severity::Note;
+        let worst = findings.first().is_some_and(is_trouble);
+        Ok(VerdictPart {
+            f,
+            t: OverviewTexts::of(f.language()),
+            v: VerdictTexts::of(f.language()),
+            worst: worst.then(|| findings.remove(0)),
+            findings,
+        })
+    })
+    .await
+}
+
+/// What the verdict is about. A ledger that fails is one of the facts.
+async fn facts(site: &Site) -> Facts {
+    let count = site.figures.count(&site.tasks).await;
+    let trouble = match site.engine.ledger_answers() {
+        true => count.as_ref().err().map(ToString::to_string),
+        false => Some(site.engine.ledger_trouble().unwrap_or_default()),
+    };
+    let failing = site.engine.background().into_iter();
+    let failing = failing.filter_map(|task| Some((task.name, task.error?)));
+    let count = count.ok();
+    let pauses = count.as_ref().map_or(&[][..], |count| &count.pauses);
+    let stands = |pause: &&crate::task::Pause| pause.kind == PauseKind::Pause;
+    Facts {
+        is_listening: site.engine.is_listening(),
+        is_stopping: site.engine.is_stopping(),
+        counts: count.as_ref().map(|count| count.stats.counts),
+        pauses: pauses.iter().filter(stands).count(),
+        all_paused: pauses
+            .iter()
+            .filter(stands)
+            .any(|pause| pause.scope.is_everything()),
+        has_hold: pauses.iter().any(|pause| pause.kind == PauseKind::Hold),
+        // If the ledger does not answer, everything that asks it fails: that is said once.
+        failing: match trouble {
+            Some(_) => Vec::new(),
+            None => failing.collect(),
+        },
+        ledger_trouble: trouble,
+    }
+}
+
+/// A number of tasks, with the list that it counts.
+struct Figure {
+    name: &'static str,
+    state: &'static str,
+    count: u64,
+    is_at_least: bool,
+    /// More about it.
+    detail: Option<String>,
+    /// True if it should be zero.
+    is_trouble: bool,
+}
+
+#[derive(Template)]
+#[template(
+    path = "overview_counts.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Counts<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    figures: Vec<Figure>,
+    at: UnixMs,
+}
+
+async fn counts_alone(State(site): State<Site>, f: Frame) -> Panel {
+    counts_panel(&site, &f).await
+}
+
+async fn counts_panel(site: &Site, f: &Frame) -> Panel {
+    Panel::load(f, source("counts", "stats"), counts(site, f)).await
+}
+
+async fn counts<'a>(site: &Site, f: &'a Frame) -> Result<Counts<'a>, Problem> {
+    let t = OverviewTexts::of(f.language());
+    let count = site.figures.count(&site.tasks).await?;
+    let counts = &count.stats.counts;
+    let figure = |name, state, number| Figure {
+        name,
+        state,
+        count: number,
+        is_at_least: count.is_at_least(state),
+        detail: None,
+        is_trouble: false,
+    };
+    let oldest = f.fill(t.oldest, &[&f.took(&counts.overdue_ms_max)]);
+    let figures = vec![
+        Figure {
+            detail: (counts.overdue > 0).then_some(oldest),
+            is_trouble: counts.overdue_ms_max > 3_000,
+            ..figure(t.overdue, "overdue", counts.overdue)
+        },
+        figure(t.running, "running", counts.running),
+        figure(t.pending, "pending", counts.pending),
+        figure(t.waiting, "waiting", counts.waiting),
+        Figure {
+            is_trouble: counts.dead > 0,
+            ..figure(t.dead, "dead", counts.dead)
+        },
+        figure(t.done, "done", counts.done),
+        figure(t.cancelled, "cancelled", counts.cancelled),
+    ];
+    Ok(Counts {
+        f,
+        t,
+        figures,
+        at: count.at,
+    })
+}
+
+#[derive(Template)]
+#[template(
+    path = "overview_methods.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Methods<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    methods: Vec<MethodStats>,
+    /// The number of unfinished tasks that were looked at, if not all.
+    of: Option<u64>,
+}
+
+async fn methods_alone(State(site): State<Site>, f: Frame) -> Panel {
+    methods_panel(&site, &f).await
+}
+
+async fn methods_panel(site: &Site, f: &Frame) -> Panel {
+    Panel::load(f, source("methods", "stats"), methods(site, f)).await
+}
+
+async fn methods<'a>(site: &Site, f: &'a Frame) -> Result<Methods<'a>, Problem> {
+    /// Maximum number of rows.
+    const MOST: usize = 25;
+    let count = site.figures.count(&site.tasks).await?;
+    let mut methods = count.stats.methods.clone();
+    methods.sort_by_key(|method| {
+        let unfinished = method.pending + method.waiting + method.running;
+        std::cmp::Reverse((method.overdue_ms_max, method.dead, unfinished))
+    });
+    methods.truncate(MOST);
+    Ok(Methods {
+        f,
+        t: OverviewTexts::of(f.language()),
+        methods,
+        of: count.stats.methods_of.map(u64::from),
+    })
+}
+
+/// A background task of the engine.
+struct Background {
+    name: &'static str,
+    started: Option<UnixMs>,
+    took_ms: Option<u64>,
+    passes: u64,
+    error: Option<String>,
+}
+
+#[derive(Template)]
+#[template(
+    path = "overview_parts.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Parts<'a> {
+    f: &'a Frame,
+    t: &'static OverviewTexts,
+    ledger_answers: bool,
+    ledger_trouble: String,
+    is_listening: Option<bool>,
+    members: u64,
+    running: u64,
+    background: Vec<Background>,
+}
+
+async fn parts_alone(State(site): State<Site>, f: Frame) -> Panel {
+    parts_panel(&site, &f).await
+}
+
+async fn parts_panel(site: &Site, f: &Frame) -> Panel {
+    let engine = &site.engine;
+    let ms = |length: std::time::Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let background = engine.background().into_iter().map(|task| Background {
+        name: task.name,
+        started: task.started_ago.map(|ago| UnixMs(f.now.0 - ms(ago) as i64)),
+        took_ms: task.took.map(ms),
+        passes: task.passes,
+        error: task.error,
+    });
+    let parts = Parts {
+        f,
+        t: OverviewTexts::of(f.language()),
+        ledger_answers: engine.ledger_answers(),
+        ledger_trouble: engine.ledger_trouble().unwrap_or_default(),
+        is_listening: engine.is_listening(),
+        members: engine.members() as u64,
+        running: engine.running() as u64,
+        background: background.collect(),
+    };
+    Panel::load(f, source("parts", "stats workers"), async { Ok(parts) }).await
+}

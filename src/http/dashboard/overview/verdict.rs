@@ -1,0 +1,254 @@
+//! Is all well? If not: what is wrong, and what to do. Pure.
+
+use std::time::Duration;
+
+use crate::http::dashboard::moment::{length, number};
+use crate::http::dashboard::texts::{Language, fill, texts};
+use crate::ledger::Stats;
+
+/// Tasks that are overdue for longer are reported: a sweep finds every task within 2 s.
+const LATE: Duration = Duration::from_secs(3);
+
+/// Tasks that are overdue for longer need a person.
+const VERY_LATE: Duration = Duration::from_secs(60);
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Tasks do not start, or start very late: act now.
+    Bad,
+    /// Something is not as it should be: look at it today.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+impl Severity {
+    /// Its class in the style sheet.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Bad => "bad",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+
+    /// Its name.
+    pub fn name(self, texts: &VerdictTexts) -> &'static str {
+        match self {
+            Self::Bad => texts.bad,
+            Self::Warning => texts.warning,
+            Self::Note => texts.note,
+        }
+    }
+}
+
+/// Something to know about the installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is so.
+    pub what: String,
+    /// What it means, and what to do.
+    pub action: String,
+    /// Where to go: a path below the base, and its name.
+    pub link: Option<(&'static str, &'static str)>,
+}
+
+/// What the verdict is about.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Why the ledger does not answer; `None` if it does.
+    pub ledger_trouble: Option<String>,
+    /// True if expiry events arrive; `None` for a timer without a server.
+    pub is_listening: Option<bool>,
+    /// True if this daemon stops.
+    pub is_stopping: bool,
+    /// Counts; `None` if there are none.
+    pub counts: Option<Stats>,
+    /// Number of pauses and holds.
+    pub pauses: usize,
+    /// True if everything is paused.
+    pub all_paused: bool,
+    /// True if old overdue tasks are held for review.
+    pub has_hold: bool,
+    /// Background tasks whose latest pass failed, and its error.
+    pub failing: Vec<(&'static str, String)>,
+}
+
+texts! {
+    /// Texts of findings.
+    VerdictTexts {
+        well: "All is well", "一切正常";
+        well_detail: "The ledger answers, and nothing is overdue.", "账本响应正常，没有超时任务。";
+        bad: "Act now", "立即处理";
+        warning: "Warning", "警告";
+        note: "Note", "提示";
+        ledger: "The ledger does not answer", "账本没有响应";
+        ledger_do: "No task starts until it does; none is lost. Check the database server and `ledger.url`. ({})", "恢复之前任务不会开始，也不会丢失。请检查数据库服务器和 `ledger.url`。（{}）";
+        events: "No expiry events arrive from Redis", "收不到 Redis 的过期事件";
+        events_do: "Tasks of the ledger still start on time. A bare SETEX is found only by an audit. Check the Redis server and `redis.url`.", "账本中的任务仍会准时开始，但裸 SETEX 只能由审计发现。请检查 Redis 服务器和 `redis.url`。";
+        stopping: "This daemon is stopping", "此守护进程正在停止";
+        stopping_do: "It starts no more tasks. Others, or its successor, go on.", "它不再开始任务，其他守护进程或后继者会继续。";
+        overdue: "Overdue tasks: {}, the oldest by {}", "超时任务：{} 个，最早的已超时 {}";
+        overdue_do: "See what they have in common. Usual causes: no daemon runs their class, its concurrency or rate is used up, or it is paused.", "请查看它们的共同点。常见原因：没有守护进程运行该类、并发或速率已用尽，或已暂停。";
+        overdue_paused_do: "Some tasks are paused, which may be the reason: resume them if it is time.", "部分任务已暂停，可能正是原因：时机合适时请恢复。";
+        all_paused: "Everything is paused", "全部任务已暂停";
+        all_paused_do: "No task starts until it is resumed.", "恢复之前不会开始任何任务。";
+        hold: "Old overdue tasks are held", "旧的超时任务被保留";
+        hold_do: "They wait for review, and do not start until they are released.", "它们等待检查，放行之前不会开始。";
+        paused: "Pauses: {}", "暂停项：{}";
+        paused_do: "Their tasks fall due but do not start.", "相应的任务到期后不会开始。";
+        dead: "Dead tasks: {}", "死信任务：{}";
+        dead_do: "They failed for good and wait for a decision: redrive or discard.", "它们已彻底失败，等待处理：重新投递或丢弃。";
+        malformed: "Rows with an invalid key: {}", "键无效的行：{}";
+        malformed_do: "They never run. A program writes them: expected `Class@method@argument`.", "它们永远不会执行。由某个程序写入：键应为 `Class@method@argument`。";
+        failing: "A background task fails: {}", "后台任务失败：{}";
+        failing_do: "It is repeated by itself. ({})", "它会自动重试。（{}）";
+        show_overdue: "Show overdue tasks", "查看超时任务";
+        show_dead: "Show dead tasks", "查看死信任务";
+        show_malformed: "Show tasks", "查看任务";
+    }
+}
+
+/// Returns the findings, the worst first. If there are only notes, all is well.
+pub fn findings(facts: &Facts, language: Language) -> Vec<Finding> {
+    let texts = VerdictTexts::of(language);
+    let mut findings = Vec::new();
+    let mut find = |severity, what: String, action: String, link| {
+        findings.push(Finding {
+            severity,
+            what,
+            action,
+            link,
+        });
+    };
+    let text = str::to_owned;
+    if let Some(trouble) = &facts.ledger_trouble {
+        let action = fill(texts.ledger_do, &[trouble]);
+        find(Severity::Bad, text(texts.ledger), action, None);
+    }
+    if facts.all_paused {
+        let (what, action) = (text(texts.all_paused), text(texts.all_paused_do));
+        find(Severity::Bad, what, action, None);
+    }
+    if let Some(counts) = &facts.counts {
+        let late = Duration::from_millis(counts.overdue_ms_max);
+        if late > LATE {
+            let severity = match late > VERY_LATE && facts.pauses == 0 {
+                true => Severity::Bad,
+                false => Severity::Warning,
+            };
+            let since = length(counts.overdue_ms_max, language);
+            let what = fill(texts.overdue, &[&number(counts.overdue), &since]);
+            let action = match facts.pauses {
+                0 => texts.overdue_do,
+                _ => texts.overdue_paused_do,
+            };
+            let link = Some(("/tasks?state=overdue", texts.show_overdue));
+            find(severity, what, text(action), link);
+        }
+    }
+    if facts.is_listening == Some(false) {
+        let (what, action) = (text(texts.events), text(texts.events_do));
+        find(Severity::Warning, what, action, None);
+    }
+    if facts.has_hold {
+        let (what, action) = (text(texts.hold), text(texts.hold_do));
+        find(Severity::Warning, what, action, None);
+    }
+    for (name, error) in &facts.failing {
+        let what = fill(texts.failing, &[name]);
+        let action = fill(texts.failing_do, &[error]);
+        find(Severity::Warning, what, action, None);
+    }
+    if let Some(counts) = &facts.counts
+        && counts.malformed > 0
+    {
+        let what = fill(texts.malformed, &[&number(counts.malformed)]);
+        let link = Some(("/tasks?state=overdue", texts.show_malformed));
+        find(Severity::Warning, what, text(texts.malformed_do), link);
+    }
+    if facts.is_stopping {
+        let (what, action) = (text(texts.stopping), text(texts.stopping_do));
+        find(Severity::Note, what, action, None);
+    }
+    if facts.pauses > 0 && !facts.all_paused {
+        let what = fill(texts.paused, &[&number(facts.pauses as u64)]);
+        find(Severity::Note, what, text(texts.paused_do), None);
+    }
+    if let Some(counts) = &facts.counts
+        && counts.dead > 0
+    {
+        let what = fill(texts.dead, &[&number(counts.dead)]);
+        let link = Some(("/tasks?state=dead", texts.show_dead));
+        find(Severity::Note, what, text(texts.dead_do), link);
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(facts: &Facts) -> Vec<String> {
+        let findings = findings(facts, Language::English).into_iter();
+        let lines =
+            findings.map(|finding| format!("{}: {}", finding.severity.class(), finding.what));
+        lines.collect()
+    }
+
+    fn counts(counts: Stats) -> Facts {
+        Facts {
+            counts: Some(counts),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn without_trouble_all_is_well() {
+        assert!(of(&Facts::default()).is_empty());
+        let late = counts(Stats {
+            overdue: 1,
+            overdue_ms_max: 2_900,
+            ..Stats::default()
+        });
+        assert!(of(&late).is_empty());
+    }
+
+    #[test]
+    fn the_worst_is_first() {
+        let facts = Facts {
+            ledger_trouble: Some("it refuses connections".to_owned()),
+            is_listening: Some(false),
+            pauses: 2,
+            counts: Some(Stats {
+                dead: 3,
+                ..Stats::default()
+            }),
+            ..Facts::default()
+        };
+        let expected = [
+            "bad: The ledger does not answer",
+            "warning: No expiry events arrive from Redis",
+            "note: Pauses: 2",
+            "note: Dead tasks: 3",
+        ];
+        assert_eq!(of(&facts), expected);
+    }
+
+    #[test]
+    fn tasks_that_are_overdue_for_minutes_need_a_person_unless_some_are_paused() {
+        let mut late = counts(Stats {
+            overdue: 1_200,
+            overdue_ms_max: 125_000,
+            ..Stats::default()
+        });
+        let what = "Overdue tasks: 1,200, the oldest by 2 min 5 s";
+        assert_eq!(of(&late), [format!("bad: {what}")]);
+        late.pauses = 1;
+        assert_eq!(of(&late)[0], format!("warning: {what}"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Panels: parts of a page that are loaded, updated and fail by themselves.
+
+use std::fmt;
+use std::time::Duration;
+
+use askama::Template;
+use askama::filters::HtmlSafe;
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+
+use super::frame::Frame;
+use super::texts::fill;
+use crate::http::problem::Problem;
+
+/// A panel that takes longer shows that instead.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// Where a panel comes from.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its name: it is loaded again from `/panels/<name>`.
+    pub name: &'static str,
+    /// The query of that address, without `?`.
+    pub query: String,
+    /// What it shows, in the words of `GET /v1/events`, separated by spaces. JavaScript loads it again when one of them has
+    /// changed.
+    pub shows: &'static str,
+}
+
+/// A part of a page. In a template, `{{ panel }}` is the whole element.
+#[derive(Debug)]
+pub struct Panel {
+    source: Source,
+    base: String,
+    status: StatusCode,
+    html: String,
+}
+
+impl Panel {
+    /// Loads a panel. A failure, or a wait of more than 3 s, becomes its content.
+    pub async fn load<T: Template>(
+        frame: &Frame,
+        source: Source,
+        content: impl Future<Output = Result<T, Problem>>,
+    ) -> Self {
+        let loaded = tokio::time::timeout(LONGEST, content).await;
+        let (status, html) = match loaded {
+            Ok(Ok(content)) => match content.render() {
+                Ok(html) => (StatusCode::OK, html),
+                Err(error) => {
+                    tracing::error!(panel = source.name, %error, "could not render a panel");
+                    failed(frame, StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+                }
+            },
+            Ok(Err(problem)) => failed(frame, problem.status(), problem.detail()),
+            Err(_) => {
+                let detail = fill(frame.t.panel_late, &[&LONGEST.as_secs().to_string()]);
+                failed(frame, StatusCode::GATEWAY_TIMEOUT, &detail)
+            }
+        };
+        Self {
+            source,
+            base: frame.base.clone(),
+            status,
+            html,
+        }
+    }
+}
+
+fn failed(frame: &Frame, status: StatusCode, detail: &str) -> (StatusCode, String) {
+    let failed = Failed { f: frame, detail };
+    (status, failed.render().unwrap_or_default())
+}
+
+/// What a panel that failed shows.
+#[derive(Template)]
+#[template(
+    path = "panel_failed.html",
+    config = "src/http/dashboard/templates/askama.toml"
+)]
+struct Failed<'a> {
+    f: &'a Frame,
+    detail: &'a str,
+}
+
+#[derive(Template)]
+#[template(
+    source = "<div class=\"panel\" id=\"panel-{{ source.name }}\" data-panel=\"{{ base }}/panels/{{ source.name }}{% if !source.query.is_empty() %}?{{ source.query }}{% endif %}\" data-shows=\"{{ source.shows }}\">{{ html|safe }}</div>",
+    ext = "html"
+)]
+struct Element<'a> {
+    source: &'a Source,
+    base: &'a str,
+    html: &'a str,
+}
+
+impl HtmlSafe for Panel {}
+
+impl fmt::Display for Panel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            source,
+            base,
+            status: _,
+            html,
+        } = self;
+        let element = Element { source, base, html };
+        element.render_into(f).map_err(|_| fmt::Error)
+    }
+}
+
+/// The content alone, for `/panels/<name>`.
+impl IntoResponse for Panel {
+    fn into_response(self) -> Response {
+        (self.status, Html(self.html)).into_response()
+    }
+}

@@ -1,0 +1,231 @@
+//! Texts of pages, in each language.
+
+use serde::Serialize;
+
+/// A language of the dashboard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Language {
+    /// English
+    #[default]
+    English,
+    /// Simplified Chinese
+    Chinese,
+}
+
+impl Language {
+    /// The tag of the language, as HTML and HTTP have it.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::English => "en",
+            Self::Chinese => "zh-CN",
+        }
+    }
+
+    /// The language of a tag such as `zh`, `zh-Hans-CN` or `en_GB`.
+    pub fn of_tag(tag: &str) -> Option<Self> {
+        let primary = tag.trim().split(['-', '_']).next().unwrap_or_default();
+        match primary.to_ascii_lowercase().as_str() {
+            "en" => Some(Self::English),
+            "zh" => Some(Self::Chinese),
+            _ => None,
+        }
+    }
+
+    /// The best language for the header `Accept-Language`.
+    pub fn accepted(header: &str) -> Option<Self> {
+        let wishes = header.split(',').filter_map(|wish| {
+            let (tag, weight) = wish.split_once(';').unwrap_or((wish, ""));
+            let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse);
+            Some((Self::of_tag(tag)?, weight.unwrap_or(0.0_f32)))
+        });
+        // The first of equal weight counts, so the later ones must be greater.
+        let best = wishes.reduce(|best, next| match next.1 > best.1 {
+            true => next,
+            false => best,
+        });
+        best.filter(|(_, weight)| *weight > 0.0)
+            .map(|(language, _)| language)
+    }
+}
+
+/// Declares a table of texts: for each its name, English and Chinese. A `{}` is a place for a value: see [`fill`].
+macro_rules! texts {
+    ($(#[$meta:meta])* $name:ident { $($text:ident: $english:literal, $chinese:literal;)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub struct $name { $(pub $text: &'static str),+ }
+
+        impl $name {
+            const ENGLISH: Self = Self { $($text: $english),+ };
+            const CHINESE: Self = Self { $($text: $chinese),+ };
+
+            /// The texts in a language.
+            pub fn of(language: $crate::http::dashboard::texts::Language) -> &'static Self {
+                match language {
+                    $crate::http::dashboard::texts::Language::English => &Self::ENGLISH,
+                    $crate::http::dashboard::texts::Language::Chinese => &Self::CHINESE,
+                }
+            }
+        }
+
+        // Each text has the same places in both languages.
+        const _: () = {
+            $(assert!(
+                $crate::http::dashboard::texts::places($english) == $crate::http::dashboard::texts::places($chinese),
+                stringify!($text)
+            );)+
+        };
+    };
+}
+
+pub(super) use texts;
+
+/// The number of places `{}` in a text.
+pub const fn places(text: &str) -> usize {
+    let (bytes, mut at, mut count) = (text.as_bytes(), 1, 0);
+    while at < bytes.len() {
+        if bytes[at - 1] == b'{' && bytes[at] == b'}' {
+            count += 1;
+        }
+        at += 1;
+    }
+    count
+}
+
+/// Puts values into the places `{}` of a text, in order.
+pub fn fill(text: &str, values: &[&str]) -> String {
+    let mut parts = text.split("{}");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for (part, value) in parts.zip(values.iter().chain(std::iter::repeat(&""))) {
+        filled += value;
+        filled += part;
+    }
+    filled
+}
+
+texts! {
+    /// What every page has.
+    FrameTexts {
+        overview: "Overview", "总览";
+        upcoming: "Upcoming", "即将到期";
+        tasks: "Tasks", "任务";
+        schedule: "Schedule", "新建任务";
+        skip: "Skip to content", "跳到正文";
+        pages: "Pages", "页面";
+        search: "Find a task", "查找任务";
+        search_hint: "Key, or the beginning of one", "键，或键的开头";
+        live: "Live", "实时";
+        live_title: "Updates by itself. Press to pause.", "自动更新。点击暂停。";
+        theme: "Theme", "主题";
+        theme_auto: "Auto", "自动";
+        theme_light: "Light", "浅色";
+        theme_dark: "Dark", "深色";
+        language: "Language", "语言";
+        zone: "Times in {}", "时区：{}";
+        keys_help: "Keyboard shortcuts", "键盘快捷键";
+        signed_in: "Signed in as {}", "当前用户：{}";
+        needs_script: "Changes need JavaScript. Reading does not.", "修改操作需要 JavaScript，查看不需要。";
+        panel_failed: "This part could not be loaded", "此部分无法加载";
+        panel_retry: "The rest of the page is not affected. It loads again by itself.", "页面其余部分不受影响，稍后会自动重新加载。";
+        panel_late: "No answer within {} s", "{} 秒内没有响应";
+        failed: "This page could not be loaded", "无法加载此页面";
+        back_to_overview: "To the overview", "返回总览";
+    }
+}
+
+texts! {
+    /// Texts that JavaScript shows.
+    #[derive(Serialize)]
+    ScriptTexts {
+        ok: "OK", "确定";
+        close: "Close", "关闭";
+        cancel_dialog: "Back", "返回";
+        undo: "Undo", "撤销";
+        undone: "Undone.", "已撤销。";
+        live: "Live", "实时";
+        paused: "Paused", "已暂停";
+        offline: "Not connected", "未连接";
+        stale: "Not updated since {}", "自 {} 起未更新";
+        failed: "It did not work: {}", "操作失败：{}";
+        no_answer: "the daemon does not answer", "守护进程没有响应";
+        now: "now", "现在";
+        ago: "{} ago", "{}前";
+        ahead: "in {}", "{}后";
+        day: "{} d", "{} 天";
+        hour: "{} h", "{} 小时";
+        minute: "{} min", "{} 分";
+        second: "{} s", "{} 秒";
+        copied: "Copied.", "已复制。";
+        run_ask: "Run this task now?", "立即执行此任务？";
+        run_detail: "It starts within a second. This cannot be undone.", "任务将在一秒内开始，无法撤销。";
+        run_do: "Run now", "立即执行";
+        run_done: "Due now.", "已设为立即到期。";
+        cancel_ask: "Cancel this task?", "取消此任务？";
+        cancel_detail: "It will not start. A run that has begun is not stopped, but not tried again.", "任务不会开始。已经开始的执行不会中断，但不再重试。";
+        cancel_do: "Cancel the task", "取消任务";
+        cancel_done: "Cancelled.", "已取消。";
+        cancel_running: "It is running: this run ends, no other one starts.", "正在执行：本次执行结束后不再开始新的执行。";
+        move_ask: "Move this task to", "将此任务改到";
+        move_do: "Move", "改期";
+        move_done: "Moved to {}.", "已改到 {}。";
+        redrive_ask: "Redrive this task?", "重新投递此任务？";
+        redrive_detail: "It is pending again and due at once. Its attempts count from zero.", "任务重新变为待执行并立即到期，尝试次数从零开始。";
+        redrive_do: "Redrive", "重新投递";
+        redrive_done: "Redriven.", "已重新投递。";
+        shortcuts: "Keyboard shortcuts", "键盘快捷键";
+        key_search: "Find a task", "查找任务";
+        key_rows: "Next, previous row", "下一行、上一行";
+        key_open: "Open the row", "打开该行";
+        key_live: "Pause or continue live updates", "暂停或继续实时更新";
+        key_pages: "Overview, upcoming, tasks, dead", "总览、即将到期、任务、死信";
+        key_help: "This list", "显示此列表";
+    }
+}
+
+/// The names of states and reasons.
+pub fn state(language: Language, state: &str) -> &str {
+    let chinese = match state {
+        "pending" => "待执行",
+        "waiting" => "等待重试",
+        "running" => "执行中",
+        "done" => "已完成",
+        "dead" => "死信",
+        "cancelled" => "已取消",
+        "overdue" => "已超时",
+        "malformed" => "键无效",
+        other => other,
+    };
+    match language {
+        Language::English => state,
+        Language::Chinese => chinese,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_language_with_the_greatest_weight_is_taken() {
+        for (header, expected) in [
+            ("zh-CN,zh;q=0.9,en;q=0.8", Some(Language::Chinese)),
+            ("en-GB,en;q=0.9,zh;q=0.8", Some(Language::English)),
+            ("de,zh;q=0.3,en;q=0.7", Some(Language::English)),
+            ("de-DE, fr;q=0.5", None),
+            ("zh;q=0", None),
+            ("zh;q=rubbish,en;q=0.1", Some(Language::English)),
+            ("", None),
+        ] {
+            assert_eq!(Language::accepted(header), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn values_are_put_into_their_places_in_order() {
+        assert_eq!(fill("{} of {}", &["1", "2"]), "1 of 2");
+        assert_eq!(fill("{} of {}", &["{}", "2"]), "{} of 2");
+        assert_eq!(fill("{} of {}", &["1"]), "1 of ");
+        assert_eq!(fill("none", &["1"]), "none");
+        assert_eq!((places("{} of {}"), places("{"), places("")), (2, 0, 0));
+    }
+}
